@@ -1,0 +1,74 @@
+"""Attention, masks, biases, dropout, taps and errors: pure functions of tensors that know no model.
+
+Importing the package does not import torch; the first use of a name does. So `regard.core.errors` serves
+the rooms that never need a tensor.
+"""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from regard.core._attention import (
+        Attention,
+        AttentionInputs,
+        attention_scores,
+        attention_weights,
+        reference_attention,
+    )
+    from regard.core._bias import Bias, DenseBias
+    from regard.core._dropout import Dropout, GivenDropout, SeededDropout
+    from regard.core._fused import fused_attention
+    from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
+    from regard.core._taps import Listener, Taps
+
+_HOME = {
+    "Attention": "_attention",
+    "AttentionInputs": "_attention",
+    "Bias": "_bias",
+    "Causal": "_masks",
+    "Conjunction": "_masks",
+    "DenseBias": "_bias",
+    "Dropout": "_dropout",
+    "GivenDropout": "_dropout",
+    "Listener": "_taps",
+    "Mask": "_masks",
+    "Padding": "_masks",
+    "Predicate": "_masks",
+    "SeededDropout": "_dropout",
+    "Segments": "_masks",
+    "Taps": "_taps",
+    "Window": "_masks",
+    "attention_scores": "_attention",
+    "attention_weights": "_attention",
+    "fused_attention": "_fused",
+    "reference_attention": "_attention",
+}
+
+__all__ = [
+    "Attention",
+    "AttentionInputs",
+    "Bias",
+    "Causal",
+    "Conjunction",
+    "DenseBias",
+    "Dropout",
+    "GivenDropout",
+    "Listener",
+    "Mask",
+    "Padding",
+    "Predicate",
+    "SeededDropout",
+    "Segments",
+    "Taps",
+    "Window",
+    "attention_scores",
+    "attention_weights",
+    "fused_attention",
+    "reference_attention",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        return getattr(_import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

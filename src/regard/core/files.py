@@ -1,0 +1,56 @@
+"""Files that are written whole or not at all."""
+
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from regard.core.errors import OutputError
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes | Callable[[Path], None]) -> None:
+    """Write a file under a temporary name beside its place, then rename it: readers never see a part of it.
+
+    Args:
+        path: the file. One that is there is replaced; a link is followed; its folder must exist.
+        content: the bytes, or a function that writes them to the path it is given.
+
+    Raises:
+        OutputError: it cannot be written; what was there before is still there, and nothing else is.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> write_whole(folder / "a.txt", b"whole")
+        >>> (folder / "a.txt").read_text(), len(list(folder.iterdir()))
+        ('whole', 1)
+    """
+    try:
+        _replace(Path(path).resolve(), content)
+    except (OSError, RuntimeError, ValueError) as error:  # resolve(): RuntimeError in a loop, ValueError NUL
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise OutputError(
+            f"{os.fspath(path)!r} cannot be written ({reason}); choose a file in a folder that exists and is "
+            "yours to write in."
+        ) from error
+
+
+def _replace(target: Path, content: bytes | Callable[[Path], None]) -> None:
+    # A device or a pipe would be replaced by a plain file: for root that destroys /dev/null.
+    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+        raise OSError(None, "it exists and is not a plain file")
+    temporary = target.with_name(f".regard-{secrets.token_hex(8)}.tmp")
+    try:
+        if callable(content):
+            content(temporary)
+        else:
+            # open() and not tempfile: the file gets the permissions that the user's umask gives any file.
+            with open(temporary, "xb") as file:
+                file.write(content)
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,136 @@
+"""What becomes of a text: its words, its tokens, and the way from the one to the other."""
+
+from dataclasses import dataclass
+
+from regard.text._select import select
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """A word of the text, as Unicode bounds it, whatever the tokenizer makes of it.
+
+    Attributes:
+        index: Its place among the words of the encoding, from 0; the second text counts on after the first.
+        text: The word as it stands in the text: `texts[sequence][start:end]`.
+        span: Its start and end in code points of its text.
+        sequence: 0 for the first text, 1 for the second of a pair.
+        tokens: The positions of its tokens, in order. Empty where the tokenizer dropped the word, or where a
+            token that covers it belongs to a neighbour of which it covers more.
+
+    Example:
+        >>> Word(index=4, text="bank", span=(16, 20), sequence=0, tokens=(5,)).text
+        'bank'
+    """
+
+    index: int
+    text: str
+    span: tuple[int, int]
+    sequence: int
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """One token: a row of the model's input.
+
+    Attributes:
+        index: Its position in the encoding, from 0.
+        id: Its row in the model's table of learned embeddings.
+        text: The piece as in the vocabulary: "bank", "##ing", "Ġbank", "▁bank".
+        span: Start and end in code points of its text, without the blanks at its ends. Pieces of one
+            character share a span; a blank that the tokenizer put in itself has an empty one; None where the
+            template added the token.
+        sequence: 0 for the first text, 1 for the second of a pair, None where the template added the token.
+        word: The index of the word with which it shares the most code points; None for special tokens, white
+            space and what prints nothing.
+        type_id: The segment that the model is told (BERT: 0 for the first text, 1 for the second).
+        special: Added by the template ("[CLS]"), or a special token that was written out in the text
+            ("[MASK]"). "[UNK]" for an unknown word is not special: it stands for that word.
+
+    Example:
+        >>> Token(index=1, id=8, text="bank", span=(0, 4), sequence=0, word=0, type_id=0, special=False).span
+        (0, 4)
+    """
+
+    index: int
+    id: int
+    text: str
+    span: tuple[int, int] | None
+    sequence: int | None
+    word: int | None
+    type_id: int
+    special: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoding:
+    """A text, or a pair of texts, with its tokens and its words.
+
+    Attributes:
+        texts: The original text, or the two of a pair.
+        tokens: All tokens in the order of the model's input.
+        words: All words in the order of the texts.
+
+    Example:
+        >>> from tokenizers import Tokenizer as Backend, models, pre_tokenizers
+        >>> from regard.text import Tokenizer
+        >>> backend = Backend(models.WordLevel({"[UNK]": 0, "the": 1, "bank": 2}, unk_token="[UNK]"))
+        >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> encoding = Tokenizer.from_str(backend.to_str()).encode("the river bank")
+        >>> encoding.token_ids
+        (1, 0, 2)
+        >>> [(word.text, word.span, word.tokens) for word in encoding.words]
+        [('the', (0, 3), (0,)), ('river', (4, 9), (1,)), ('bank', (10, 14), (2,))]
+        >>> encoding.find("bank")
+        (2,)
+    """
+
+    texts: tuple[str, ...]
+    tokens: tuple[Token, ...]
+    words: tuple[Word, ...]
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """The tokens' rows in the embedding table: what the model is given."""
+        return tuple(token.id for token in self.tokens)
+
+    @property
+    def type_ids(self) -> tuple[int, ...]:
+        """The tokens' segments, for models that are told them."""
+        return tuple(token.type_id for token in self.tokens)
+
+    def find(self, selector: str | int) -> tuple[int, ...]:
+        """The positions of the tokens that a selector names.
+
+        * An integer is a position; a negative one counts from the end.
+        * A word is looked up as written, then without regard to case, canonical form and unseen characters.
+          Several words ("river bank") select the tokens of words that follow each other.
+        * Where the word occurs more than once, "bank#2" chooses the second, counted over both texts. A text
+          that has "bank#2" itself keeps it.
+        * A special token is selected by its exact string: "[CLS]", "[SEP]#2".
+
+        Args:
+            selector: A position, a word, several words, or a special token.
+
+        Returns:
+            Token positions in order, at least one.
+
+        Raises:
+            InputError: A position out of range; a word that does not occur, that occurs more than once
+                without a choice, or of which the tokenizer left no token. The message lists what could be
+                meant.
+
+        Example:
+            >>> from tokenizers import Tokenizer as Backend, models, pre_tokenizers
+            >>> from regard.text import Tokenizer
+            >>> backend = Backend(models.WordLevel({"[UNK]": 0, "the": 1, "bank": 2}, unk_token="[UNK]"))
+            >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
+            >>> encoding = Tokenizer.from_str(backend.to_str()).encode("the bank by the river Bank")
+            >>> encoding.find("Bank"), encoding.find("the#2"), encoding.find("The River"), encoding.find(-1)
+            ((5,), (3,), (3, 4), (5,))
+            >>> encoding.find("the")
+            Traceback (most recent call last):
+            regard.core.errors.InputError: "the" occurs 2 times in the text: "the#1" at token 0 (the bank by
+            the…), "the#2" at token 3 (the bank by the river Bank); choose one of these
+        """
+        return select(selector, self.texts, self.tokens, self.words)

@@ -1,0 +1,225 @@
+"""From what a person writes ("bank", "bank#2", "river bank", "[CLS]", -1) to token positions."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from regard.core.errors import InputError
+from regard.text._words import fold, shown, single_spaced, split_words
+
+if TYPE_CHECKING:
+    from regard.text._encoding import Token, Word
+
+# [0-9], not \d: a selector is written in ASCII digits, "²" and "٢" belong to words.
+_CHOICE: Final = re.compile(r"(?s)(?P<name>.+)#(?P<number>[0-9]{1,9})")
+
+_WORDS_LISTED: Final = 40
+_OCCURRENCES_LISTED: Final = 20
+_CONTEXT_WORDS: Final = 3
+_CONTEXT_CHARACTERS: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Occurrence:
+    """A place where what was asked for stands; without words where it is a special token."""
+
+    tokens: tuple[int, ...]
+    words: Sequence[Word]
+
+
+def select(
+    selector: str | int, texts: Sequence[str], tokens: Sequence[Token], words: Sequence[Word]
+) -> tuple[int, ...]:
+    """The token positions that `selector` names; see `Encoding.find`."""
+    if not isinstance(selector, str):
+        return (_position(selector, len(tokens)),)
+    name = selector.strip()
+    asked = [name[start:end] for start, end in split_words(name)]
+    if not asked:
+        raise InputError(
+            f"selector names no word: got {shown(selector)}; give a word of the text, or a token position"
+        )
+    found = _occurrences(name, asked, tokens, words)
+    choice = _CHOICE.fullmatch(name)
+    # "bank#2" is three words to Unicode. Only where the text has them as one, without blanks, are they meant.
+    if choice and not any(_as_written(name, occurrence, texts) for occurrence in found):
+        base = choice["name"].strip()
+        candidates = _occurrences(base, [base[start:end] for start, end in split_words(base)], tokens, words)
+        if candidates:
+            number = int(choice["number"])
+            if not 1 <= number <= len(candidates):
+                raise InputError(_no_such_occurrence(name, base, number, candidates, texts))
+            return _tokens_of(name, candidates[number - 1], texts, tokens, words)
+        if not found:
+            name = base
+    if not found:
+        raise InputError(_not_in_text(name, texts, words))
+    if len(found) > 1:
+        raise InputError(_ambiguous(name, found, texts))
+    return _tokens_of(name, found[0], texts, tokens, words)
+
+
+def _position(selector: object, count: int) -> int:
+    try:
+        # operator.index lets numpy's integers pass; a bool is an integer to it, and never meant as one.
+        position = operator.index(selector)  # type: ignore[arg-type]
+    except TypeError:
+        position = None
+    if position is None or isinstance(selector, bool):
+        raise InputError(
+            "selector must be a word or a token position; "
+            f"got {type(selector).__name__} {shown(repr(selector))}"
+        )
+    if not -count <= position < count:
+        raise InputError(
+            f"token position {position} is out of range: the text has {count} tokens, "
+            f"so 0 to {count - 1}, or -{count} to -1 from the end"
+        )
+    return position % count
+
+
+def _occurrences(
+    name: str, asked: Sequence[str], tokens: Sequence[Token], words: Sequence[Word]
+) -> list[_Occurrence]:
+    special = [
+        _Occurrence(tokens=(token.index,), words=())
+        for token in tokens
+        if token.special and token.text == name
+    ]
+    if special or not asked:
+        return special
+    return list(_phrases(asked, words, str)) or list(_phrases(asked, words, fold))
+
+
+def _phrases(asked: Sequence[str], words: Sequence[Word], key: Callable[[str], str]) -> Iterator[_Occurrence]:
+    wanted = [key(word) for word in asked]
+    keys = [key(word.text) for word in words]
+    size = len(wanted)
+    for start in range(len(words) - size + 1):
+        # The first word by itself first: slices at every word would cost more than the search.
+        if keys[start] != wanted[0] or keys[start : start + size] != wanted:
+            continue
+        run = words[start : start + size]
+        if run[0].sequence == run[-1].sequence:
+            yield _Occurrence(tokens=tuple(token for word in run for token in word.tokens), words=run)
+
+
+def _as_written(name: str, occurrence: _Occurrence, texts: Sequence[str]) -> bool:
+    if not occurrence.words:
+        return True
+    first, last = occurrence.words[0], occurrence.words[-1]
+    standing = texts[first.sequence][first.span[0] : last.span[1]]
+    return fold(single_spaced(standing)) == fold(single_spaced(name))
+
+
+def _tokens_of(
+    name: str, occurrence: _Occurrence, texts: Sequence[str], tokens: Sequence[Token], words: Sequence[Word]
+) -> tuple[int, ...]:
+    if occurrence.tokens:
+        return occurrence.tokens
+    word = occurrence.words[0]
+    for token in tokens:
+        if token.sequence != word.sequence or token.span is None:
+            continue
+        if token.span[0] < word.span[1] and word.span[0] < token.span[1]:
+            if token.special:
+                raise InputError(
+                    f"{shown(name)} is part of the special token {shown(token.text)} at token {token.index}: "
+                    f"select {shown(token.text)}, or position {token.index}"
+                )
+            if token.word is not None:
+                raise InputError(
+                    f"{shown(name)} has no token of its own: the tokenizer joins it with "
+                    f"{shown(words[token.word].text)} in token {token.index}, {shown(token.text)}; "
+                    f"select position {token.index}"
+                )
+    context = _context(occurrence, texts)
+    raise InputError(
+        f"the tokenizer dropped {shown(name)} ({context}) and left no token for it; choose another word"
+    )
+
+
+def _no_such_occurrence(
+    name: str, base: str, number: int, candidates: Sequence[_Occurrence], texts: Sequence[str]
+) -> str:
+    count = len(candidates)
+    times = "once" if count == 1 else f"{count} times"
+    reach = f"{shown(base)} or {shown(base + '#1')}" if count == 1 else f"1 to {count}"
+    return (
+        f"{shown(name)} asks for occurrence {number}, but {shown(base)} occurs {times} in the text: "
+        f"{_listed(base, candidates, texts)}; choose {reach}"
+    )
+
+
+def _ambiguous(name: str, found: Sequence[_Occurrence], texts: Sequence[str]) -> str:
+    way_out = "choose one of these" if _can_be_numbered(name, texts) else "choose by token position"
+    where = _listed(name, found, texts)
+    return f"{shown(name)} occurs {len(found)} times in the text: {where}; {way_out}"
+
+
+def _can_be_numbered(name: str, texts: Sequence[str]) -> bool:
+    # Where the text has "bank#2" itself, that is what "bank#2" selects.
+    return not any(fold(name + "#") in fold(text) for text in texts)
+
+
+def _listed(name: str, found: Sequence[_Occurrence], texts: Sequence[str]) -> str:
+    numbered = _can_be_numbered(name, texts)
+    places = []
+    for number, occurrence in enumerate(found[:_OCCURRENCES_LISTED], start=1):
+        label = f"{shown(f'{name}#{number}')} " if numbered else ""
+        places.append(f"{label}at {_token_list(occurrence.tokens)}{_sentence(occurrence, texts)}")
+        if occurrence.words:
+            places[-1] += f" ({_context(occurrence, texts)})"
+    if len(found) > _OCCURRENCES_LISTED:
+        places.append(f"and {len(found) - _OCCURRENCES_LISTED} more")
+    return ", ".join(places)
+
+
+def _token_list(positions: Sequence[int]) -> str:
+    if not positions:
+        return "no token"
+    if len(positions) == 1:
+        return f"token {positions[0]}"
+    if len(positions) > 4:
+        return f"tokens {positions[0]}, {positions[1]}, … {positions[-1]}"
+    return f"tokens {', '.join(map(str, positions))}"
+
+
+def _sentence(occurrence: _Occurrence, texts: Sequence[str]) -> str:
+    if len(texts) == 1 or not occurrence.words:
+        return ""
+    return f" in the {('first', 'second')[occurrence.words[0].sequence]} text"
+
+
+def _context(occurrence: _Occurrence, texts: Sequence[str]) -> str:
+    """The occurrence with a few words on either side."""
+    first, last = occurrence.words[0], occurrence.words[-1]
+    text = texts[first.sequence]
+    # By characters, then to whole words: a text without blanks must not be quoted in full.
+    head = text[max(0, first.span[0] - _CONTEXT_CHARACTERS) : first.span[0]]
+    tail = text[last.span[1] : last.span[1] + _CONTEXT_CHARACTERS]
+    before = [start for start, _ in split_words(head)][-_CONTEXT_WORDS:]
+    after = [end for _, end in split_words(tail)][:_CONTEXT_WORDS]
+    start = first.span[0] - len(head) + before[0] if before else first.span[0]
+    end = last.span[1] + after[-1] if after else last.span[1]
+    quoted = shown(text[start:end])[1:-1]
+    return f"{'…' if text[:start].strip() else ''}{quoted}{'…' if text[end:].strip() else ''}"
+
+
+def _not_in_text(name: str, texts: Sequence[str], words: Sequence[Word]) -> str:
+    unique = list(dict.fromkeys(word.text for word in words))
+    by_key: dict[str, str] = {}
+    for word in unique:
+        by_key.setdefault(fold(word), word)
+    near = [shown(by_key[key]) for key in difflib.get_close_matches(fold(name), list(by_key), n=3)]
+    listed = ", ".join(shown(word) for word in unique[:_WORDS_LISTED])
+    if len(unique) > _WORDS_LISTED:
+        listed += f" and {len(unique) - _WORDS_LISTED} more"
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    where = "text" if len(texts) == 1 else "texts"
+    return f"{shown(name)} is not a word of the {where}; the words are {listed}{meant}"

@@ -1,0 +1,248 @@
+"""A tokenizer file as a function: its ids are the library's, its refusals are one clear line."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+from tokenizers import models, pre_tokenizers
+
+from regard.core.errors import CheckpointError, InputError
+from regard.text import Tokenizer
+
+KINDS = ["wordpiece", "byte_level", "byte_level_prefix", "unigram", "default"]
+SENTENCE = "Write a poem about a man fishing on a river bank."
+TEXTS = [
+    SENTENCE,
+    "time flies like an arrow",
+    "Don't  naïve café cafe\u0301\r\nשָׁלוֹם عَرَبِيّ 日本語 👩\u200d👧 🇫🇷 co\u00adop ﬁsh İ \0 …",
+    "The capital is [MASK]. [SEP] x",
+    "bank " * 400,
+]
+
+
+def plain(backend: tokenizers.Tokenizer) -> Tokenizer:
+    return Tokenizer.from_str(backend.to_str())
+
+
+def test_the_documents_numbers(default: Tokenizer) -> None:
+    encoding = default.encode("time flies like an arrow", add_special_tokens=False)
+    assert encoding.token_ids == (2051, 10029, 2066, 2019, 8612)
+    assert " ".join(token.text for token in default.encode(SENTENCE).tokens) == (
+        "[CLS] write a poem about a man fishing on a river bank . [SEP]"
+    )
+
+
+def test_ids_are_those_of_transformers(default: Tokenizer, model_folder: Path) -> None:
+    from transformers import AutoTokenizer
+
+    oracle = AutoTokenizer.from_pretrained(model_folder)
+    for text, pair in [*((text, None) for text in TEXTS), *zip(TEXTS, TEXTS[::-1], strict=True)]:
+        for special in (True, False):
+            expected = oracle(text, pair, add_special_tokens=special, truncation=False, padding=False)
+            encoding = default.encode(text, pair, add_special_tokens=special)
+            assert list(encoding.token_ids) == expected["input_ids"]
+            assert list(encoding.type_ids) == expected["token_type_ids"]
+    assert default.vocab_size == len(oracle) == 30522
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_are_those_of_the_library(
+    kind: str, backends: dict[str, str], all_tokenizers: dict[str, Tokenizer]
+) -> None:
+    backend = tokenizers.Tokenizer.from_str(backends[kind])
+    backend.no_truncation()
+    backend.no_padding()
+    for text, pair in zip(TEXTS, TEXTS[::-1], strict=True):
+        for special in (True, False):
+            expected = backend.encode(text, pair, add_special_tokens=special)
+            encoding = all_tokenizers[kind].encode(text, pair, add_special_tokens=special)
+            assert list(encoding.token_ids) == expected.ids
+            assert list(encoding.type_ids) == expected.type_ids
+            assert [token.text for token in encoding.tokens] == expected.tokens
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "default"])
+def test_stored_truncation_and_padding_are_off(
+    kind: str, backends: dict[str, str], all_tokenizers: dict[str, Tokenizer]
+) -> None:
+    stored = json.loads(backends[kind])
+    assert stored["truncation"] is not None
+    assert stored["padding"] is not None
+    tokenizer = all_tokenizers[kind]
+    assert len(tokenizer.encode("bank").tokens) == 3
+    assert len(tokenizer.encode("bank " * 600).tokens) == 602
+
+
+def test_a_pair_keeps_its_two_texts_apart(default: Tokenizer) -> None:
+    encoding = default.encode("The bank", "A bank.")
+    assert encoding.texts == ("The bank", "A bank.")
+    rows = [(token.text, token.span, token.sequence, token.word, token.special) for token in encoding.tokens]
+    assert rows == [
+        ("[CLS]", None, None, None, True),
+        ("the", (0, 3), 0, 0, False),
+        ("bank", (4, 8), 0, 1, False),
+        ("[SEP]", None, None, None, True),
+        ("a", (0, 1), 1, 2, False),
+        ("bank", (2, 6), 1, 3, False),
+        (".", (6, 7), 1, 4, False),
+        ("[SEP]", None, None, None, True),
+    ]
+    assert encoding.type_ids == (0, 0, 0, 0, 1, 1, 1, 1)
+    assert [(word.text, word.sequence, word.tokens) for word in encoding.words] == [
+        ("The", 0, (1,)),
+        ("bank", 0, (2,)),
+        ("A", 1, (4,)),
+        ("bank", 1, (5,)),
+        (".", 1, (6,)),
+    ]
+
+
+def test_a_special_token_in_the_text_has_a_span_and_no_word(default: Tokenizer) -> None:
+    encoding = default.encode("It is [MASK]!", add_special_tokens=False)
+    mask = encoding.tokens[2]
+    assert (mask.text, mask.span, mask.sequence, mask.word, mask.special) == (
+        "[MASK]",
+        (6, 12),
+        0,
+        None,
+        True,
+    )
+    assert [(word.text, word.tokens) for word in encoding.words] == [
+        ("It", (0,)),
+        ("is", (1,)),
+        ("[", ()),
+        ("MASK", ()),
+        ("]", ()),
+        ("!", (3,)),
+    ]
+
+
+def test_an_unknown_word_is_not_special_but_unk_in_the_text_is(default: Tokenizer) -> None:
+    unknown, written = default.encode("👩 [UNK]", add_special_tokens=False).tokens
+    assert unknown.id == written.id == default.id_of("[UNK]")
+    assert (unknown.special, unknown.word) == (False, 0)
+    assert (written.special, written.word) == (True, None)
+
+
+def test_a_dropped_word_keeps_its_place() -> None:
+    backend = tokenizers.Tokenizer(models.BPE({"a": 0, "b": 1}, []))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    encoding = plain(backend).encode("a zz b")
+    assert [(word.text, word.tokens) for word in encoding.words] == [("a", (0,)), ("zz", ()), ("b", (1,))]
+
+
+def test_from_file_reads_what_from_str_reads(model_folder: Path, default: Tokenizer) -> None:
+    for path in (model_folder / "tokenizer.json", str(model_folder / "tokenizer.json")):
+        assert Tokenizer.from_file(path).encode(SENTENCE) == default.encode(SENTENCE)
+
+
+def test_vocabulary_both_ways(default: Tokenizer) -> None:
+    assert default.token_of(2924) == "bank"
+    assert default.id_of("bank") == 2924
+    assert default.token_of(np.int64(101)) == "[CLS]"
+    assert default.id_of("[CLS]") == 101
+
+
+@pytest.mark.parametrize("id", [-1, 30522, 2**40])
+def test_an_id_out_of_range_is_refused(id: int, default: Tokenizer) -> None:
+    with pytest.raises(InputError, match=rf"^id {id} is not in the vocabulary of 30522 tokens"):
+        default.token_of(id)
+
+
+def test_what_is_no_id_and_no_piece_is_refused(default: Tokenizer) -> None:
+    with pytest.raises(InputError, match=r'^id must be an integer; got str "\'bank\'"$'):
+        default.token_of("bank")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r'^"Ġbank" is not in the vocabulary of 30522 tokens'):
+        default.id_of("Ġbank")
+    with pytest.raises(InputError, match=r'^"\\ud800" is not in the vocabulary'):
+        default.id_of("\ud800")
+    with pytest.raises(InputError, match=r"^token must be a string; got int$"):
+        default.id_of(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((b"bank",), "text must be a string; got bytes"),
+        ((["bank"],), "text must be a string; got list"),
+        ((None,), "text must be a string; got NoneType"),
+        (("bank", 3), "pair must be a string; got int"),
+        (("",), "text is empty: "),
+        ((" \n\t\u3000",), "text is empty: "),
+        (("bank", ""), "pair is empty: "),
+        (("ab\udc80c",), "text is not valid Unicode: position 2 holds half of a surrogate pair (U+DC80)"),
+        (("bank", "\ud83d"), "pair is not valid Unicode: position 0 "),
+        (("\u200b",), "text leaves no token: "),
+        (("bank", "\0\x07"), "pair leaves no token: "),
+    ],
+)
+def test_texts_that_cannot_be_encoded(arguments: tuple[str, ...], message: str, default: Tokenizer) -> None:
+    with pytest.raises(InputError) as caught:
+        default.encode(*arguments)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_blank_of_the_tokenizers_own_does_not_count_as_a_token() -> None:
+    backend = tokenizers.Tokenizer(models.BPE({"▁": 0}, []))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    with pytest.raises(InputError, match=r"^text leaves no token"):
+        plain(backend).encode("x")
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", "[]", "null", '{"model": {"type": "X"}}', "\ud800"])
+def test_json_that_is_no_tokenizer(content: str) -> None:
+    with pytest.raises(CheckpointError, match=r"^the JSON given is not a usable tokenizer.json: [^\n]+$"):
+        Tokenizer.from_str(content)
+
+
+def test_json_must_be_a_string() -> None:
+    with pytest.raises(InputError, match=r"^json must be the text of a tokenizer.json; got dict$"):
+        Tokenizer.from_str({})  # type: ignore[arg-type]
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    missing, broken, binary = (tmp_path / f"{name}.json" for name in ("missing", "broken", "binary"))
+    broken.write_text('{"version": "1.0"', encoding="utf-8")
+    binary.write_bytes(b"\xff\xfe{")
+    for path, reason in [
+        (missing, "does not exist"),
+        (broken, "is not a usable tokenizer.json: EOF"),
+        (binary, "cannot be read as a tokenizer.json: 'utf-8' codec"),
+        (tmp_path, "is a folder"),
+        (f"{tmp_path}/\0", "cannot be read as a tokenizer.json: "),
+    ]:
+        with pytest.raises(CheckpointError) as caught:
+            Tokenizer.from_file(path)
+        assert str(caught.value).startswith(f"{path} {reason}")
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match=r"^path must be the path of a tokenizer.json; got int$"):
+        Tokenizer.from_file(3)  # type: ignore[arg-type]
+
+
+def test_a_tokenizer_that_fails_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="[UNK]")).save(str(file))
+    with pytest.raises(CheckpointError) as caught:
+        Tokenizer.from_file(file).encode("b")
+    assert str(caught.value).startswith(f"{file}: the tokenizer failed on the text: ")
+
+
+def test_it_can_be_pickled(default: Tokenizer) -> None:
+    again = pickle.loads(pickle.dumps(default))
+    assert again.encode("A [MASK] ﬁsh") == default.encode("A [MASK] ﬁsh")
+
+
+@pytest.mark.parametrize("kind", ["default", "byte_level_prefix", "unigram"])
+@pytest.mark.parametrize("unit", ["the bank, ", "e\u0301", "🇫🇷", "日"])
+def test_long_texts_take_linear_time(kind: str, unit: str, all_tokenizers: dict[str, Tokenizer]) -> None:
+    start = time.perf_counter()
+    all_tokenizers[kind].encode(unit * (20_000 // len(unit)))
+    # A fraction of a second; trying every word for every token would take minutes.
+    assert time.perf_counter() - start < 15
