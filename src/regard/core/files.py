@@ -42,12 +42,15 @@ def _replace(target: Path, content: bytes | Callable[[Path], None]) -> None:
         raise OSError(None, "it exists and is not a plain file")
     temporary = target.with_name(f".regard-{secrets.token_hex(8)}.tmp")
     try:
+        # open() and not tempfile: the file gets the permissions that the user's umask gives any file,
+        # also where a library that fills it would make it private.
+        with open(temporary, "xb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not callable(content):
+                file.write(content)
         if callable(content):
             content(temporary)
-        else:
-            # open() and not tempfile: the file gets the permissions that the user's umask gives any file.
-            with open(temporary, "xb") as file:
-                file.write(content)
+            temporary.chmod(mode)
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, target)

@@ -1,0 +1,35 @@
+"""Checkpoints on disk: where a model is found, what its files say, and how its tensors become a network's.
+
+Nothing here knows a model family. A family brings its own reading of the `Config` and its `KeyMap`, which is
+data and works both ways; this package finds the folder, checks every byte that it trusts, and either loads
+all of a model or raises one error that lists everything which does not fit.
+"""
+
+from regard.checkpoints._config import Config, read_config
+from regard.checkpoints._find import Source, SourceKind, available, find
+from regard.checkpoints._inert import INERT
+from regard.checkpoints._keymap import KeyMap, Rename
+from regard.checkpoints._loading import LoadReport, load_into, to_hf
+from regard.checkpoints._packages import DEFAULT_MODEL, PACKAGED, PackagedModel
+from regard.checkpoints._tensors import TensorReader, read_tensors, write_tensors
+
+__all__ = [
+    "DEFAULT_MODEL",
+    "INERT",
+    "PACKAGED",
+    "Config",
+    "KeyMap",
+    "LoadReport",
+    "PackagedModel",
+    "Rename",
+    "Source",
+    "SourceKind",
+    "TensorReader",
+    "available",
+    "find",
+    "load_into",
+    "read_config",
+    "read_tensors",
+    "to_hf",
+    "write_tensors",
+]

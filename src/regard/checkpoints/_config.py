@@ -1,0 +1,173 @@
+"""A model's `config.json`, read so that no field which would change the result is passed over."""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar, overload
+
+from regard.checkpoints._inert import INERT, INERT_AT
+from regard.checkpoints._json import json_kind, read_object
+from regard.checkpoints._layout import CONFIG
+from regard.checkpoints._wording import joined
+from regard.core.errors import CheckpointError
+
+_T = TypeVar("_T", bool, int, float, str, list[object], dict[str, object])
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Config:
+    """The fields of a model's configuration, which remembers the ones that were read.
+
+    A family asks for every field that it knows and ends with `done`, which raises if the file has others: an
+    unread field that would change the result is an error, not a detail. A `null` is a value of its own; it is
+    taken only where None is the default or an allowed value.
+
+    Attributes:
+        file: the file that errors name.
+        values: the fields as JSON has them.
+
+    >>> config = Config(file=Path("config.json"), values={"hidden_size": 384, "model_type": "bert"})
+    >>> config.require("hidden_size", int)
+    384
+    >>> config.get("layer_norm_eps", float, 1e-12)
+    1e-12
+    >>> config.done()
+    """
+
+    file: Path
+    values: Mapping[str, object]
+    _read: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    def require(self, key: str, kind: type[_T]) -> _T:
+        """A field that must be there.
+
+        Args:
+            key: the field's name.
+            kind: `bool`, `int`, `float`, `str`, `list` or `dict`. A whole number is a float where a float is
+                wanted, and a bool is never a number.
+
+        Raises:
+            CheckpointError: the field is absent or of another type.
+        """
+        self._read.add(key)
+        if key not in self.values:
+            raise CheckpointError(f"{self.file}: the field {key!r} is missing; wanted {_kind_name(kind)}")
+        return self._typed(key, kind)
+
+    @overload
+    def get(self, key: str, kind: type[_T], default: _T) -> _T: ...
+    @overload
+    def get(self, key: str, kind: type[_T], default: None) -> _T | None: ...
+    def get(self, key: str, kind: type[_T], default: _T | None) -> _T | None:
+        """A field that may be absent, and then has the family's default; `null` is taken where that is None.
+
+        Raises:
+            CheckpointError: the field is of another type.
+        """
+        self._read.add(key)
+        if key not in self.values:
+            return default
+        if default is None and self.values[key] is None:
+            return None
+        return self._typed(key, kind)
+
+    def expect(self, key: str, allowed: Collection[_V], default: _V) -> _V:
+        """A field that regard supports at these values only; `default` is what its absence means.
+
+        >>> config = Config(file=Path("config.json"), values={"position_embedding_type": "relative_key"})
+        >>> config.expect("position_embedding_type", ("absolute",), "absolute")
+        Traceback (most recent call last):
+        regard.core.errors.CheckpointError: config.json: the field 'position_embedding_type' is
+            'relative_key'; regard supports only 'absolute'
+
+        Raises:
+            CheckpointError: the field, or its default, has another value.
+        """
+        self._read.add(key)
+        value = self.values.get(key, default)
+        for candidate in allowed:
+            if _same(candidate, value):
+                return candidate
+        state = "is" if key in self.values else "is missing, which means"
+        raise CheckpointError(
+            f"{self.file}: the field {key!r} {state} {value!r}; "
+            f"regard supports only {joined(repr(candidate) for candidate in allowed)}"
+        )
+
+    def done(self, inert: Collection[str] = INERT) -> None:
+        """End the reading: every field of the file must have been read, or be known to change nothing.
+
+        Args:
+            inert: the fields that change nothing; a family with more of them hands in `INERT | {...}`.
+
+        Raises:
+            CheckpointError: there are other fields; the message lists them all.
+        """
+        unread = [
+            key
+            for key in sorted(self.values)
+            if key not in self._read and key not in inert and not self._is_inert_at_its_value(key)
+        ]
+        if unread:
+            listed = joined(f"{key} = {_short(self.values[key])}" for key in unread)
+            raise CheckpointError(
+                f"{self.file}: regard does not know these fields, which may change the result: {listed}; "
+                "a field that changes nothing can be taken out of the file"
+            )
+
+    def _is_inert_at_its_value(self, key: str) -> bool:
+        return key in INERT_AT and _same(INERT_AT[key], self.values[key])
+
+    def _typed(self, key: str, kind: type[_T]) -> _T:
+        value = self.values[key]
+        if kind is float and type(value) is int:
+            value = _as_float(value)
+        is_finite = not isinstance(value, float) or math.isfinite(value)
+        if type(value) is kind and is_finite:
+            return value
+        raise CheckpointError(
+            f"{self.file}: the field {key!r} must be {_kind_name(kind)}, "
+            f"got {json_kind(value) if is_finite else 'a number out of range'} ({_short(self.values[key])})"
+        )
+
+
+def read_config(folder: str | PathLike[str]) -> Config:
+    """The `config.json` of a model's folder.
+
+    Raises:
+        CheckpointError: the file is missing or unreadable, or does not hold one JSON object.
+
+    >>> from regard.checkpoints import find
+    >>> read_config(find("all-MiniLM-L6-v2").folder).require("num_hidden_layers", int)
+    6
+    """
+    file = Path(folder) / CONFIG
+    return Config(file=file, values=MappingProxyType(read_object(file)))
+
+
+def _kind_name(kind: type) -> str:
+    names: dict[type, str] = {str: "string", dict: "object"}
+    return names.get(kind, kind.__name__)
+
+
+def _as_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _same(wanted: object, value: object) -> bool:
+    """Equality as JSON has it: True is not 1, but 1 is 1.0."""
+    if isinstance(wanted, bool) or isinstance(value, bool):
+        return wanted is value
+    return wanted == value
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,170 @@
+"""From a model's name to the folder with its files."""
+
+import difflib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from regard.checkpoints import _hub
+from regard.checkpoints._layout import CONFIG
+from regard.checkpoints._packages import PACKAGED, packaged_folder, verify_weights
+from regard.checkpoints._wording import joined
+from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
+
+SourceKind: TypeAlias = Literal["folder", "package", "cache", "hub"]
+"""Where a model was found: the user's folder, an installed package, the Hugging Face cache, or the hub."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A model that was found.
+
+    Attributes:
+        name: the full name of the model, or the path of a folder as it was given.
+        folder: the folder with its files.
+        kind: where it came from.
+    """
+
+    name: str
+    folder: Path
+    kind: SourceKind
+
+
+def find(name: str | os.PathLike[str]) -> Source:
+    """Find a model: a folder, an installed model package, the Hugging Face cache, the hub, in this order.
+
+    A `Path`, and a string that reads like one (`./x`, `/x/y`, `~/x`, `a/b/c`), can only be a folder. The
+    weights of a package are checked against their published hash. From the hub only the files that regard
+    reads are fetched, into the Hugging Face cache; without network the look-up gives up within five seconds.
+
+    Args:
+        name: a folder, or a model's name such as `all-MiniLM-L6-v2` or `OWNER/NAME`.
+
+    Raises:
+        InputError: the name is empty.
+        ModelNotFoundError: nothing of that name can be loaded from here; the message lists near names and
+            says how to get the model.
+        CheckpointError: something is there, but it is not a model, is damaged, or its download broke off.
+
+    >>> source = find("all-MiniLM-L6-v2")
+    >>> source.name, source.kind
+    ('sentence-transformers/all-MiniLM-L6-v2', 'package')
+    """
+    given = os.fspath(name)
+    if not given:
+        raise InputError(
+            "the model's name is empty; give a folder, or a name that `regard models list` shows"
+        )
+    path = os.path.expanduser(given)
+    if os.path.isdir(path):
+        return _folder(given, Path(path))
+    if os.path.isfile(path):
+        raise CheckpointError(
+            f"{given!r} is a file; a model is a folder with {CONFIG} and safetensors weights: give the folder"
+        )
+    if not isinstance(name, str) or _reads_like_a_path(given):
+        raise ModelNotFoundError(f"the folder {given!r} does not exist{_did_you_mean(given)}")
+    full = _SHORT_NAMES.get(given, given)
+    if packaged := _packaged(full):
+        return packaged
+    if not _hub.is_repo_id(full):
+        raise ModelNotFoundError(
+            f"{given!r} is neither a folder nor a model's name (NAME or OWNER/NAME, of letters, digits, '-', "
+            f"'_' and '.'){_did_you_mean(given)}"
+        )
+    return _cached(full) or _downloaded(full)
+
+
+def available() -> list[Source]:
+    """The models that can be loaded from here without network: packages and cached ones, sorted by name.
+
+    Files are looked for, not read: a package's hash is checked when it is loaded.
+
+    >>> [source.name for source in available() if source.kind == "package"]
+    ['sentence-transformers/all-MiniLM-L6-v2']
+    """
+    sources = {name: Source(name=name, folder=folder, kind="cache") for name, folder in _hub.cached_models()}
+    for name, model in PACKAGED.items():
+        try:
+            folder = packaged_folder(model)
+        except CheckpointError:
+            # `find` stops at a damaged package with the reason, so neither it nor a cached copy can be loaded
+            sources.pop(name, None)
+            continue
+        if folder is not None:
+            sources[name] = Source(name=name, folder=folder, kind="package")
+    return [sources[name] for name in sorted(sources)]
+
+
+_SHORT_NAMES = {name.rpartition("/")[2]: name for name in PACKAGED}
+
+
+def _reads_like_a_path(given: str) -> bool:
+    separators = given.count("/") + (given.count(os.sep) if os.sep != "/" else 0)
+    return (
+        given.startswith((".", "~"))
+        or os.path.isabs(given)
+        or separators > 1
+        or given.endswith(("/", os.sep))
+    )
+
+
+def _folder(given: str, path: Path) -> Source:
+    if not (path / CONFIG).is_file():
+        raise CheckpointError(
+            f"the folder {given!r} has no {CONFIG}; a model's folder has {CONFIG}, safetensors weights and "
+            "tokenizer.json"
+        )
+    return Source(name=given, folder=path, kind="folder")
+
+
+def _packaged(name: str) -> Source | None:
+    model = PACKAGED.get(name)
+    folder = packaged_folder(model) if model is not None else None
+    if model is None or folder is None:
+        return None
+    verify_weights(model, folder)
+    return Source(name=name, folder=folder, kind="package")
+
+
+def _cached(name: str) -> Source | None:
+    folder = _hub.cached_folder(name)
+    return None if folder is None else Source(name=name, folder=folder, kind="cache")
+
+
+def _downloaded(name: str) -> Source:
+    try:
+        return Source(name=name, folder=_hub.download(name), kind="hub")
+    except _hub.NotOnHub as error:
+        raise ModelNotFoundError(
+            f"{name!r} is not a folder, not packaged, not in the Hugging Face cache, and {error}"
+            f"{_did_you_mean(name)}"
+        ) from error
+    except _hub.HubUnreachable as error:
+        raise ModelNotFoundError(
+            f"{name!r} is not a folder, not packaged, not (or not whole) in the Hugging Face cache, and the "
+            f"hub could not be reached ({error}); {_how_to_get(name)}{_did_you_mean(name)}"
+        ) from error
+
+
+def _how_to_get(name: str) -> str:
+    download = f"`hf download {name} --local-dir FOLDER` on a machine with network, then copy and load FOLDER"
+    if (model := PACKAGED.get(name)) is not None:
+        return f"get it with `{model.install_command}`, or with {download}"
+    return f"get it with {download}"
+
+
+def _did_you_mean(given: str) -> str:
+    """Names near to the given one among those that can be had, as the end of a sentence."""
+    known = {source.name for source in available()} | set(PACKAGED)
+    full_name = {name.lower(): name for name in known}
+    full_name |= {name.rpartition("/")[2]: full for name, full in full_name.items()}
+    wanted = given.rstrip("/").lower()
+    near = [
+        full_name[match]
+        for spelling in dict.fromkeys((wanted, wanted.rpartition("/")[2]))
+        for match in difflib.get_close_matches(spelling, full_name, n=3, cutoff=0.75)
+        if full_name[match] != given
+    ]
+    return f"; did you mean {joined(dict.fromkeys(near))}?" if near else ""

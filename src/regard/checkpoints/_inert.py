@@ -1,0 +1,96 @@
+"""The fields of a `config.json` that change nothing in an encoder's forward pass.
+
+Not here on purpose: `auto_map` (the forward pass is other code, which the repository brings along),
+`quantization_config` and `adapters`. A checkpoint that has them is refused.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+INERT: frozenset[str] = frozenset(
+    {
+        # where the file comes from, and what wrote it
+        "_commit_hash",
+        "_name_or_path",
+        "architectures",
+        "dtype",
+        "model_type",
+        "name_or_path",
+        "torch_dtype",
+        "transformers_version",
+        # what a call returns, and in which of several equivalent ways it is computed
+        "_attn_implementation",
+        "_attn_implementation_autoset",
+        "attn_implementation",
+        "chunk_size_feed_forward",
+        "output_attentions",
+        "output_hidden_states",
+        "return_dict",
+        "torchscript",
+        "use_bfloat16",
+        "use_cache",
+        "use_return_dict",
+        # how a model is trained; dropout probabilities are not here, because a network holds them
+        "gradient_checkpointing",
+        "initializer_factor",
+        "initializer_range",
+        # heads for tasks, which sit on top; a network that has the output table reads tie_word_embeddings
+        "_num_labels",
+        "classifier_dropout",
+        "finetuning_task",
+        "id2label",
+        "label2id",
+        "num_labels",
+        "problem_type",
+        "task_specific_params",
+        "tie_encoder_decoder",
+        "tie_word_embeddings",
+        "tokenizer_class",
+        # special tokens; pad_token_id is not here, because some families count positions from it
+        "bos_token_id",
+        "decoder_start_token_id",
+        "eos_token_id",
+        "prefix",
+        "sep_token_id",
+        # how text is generated
+        "bad_words_ids",
+        "begin_suppress_tokens",
+        "diversity_penalty",
+        "do_sample",
+        "early_stopping",
+        "encoder_no_repeat_ngram_size",
+        "exponential_decay_length_penalty",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "length_penalty",
+        "max_length",
+        "max_new_tokens",
+        "min_length",
+        "no_repeat_ngram_size",
+        "num_beam_groups",
+        "num_beams",
+        "num_return_sequences",
+        "output_scores",
+        "remove_invalid_values",
+        "repetition_penalty",
+        "return_dict_in_generate",
+        "suppress_tokens",
+        "temperature",
+        "tf_legacy_loss",
+        "top_k",
+        "top_p",
+        "typical_p",
+    }
+)
+"""Fields that change nothing, whatever their value."""
+
+INERT_AT: Mapping[str, object] = MappingProxyType(
+    {
+        "add_cross_attention": False,
+        "cross_attention_hidden_size": None,
+        "is_decoder": False,
+        "is_encoder_decoder": False,
+        "pruned_heads": {},
+    }
+)
+"""Fields that change nothing at this value, and the network at any other; a family may still read them."""

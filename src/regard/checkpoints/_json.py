@@ -1,0 +1,73 @@
+"""JSON objects, read strictly: what the standard parser lets pass in silence is an error here."""
+
+import json
+from pathlib import Path
+
+from regard.checkpoints._wording import reason
+from regard.core.errors import CheckpointError
+
+
+def read_object(file: Path) -> dict[str, object]:
+    """The JSON object in a file.
+
+    Raises:
+        CheckpointError: the file is missing or unreadable, or does not hold one strict JSON object.
+    """
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise CheckpointError(f"{file}: no such file; a model folder needs it") from None
+    except OSError as error:
+        raise CheckpointError(f"{file}: cannot be read ({reason(error)})") from error
+    return parse_object(data, str(file))
+
+
+def parse_object(data: bytes, where: str) -> dict[str, object]:
+    """The JSON object in `data`; `where` names its origin in errors.
+
+    A key that occurs twice is an error, because parsers disagree about which of the two counts, and so are
+    `NaN` and `Infinity`, which are not JSON.
+
+    Raises:
+        CheckpointError: not UTF-8, not JSON, or not an object.
+
+    >>> parse_object(b'{"hidden_size": 384}', "config.json")
+    {'hidden_size': 384}
+    >>> parse_object(b'{"a": 1, "a": 2}', "config.json")
+    Traceback (most recent call last):
+    regard.core.errors.CheckpointError: config.json: not valid JSON (the key 'a' occurs twice)
+    """
+    try:
+        value = json.loads(
+            data.decode("utf-8"), object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant
+        )
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{where}: not valid UTF-8 ({reason(error)})") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{where}: not valid JSON ({reason(error)})") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{where}: wanted a JSON object, got {json_kind(value)}")
+    return value
+
+
+def json_kind(value: object) -> str:
+    """What JSON calls a value: `null`, `bool`, `int`, `float`, `string`, `list` or `object`.
+
+    >>> json_kind(True), json_kind(1), json_kind(None)
+    ('bool', 'int', 'null')
+    """
+    names: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "string", list: "list"}
+    return "null" if value is None else names.get(type(value), "object")
+
+
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    seen: dict[str, object] = {}
+    for key, value in pairs:
+        if key in seen:
+            raise ValueError(f"the key {key!r} occurs twice")
+        seen[key] = value
+    return seen
+
+
+def _refuse_constant(constant: str) -> object:
+    raise ValueError(f"{constant} is not a JSON number")

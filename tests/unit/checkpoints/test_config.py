@@ -1,0 +1,215 @@
+"""config.json: what is refused, what is converted, and that nothing is passed over."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import BertConfig, PretrainedConfig
+
+from regard.checkpoints import DEFAULT_MODEL, INERT, Config, find, read_config
+from regard.core.errors import CheckpointError
+
+
+def config(**values: object) -> Config:
+    return Config(file=Path("config.json"), values=values)
+
+
+def read(tmp_path: Path, data: bytes) -> Config:
+    (tmp_path / "config.json").write_bytes(data)
+    return read_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", r"not valid JSON \(Expecting value"),
+        (b"{", "not valid JSON"),
+        (b'{"a": 1,}', "not valid JSON"),
+        (b'{"a": "\xff"}', "not valid UTF-8"),
+        (b"\xef\xbb\xbf{}", r"not valid JSON \(Unexpected UTF-8 BOM"),
+        (b"[1]", "wanted a JSON object, got list"),
+        (b"null", "wanted a JSON object, got null"),
+        (b"12", "wanted a JSON object, got int"),
+        (b'{"a": 1, "a": 1}', r"\(the key 'a' occurs twice\)"),
+        (b'{"a": {"b": 1, "b": 2}}', r"\(the key 'b' occurs twice\)"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
+        (b'{"a": -Infinity}', "-Infinity is not a JSON number"),
+        (b'{"a": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", "not valid JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_what_is_not_one_strict_object(tmp_path: Path, data: bytes, message: str) -> None:
+    with pytest.raises(CheckpointError, match=rf"\A{re.escape(str(tmp_path))}.config\.json: [^\n]*{message}"):
+        read(tmp_path, data)
+
+
+def test_no_config(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"config\.json: no such file"):
+        read_config(tmp_path)
+
+
+def test_a_config_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "config.json").mkdir()
+    with pytest.raises(CheckpointError, match=r"config\.json: cannot be read \(.+\)"):
+        read_config(tmp_path)
+
+
+def test_require() -> None:
+    fields = config(i=3, f=0.5, s="gelu", b=True, l=[1], d={"x": 1})
+    assert fields.require("i", int) == 3
+    assert fields.require("f", float) == 0.5
+    assert fields.require("s", str) == "gelu"
+    assert fields.require("b", bool) is True
+    assert fields.require("l", list) == [1]
+    assert fields.require("d", dict) == {"x": 1}
+
+
+def test_require_a_missing_field() -> None:
+    with pytest.raises(
+        CheckpointError, match=r"config\.json: the field 'hidden_size' is missing; wanted int"
+    ):
+        config().require("hidden_size", int)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "message"),
+    [
+        (True, int, r"must be int, got bool \(True\)"),
+        (True, float, r"must be float, got bool \(True\)"),
+        (1, bool, r"must be bool, got int \(1\)"),
+        (12.0, int, r"must be int, got float \(12\.0\)"),
+        ("12", int, r"must be int, got string \('12'\)"),
+        (12, str, r"must be string, got int \(12\)"),
+        (None, int, r"must be int, got null \(None\)"),
+        ([], dict, r"must be object, got list \(\[\]\)"),
+        (1e999, float, r"must be float, got a number out of range \(inf\)"),
+        (10**400, float, r"must be float, got a number out of range \(10+\.\.\.\)"),
+    ],
+)
+def test_the_wrong_type(value: object, kind: type[Any], message: str) -> None:
+    for ask in (
+        lambda: config(x=value).require("x", kind),
+        lambda: config(x=value).get("x", kind, kind()),
+    ):
+        with pytest.raises(CheckpointError, match=rf"config\.json: the field 'x' {message}"):
+            ask()
+
+
+def test_a_whole_number_is_a_float() -> None:
+    value = config(dropout=0).require("dropout", float)
+    assert isinstance(value, float)
+    assert value == 0.0
+
+
+def test_get() -> None:
+    assert config().get("x", int, 7) == 7
+    assert config().get("x", int, None) is None
+    assert config(x=8).get("x", int, None) == 8
+    assert config(x=None).get("x", int, None) is None
+
+
+def test_expect() -> None:
+    assert config(p="absolute").expect("p", ("absolute",), "absolute") == "absolute"
+    assert config().expect("p", ("absolute",), "absolute") == "absolute"
+    assert config(p=None).expect("p", (None, "x"), "x") is None
+    assert config(p=1.0).expect("p", (1,), 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "allowed"), [("relative_key", "absolute"), (1, True), (0, False), (None, "x")]
+)
+def test_expect_refuses(value: object, allowed: object) -> None:
+    message = rf"the field 'p' is {value!r}; regard supports only {allowed!r}$"
+    with pytest.raises(CheckpointError, match=message):
+        config(p=value).expect("p", (allowed,), allowed)
+
+
+def test_expect_refuses_an_absence_that_means_something_else() -> None:
+    with pytest.raises(
+        CheckpointError, match="'p' is missing, which means 'post'; regard supports only 'pre'"
+    ):
+        config().expect("p", ("pre",), "post")
+
+
+def test_done_lists_every_unread_field() -> None:
+    fields = config(zoom=2, hidden_size=4, alibi=True, use_cache=True, eps=1.0, p="x")
+    fields.require("hidden_size", int)
+    fields.get("eps", float, 1.0)
+    fields.expect("p", ("x",), "x")
+    with pytest.raises(
+        CheckpointError, match=r"may change the result: alibi = True, zoom = 2; a field that changes nothing"
+    ):
+        fields.done()
+    fields.done(INERT | {"alibi", "zoom"})
+
+
+def test_done_shortens_long_lists() -> None:
+    with pytest.raises(CheckpointError, match=r"x19 = 0 and 5 more; .{0,60}$"):
+        config(**{f"x{number:02}": 0 for number in range(25)}).done()
+
+
+@pytest.mark.parametrize(
+    ("field", "inert", "other"),
+    [
+        ("is_decoder", False, True),
+        ("is_encoder_decoder", False, True),
+        ("add_cross_attention", False, True),
+        ("cross_attention_hidden_size", None, 64),
+        ("pruned_heads", {}, {"0": [1]}),
+    ],
+)
+def test_fields_that_are_inert_at_one_value(field: str, inert: object, other: object) -> None:
+    config(**{field: inert}).done()
+    with pytest.raises(CheckpointError, match=f"may change the result: {field} = "):
+        config(**{field: other}).done()
+    asked = config(**{field: other})
+    asked.expect(field, (other,), other)
+    asked.done()
+
+
+@pytest.mark.parametrize("field", ["auto_map", "quantization_config", "pad_token_id", "hidden_dropout_prob"])
+def test_what_may_change_the_result_is_not_inert(field: str) -> None:
+    with pytest.raises(CheckpointError, match=f"may change the result: {field} = "):
+        config(**{field: 1}).done()
+
+
+def test_what_transformers_adds_to_any_config_is_inert() -> None:
+    config(**json.loads(PretrainedConfig().to_json_string(use_diff=False))).done()
+
+
+BERT_FIELDS = {
+    "attention_probs_dropout_prob",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "hidden_size",
+    "intermediate_size",
+    "layer_norm_eps",
+    "max_position_embeddings",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "pad_token_id",
+    "type_vocab_size",
+    "vocab_size",
+}
+
+
+def test_what_is_left_of_a_bert_config_is_the_networks() -> None:
+    config(**json.loads(BertConfig().to_json_string(use_diff=False))).done(INERT | BERT_FIELDS)
+
+
+def test_no_field_of_a_network_is_inert() -> None:
+    assert not INERT & BERT_FIELDS
+
+
+def test_the_default_model() -> None:
+    fields = read_config(find(DEFAULT_MODEL).folder)
+    assert fields.require("hidden_size", int) == 384
+    assert fields.require("layer_norm_eps", float) == 1e-12
+    with pytest.raises(CheckpointError, match="position_embedding_type = 'absolute'"):
+        fields.done(INERT | BERT_FIELDS)
+    fields.done(INERT | BERT_FIELDS | {"position_embedding_type"})
