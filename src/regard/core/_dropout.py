@@ -1,0 +1,108 @@
+"""Dropout on attention weights, by a rule that gives the same answer for any block of rows.
+
+torch draws a dropout mask of the whole (queries, keys) matrix. Here a weight is kept or dropped by a hash of
+(seed, batch, head, query, key): every block of rows can be drawn alone, drawn again in the backward pass, and
+compared between the two forms of attention.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+
+
+class Dropout(Protocol):
+    """Which weights survive, and the probability that one is dropped."""
+
+    @property
+    def p(self) -> float:
+        """Probability of dropping a weight, 0 <= p < 1; survivors are multiplied by 1 / (1 - p)."""
+        ...
+
+    def keep(self, *, batch: int, heads: int, queries: Tensor, keys: Tensor) -> Tensor:
+        """bool, broadcastable to (batch, heads, rows, columns): True where the weight is kept."""
+        ...
+
+
+def _check_p(p: float) -> None:
+    if not 0.0 <= p < 1.0:
+        raise InputError(f"p must be a probability with 0 <= p < 1; got {p}.")
+
+
+@dataclass(frozen=True)
+class SeededDropout:
+    """Keeps a weight where a hash of (seed, batch, head, query, key) falls above p.
+
+    The hash is rounds of splitmix64's finaliser (Steele, Lea and Flood 2014, "Fast splittable
+    pseudorandom number generators", section 5), which passes the avalanche tests that a counter needs.
+
+    Args:
+        p: probability of dropping, 0 <= p < 1.
+        seed: 0 <= seed < 2^63; a new one each step, drawn from torch's generator by the blocks.
+
+    Example:
+        >>> import torch
+        >>> rows = torch.arange(1000)
+        >>> kept = SeededDropout(0.25, seed=1).keep(batch=1, heads=1, queries=rows, keys=rows)
+        >>> abs(kept.float().mean().item() - 0.75) < 0.002
+        True
+    """
+
+    p: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        _check_p(self.p)
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"seed must be an integer with 0 <= seed < 2^63; got {self.seed}.")
+
+    def keep(self, *, batch: int, heads: int, queries: Tensor, keys: Tensor) -> Tensor:
+        device = queries.device
+        of_batch = torch.arange(batch, device=device)[:, None, None, None]
+        of_head = torch.arange(heads, device=device)[None, :, None, None]
+        # 20 bits each for batch and head, 24 for the query: one number a row, then mixed with the key. The
+        # seed is mixed first: as it stands, seed 1 would give query 0 what seed 0 gives query 1.
+        seed = _mix(torch.tensor(self.seed, device=device) + _GOLDEN)
+        row = ((of_batch << 44) | (of_head << 24) | queries[None, None, :, None]) ^ seed
+        bits = _mix(_mix(row) + keys)
+        uniform = (bits & 0xFFFFFF).to(torch.float32) * 2.0**-24
+        return uniform >= self.p
+
+
+_GOLDEN = -0x61C8864680B583EB  # splitmix64's increment 0x9E3779B97F4A7C15 as a signed number
+
+
+def _mix(x: Tensor) -> Tensor:
+    # torch shifts int64 arithmetically; masking the sign's copies away makes it the logical shift meant here.
+    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47  # 0xBF58476D1CE4E5B9 as a signed number
+    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15  # 0x94D049BB133111EB
+    return x ^ ((x >> 31) & 0x1FFFFFFFF)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenDropout:
+    """Keeps exactly the weights that a given mask keeps.
+
+    Args:
+        p: the probability that the mask was drawn with; it only sets the scale 1 / (1 - p).
+        kept: bool (batch, heads, queries, keys), True where the weight is kept.
+    """
+
+    p: float
+    kept: Tensor
+
+    def __post_init__(self) -> None:
+        _check_p(self.p)
+        if self.kept.dtype != torch.bool or self.kept.ndim != 4:
+            raise InputError(
+                "kept must be bool of shape (batch, heads, queries, keys); "
+                f"got {self.kept.dtype} of shape {tuple(self.kept.shape)}."
+            )
+
+    def keep(self, *, batch: int, heads: int, queries: Tensor, keys: Tensor) -> Tensor:
+        if self.kept.shape[:2] != (batch, heads):
+            raise InputError(f"kept must begin with ({batch}, {heads}); got {tuple(self.kept.shape)}.")
+        return self.kept.index_select(2, queries).index_select(3, keys)

@@ -1,0 +1,228 @@
+"""Who may attend to whom: masks as objects, asked for the rows that somebody needs.
+
+A mask answers for any rows and columns, so no caller holds the dense (queries, keys) matrix. True means
+"may attend". Masks are conjoined with `&`: `Causal() & Padding(real)`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+
+
+class Mask(ABC):
+    """Which queries may attend to which keys; True = may attend.
+
+    Example:
+        >>> import torch
+        >>> (Causal() & Window(left=1)).dense(3, 3)[0, 0].int()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [0, 1, 1]], dtype=torch.int32)
+    """
+
+    @abstractmethod
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """The mask of some rows and columns.
+
+        Args:
+            queries: int64 (rows,), the positions of the queries.
+            keys: int64 (columns,), the positions of the keys.
+
+        Returns:
+            bool, four axes that broadcast to (batch, heads, rows, columns).
+        """
+
+    def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
+        """A half-open range that holds every key which the queries first..last (inclusive) may attend to.
+
+        It may be wider than need be: it saves work, it decides nothing.
+        """
+        del first_query, last_query
+        return 0, k_len
+
+    def parts(self) -> tuple["Mask", ...]:
+        """The masks that this one is the conjunction of."""
+        return (self,)
+
+    def check(self, *, batch: int, q_len: int, k_len: int) -> None:
+        """Raise InputError where the mask cannot belong to attention of this size."""
+        del batch, q_len, k_len
+
+    def dense(self, q_len: int, k_len: int, device: torch.device | None = None) -> Tensor:
+        """The whole mask, bool, broadcastable to (batch, heads, q_len, k_len); O(N^2), to look at."""
+        return self.block(torch.arange(q_len, device=device), torch.arange(k_len, device=device))
+
+    def __and__(self, other: "Mask") -> "Mask":
+        return Conjunction(self.parts() + other.parts())
+
+
+@dataclass(frozen=True)
+class Conjunction(Mask):
+    """All of several masks at once; `a & b` makes one."""
+
+    masks: tuple[Mask, ...]
+
+    def __post_init__(self) -> None:
+        if not self.masks:
+            raise InputError("masks must hold at least one mask; got none. Use mask=None to mask nothing.")
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        allowed = self.masks[0].block(queries, keys)
+        for mask in self.masks[1:]:
+            allowed = allowed & mask.block(queries, keys)
+        return allowed
+
+    def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
+        ranges = [mask.key_range(first_query, last_query, k_len) for mask in self.masks]
+        start = max(start for start, _ in ranges)
+        return start, max(start, min(stop for _, stop in ranges))
+
+    def parts(self) -> tuple[Mask, ...]:
+        return tuple(part for mask in self.masks for part in mask.parts())
+
+    def check(self, *, batch: int, q_len: int, k_len: int) -> None:
+        for mask in self.masks:
+            mask.check(batch=batch, q_len=q_len, k_len=k_len)
+
+
+@dataclass(frozen=True, eq=False)
+class Padding(Mask):
+    """Keys that are padding are attended to by nobody.
+
+    Args:
+        real: bool (batch, keys), True where there is a token.
+    """
+
+    real: Tensor
+
+    def __post_init__(self) -> None:
+        if self.real.dtype != torch.bool or self.real.ndim != 2:
+            raise InputError(
+                "real must be a bool tensor of shape (batch, keys), True where there is a token; "
+                f"got {self.real.dtype} of shape {tuple(self.real.shape)}. Convert 0/1 with .bool()."
+            )
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return self.real[:, None, None, keys]
+
+    def check(self, *, batch: int, q_len: int, k_len: int) -> None:
+        if self.real.shape[1] != k_len or self.real.shape[0] not in (1, batch):
+            raise InputError(
+                f"padding must have shape (batch, keys) = ({batch}, {k_len}); got {tuple(self.real.shape)}."
+            )
+
+
+@dataclass(frozen=True)
+class Causal(Mask):
+    """Query i attends to the keys j <= i + offset.
+
+    Args:
+        offset: 0 where queries and keys are the same positions; with a cache of n earlier keys, n
+            (`k_len - q_len`). Given, never guessed: torch aligns the top left, others the bottom right.
+    """
+
+    offset: int = 0
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return (keys[None, :] <= queries[:, None] + self.offset)[None, None]
+
+    def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
+        return 0, min(k_len, max(0, last_query + self.offset + 1))
+
+
+@dataclass(frozen=True)
+class Window(Mask):
+    """Query i attends to the keys i + offset - left .. i + offset + right; None is without limit.
+
+    Args:
+        left: how many keys before its own position a query sees (Mistral's window of w is `left=w - 1`).
+        right: how many after it; conjoin with `Causal` for a causal window.
+        offset: as in `Causal`.
+    """
+
+    left: int | None
+    right: int | None = None
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in (("left", self.left), ("right", self.right)):
+            if value is not None and value < 0:
+                raise InputError(f"{name} must be at least 0, or None for no limit; got {value}.")
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        distance = keys[None, :] - (queries[:, None] + self.offset)
+        allowed = torch.ones_like(distance, dtype=torch.bool)
+        if self.left is not None:
+            allowed = allowed & (distance >= -self.left)
+        if self.right is not None:
+            allowed = allowed & (distance <= self.right)
+        return allowed[None, None]
+
+    def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
+        start = 0 if self.left is None else min(k_len, max(0, first_query + self.offset - self.left))
+        stop = k_len if self.right is None else min(k_len, max(0, last_query + self.offset + self.right + 1))
+        return start, max(start, stop)
+
+
+@dataclass(frozen=True, eq=False)
+class Segments(Mask):
+    """Attention within a segment only: several texts packed into one row do not see each other.
+
+    Args:
+        queries: int (batch, queries), the segment of each query.
+        keys: int (batch, keys); by default the same tensor.
+    """
+
+    queries: Tensor
+    keys: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("queries", self.queries), ("keys", self.keys)):
+            if value is not None and (value.ndim != 2 or value.is_floating_point()):
+                raise InputError(
+                    f"{name} must be integers of shape (batch, positions), the segment of each position; "
+                    f"got {value.dtype} of shape {tuple(value.shape)}."
+                )
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        of_key = self.queries if self.keys is None else self.keys
+        return (self.queries[:, queries, None] == of_key[:, None, keys])[:, None]
+
+    def check(self, *, batch: int, q_len: int, k_len: int) -> None:
+        of_key = self.queries if self.keys is None else self.keys
+        for name, segments, length in (("queries", self.queries, q_len), ("keys", of_key, k_len)):
+            if segments.shape[1] != length or segments.shape[0] not in (1, batch):
+                raise InputError(
+                    f"segments of {name} must have shape ({batch}, {length}); got {tuple(segments.shape)}."
+                )
+
+
+@dataclass(frozen=True)
+class Predicate(Mask):
+    """Any rule: `allowed(queries, keys)` on position tensors of shapes (rows, 1) and (1, columns).
+
+    Args:
+        allowed: returns bool of shape (rows, columns), or four axes that broadcast to
+            (batch, heads, rows, columns).
+
+    Example:
+        >>> every_second = Predicate(lambda query, key: (query - key) % 2 == 0)
+        >>> every_second.dense(1, 4).int()
+        tensor([[[[1, 0, 1, 0]]]], dtype=torch.int32)
+    """
+
+    allowed: Callable[[Tensor, Tensor], Tensor]
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        allowed = self.allowed(queries[:, None], keys[None, :])
+        if allowed.dtype != torch.bool or allowed.ndim not in (2, 4):
+            raise InputError(
+                "a predicate must return bool with two axes (rows, columns) or four "
+                f"(batch, heads, rows, columns); got {allowed.dtype} of shape {tuple(allowed.shape)}."
+            )
+        return allowed if allowed.ndim == 4 else allowed[None, None]

@@ -1,0 +1,111 @@
+"""Named points inside a running model, readable and writable, that cost nothing when nobody listens.
+
+A model that is called with `taps=None` does no work for them. A `Taps` belongs to one caller, is handed down
+the forward pass as an argument and never changed by it: there is no global state, and threads that bring
+their own taps cannot meet.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from torch import Tensor
+
+from regard.core.errors import InputError
+
+Listener = Callable[[Any], Tensor | None]
+
+
+class Taps:
+    """Listeners by the name of the point they listen at.
+
+    A listener is called with the value at the point. It returns None to leave it, or a tensor of the same
+    shape, dtype and device that the model goes on with.
+
+    Args:
+        listeners: from a point's name, or a pattern with `*`, to the listener. Where several match, they are
+            called in the order given, each with what the one before left.
+
+    Example:
+        >>> import torch
+        >>> seen = []
+        >>> taps = Taps({"layers.*.attention.q": seen.append, "layers.1.output": lambda x: x * 0})
+        >>> inner = taps.at("layers.1")
+        >>> inner.wants("output"), inner.wants("input")
+        (True, False)
+        >>> inner.offer("output", torch.ones(2))
+        tensor([0., 0.])
+    """
+
+    __slots__ = ("_listeners", "_prefix")
+
+    def __init__(self, listeners: Mapping[str, Listener], _prefix: str = "") -> None:
+        self._listeners = dict(listeners)
+        self._prefix = _prefix
+
+    def at(self, prefix: str) -> "Taps":
+        """The same listeners, seen from inside the part of the model that is called `prefix`."""
+        inner = Taps.__new__(Taps)
+        inner._listeners = self._listeners
+        inner._prefix = f"{self._prefix}{prefix}."
+        return inner
+
+    def wants(self, name: str) -> bool:
+        """Whether anybody listens at this point: work that only serves a tap is done only then."""
+        point = self._prefix + name
+        return any(fnmatchcase(point, pattern) for pattern in self._listeners)
+
+    def offer(self, name: str, value: Tensor) -> Tensor:
+        """Show a tensor to the listeners of this point; returns it, or what they put in its place.
+
+        Raises:
+            InputError: a listener returned something that cannot take the tensor's place.
+        """
+        point = self._prefix + name
+        for pattern, listener in self._listeners.items():
+            if fnmatchcase(point, pattern):
+                written = listener(value)
+                if written is not None:
+                    value = _checked(point, value, written)
+        return value
+
+    def show(self, name: str, record: object) -> None:
+        """Show a record, such as the inputs of attention, that listeners can read but not write.
+
+        Raises:
+            InputError: a listener returned something; a record cannot be replaced, its tensors can.
+        """
+        point = self._prefix + name
+        for pattern, listener in self._listeners.items():
+            if fnmatchcase(point, pattern) and listener(record) is not None:
+                raise InputError(
+                    f"the listener at {point!r} must return None: what is shown there can be read, not "
+                    "written. Write at the point of the tensor instead."
+                )
+
+    def check(self, points: Collection[str]) -> None:
+        """Raise InputError if a pattern matches none of a model's points: it would never be called."""
+        for pattern in self._listeners:
+            if not any(fnmatchcase(point, pattern) for point in points):
+                raise InputError(
+                    f"no tap is called {pattern!r}; the model has "
+                    f"{', '.join(sorted({_generic(point) for point in points}))} (with i counting from 0)."
+                )
+
+
+def _generic(point: str) -> str:
+    return ".".join("i" if part.isdigit() else part for part in point.split("."))
+
+
+def _checked(point: str, value: Tensor, written: object) -> Tensor:
+    if not isinstance(written, Tensor):
+        raise InputError(
+            f"the listener at {point!r} must return None or a tensor; got {type(written).__name__}."
+        )
+    if (written.shape, written.dtype, written.device) != (value.shape, value.dtype, value.device):
+        raise InputError(
+            f"the listener at {point!r} must return a tensor like the one it was given, "
+            f"{tuple(value.shape)} {value.dtype} on {value.device}; "
+            f"got {tuple(written.shape)} {written.dtype} on {written.device}."
+        )
+    return written

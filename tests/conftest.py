@@ -1,0 +1,60 @@
+"""What holds for every test: the same random numbers each time, and a Hugging Face home of its own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+_STRONGER_THAN_HF_HOME = (
+    "HF_HUB_CACHE",
+    "HF_ASSETS_CACHE",
+    "HF_XET_CACHE",
+    "HF_TOKEN",
+    "HF_TOKEN_PATH",
+    "HUGGINGFACE_HUB_CACHE",
+    "HUGGINGFACE_ASSETS_CACHE",
+    "HUGGING_FACE_HUB_TOKEN",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the user's cache and token from whatever is imported from here on."""
+    for name in _STRONGER_THAN_HF_HOME:
+        os.environ.pop(name, None)
+    home = tempfile.TemporaryDirectory(prefix="regard-tests-")
+    os.environ["HF_HOME"] = home.name
+    config.add_cleanup(home.cleanup)
+    # Fixtures of this file alone would not reach the doctests in src/; those of a plugin do.
+    config.pluginmanager.register(EveryTest(), "regard-every-test")
+
+
+class EveryTest:
+    """Fixtures for every test and doctest."""
+
+    def __init__(self) -> None:
+        self._count = itertools.count()
+
+    @pytest.fixture(autouse=True)
+    def hf_home(self, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """An empty `HF_HOME`, here and in subprocesses; no folder before something is written to it."""
+        home = tmp_path_factory.getbasetemp() / f"hf-home-{next(self._count)}"
+        monkeypatch.setenv("HF_HOME", str(home))
+        # huggingface_hub reads its environment only once, when it is imported.
+        if (constants := sys.modules.get("huggingface_hub.constants")) is not None:
+            monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
+        return home
+
+    @pytest.fixture(autouse=True)
+    def seeds(self) -> None:
+        """The same random numbers in any order of tests. (A torch not yet imported has a fixed seed.)"""
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002 - the global generator is the one that a test can use unasked
+        if (torch := sys.modules.get("torch")) is not None:
+            torch.manual_seed(0)

@@ -1,0 +1,113 @@
+"""Masks as objects: any block is that block of the whole, and the range of keys leaves none out."""
+
+import pytest
+import torch
+
+from regard.core import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
+from regard.core.errors import InputError
+from unit.core.cases import BATCH, HEADS, MASKS, Sizes
+
+SIZES = [Sizes(7, 11), Sizes(7, 7), Sizes(11, 5)]
+REAL = [name for name in MASKS if name != "none"]
+
+
+def _made(name: str, sizes: Sizes) -> tuple[Mask, list]:
+    mask, rule = MASKS[name](sizes)
+    assert mask is not None
+    spans = [range(n) for n in (BATCH, HEADS, sizes.queries, sizes.keys)]
+    return mask, [
+        [[[rule(b, h, i, j) for j in spans[3]] for i in spans[2]] for h in spans[1]] for b in spans[0]
+    ]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("name", REAL)
+def test_the_dense_mask_is_what_the_rule_says(name: str, sizes: Sizes) -> None:
+    mask, wanted = _made(name, sizes)
+    dense = mask.dense(sizes.queries, sizes.keys)
+    assert dense.dtype == torch.bool
+    assert dense.expand(BATCH, HEADS, sizes.queries, sizes.keys).tolist() == wanted
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("name", REAL)
+def test_a_block_is_that_block_of_the_whole(name: str, sizes: Sizes) -> None:
+    mask, wanted = _made(name, sizes)
+    for rows, columns in (([3], [0, 1, 4]), ([4, 0, 2], [3]), ([1, 2, 3], [2, 3, 4]), ([2, 2], [4, 4, 0])):
+        block = mask.block(torch.tensor(rows), torch.tensor(columns))
+        assert block.expand(BATCH, HEADS, len(rows), len(columns)).tolist() == [
+            [[[head[i][j] for j in columns] for i in rows] for head in item] for item in wanted
+        ]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("name", REAL)
+def test_the_range_of_keys_holds_every_key_that_may_be_seen(name: str, sizes: Sizes) -> None:
+    mask, wanted = _made(name, sizes)
+    for first in range(sizes.queries):
+        for last in range(first, sizes.queries):
+            start, stop = mask.key_range(first, last, sizes.keys)
+            assert 0 <= start <= stop <= sizes.keys
+            seen = {
+                j
+                for item in wanted
+                for head in item
+                for row in head[first : last + 1]
+                for j, sees in enumerate(row)
+                if sees
+            }
+            assert seen <= set(range(start, stop))
+
+
+@pytest.mark.parametrize(
+    ("mask", "first", "last", "wanted"),
+    [
+        (Causal(), 3, 5, (0, 6)),
+        (Causal(offset=4), 3, 5, (0, 10)),
+        (Causal(offset=-5), 0, 3, (0, 0)),
+        (Window(left=2, right=1), 5, 6, (3, 8)),
+        (Window(left=2), 5, 6, (3, 11)),
+        (Window(None, right=0, offset=2), 5, 6, (0, 9)),
+        (Window(left=1) & Causal(), 5, 6, (4, 7)),
+        (Causal() & Window(left=1, offset=9), 2, 2, (10, 10)),
+        (Padding(torch.ones(1, 11, dtype=torch.bool)), 5, 6, (0, 11)),
+    ],
+)
+def test_the_range_of_keys_is_no_wider_than_need_be(mask, first: int, last: int, wanted) -> None:
+    assert mask.key_range(first, last, 11) == wanted
+
+
+def test_a_conjunction_is_flat_however_it_came_about() -> None:
+    one, two, three = Causal(), Window(left=3), Padding(torch.ones(1, 5, dtype=torch.bool))
+    assert ((one & two) & three).parts() == (one & (two & three)).parts() == (one, two, three)
+    assert Conjunction((Conjunction((one, two)), three)).parts() == (one, two, three)
+    assert one.parts() == (one,)
+
+
+def test_segments_of_a_batch_of_one_hold_for_all_items() -> None:
+    Segments(torch.tensor([[0, 0, 1]])).check(batch=4, q_len=3, k_len=3)
+    with pytest.raises(InputError, match=r"segments of queries must have shape \(4, 3\)"):
+        Segments(torch.zeros(2, 3, dtype=torch.int64)).check(batch=4, q_len=3, k_len=3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Padding(torch.ones(2, 5)), r"real must be a bool .*got torch.float32 .*with .bool\(\)"),
+        (lambda: Padding(torch.ones(5, dtype=torch.bool)), r"real must be .*got torch.bool of shape \(5,\)"),
+        (lambda: Window(left=-1), "left must be at least 0, .*got -1"),
+        (lambda: Window(left=None, right=-2), "right must be at least 0, .*got -2"),
+        (lambda: Segments(torch.ones(2, 5)), r"queries must be integers .*got torch.float32"),
+        (
+            lambda: Segments(torch.ones(2, 5).long(), torch.ones(5).long()),
+            r"keys must be integers .*got torch.int64 of shape \(5,\)",
+        ),
+        (lambda: Conjunction(()), "masks must hold at least one mask"),
+        (lambda: Predicate(lambda i, j: i + j).dense(2, 2), "must return bool .*got torch.int64"),
+        (lambda: Predicate(lambda i, j: (i == j)[None]).dense(2, 2), r"two axes .*got .*\(1, 2, 2\)"),
+    ],
+)
+def test_what_is_no_mask_is_refused(make, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
