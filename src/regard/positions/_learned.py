@@ -27,7 +27,8 @@ class LearnedPositions(nn.Module):
             if value < 1:
                 raise InputError(f"{name} must be at least 1; got {value}.")
         # BERT's initialisation: a normal distribution of standard deviation 0.02 (config.initializer_range).
-        self.weight = nn.Parameter(torch.randn(max_seq_len, d_model) * 0.02)
+        self.weight = nn.Parameter(torch.empty(max_seq_len, d_model))
+        nn.init.normal_(self.weight, std=0.02)
 
     @property
     def table(self) -> Tensor:

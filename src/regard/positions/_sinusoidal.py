@@ -62,4 +62,4 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """int64 positions of any shape (...) -> (..., d_model)."""
-        return self.table[positions]
+        return nn.functional.embedding(positions, self.table)  # indexing would take -1 for the last row

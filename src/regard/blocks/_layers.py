@@ -1,0 +1,144 @@
+"""Encoder and decoder layers: attention and feed-forward, each inside its residual connection."""
+
+from functools import partial
+
+from torch import Tensor, nn
+
+from regard.blocks._feed_forward import FeedForward
+from regard.blocks._multi_head import MultiHeadAttention
+from regard.blocks._residual import Residual
+from regard.core import Bias, Mask, Taps
+
+
+def _inner(taps: Taps | None, name: str) -> Taps | None:
+    return None if taps is None else taps.at(name)
+
+
+def _offer(taps: Taps | None, name: str, value: Tensor) -> Tensor:
+    return value if taps is None else taps.offer(name, value)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward.
+
+    Args:
+        attention, ffn: the two sublayers.
+        attention_residual, ffn_residual: what surrounds each: `PostNorm` or `PreNorm`.
+
+    Taps:
+        input, output (batch, positions, d_model); those of the sublayers under `attention.` and `ffn.`.
+
+    Example:
+        >>> import torch
+        >>> from regard.blocks import FeedForward, MultiHeadAttention, PreNorm
+        >>> layer = EncoderLayer(MultiHeadAttention(6, 2), FeedForward(6, 11),
+        ...                      attention_residual=PreNorm(6), ffn_residual=PreNorm(6))
+        >>> layer(torch.randn(1, 5, 6)).shape
+        torch.Size([1, 5, 6])
+
+    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.1, figure 1 (left).
+    """
+
+    def __init__(
+        self,
+        attention: MultiHeadAttention,
+        ffn: FeedForward,
+        *,
+        attention_residual: Residual,
+        ffn_residual: Residual,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_residual = attention_residual
+        self.ffn = ffn
+        self.ffn_residual = ffn_residual
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Mask | None = None,
+        bias: Bias | Tensor | None = None,
+        taps: Taps | None = None,
+    ) -> Tensor:
+        """(batch, positions, d_model) -> the same shape."""
+        x = _offer(taps, "input", x)
+        attend = partial(self.attention, mask=mask, bias=bias, taps=_inner(taps, "attention"))
+        x = self.attention_residual(x, attend)
+        x = self.ffn_residual(x, partial(self.ffn, taps=_inner(taps, "ffn")))
+        return _offer(taps, "output", x)
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, cross-attention to the encoder's output, then feed-forward.
+
+    Args:
+        attention: over the decoder's own sequence; the caller's `mask` (`Causal()`) hides what follows.
+        cross_attention: queries from the decoder, keys and values from the encoder.
+        ffn: the feed-forward network.
+        attention_residual, cross_attention_residual, ffn_residual: what surrounds each.
+
+    Taps:
+        input, output; those of the sublayers under `attention.`, `cross_attention.` and `ffn.`.
+
+    Example:
+        >>> import torch
+        >>> from regard.blocks import FeedForward, MultiHeadAttention, PostNorm
+        >>> from regard.core import Causal
+        >>> layer = DecoderLayer(
+        ...     MultiHeadAttention(6, 2), MultiHeadAttention(6, 2), FeedForward(6, 11),
+        ...     attention_residual=PostNorm(6), cross_attention_residual=PostNorm(6),
+        ...     ffn_residual=PostNorm(6))
+        >>> layer(torch.randn(1, 5, 6), torch.randn(1, 7, 6), mask=Causal()).shape
+        torch.Size([1, 5, 6])
+
+    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.1, figure 1 (right).
+    """
+
+    def __init__(
+        self,
+        attention: MultiHeadAttention,
+        cross_attention: MultiHeadAttention,
+        ffn: FeedForward,
+        *,
+        attention_residual: Residual,
+        cross_attention_residual: Residual,
+        ffn_residual: Residual,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_residual = attention_residual
+        self.cross_attention = cross_attention
+        self.cross_attention_residual = cross_attention_residual
+        self.ffn = ffn
+        self.ffn_residual = ffn_residual
+
+    def forward(
+        self,
+        x: Tensor,
+        encoded: Tensor,
+        *,
+        mask: Mask | None = None,
+        encoded_mask: Mask | None = None,
+        taps: Taps | None = None,
+    ) -> Tensor:
+        """Decode one step deeper.
+
+        Args:
+            x: (batch, queries, d_model), the decoder's sequence.
+            encoded: (batch, keys, d_model), the encoder's output.
+            mask: who may attend to whom within x.
+            encoded_mask: which of the encoder's positions may be attended to.
+            taps: listeners, or None.
+
+        Returns:
+            (batch, queries, d_model).
+        """
+        x = _offer(taps, "input", x)
+        x = self.attention_residual(x, partial(self.attention, mask=mask, taps=_inner(taps, "attention")))
+        cross = partial(
+            self.cross_attention, source=encoded, mask=encoded_mask, taps=_inner(taps, "cross_attention")
+        )
+        x = self.cross_attention_residual(x, cross)
+        x = self.ffn_residual(x, partial(self.ffn, taps=_inner(taps, "ffn")))
+        return _offer(taps, "output", x)

@@ -1,0 +1,137 @@
+"""Multi-head attention: project to queries, keys and values, attend in every head, join the heads."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.core import (
+    AttentionInputs,
+    Bias,
+    Mask,
+    SeededDropout,
+    Taps,
+    fused_attention,
+    reference_attention,
+)
+from regard.core.errors import InputError
+
+
+class MultiHeadAttention(nn.Module):
+    """Self-attention over one sequence, or cross-attention from one sequence to another.
+
+        q = W_q x,  k = W_k s,  v = W_v s          split into heads; s = x, or the other sequence
+        context_h = softmax(scale * q_h k_h^T) v_h
+        output = W_o concat(context_1 .. context_H)
+
+    Args:
+        d_model: size of the input and of the output.
+        num_heads: heads of q.
+        num_kv_heads: heads of k and v, a divisor of num_heads; by default num_heads.
+        head_dim: size of a query and a key; by default d_model / num_heads.
+        v_dim: size of a value; by default head_dim.
+        d_source: size of the other sequence's vectors; by default d_model.
+        use_bias: whether the four projections have a bias.
+        scale, softcap: as in `regard.core.AttentionInputs`.
+        dropout_p: probability of dropping a weight in training.
+
+    Raises:
+        InputError: sizes that do not divide, or a `dropout_p` that is no probability below 1.
+
+    Taps:
+        q (batch, num_heads, queries, head_dim); k, v (batch, num_kv_heads, keys, ...); scores, weights
+        (batch, num_heads, queries, keys), which make the pass take O(N^2) memory; context (batch, num_heads,
+        queries, v_dim); output (batch, queries, d_model); and inputs, the `AttentionInputs`, read-only.
+
+    Example:
+        >>> attention = MultiHeadAttention(d_model=6, num_heads=2)
+        >>> attention(torch.randn(1, 5, 6)).shape
+        torch.Size([1, 5, 6])
+        >>> attention(torch.randn(1, 5, 6), source=torch.randn(1, 7, 6)).shape
+        torch.Size([1, 5, 6])
+
+    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        num_kv_heads: int | None = None,
+        head_dim: int | None = None,
+        v_dim: int | None = None,
+        d_source: int | None = None,
+        use_bias: bool = True,
+        scale: float | None = None,
+        softcap: float | None = None,
+        dropout_p: float = 0.0,
+    ) -> None:
+        super().__init__()
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if num_heads < 1 or num_kv_heads < 1 or num_heads % num_kv_heads:
+            raise InputError(f"num_kv_heads must divide num_heads; got {num_kv_heads} and {num_heads}.")
+        if head_dim is None:
+            if d_model % num_heads:
+                raise InputError(
+                    f"num_heads must divide d_model; got {num_heads} and {d_model}. Otherwise give head_dim."
+                )
+            head_dim = d_model // num_heads
+        if not 0.0 <= dropout_p < 1.0:
+            raise InputError(f"dropout_p must be a probability with 0 <= dropout_p < 1; got {dropout_p}.")
+        v_dim = head_dim if v_dim is None else v_dim
+        d_source = d_model if d_source is None else d_source
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
+        self.scale, self.softcap, self.dropout_p = scale, softcap, dropout_p
+        self.q = nn.Linear(d_model, num_heads * head_dim, bias=use_bias)
+        self.k = nn.Linear(d_source, num_kv_heads * head_dim, bias=use_bias)
+        self.v = nn.Linear(d_source, num_kv_heads * v_dim, bias=use_bias)
+        self.output = nn.Linear(num_heads * v_dim, d_model, bias=use_bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        source: Tensor | None = None,
+        *,
+        mask: Mask | None = None,
+        bias: Bias | Tensor | None = None,
+        taps: Taps | None = None,
+    ) -> Tensor:
+        """Attend from x to itself, or to `source`.
+
+        Args:
+            x: (batch, queries, d_model).
+            source: (batch, keys, d_source), where keys and values come from; by default x.
+            mask, bias: as in `regard.core.AttentionInputs`.
+            taps: listeners, or None.
+
+        Returns:
+            (batch, queries, d_model).
+        """
+        source = x if source is None else source
+        q = _split(self.q(x), self.num_heads)
+        k = _split(self.k(source), self.num_kv_heads)
+        v = _split(self.v(source), self.num_kv_heads)
+        if taps is not None:
+            q, k, v = taps.offer("q", q), taps.offer("k", k), taps.offer("v", v)
+        dropout = None
+        if self.training and self.dropout_p > 0:
+            dropout = SeededDropout(self.dropout_p, seed=int(torch.randint(2**62, ())))
+        inputs = AttentionInputs(
+            q=q, k=k, v=v, mask=mask, bias=bias, scale=self.scale, softcap=self.softcap, dropout=dropout
+        )
+        if taps is None:
+            return self._join(fused_attention(inputs))
+        taps.show("inputs", inputs)
+        if taps.wants("scores") or taps.wants("weights"):
+            context = reference_attention(inputs, taps).context
+        else:
+            context = fused_attention(inputs)
+        return taps.offer("output", self._join(taps.offer("context", context)))
+
+    def _join(self, context: Tensor) -> Tensor:
+        joined: Tensor = self.output(context.transpose(1, 2).flatten(2))
+        return joined
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    # (batch, positions, heads * dim) -> (batch, heads, positions, dim), a view
+    return x.view(x.shape[0], x.shape[1], heads, -1).transpose(1, 2)

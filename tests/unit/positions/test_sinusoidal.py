@@ -1,0 +1,95 @@
+"""The sinusoidal matrix against its formula, by math loops."""
+
+import math
+
+import pytest
+import torch
+
+from regard.core.errors import InputError
+from regard.positions import SinusoidalPositions, sinusoidal_encoding
+from tolerances import FP64
+
+
+@pytest.mark.parametrize("d_model", [1, 2, 3, 7, 64])
+@pytest.mark.parametrize("max_seq_len", [1, 13])
+@pytest.mark.parametrize("base", [10_000.0, 500.0])
+def test_the_formula(max_seq_len: int, d_model: int, base: float) -> None:
+    table = sinusoidal_encoding(max_seq_len, d_model, base=base)
+    assert table.shape == (max_seq_len, d_model)
+    assert table.dtype == torch.float64
+    assert table.is_contiguous()
+    for position in range(max_seq_len):
+        for column in range(d_model):
+            angle = position / base ** ((column - column % 2) / d_model)
+            wanted = math.cos(angle) if column % 2 else math.sin(angle)
+            assert table[position, column].item() == pytest.approx(wanted, abs=FP64)
+
+
+def test_an_odd_size_leaves_the_last_cosine_out() -> None:
+    # Column 2i depends on d_model, so the last column of 7 is not that of 8; it is the sine of 2i = 6.
+    table = sinusoidal_encoding(11, 7)
+    assert table[5, 6].item() == pytest.approx(math.sin(5 / 10_000 ** (6 / 7)), abs=FP64)
+
+
+def test_bounded_periodic_and_linear() -> None:
+    # PE[pos + k] is a rotation of PE[pos] that does not depend on pos: what "linear functions" can learn.
+    table = sinusoidal_encoding(101, 14)
+    assert table.abs().max().item() <= 1.0
+    for pair in range(7):
+        speed = 10_000 ** (-2 * pair / 14)
+        cos, sin = math.cos(13 * speed), math.sin(13 * speed)
+        rotation = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
+        columns = table[:, 2 * pair : 2 * pair + 2]
+        assert (columns[:-13] @ rotation - columns[13:]).abs().max().item() <= 1e-11
+    assert (table[:, :2].norm(dim=1) - 1).abs().max().item() <= FP64
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 3), "max_seq_len must be at least 1; got 0"),
+        ((-1, 3), "max_seq_len must be at least 1; got -1"),
+        ((5, 0), "d_model must be at least 1; got 0"),
+    ],
+)
+def test_sizes(arguments: tuple[int, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        sinusoidal_encoding(*arguments)
+    with pytest.raises(InputError, match=message):
+        SinusoidalPositions(*arguments)
+
+
+@pytest.mark.parametrize("base", [0.0, -1.0, math.nan])
+def test_base(base: float) -> None:
+    with pytest.raises(InputError, match="base must be greater than 0"):
+        sinusoidal_encoding(5, 3, base=base)
+
+
+class TestModule:
+    def test_looks_rows_up_in_any_shape(self) -> None:
+        positions = SinusoidalPositions(11, 7)
+        table = sinusoidal_encoding(11, 7).float()
+        asked = torch.tensor([[10, 0, 3], [3, 3, 7]])
+        assert torch.equal(positions(asked), table[asked])
+        assert positions(asked).shape == (2, 3, 7)
+
+    def test_stores_and_learns_nothing(self) -> None:
+        positions = SinusoidalPositions(11, 7)
+        assert positions.state_dict() == {}
+        assert list(positions.parameters()) == []
+
+    def test_dtype(self) -> None:
+        assert SinusoidalPositions(11, 7).table.dtype == torch.float32
+        # rounded once, from the table in double precision
+        assert torch.equal(SinusoidalPositions(11, 7).table, sinusoidal_encoding(11, 7).float())
+        assert SinusoidalPositions(11, 7).double()(torch.tensor([3])).dtype == torch.float64
+        torch.set_default_dtype(torch.float64)
+        try:
+            assert torch.equal(SinusoidalPositions(11, 7).table, sinusoidal_encoding(11, 7))
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+    @pytest.mark.parametrize("position", [-1, 11])
+    def test_there_is_no_position_beyond_the_table(self, position: int) -> None:
+        with pytest.raises(IndexError, match="out of range"):
+            SinusoidalPositions(11, 7)(torch.tensor([position]))
