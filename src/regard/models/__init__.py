@@ -1,0 +1,19 @@
+"""The model families that regard implements, and loading them.
+
+A family is a folder of config, network and key map; `FAMILIES` lists them.
+"""
+
+from regard.models._loaded import Loaded, load_checkpoint
+from regard.models._network import Network, NetworkConfig, Output
+from regard.models._registry import FAMILIES, Family, family_of
+
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "Loaded",
+    "Network",
+    "NetworkConfig",
+    "Output",
+    "family_of",
+    "load_checkpoint",
+]

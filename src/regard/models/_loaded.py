@@ -1,0 +1,110 @@
+"""A network with its tokenizer, and where they came from: what every capability is a function of."""
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import torch
+
+from regard.checkpoints import DEFAULT_MODEL, Source, find, load_into, read_config, read_tensors
+from regard.core.errors import CheckpointError, InputError
+from regard.models._blank import blank
+from regard.models._network import Network
+from regard.models._registry import family_of
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Loaded:
+    """A network, its tokenizer, and where they came from.
+
+    Args:
+        network: in evaluation mode; its weights are the stored ones, untouched.
+        tokenizer: None where the folder has none; then only token ids can be given.
+        source: the name asked for, the folder it was found in, and how.
+        family: `model_type`, a name in `FAMILIES`.
+        left_out: stored tensors that the network does not hold, such as a language-model head.
+    """
+
+    network: Network
+    tokenizer: Tokenizer | None
+    source: Source
+    family: str
+    left_out: tuple[str, ...]
+
+    def require_tokenizer(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            CheckpointError: the folder has none.
+        """
+        if self.tokenizer is None:
+            raise CheckpointError(
+                f"{self.source.folder} has no tokenizer.json, which text needs; add the file."
+            )
+        return self.tokenizer
+
+
+def load_checkpoint(
+    name: str | PathLike[str] = DEFAULT_MODEL,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> Loaded:
+    """Find a checkpoint, check that config and weights fit, and read it.
+
+    Args:
+        name: a folder, the name of an installed model package, or of a model on the Hugging Face hub.
+        dtype: what the weights are converted to; None keeps the stored one.
+        device: where they are put; None is the CPU.
+
+    Returns:
+        The network in evaluation mode, with its tokenizer where there is one.
+
+    Raises:
+        ModelNotFoundError: nothing of that name can be loaded from here.
+        CheckpointError: files damaged, of an unknown family, or not fitting together.
+
+    Example:
+        >>> load_checkpoint().network.config.num_heads
+        12
+    """
+    if dtype not in (None, torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        raise InputError(f"dtype must be torch.float32, float64, bfloat16 or float16; got {dtype}.")
+    source = find(name)
+    fields = read_config(source.folder)
+    family = family_of(fields.require("model_type", str))
+    tensors = read_tensors(source.folder)
+    config = family.read_config(fields, tensors.names())
+    # Before anything is built: a file may ask for 10^9 layers, each of which has some tensor of its own.
+    if config.num_layers > len(tensors.names()):
+        raise CheckpointError(
+            f"{source.folder / 'config.json'}: num_layers must be at most {len(tensors.names())}, the number "
+            f"of stored tensors; got {config.num_layers}."
+        )
+    try:
+        with blank():
+            network = family.build(config)
+    except (InputError, RuntimeError) as error:  # torch raises the latter for a table of 2^62 rows
+        raise CheckpointError(f"{source.folder / 'config.json'}: {error}") from error
+    report = load_into(network, tensors, family.keys, dtype=dtype, device=device)
+    return Loaded(
+        network=network.eval(),
+        tokenizer=_read_tokenizer(source.folder, config.vocab_size),
+        source=source,
+        family=family.name,
+        left_out=report.left_out,
+    )
+
+
+def _read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer | None:
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        return None
+    tokenizer = Tokenizer.from_file(path)
+    if tokenizer.vocab_size > vocab_size:
+        raise CheckpointError(
+            f"{path} has {tokenizer.vocab_size} tokens, but the model's table of embeddings has {vocab_size} "
+            "rows: the two do not belong together."
+        )
+    return tokenizer

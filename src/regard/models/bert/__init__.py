@@ -1,0 +1,7 @@
+"""BERT (Devlin et al. 2019) and the many encoders that share its shape, MiniLM among them."""
+
+from regard.models.bert._config import BertConfig
+from regard.models.bert._hf import BERT_KEYS
+from regard.models.bert._network import Bert, Pooler
+
+__all__ = ["BERT_KEYS", "Bert", "BertConfig", "Pooler"]

@@ -1,0 +1,7 @@
+"""DistilBERT (Sanh et al. 2019)."""
+
+from regard.models.distilbert._config import DistilBertConfig
+from regard.models.distilbert._hf import DISTILBERT_KEYS
+from regard.models.distilbert._network import DistilBert
+
+__all__ = ["DISTILBERT_KEYS", "DistilBert", "DistilBertConfig"]

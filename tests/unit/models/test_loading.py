@@ -1,0 +1,233 @@
+"""A model's folder through `regard.load`: what it keeps, and each way in which it does not fit."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.core.errors import CheckpointError, InputError
+from regard.models import FAMILIES, family_of
+from unit.models.folders import CONFIGS, REMOVED, ids, write, write_tokenizer
+
+WORDS = "embeddings.word_embeddings.weight"
+
+
+@pytest.fixture(params=sorted(FAMILIES))
+def family(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def test_what_is_loaded(family: str, tmp_path: Path) -> None:
+    model = regard.load(write(tmp_path, family))
+    assert model.config == CONFIGS[family]
+    assert model.loaded.family == family
+    assert model.loaded.left_out == ()
+    assert model.loaded.source.kind == "folder"
+    assert not model.network.training
+    assert all(parameter.requires_grad for parameter in model.network.parameters())
+    assert not any(tensor.is_meta for tensor in [*model.network.parameters(), *model.network.buffers()])
+    assert model(ids([3, 1])).last_hidden_state.shape == (1, 2, 15)
+
+
+# --- config.json
+
+HIDDEN = {"bert": "hidden_size", "distilbert": "dim"}
+LAYERS = {"bert": "num_hidden_layers", "distilbert": "n_layers"}
+HEADS = {"bert": "num_attention_heads", "distilbert": "n_heads"}
+ACTIVATION = {"bert": "hidden_act", "distilbert": "activation"}
+DROPOUT = {"bert": "hidden_dropout_prob", "distilbert": "dropout"}
+
+
+def refuse(folder: Path, message: str) -> str:
+    with pytest.raises(CheckpointError, match=message) as caught:
+        regard.load(folder)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_unknown_family_lists_the_known_ones(tmp_path: Path) -> None:
+    folder = write(tmp_path, fields={"model_type": "bertha"})
+    refuse(folder, r"model_type must be one of bert, distilbert, .*; got 'bertha'")
+    with pytest.raises(CheckpointError, match="got 'bertha'"):
+        family_of("bertha")
+    assert ", ".join(sorted(FAMILIES)) in refuse(folder, "bertha")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("model_type", REMOVED, "the field 'model_type' is missing"),
+        ("vocab_size", REMOVED, "the field 'vocab_size' is missing"),
+        ("vocab_size", "31", "the field 'vocab_size' must be int, got string"),
+        ("vocab_size", 31.0, "the field 'vocab_size' must be int"),
+        ("vocab_size", True, "the field 'vocab_size' must be int"),
+        ("max_position_embeddings", None, "the field 'max_position_embeddings' must be int"),
+        ("max_position_embeddings", 0, "max_seq_len must be at least 1 and below 2.31; got 0"),
+        ("vocab_size", 10**21, "vocab_size must be at least 1 and below 2.31; got 1"),
+        ("vocab_size", -1, "vocab_size must be at least 1 and below 2.31; got -1"),
+        ("vocab_size", 2**62, "config.json"),
+        ("rope_theta", 10_000.0, "may change the result: rope_theta"),
+        ("quantization_config", {}, "may change the result: quantization_config"),
+    ],
+)
+def test_a_field_that_does_not_fit(family: str, tmp_path: Path, field: str, value: Any, message: str) -> None:
+    refuse(write(tmp_path, family, fields={field: value}), message)
+
+
+@pytest.mark.parametrize(
+    ("table", "value", "message"),
+    [
+        (HIDDEN, -15, "d_model must be at least 1 and below 2.31; got -15"),
+        (HIDDEN, 16, "num_heads must divide d_model; got 3 and 16"),
+        (LAYERS, -1, "num_layers must be at least 1 and below 2.31; got -1"),
+        (LAYERS, 0, "num_layers must be at least 1 and below 2.31; got 0"),
+        (LAYERS, 10**9, "num_layers must be .*; got 1000000000"),
+        (HEADS, 0, "num_heads must be at least 1 and below 2.31; got 0"),
+        (ACTIVATION, "gelo", "config.json: activation must be one of gelu, .*; got 'gelo'"),
+        (ACTIVATION, 3, "must be str"),
+        (DROPOUT, 1.5, "dropout_p must be .*; got 1.5"),
+    ],
+)
+def test_a_field_of_the_family(
+    family: str, tmp_path: Path, table: dict[str, str], value: Any, message: str
+) -> None:
+    refuse(write(tmp_path, family, fields={table[family]: value}), message)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("position_embedding_type", "relative_key"), ("is_decoder", True), ("add_cross_attention", True)],
+)
+def test_what_bert_could_be_and_regard_s_is_not(tmp_path: Path, field: str, value: object) -> None:
+    refuse(write(tmp_path, fields={field: value}), f"the field '{field}' is {value!r}; regard supports only")
+
+
+def test_several_unread_fields_are_listed_sorted(tmp_path: Path) -> None:
+    folder = write(tmp_path, fields={"zeta": 1, "alpha": 2})
+    message = refuse(folder, "regard does not know these fields")
+    assert message.index("alpha = 2") < message.index("zeta = 1")
+
+
+def test_fields_that_change_nothing(family: str, tmp_path: Path) -> None:
+    folder = write(tmp_path, family, fields={"pad_token_id": 0, "use_cache": True, "_name_or_path": "x"})
+    assert regard.load(folder).config == CONFIGS[family]
+
+
+# --- tensors
+
+
+def test_everything_that_does_not_fit_is_in_one_message_sorted(tmp_path: Path) -> None:
+    bias = "encoder.layer.{}.output.dense.bias"
+    folder = write(
+        tmp_path,
+        tensors={
+            bias.format(1): REMOVED,
+            bias.format(0): REMOVED,
+            "zeta.weight": torch.zeros(1),
+            "alpha.weight": torch.zeros(1),
+            "encoder.layer.2.output.dense.bias": torch.zeros(15),
+            WORDS: torch.zeros(30, 15),
+            "embeddings.LayerNorm.bias": torch.zeros(16),
+        },
+    )
+    message = refuse(folder, "the weights do not fit the network")
+    missing, unexpected, shapes = re.fullmatch(
+        r".*; missing: (.*); unexpected: (.*); of the wrong shape: (.*)", message
+    ).groups()  # type: ignore[union-attr]
+    assert re.findall(r"encoder\S*bias", missing) == [bias.format(0), bias.format(1)]
+    assert re.findall(r"[a-z]\S*\.(?:weight|bias)", unexpected) == [
+        "alpha.weight",
+        "encoder.layer.2.output.dense.bias",
+        "zeta.weight",
+    ]
+    assert shapes.index("embeddings.LayerNorm.bias (wanted [15], got [16])") < shapes.index(
+        f"{WORDS} (wanted [31, 15], got [30, 15])"
+    )
+
+
+def test_a_missing_tensor(family: str, tmp_path: Path) -> None:
+    refuse(write(tmp_path, family, tensors={WORDS: REMOVED}), f"missing: {WORDS}")
+
+
+def test_fewer_layers_than_stored(family: str, tmp_path: Path) -> None:
+    # Loading never leaves a layer of the checkpoint out.
+    refuse(write(tmp_path, family, fields={LAYERS[family]: 1}), "unexpected: .*layer.1.")
+
+
+def test_half_a_pooler(tmp_path: Path) -> None:
+    refuse(write(tmp_path, tensors={"pooler.dense.weight": REMOVED}), "unexpected: pooler.dense.bias")
+
+
+def test_a_tensor_of_whole_numbers(tmp_path: Path) -> None:
+    folder = write(tmp_path, tensors={WORDS: torch.zeros(31, 15, dtype=torch.int64)})
+    refuse(folder, f"of the wrong type: {WORDS} .*a floating type, got torch.int64")
+
+
+def test_several_types(tmp_path: Path) -> None:
+    folder = write(tmp_path, tensors={WORDS: torch.zeros(31, 15, dtype=torch.float16)})
+    refuse(folder, "stored in several types .*pass dtype=")
+    model = regard.load(folder, dtype=torch.float32)
+    assert {parameter.dtype for parameter in model.network.parameters()} == {torch.float32}
+
+
+def test_a_language_model_head_is_left_out(tmp_path: Path) -> None:
+    heads = {"cls.predictions.bias": torch.zeros(31), "classifier.weight": torch.zeros(2, 15)}
+    model = regard.load(write(tmp_path, tensors=heads))
+    assert model.loaded.left_out == tuple(sorted(heads))
+    assert model.describe()["left_out"] == sorted(heads)
+
+
+# --- types
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_dtype(family: str, tmp_path: Path, dtype: torch.dtype) -> None:
+    folder = write(tmp_path, family)
+    stored, model = regard.load(folder), regard.load(folder, dtype=dtype)
+    assert {parameter.dtype for parameter in stored.network.parameters()} == {torch.float32}
+    assert {parameter.dtype for parameter in model.network.parameters()} == {dtype}
+    for name, parameter in stored.network.named_parameters():
+        assert torch.equal(model.network.get_parameter(name), parameter.to(dtype))
+    output = model(ids([3, 1, 4])).last_hidden_state
+    assert output.dtype == dtype
+    difference = output.double() - stored(ids([3, 1, 4])).last_hidden_state.double()
+    # of values of size 1: eight roundings in a row at most
+    assert difference.abs().max().item() <= 32 * max(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn])
+def test_a_dtype_that_weights_cannot_have(tmp_path: Path, dtype: torch.dtype) -> None:
+    with pytest.raises(
+        InputError, match=rf"dtype must be torch.float32, float64, bfloat16 or float16; got {dtype}"
+    ):
+        regard.load(write(tmp_path), dtype=dtype)
+
+
+# --- tokenizer
+
+
+def test_no_tokenizer(tmp_path: Path) -> None:
+    model = regard.load(write(tmp_path))
+    with pytest.raises(CheckpointError, match=r"has no tokenizer.json, which text needs"):
+        _ = model.tokenizer
+    with pytest.raises(CheckpointError, match=r"has no tokenizer.json, which text needs"):
+        model.trace("w1")
+    assert model(ids([3, 1])).last_hidden_state.shape == (1, 2, 15)
+
+
+def test_a_tokenizer_larger_than_the_table(tmp_path: Path) -> None:
+    write_tokenizer(write(tmp_path), 32)
+    refuse(tmp_path, "tokenizer.json has 32 tokens, but the model's table of embeddings has 31 rows")
+
+
+@pytest.mark.parametrize("size", [31, 7])
+def test_a_tokenizer_that_fits(tmp_path: Path, size: int) -> None:
+    write_tokenizer(write(tmp_path), size)
+    trace = regard.load(tmp_path).trace("w3 w6 w1")
+    assert trace.token_ids == [3, 6, 1]
+    with pytest.raises(InputError, match=r"text has 12 tokens .* takes at most 11"):
+        regard.load(tmp_path).trace("w1 " * 12)
