@@ -1,0 +1,246 @@
+"""A worked calculation of one token's attention: the record, and its walk-through in a terminal."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard.views._printable import excerpt, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+# What is listed before the rest is summed up in one line: a screen's worth.
+_MAX_KEYS = 32
+_MAX_TOKENS = 64
+_MAX_TEXT = 240
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explanation:
+    """Every number between a text and one token's output of one head; vectors are 1-D numpy arrays.
+
+    Args:
+        model, text: what was traced.
+        layer, head: which attention, counted from 0, of num_layers x num_heads.
+        token: the query's place among the tokens; `pieces` are those of its word.
+        tokens, token_ids: all tokens.
+        learned: (d_model,), the token's row in the table of learned embeddings.
+        position, token_type: (d_model,), what is added to it; token_type may be None.
+        x: (d_model,), what the layer reads.
+        q: (head_dim,), its query.
+        k, v: (tokens, head_dim or v_dim), every token's key and value.
+        scores: (tokens,), q . k.
+        scaled_scores: (tokens,), scale * scores; where the model does so capped and biased.
+        masked_scores: (tokens,), -inf where the mask forbids; the softmax's argument.
+        weights: (tokens,), their softmax.
+        scale: the factor, 1 / sqrt(head_dim) in most models.
+        context: (v_dim,), the sum of weights * v.
+        joined: (heads * v_dim,), all heads' contexts in a row.
+        output: (d_model,), the output projection of it, which is added to x.
+        contextual: (d_model,), the layer's output, after residual, norm and feed-forward network.
+    """
+
+    model: str
+    text: str
+    layer: int
+    head: int
+    num_layers: int
+    num_heads: int
+    token: int
+    pieces: tuple[int, ...]
+    tokens: tuple[str, ...]
+    token_ids: tuple[int, ...]
+    learned: np.ndarray
+    position: np.ndarray
+    token_type: np.ndarray | None
+    x: np.ndarray
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
+    scores: np.ndarray
+    scaled_scores: np.ndarray
+    masked_scores: np.ndarray
+    weights: np.ndarray
+    scale: float
+    context: np.ndarray
+    joined: np.ndarray
+    output: np.ndarray
+    contextual: np.ndarray
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field under its name, arrays as nested lists; a score of -inf becomes None."""
+        plain: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                numbers = value.astype(object)
+                numbers[~np.isfinite(value)] = None
+                value = numbers.tolist()
+            plain[field.name] = list(value) if isinstance(value, tuple) else value
+        return plain
+
+
+def print_explanation(explanation: Explanation, console: "Console") -> None:
+    """Walk through the calculation, readable in 80 columns.
+
+    Args:
+        explanation: the record.
+        console: where it is printed.
+    """
+    for part in _steps(explanation):
+        console.print(part)
+
+
+def _steps(e: Explanation) -> Iterator["RenderableType"]:
+    from rich.text import Text
+
+    def heading(number: int, title: str) -> Text:
+        return Text(f"\n{number}. {title}", style="bold")
+
+    token = _name(e, e.token)
+    head_dim, v_dim = len(e.q), len(e.context)
+    yield Text.assemble(
+        ("Attention of ", ""), (token, "bold"), (f" (token {e.token}), layer {e.layer} of 0..", ""),
+        (f"{e.num_layers - 1}, head {e.head} of 0..{e.num_heads - 1}", ""),
+    )  # fmt: skip
+    yield Text(f"{printable(e.model)}\n“{excerpt(e.text, _MAX_TEXT)}”", style="dim")
+    if len(e.pieces) > 1:
+        pieces = ", ".join(f"{_name(e, piece)} ({piece})" for piece in e.pieces)
+        yield Text(f"The word is {len(e.pieces)} tokens: {pieces}. This is the first; --token asks for one.")
+
+    yield heading(1, "Tokens and their ids")
+    yield Text(_tokens(e))
+
+    yield heading(2, f"Learned embedding of {token}: row {e.token_ids[e.token]} of the table")
+    yield _vector("learned", e.learned)
+
+    yield heading(3, "Position, added" if e.token_type is None else "Position and token type, added")
+    yield _vector(f"position {e.token}", e.position)
+    if e.token_type is not None:
+        yield _vector("token type", e.token_type)
+
+    source = "their sum, normalised" if e.layer == 0 else f"the output of layer {e.layer - 1}"
+    yield heading(4, f"Input x of layer {e.layer}: {source}")
+    yield _vector("x", e.x)
+
+    yield heading(5, f"Query q and every key k, projected from x; scores q . k ({head_dim} dimensions)")
+    yield _vector("q", e.q)
+    yield heading(
+        6, f"Scaled by {e.scale:.6g}{_root(e.scale, head_dim)}, then softmax: the attention weights"
+    )
+    yield _keys(e)
+    total = float(e.weights.sum())
+    yield Text(f"The weights of all {len(e.tokens)} tokens sum to {total:.6f}.", style="dim")
+    best = np.argsort(-e.weights, kind="stable")[:2].tolist()
+    yield Text(f"\nWorked out for the largest, {_name(e, best[0])}:")
+    yield _worked(
+        "q . k", [(e.q[i], e.k[best[0], i]) for i in range(min(2, head_dim))], head_dim, e.scores[best[0]]
+    )
+    yield _softmax(e, best[0])
+
+    yield heading(7, f"Context: the sum of weight x value over all tokens ({v_dim} dimensions)")
+    yield _vector("context", e.context)
+    yield _worked("context[0]", [(e.weights[key], e.v[key, 0]) for key in best], len(e.tokens), e.context[0])
+
+    yield heading(8, f"The contexts of all {e.num_heads} heads joined, then projected")
+    yield _vector("joined", e.joined)
+    yield _vector("output", e.output)
+
+    yield heading(9, f"Added to x, normalised, through the feed-forward network: layer {e.layer}'s output")
+    yield _vector("contextual", e.contextual)
+
+
+def _name(e: Explanation, token: int) -> str:
+    return excerpt(e.tokens[token], 30)
+
+
+def _tokens(e: Explanation) -> str:
+    """The tokens around the one that is worked out."""
+    count = len(e.tokens)
+    start = max(0, min(e.token - _MAX_TOKENS // 2, count - _MAX_TOKENS))
+    shown = range(start, min(count, start + _MAX_TOKENS))
+    before = f"({start} more) … " if start else ""
+    after = f" … ({count - shown.stop} more)" if shown.stop < count else ""
+    return before + " ".join(f"{_name(e, place)}:{e.token_ids[place]}" for place in shown) + after
+
+
+def _root(scale: float, head_dim: int) -> str:
+    return f" = 1/√{head_dim}" if np.isclose(scale, head_dim**-0.5, rtol=1e-6) else ""
+
+
+def _number(value: float, width: int, decimals: int = 4) -> str:
+    """The value in so many columns at most: with fewer decimals, or a power of ten, where it is large.
+
+    Example:
+        >>> _number(-1.5, 8), _number(-1234.5678, 8), _number(-1e30, 8), _number(float("-inf"), 8)
+        ('-1.5000', '-1234.57', '-1e+30', '-inf')
+    """
+    written = (f"{value:.{places}f}" for places in range(decimals, -1, -1))
+    return next((text for text in written if len(text) <= width), f"{value:.0e}")
+
+
+def _vector(name: str, values: np.ndarray) -> "RenderableType":
+    from rich.text import Text
+
+    shown = " ".join(f"{_number(value, 8):>8}" for value in values[:5])
+    more = f" … {len(values)} numbers" if len(values) > 5 else ""
+    return Text(f"  {name:<12}{shown}{more}", no_wrap=True, overflow="crop")
+
+
+def _worked(name: str, factors: list[tuple[float, float]], count: int, total: float) -> "RenderableType":
+    """A sum of products, by its first terms."""
+    from rich.text import Text
+
+    terms = " + ".join(f"{_number(a, 8)} x {_number(b, 8)}" for a, b in factors)
+    more = f" + … {count} terms" if count > len(factors) else ""
+    return Text(f"  {name} = {terms}{more} = {_number(total, 9)}")
+
+
+def _softmax(e: Explanation, key: int) -> "RenderableType":
+    from rich.text import Text
+
+    if np.isneginf(e.masked_scores[key]):
+        return Text("  weight = 0, since the mask forbids every key")
+    # Less the largest, so that no power overflows: the quotient is the same.
+    powers = np.exp(e.masked_scores.astype(np.float64) - float(e.masked_scores[key]))
+    score, least = _number(e.masked_scores[key], 9), _number(float(powers.sum()), 9)
+    return Text(
+        f"  weight = exp({score}) / sum over keys of exp(scaled)\n"
+        f"         = 1 / sum of exp(scaled - {score}) = 1 / {least} = {_number(e.weights[key], 7)}"
+    )
+
+
+def _keys(e: Explanation) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", width=80)
+    table.add_column("", justify="right", width=4)
+    table.add_column("key of", width=14, no_wrap=True, overflow="ellipsis")
+    table.add_column("k[0]", justify="right", width=7)
+    table.add_column("k[1]", justify="right", width=7)
+    table.add_column("q . k", justify="right", width=9)
+    table.add_column("scaled", justify="right", width=8)
+    table.add_column("weight", justify="right", width=7)
+    table.add_column("", width=14)
+    order = np.argsort(-e.weights, kind="stable")[:_MAX_KEYS]
+    for key in sorted(order.tolist()):
+        table.add_row(
+            str(key),
+            Text(_name(e, key)),  # not a string: rich would read "[SEP]" as its own markup
+            _number(e.k[key, 0], 7, 3),
+            _number(e.k[key, 1], 7, 3) if e.k.shape[1] > 1 else "",
+            _number(e.scores[key], 9),
+            _number(e.masked_scores[key], 8),
+            _number(e.weights[key], 7),
+            "█" * round(14 * float(e.weights[key])),
+            style="bold" if key == order[0] else None,
+        )
+    rest = len(e.tokens) - len(order)
+    if rest:
+        left = max(0.0, float(e.weights.sum() - e.weights[order].sum()))
+        table.add_row("", f"{rest} more", "", "", "", "", f"{left:.4f}", "")
+    return table

@@ -1,0 +1,88 @@
+"""A real browser, and a page in it that fails its test on any error or request of its own."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Dialog, Error, Page, sync_playwright
+
+ARGUMENTS = [
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+# Chromium's sandbox refuses to start as root, and containers often have a small /dev/shm.
+AS_ROOT = ["--no-sandbox", "--disable-dev-shm-usage"]
+
+OpenPage = Callable[..., Page]
+
+
+def _no_browser(reason: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI must run the browser tests: {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium, from the PATH."""
+    executable = shutil.which("chromium")
+    if executable is None:
+        _no_browser("no chromium on the PATH")
+    arguments = ARGUMENTS + (AS_ROOT if os.geteuid() == 0 else [])
+    with sync_playwright() as playwright:
+        try:
+            chromium = playwright.chromium.launch(executable_path=executable, args=arguments)
+        except Error as error:
+            _no_browser(f"chromium does not start: {error.message.splitlines()[0]}")
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """A function that opens a file, `open_page(path, fragment="", **context options)`, and returns the page.
+
+    The test fails if anything is written to the console as a warning or an error, if a script throws, if a
+    dialog opens, or if anything but the file itself is requested. The machine counts as offline.
+    """
+    contexts: list[BrowserContext] = []
+    troubles: list[str] = []
+
+    def open_(path: Path, fragment: str = "", **options: object) -> Page:
+        context = browser.new_context(offline=True, **options)  # type: ignore[arg-type]
+        contexts.append(context)
+        page = context.new_page()
+        address = path.as_uri()
+
+        def on_request(url: str) -> None:
+            if url.partition("#")[0] != address and url != "data:,":
+                troubles.append(f"request: {url}")
+
+        def on_dialog(dialog: Dialog) -> None:
+            troubles.append(f"dialog: {dialog.message}")
+            dialog.dismiss()
+
+        page.on("request", lambda request: on_request(request.url))
+        page.on(
+            "console",
+            lambda message: (
+                troubles.append(f"console {message.type}: {message.text}")
+                if message.type in ("warning", "error")
+                else None
+            ),
+        )
+        page.on("pageerror", lambda error: troubles.append(f"script: {error}"))
+        page.on("dialog", on_dialog)
+        page.goto(address + fragment)
+        assert page.evaluate("window.regard && window.regard.ready") is True, troubles
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert troubles == []

@@ -1,0 +1,78 @@
+"""Figures without a display, without global state, whole or not at all."""
+
+import builtins
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.core.errors import InputError, MissingExtraError, OutputError
+from regard.views._figure import check_format, new_figure, write_figure
+
+
+def test_needs_no_display_and_leaves_pyplot_alone() -> None:
+    program = (
+        "import sys, pathlib, io\n"
+        "from regard.views._figure import new_figure, write_figure\n"
+        "figure = new_figure(width=2, height=3)\n"
+        "figure.savefig(io.BytesIO(), format='png')\n"
+        "print('matplotlib.pyplot' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env={"HOME": "/nowhere"}
+    )
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_has_the_size_asked_for() -> None:
+    assert new_figure(width=2.0, height=3.0).get_size_inches().tolist() == [2.0, 3.0]
+
+
+def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.partition(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtraError, match=r"pip install 'regard\[plot\]'"):
+        new_figure(width=1, height=1)
+
+
+def test_replaces_a_file_whole(tmp_path: Path) -> None:
+    path = tmp_path / "plot.svg"
+    path.write_text("old")
+    write_figure(new_figure(width=1, height=1), path)
+    assert path.read_text().rstrip().endswith("</svg>")
+
+
+def test_leaves_what_was_there_when_drawing_fails(tmp_path: Path) -> None:
+    path = tmp_path / "plot.png"
+    path.write_text("old")
+    figure = new_figure(width=1, height=1)
+    figure.text(0, 0, "$x^$")
+    with pytest.raises(ValueError, match="Expected"):
+        write_figure(figure, path)
+    assert path.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("place", ["missing/plot.png", "file/plot.png", "folder.png"])
+def test_cannot_be_written(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder.png").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_figure(new_figure(width=1, height=1), tmp_path / place)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_format_is_the_ending() -> None:
+    for name in ("a.png", "a.SVG", "a.b.pdf"):
+        check_format(Path(name))
+    with pytest.raises(InputError, match=r"got 'a\.gif'"):
+        check_format(Path("a.gif"))

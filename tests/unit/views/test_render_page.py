@@ -1,0 +1,176 @@
+"""What is in the file: the policy, the data, and nothing that a token could have put there."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+from regard.views import AttentionRecord, PageToken, render_page
+from regard.views._page import _SCRIPTS, _read, _round_up
+
+MakeRecord = Callable[..., AttentionRecord]
+
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)>",
+    "<!--<script>",
+    "{{script}}",
+    "nul\0nul",
+    "\u202eevil",
+    "שלום",
+    "🙂",
+    "\ud800",
+    "&lt;\u2028'\"",
+)
+
+
+class _Reader(HTMLParser):
+    """Elements with their attributes, and the raw text inside each script and style."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: list[str] = []
+        self.open = False
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self.inside.append("")
+        self.open = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open = False
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.inside[-1] += data
+
+    def all(self, tag: str, **attributes: str) -> list[str]:
+        return [
+            text
+            for (name, attrs), text in zip(self.elements, self.inside, strict=True)
+            if name == tag and all(attrs.get(key) == value for key, value in attributes.items())
+        ]
+
+
+def _facts(html: str) -> Any:
+    return json.loads(_Reader(html).all("script", id="regard-facts")[0])
+
+
+def test_policy_names_the_script_and_the_style_by_hash(make_record: MakeRecord) -> None:
+    html = render_page(make_record()).html
+    reader = _Reader(html)
+    policy = next(a["content"] for tag, a in reader.elements if a.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert policy.index("default-src") < html.index("<style")
+    runs = [
+        text
+        for (tag, a), text in zip(reader.elements, reader.inside, strict=True)
+        if tag == "script" and "type" not in a
+    ]
+    assert len(runs) == 1
+    for directive, text in (("script-src", runs[0]), ("style-src", reader.all("style")[0])):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}';" in policy
+
+
+def test_file_names_no_address_and_no_handler(make_record: MakeRecord) -> None:
+    html = render_page(make_record()).html
+    assert "://" not in html
+    for _, attributes in _Reader(html).elements:
+        assert not [name for name in attributes if name == "style" or name.startswith("on")]
+        assert attributes.get("src") is None
+        assert attributes.get("href") in (None, "data:,")
+
+
+def test_hostile_text_changes_no_markup_and_comes_back_whole(make_record: MakeRecord) -> None:
+    plain = _Reader(render_page(make_record()).html).elements
+    tokens = tuple(PageToken(text=HOSTILE[i % len(HOSTILE)], sequence=0) for i in range(7))
+    for text in HOSTILE:
+        html = render_page(make_record(text=text, pair=text, model=text, tokens=tokens)).html
+        html.encode("utf-8")
+        assert [tag for tag, _ in _Reader(html).elements] == [tag for tag, _ in plain]
+        assert not set("<>&") & set(_Reader(html).all("script", id="regard-facts")[0])
+        facts = _facts(html)
+        assert facts["text"] == facts["pair"] == facts["model"] == text
+        assert [token["text"] for token in facts["tokens"]] == [token.text for token in tokens]
+
+
+def test_data_comes_back_to_the_bit(make_record: MakeRecord) -> None:
+    record = make_record(k=np.random.default_rng(2).standard_normal((2, 1, 7, 5), dtype=np.float32))
+    html = render_page(record).html
+    facts, reader = _facts(html), _Reader(html)
+    assert (facts["layers"], facts["heads"], facts["kvHeads"], facts["size"], facts["headDim"]) == (
+        2,
+        3,
+        1,
+        7,
+        5,
+    )
+    for name, values, heads in (("q", record.q, 3), ("k", record.k, 1)):
+        for layer in range(2):
+            raw = base64.b64decode(reader.all("script", id=f"regard-{name}-{layer}")[0])
+            steps = base64.b64decode(reader.all("script", id=f"regard-{name}-steps-{layer}")[0])
+            integers = np.frombuffer(raw, "<i2").reshape(heads, 7, 5)
+            step = np.frombuffer(steps, "<f4").reshape(heads, 1, 5)
+            np.testing.assert_allclose(integers * step, values[layer], atol=float(step.max()) * 0.501)
+
+
+def test_stated_difference_is_in_the_file(make_record: MakeRecord) -> None:
+    page = render_page(make_record())
+    facts = _facts(page.html)
+    assert facts["difference"] == page.largest_difference
+    assert facts["encoding"] == page.encoding == "int16"
+
+
+def test_512_tokens_of_6_layers_stay_under_8_megabytes() -> None:
+    rng = np.random.default_rng(4)
+    shape = (6, 12, 512, 32)
+    tokens = tuple(PageToken(text=f"token{i}", sequence=0, word=i) for i in range(512))
+    q, k = (rng.standard_normal(shape, dtype=np.float32) for _ in range(2))
+    record = AttentionRecord(text="x " * 512, pair=None, model="m", tokens=tokens, q=q, k=k, scale=32**-0.5)
+    page = render_page(record)
+    assert page.encoding == "int16"
+    assert len(page.html.encode()) < 8_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"), [(0.0, 1.2e-07), (3.11e-5, 3.2e-05), (9.99e-4, 1e-3), (0.5, 0.51), (2.9e-7, 4.1e-7)]
+)
+def test_difference_is_rounded_up(value: float, wanted: float) -> None:
+    assert _round_up(value) == pytest.approx(wanted, rel=1e-12)
+    assert _round_up(value) >= value
+
+
+@pytest.mark.parametrize("name", _SCRIPTS)
+def test_script_stays_inside_its_element_and_its_means(name: str) -> None:
+    source = _read(name)
+    assert not re.search(r"</script|<!--", source, re.IGNORECASE)
+    for forbidden in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "fetch(",
+        "XMLHttpRequest",
+        "import ",
+        "localStorage",
+    ):
+        assert forbidden not in source
+
+
+def test_every_script_file_is_inlined() -> None:
+    from importlib import resources
+
+    names = {file.name for file in resources.files("regard.views").joinpath("static").iterdir()}
+    assert names == {*_SCRIPTS, "page.css", "page.html"}
