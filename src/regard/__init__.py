@@ -1,0 +1,58 @@
+"""regard: self-attention made visible, measurable and useful, on real transformers.
+
+    >>> import regard
+    >>> model = regard.load()
+    >>> trace = model.trace("Write a poem about a man fishing on a river bank.")
+    >>> trace.weights(layer=3, head=5, query="bank").shape
+    torch.Size([1, 14])
+
+Importing regard does not import torch; the first use of a name does.
+"""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+
+from regard._version import __version__
+
+if TYPE_CHECKING:
+    from regard._model import Model, load
+    from regard.core.errors import (
+        CheckpointError,
+        InputError,
+        MissingExtraError,
+        ModelNotFoundError,
+        OutputError,
+        RegardError,
+    )
+    from regard.tracing import Trace
+
+_HOME = {
+    "CheckpointError": "core.errors",
+    "InputError": "core.errors",
+    "MissingExtraError": "core.errors",
+    "Model": "_model",
+    "ModelNotFoundError": "core.errors",
+    "OutputError": "core.errors",
+    "RegardError": "core.errors",
+    "Trace": "tracing",
+    "load": "_model",
+}
+
+__all__ = [
+    "CheckpointError",
+    "InputError",
+    "MissingExtraError",
+    "Model",
+    "ModelNotFoundError",
+    "OutputError",
+    "RegardError",
+    "Trace",
+    "__version__",
+    "load",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        return getattr(_import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,43 @@
+"""From a trace to the record that the attention page draws."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.tracing._trace import Trace
+from regard.views import AttentionRecord, PageToken
+
+
+def page_record(trace: Trace) -> AttentionRecord:
+    """What the page needs of a trace: tokens, q, k and the scale.
+
+    Raises:
+        InputError: a layer has a mask, bias or soft cap, which the page does not draw: it would show other
+            weights than the model's.
+    """
+    first = trace.attention[0]
+    for layer, inputs in enumerate(trace.attention):
+        unknown = [name for name in ("mask", "bias", "softcap") if getattr(inputs, name) is not None]
+        if unknown or inputs.factor != first.factor:
+            raise InputError(
+                f"the page cannot draw layer {layer} exactly: it has "
+                f"{' and '.join(unknown) or 'a scale of its own'}."
+            )
+    texts = trace.encoding.texts
+    return AttentionRecord(
+        text=texts[0],
+        pair=texts[1] if len(texts) > 1 else None,
+        model=trace.model,
+        tokens=tuple(
+            PageToken(text=token.text, special=token.special, sequence=token.sequence, word=token.word)
+            for token in trace.encoding.tokens
+        ),
+        q=_stack([inputs.q for inputs in trace.attention]),
+        k=_stack([inputs.k for inputs in trace.attention]),
+        scale=first.factor,
+    )
+
+
+def _stack(tensors: list[Tensor]) -> np.ndarray:
+    return torch.cat(tensors).float().cpu().numpy()

@@ -1,0 +1,84 @@
+"""One word between texts: the cosine at every layer, worked out by hand."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from regard.core.errors import InputError
+from regard.models import Loaded
+from regard.tracing import Trace, compare, trace_text
+from tolerances import FP32_OF_LARGEST, assert_close_to_largest
+
+TEXTS = ["the fishing bank", "bank by the river .", "money bank ."]
+
+
+@pytest.fixture
+def traces(loaded: Loaded) -> list[Trace]:
+    return [trace_text(loaded, text) for text in TEXTS]
+
+
+def test_is_the_cosine_at_every_layer(traces: list[Trace]) -> None:
+    comparison = compare(traces, "bank")
+    assert (comparison.model, comparison.texts, comparison.words) == ("tiny", tuple(TEXTS), ("bank",) * 3)
+    assert comparison.similarity.shape == (3, 3, 3)
+    for layer in range(3):
+        vectors = [
+            trace.embeddings(layer)[row].double().numpy()
+            for trace, row in zip(traces, (4, 1, 2), strict=True)
+        ]
+        cosines = [[a @ b / np.sqrt(a @ a * (b @ b)) for b in vectors] for a in vectors]
+        assert_close_to_largest(comparison.similarity[layer], cosines, FP32_OF_LARGEST)
+    assert comparison.similarity[0] == pytest.approx(1.0)
+    assert comparison.similarity[2, 0, 1] < 0.999
+
+
+def test_a_word_for_each_text(traces: list[Trace]) -> None:
+    comparison = compare(traces, ["fishing", "river", "."])
+    assert comparison.words == ("fishing", "river", ".")
+    fishing, river = traces[0].embeddings(0)[[2, 3]].mean(0), traces[1].embeddings(0)[4]
+    expected = torch.cosine_similarity(fishing.double(), river.double(), dim=0)
+    assert comparison.similarity[0, 0, 1] == pytest.approx(float(expected), rel=FP32_OF_LARGEST)
+
+
+def test_one_text_twice(traces: list[Trace]) -> None:
+    assert compare([traces[0], traces[0]], "bank").similarity == pytest.approx(1.0)
+
+
+def test_a_pair_is_one_text(loaded: Loaded, traces: list[Trace]) -> None:
+    pair = trace_text(loaded, "the bank", "the river")
+    assert compare([pair, traces[0]], "bank").texts == ("the bank | the river", TEXTS[0])
+
+
+def test_a_zero_vector_has_no_direction(traces: list[Trace]) -> None:
+    still = replace(traces[0], learned=torch.zeros_like(traces[0].learned))
+    comparison = compare([still, traces[1]], "bank")
+    assert np.isnan(comparison.similarity[0, 0, 1])
+    assert np.isfinite(comparison.similarity[1:]).all()
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("river", '^text 1: "river" is not a word of the text; the words are "the", "fishing"'),
+        (["bank", "bank", "by"], '^text 3: "by" is not a word of the text'),
+        (["bank", "bank"], "word must be one, or one for each of the 3 texts; got 2"),
+        ([], "got 0"),
+    ],
+)
+def test_words_that_do_not_fit(traces: list[Trace], word: str | list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        compare(traces, word)
+
+
+def test_one_text_is_too_few(traces: list[Trace]) -> None:
+    with pytest.raises(InputError, match=r"texts must be two or more, .*; got 1"):
+        compare(traces[:1], "bank")
+
+
+def test_models_must_be_one(traces: list[Trace], load_tiny: Callable[..., Loaded]) -> None:
+    other = trace_text(load_tiny("other"), "the bank")
+    with pytest.raises(InputError, match="traces must come from one model; got other, tiny"):
+        compare([traces[0], other], "bank")

@@ -1,0 +1,100 @@
+"""The worked calculation is the trace's own, and each step follows from the one before."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from regard.core import Causal
+from regard.core.errors import InputError
+from regard.models import Loaded
+from regard.tracing import Trace, explain, trace_text
+from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
+
+CASES = [("bank", 4, 0, 0), ("the#2", 6, 1, 2), (0, 0, 1, 1), (-1, 8, -1, -1), ("fishing", 2, 0, 2)]
+
+
+@pytest.mark.parametrize(("token", "row", "layer", "head"), CASES)
+def test_is_the_row_that_was_asked_for(
+    trace: Trace, token: int | str, row: int, layer: int, head: int
+) -> None:
+    e = explain(trace, token, layer, head)
+    assert (e.token, e.layer, e.head) == (row, layer % 2, head % 3)
+    assert (e.num_layers, e.num_heads) == (2, 3)
+    q, k, v = (getattr(trace.attention[layer], name)[0, head].double().numpy() for name in "qkv")
+    assert_close_to_largest(e.q, q[row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.k, k, FP32_OF_LARGEST)
+    assert_close_to_largest(e.v, v, FP32_OF_LARGEST)
+    assert e.scale == pytest.approx(5**-0.5)
+    assert_close_to_largest(e.scores, k @ q[row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.scaled_scores, k @ q[row] * 5**-0.5, FP32_OF_LARGEST)
+    powers = np.exp(k @ q[row] * 5**-0.5)
+    assert np.abs(e.weights - powers / powers.sum()).max() < WEIGHTS
+    assert_close_to_largest(e.context, powers / powers.sum() @ v, FP32_OF_LARGEST)
+
+
+@pytest.mark.parametrize(("token", "row", "layer", "head"), CASES)
+def test_agrees_with_the_trace(trace: Trace, token: int | str, row: int, layer: int, head: int) -> None:
+    e = trace.explain(token, layer, head)
+    assert np.abs(e.weights - trace.weights(layer, head)[row].numpy()).max() < WEIGHTS
+    assert_close_to_largest(e.masked_scores, trace.scores(layer, head)[row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.context, trace.context(layer, head)[row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.joined, trace.context(layer)[:, row].flatten(), FP32_OF_LARGEST)
+    assert_close_to_largest(e.joined[5 * e.head : 5 * e.head + 5], e.context, FP32_OF_LARGEST)
+    assert_close_to_largest(e.learned, trace.embeddings(0)[row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.x, trace.hidden[e.layer][row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.output, trace.outputs[layer][row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.contextual, trace.embeddings(e.layer + 1)[row], FP32_OF_LARGEST)
+
+
+def test_the_projections(trace: Trace, loaded: Loaded) -> None:
+    e = trace.explain("river", 1, 2)
+    attention = loaded.network.layers[1].attention
+    q = attention.q(torch.from_numpy(e.x))[10:15]
+    assert_close_to_largest(e.q, q, FP32_OF_LARGEST)
+    assert_close_to_largest(e.output, attention.output(torch.from_numpy(e.joined)), FP32_OF_LARGEST)
+
+
+def test_the_sum_that_layer_0_reads(trace: Trace, loaded: Loaded) -> None:
+    e = trace.explain("bank", 0)
+    assert e.token_type is not None
+    summed = torch.from_numpy(e.learned + e.position + e.token_type)
+    assert_close_to_largest(e.x, loaded.network.embeddings.norm(summed), FP32_OF_LARGEST)
+
+
+def test_names_all_pieces_and_works_out_the_first(trace: Trace) -> None:
+    e = trace.explain("fishing")
+    assert (e.token, e.pieces, e.tokens[e.token]) == (2, (2, 3), "fish")
+    assert e.token_ids == tuple(trace.token_ids)
+    assert (e.layer, e.head) == (1, 0)
+
+
+def test_a_pair_shows_both_texts(loaded: Loaded) -> None:
+    assert trace_text(loaded, "the bank", "by the river").explain("bank").text == "the bank | by the river"
+
+
+def test_a_mask_shows_between_scaled_and_masked_scores(trace: Trace) -> None:
+    masked = tuple(replace(inputs, mask=Causal()) for inputs in trace.attention)
+    e = replace(trace, attention=masked).explain("bank", 1, 2)
+    assert np.isfinite(e.scaled_scores).all()
+    assert np.array_equal(np.isneginf(e.masked_scores), np.arange(9) > 4)
+    assert np.array_equal(e.weights > 0, np.arange(9) <= 4)
+    plain = e.to_json()
+    assert plain["masked_scores"][5:] == [None] * 4
+    assert plain["masked_scores"][:5] == pytest.approx(e.masked_scores[:5])
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+
+
+def test_no_such_word(trace: Trace) -> None:
+    with pytest.raises(InputError, match='"money" is not a word of the text'):
+        trace.explain("money")
+
+
+def test_half_precision(load_tiny: Callable[..., Loaded]) -> None:
+    loaded = load_tiny()
+    loaded.network.to(torch.float16)
+    e = trace_text(loaded, "the bank").explain("bank")
+    assert {getattr(e, name).dtype for name in ("q", "weights", "context", "joined")} == {np.dtype("float32")}

@@ -1,0 +1,63 @@
+"""Running a model on a text: what it takes, what it refuses, and that listening changes nothing."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from regard.core.errors import CheckpointError, InputError
+from regard.models import Loaded
+from regard.tracing import trace_text
+from tolerances import WEIGHTS
+
+
+def test_a_pair_has_token_types(loaded: Loaded) -> None:
+    trace = trace_text(loaded, "the bank", "the river")
+    assert trace.tokens == ["[CLS]", "the", "bank", "[SEP]", "the", "river", "[SEP]"]
+    types = loaded.network.embeddings.token_types.weight
+    assert trace.token_types is not None
+    assert torch.equal(trace.token_types, types[torch.tensor([0, 0, 0, 0, 1, 1, 1])])
+    output = loaded.network(
+        torch.tensor([trace.token_ids]), token_types=torch.tensor([[0, 0, 0, 0, 1, 1, 1]])
+    ).last_hidden_state[0]
+    assert torch.equal(trace.embeddings(), output)
+    assert trace.words == ["the", "bank", "the", "river"]
+    assert torch.equal(trace.embedding("the#2"), trace.embeddings()[4])
+
+
+def test_a_model_without_token_types(load_tiny: Callable[..., Loaded]) -> None:
+    trace = trace_text(load_tiny(num_token_types=0), "the bank")
+    assert trace.token_types is None
+    assert trace.explain("bank").token_type is None
+
+
+def test_the_longest_text_and_one_token_more(loaded: Loaded) -> None:
+    assert len(trace_text(loaded, "the " * 17).tokens) == 19
+    with pytest.raises(InputError, match=r"^text has 20 tokens .* tiny takes at most 19; shorten it"):
+        trace_text(loaded, "the " * 18)
+
+
+def test_one_token_of_text(loaded: Loaded) -> None:
+    assert trace_text(loaded, "bank").weights(0, query="bank").shape == (3, 1, 3)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t"])
+def test_nothing_to_look_at(loaded: Loaded, text: str) -> None:
+    with pytest.raises(InputError, match="text is empty"):
+        trace_text(loaded, text)
+    with pytest.raises(InputError, match="pair is empty"):
+        trace_text(loaded, "bank", text)
+
+
+def test_no_tokenizer(load_tiny: Callable[..., Loaded]) -> None:
+    with pytest.raises(CheckpointError, match=r"no tokenizer\.json, which text needs"):
+        trace_text(load_tiny(tokenizer=False), "bank")
+
+
+def test_half_precision_is_delivered_as_float32(loaded: Loaded) -> None:
+    loaded.network.to(torch.bfloat16)
+    trace = trace_text(loaded, "the bank")
+    assert trace.attention[0].q.dtype == torch.bfloat16
+    for values in (trace.weights(0), trace.scores(0), trace.context(0), trace.embedding("bank")):
+        assert values.dtype == torch.float32
+    assert trace.weights(0).sum(dim=2).sub(1).abs().max() < WEIGHTS

@@ -1,0 +1,177 @@
+"""What a trace computes from q, k and v, against the definition in double precision."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.models import Loaded
+from regard.tracing import Trace
+from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
+
+LAYERS, HEADS, HEAD_DIM, TOKENS = 2, 3, 5, 9
+D_MODEL = HEADS * HEAD_DIM
+
+
+def worked(trace: Trace, layer: int, head: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores, weights and context of one head from its q, k and v alone, in float64."""
+    q, k, v = (getattr(trace.attention[layer], name)[0, head].double() for name in "qkv")
+    scores = q @ k.T / math.sqrt(HEAD_DIM)
+    powers = torch.exp(scores - scores.max(dim=1, keepdim=True).values)
+    weights = powers / powers.sum(dim=1, keepdim=True)
+    return scores, weights, weights @ v
+
+
+def test_tokens_and_sizes(trace: Trace) -> None:
+    assert trace.tokens == ["[CLS]", "the", "fish", "##ing", "bank", "by", "the", "river", "[SEP]"]
+    assert trace.token_ids == [2, 4, 5, 6, 7, 8, 4, 9, 3]
+    assert trace.words == ["the", "fishing", "bank", "by", "the", "river"]
+    assert (trace.num_layers, trace.num_heads) == (LAYERS, HEADS)
+    assert repr(trace) == "Trace('tiny', 9 tokens, 2 layers x 3 heads)"
+
+
+@pytest.mark.parametrize("layer", range(LAYERS))
+@pytest.mark.parametrize("head", range(HEADS))
+def test_equals_the_definition(trace: Trace, layer: int, head: int) -> None:
+    scores, weights, context = worked(trace, layer, head)
+    assert_close_to_largest(trace.scores(layer, head), scores, FP32_OF_LARGEST)
+    assert trace.weights(layer, head).sub(weights).abs().max() < WEIGHTS
+    assert_close_to_largest(trace.context(layer, head), context, FP32_OF_LARGEST)
+
+
+@pytest.mark.parametrize("name", ["weights", "scores", "context"])
+def test_all_heads_are_each_head(trace: Trace, name: str) -> None:
+    method: Any = getattr(trace, name)
+    every = method(1)
+    assert every.shape == (HEADS, TOKENS, HEAD_DIM if name == "context" else TOKENS)
+    assert every.dtype == torch.float32
+    for head in range(HEADS):
+        assert_close_to_largest(method(1, head), every[head], FP32_OF_LARGEST)
+    assert not torch.equal(every[0], every[1])
+
+
+@pytest.mark.parametrize(
+    ("selector", "rows"),
+    [
+        (0, [0]),
+        (4, [4]),
+        (-1, [8]),
+        (np.int64(3), [3]),
+        (slice(2, 5), [2, 3, 4]),
+        (slice(None, None, -3), [8, 5, 2]),
+        ("bank", [4]),
+        ("BANK", [4]),
+        ("fishing", [2, 3]),
+        ("fishing bank", [2, 3, 4]),
+        ("the#2", [6]),
+        ("[SEP]", [8]),
+        (None, list(range(9))),
+    ],
+)
+def test_selectors(trace: Trace, selector: Any, rows: list[int]) -> None:
+    whole_weights, whole_scores, whole_context = trace.weights(1), trace.scores(1), trace.context(1)
+    keys = [7, 2]
+    assert_close_to_largest(trace.weights(1, query=selector), whole_weights[:, rows], FP32_OF_LARGEST)
+    assert_close_to_largest(trace.weights(1, key=selector), whole_weights[:, :, rows], FP32_OF_LARGEST)
+    assert_close_to_largest(trace.scores(1, query=selector), whole_scores[:, rows], FP32_OF_LARGEST)
+    assert_close_to_largest(trace.scores(1, key=selector), whole_scores[:, :, rows], FP32_OF_LARGEST)
+    assert_close_to_largest(trace.context(1, query=selector), whole_context[:, rows], FP32_OF_LARGEST)
+    both = trace.weights(1, 2, query=selector, key=slice(7, 1, -5))
+    assert_close_to_largest(both, whole_weights[2][rows][:, keys], FP32_OF_LARGEST)
+
+
+def test_negative_layers_and_heads_count_from_the_end(trace: Trace) -> None:
+    assert torch.equal(trace.weights(-1, -1), trace.weights(1, 2))
+    assert torch.equal(trace.weights(np.int64(-2), np.int64(0)), trace.weights(0, 0))
+    assert not torch.equal(trace.weights(0, 0), trace.weights(1, 0))
+
+
+@pytest.mark.parametrize("name", ["weights", "scores", "context", "explain"])
+@pytest.mark.parametrize("layer", [2, -3, 1.0, "1", True, None])
+def test_no_such_layer(trace: Trace, name: str, layer: Any) -> None:
+    arguments = ("bank", layer) if name == "explain" else (layer,)
+    with pytest.raises(InputError, match=r"layer must be from 0 to 1, or negative .*; got "):
+        getattr(trace, name)(*arguments)
+
+
+@pytest.mark.parametrize("name", ["weights", "scores", "context", "explain"])
+@pytest.mark.parametrize("head", [3, -4, 1.0, "1", True])
+def test_no_such_head(trace: Trace, name: str, head: Any) -> None:
+    arguments = ("bank", 0, head) if name == "explain" else (0, head)
+    with pytest.raises(InputError, match=r"head must be from 0 to 2, or negative .*; got "):
+        getattr(trace, name)(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("selector", "message"),
+    [
+        (9, "token position 9 is out of range: the text has 9 tokens"),
+        (-10, "token position -10 is out of range"),
+        ("the", 'occurs 2 times in the text: "the#1" at token 1'),
+        ("the#3", "asks for occurrence 3"),
+        ("money", '"money" is not a word of the text; the words are "the", "fishing", "bank"'),
+        ("", "selector names no word"),
+        (slice(5, 5), "must pick at least one of the 9 tokens"),
+        (True, "selector must be a word or a token position; got bool"),
+        ([1], "selector must be a word or a token position; got list"),
+    ],
+)
+def test_no_such_token(trace: Trace, selector: Any, message: str) -> None:
+    for name, side in [("weights", "query"), ("weights", "key"), ("scores", "key"), ("context", "query")]:
+        with pytest.raises(InputError, match=message):
+            getattr(trace, name)(0, **{side: selector})
+
+
+def test_embedding_layers(trace: Trace, loaded: Loaded) -> None:
+    table = loaded.network.embeddings.tokens.weight
+    assert torch.equal(trace.embedding("bank", 0), table[7])
+    assert torch.equal(trace.embeddings(0), table[torch.tensor(trace.token_ids)])
+    output = loaded.network(torch.tensor([trace.token_ids])).last_hidden_state[0]
+    for last in (LAYERS, -1):
+        assert_close_to_largest(trace.embeddings(last), output, FP32_OF_LARGEST)
+    assert torch.equal(trace.embeddings(), trace.embeddings(LAYERS))
+    assert torch.equal(trace.embeddings(-LAYERS - 1), trace.embeddings(0))
+    assert not torch.equal(trace.embeddings("input"), trace.embeddings(0))
+
+
+def test_input_is_what_layer_0_reads(trace: Trace, loaded: Loaded) -> None:
+    parts = loaded.network.embeddings
+    rows = parts.tokens.weight[torch.tensor(trace.token_ids)] + trace.positions + parts.token_types.weight[0]
+    normed = (rows - rows.mean(1, keepdim=True)) / rows.var(1, keepdim=True, unbiased=False).add(1e-12).sqrt()
+    assert_close_to_largest(
+        trace.embeddings("input"), normed * parts.norm.weight + parts.norm.bias, FP32_OF_LARGEST
+    )
+    q = loaded.network.layers[0].attention.q(trace.embeddings("input"))
+    assert_close_to_largest(trace.attention[0].q[0].transpose(0, 1).flatten(1), q, FP32_OF_LARGEST)
+
+
+def test_a_word_of_several_pieces_has_their_mean(trace: Trace) -> None:
+    pieces = trace.embeddings(1)[[2, 3]].double()
+    assert trace.embedding("fishing", 1).shape == (D_MODEL,)
+    assert_close_to_largest(trace.embedding("fishing", 1), pieces.mean(dim=0), FP32_OF_LARGEST)
+    assert torch.equal(trace.embedding("the#2", 1), trace.embeddings(1)[6])
+    assert torch.equal(trace.embedding(-1, 1), trace.embedding("[SEP]", 1))
+
+
+@pytest.mark.parametrize("layer", [3, -4, "output", 1.5, None, True])
+def test_no_such_embedding_layer(trace: Trace, layer: Any) -> None:
+    message = r'layer must be from 0 \(learned\) to 2 \(contextual\), or "input", or negative .*; got '
+    with pytest.raises(InputError, match=message):
+        trace.embedding("bank", layer)
+
+
+def test_the_stream_adds_up(trace: Trace, loaded: Loaded) -> None:
+    layer = loaded.network.layers[1]
+    contexts = trace.context(1).transpose(0, 1).flatten(1)
+    assert_close_to_largest(layer.attention.output(contexts), trace.outputs[1], FP32_OF_LARGEST)
+    after = layer.attention_residual.norm(trace.hidden[1] + trace.outputs[1])
+    output = layer.ffn_residual.norm(after + layer.ffn(after))
+    assert_close_to_largest(trace.embeddings(2), output, FP32_OF_LARGEST)
+
+
+def test_nothing_holds_a_gradient(trace: Trace) -> None:
+    assert not any(tensor.requires_grad for tensor in (trace.weights(0), trace.embeddings(), trace.learned))
