@@ -1,0 +1,120 @@
+"""Options that several commands share, and what they mean."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.core.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from regard._model import Model
+
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        "--model", "-m", metavar="MODEL", help="A folder, or a name that `regard models list` shows."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
+
+# A copy of `checkpoints.DEFAULT_MODEL`, which cannot be imported without torch; a test compares the two.
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def load_model(name: str) -> "Model":
+    """Load a model, with a spinner on a terminal: importing torch takes seconds."""
+    with status(f"loading {name}"):
+        from regard._model import load
+
+        return load(name)
+
+
+def status(message: str) -> AbstractContextManager[Any]:
+    """A spinner on stderr while something runs; nothing where stderr is not a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    # Text, not a string: rich would read a name with brackets as its own markup.
+    return Console(stderr=True).status(Text(ascii(message)[1:-1]))
+
+
+def read_texts(arguments: Sequence[str]) -> list[str]:
+    """The arguments themselves, or what stdin holds where one is "-".
+
+    Raises:
+        InputError: "-" is given twice, or what came is not text in UTF-8.
+    """
+    if list(arguments).count("-") > 1:
+        raise InputError("- can stand for one text only: stdin is read once.")
+    return [_read_stdin() if each == "-" else _as_typed(each) for each in arguments]
+
+
+def _read_stdin() -> str:
+    if sys.stdin is None:
+        raise InputError("- reads the text from stdin, but stdin is closed.")
+    data = sys.stdin.buffer.read()
+    if b"\0" in data:
+        raise InputError(
+            f"stdin must be text in UTF-8; byte {data.index(0)} is NUL. If it is UTF-16, convert it, "
+            "for example with iconv -f utf-16 -t utf-8."
+        )
+    return _decoded(data, "stdin").removeprefix("\ufeff").rstrip("\r\n")
+
+
+def _as_typed(argument: str) -> str:
+    # Python decodes arguments by the locale, and keeps bytes that do not fit as halves of surrogate pairs.
+    try:
+        argument.encode("utf-8")
+    except UnicodeEncodeError:
+        return _decoded(os.fsencode(argument), "the text")
+    return argument
+
+
+def _decoded(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{name} must be UTF-8; byte {error.start} is 0x{data[error.start]:02x}. "
+            "Convert it, for example with iconv -t utf-8."
+        ) from error
+
+
+def check_not_stdout(path: Path) -> None:
+    """Refuse to write a file where stdout goes, which would lose what is printed.
+
+    Raises:
+        OutputError: the path is stdout, by whatever name.
+    """
+    try:
+        same = os.path.samestat(path.stat(), os.fstat(1))
+    except OSError:
+        return  # it is not there yet, or writing it will say what is wrong
+    if same:
+        raise OutputError(f"{str(path)!r} is where stdout goes; choose another file.")
+
+
+def print_json(result: Any) -> None:
+    """Print one JSON document on stdout; ASCII, so that it survives any terminal and pipe."""
+    typer.echo(json.dumps(result, allow_nan=False))
+
+
+def print_path(path: Path) -> None:
+    """Print a path on stdout, byte for byte."""
+    typer.echo(os.fsencode(path))
+
+
+def console() -> "Console":
+    """Where results are drawn: 80 columns in a pipe, the terminal's own width up to 100 on one."""
+    from rich.console import Console
+
+    drawn = Console(highlight=False)
+    return Console(highlight=False, width=min(drawn.width, 100))

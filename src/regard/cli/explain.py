@@ -1,0 +1,51 @@
+"""`regard explain`: one token's attention, worked out in the terminal."""
+
+from typing import Annotated
+
+import typer
+
+from regard.cli._options import (
+    DEFAULT_MODEL,
+    JsonOption,
+    ModelOption,
+    console,
+    load_model,
+    print_json,
+    read_texts,
+)
+from regard.core.errors import InputError
+
+
+def explain(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence; - reads it from stdin.")],
+    word: Annotated[
+        str | None,
+        typer.Option(
+            "--word", "-w", metavar="WORD", help='Whose attention; "bank#2" is its second occurrence.'
+        ),
+    ] = None,
+    token: Annotated[
+        int | None,
+        typer.Option("--token", metavar="N", help="A token by its place from 0, instead of a word."),
+    ] = None,
+    layer: Annotated[
+        int, typer.Option("--layer", "-l", metavar="N", help="Which layer, from 0; -1 is the last.")
+    ] = -1,
+    head: Annotated[
+        int, typer.Option("--head", "-n", metavar="N", help="Which head of it, from 0; -1 is the last.")
+    ] = 0,
+    model: ModelOption = DEFAULT_MODEL,
+    as_json: JsonOption = False,
+) -> None:
+    """Work out one word's attention with real numbers, from token ids to the layer's output."""
+    selector = word if token is None else token
+    if selector is None or (word is not None and token is not None):
+        raise InputError("give either --word or --token, to say whose attention is worked out.")
+    [text] = read_texts([text])
+    explanation = load_model(model).trace(text).explain(selector, layer, head)
+    if as_json:
+        print_json(explanation.to_json())
+        return
+    from regard.views import print_explanation
+
+    print_explanation(explanation, console())

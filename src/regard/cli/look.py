@@ -1,0 +1,69 @@
+"""`regard look`: the interactive page."""
+
+import os
+import sys
+import tempfile
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli._options import (
+    DEFAULT_MODEL,
+    JsonOption,
+    ModelOption,
+    check_not_stdout,
+    load_model,
+    print_json,
+    print_path,
+    read_texts,
+)
+
+
+def look(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence; - reads it from stdin.")],
+    pair: Annotated[str | None, typer.Argument(metavar="PAIR", help="A second sentence.")] = None,
+    model: ModelOption = DEFAULT_MODEL,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where the page goes; by default a new temporary file."
+        ),
+    ] = None,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """See what every head does with a sentence: writes one HTML page and opens it.
+
+    The page is self-contained: it needs no network, and can be kept, mailed or projected. Its path is
+    printed.
+    """
+    if output is not None:
+        check_not_stdout(output)
+    texts = read_texts([text] if pair is None else [text, pair])
+    trace = load_model(model).trace(*texts)
+    path = Path(tempfile.mkdtemp(prefix="regard-")) / "look.html" if output is None else output
+    page = trace.write_page(path)
+    if as_json:
+        print_json(
+            {
+                "path": str(path.resolve()),
+                "bytes": path.stat().st_size,
+                "tokens": len(trace.tokens),
+                "encoding": page.encoding,
+                "largest_difference": page.largest_difference,
+            }
+        )
+    else:
+        print_path(path.resolve())
+    if not no_open and not _open(path):
+        typer.echo("There is no display here: open this file in a browser.", err=True)
+
+
+def _open(path: Path) -> bool:
+    # Without a display, webbrowser would start a text browser and take over the terminal.
+    on_screen = sys.platform in ("darwin", "win32") or any(
+        map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))
+    )
+    return bool(on_screen) and webbrowser.open(path.resolve().as_uri())

