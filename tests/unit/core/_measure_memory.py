@@ -99,7 +99,6 @@ def _growth(kind: str, form: str, backward: bool) -> float:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        torch.set_num_threads(1)
         _attend(kind, form, 64, backward=backward)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         _attend(kind, form, LENGTH, backward=backward)

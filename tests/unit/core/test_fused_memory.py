@@ -35,7 +35,7 @@ FORWARD = [
     "grouped",
     "grouped + causal & padding",
     "transposed",
-    "bias",
+    "causal + bias",
     "causal + softcap",
     "causal + dropout",
     "window + bias",
@@ -48,7 +48,6 @@ BACKWARD = [
     "grouped + causal & padding",
     "window & causal + bias + softcap",
     "window + dropout",
-    "causal + bias",
 ]
 CASES = [
     *((kind, "fused", False) for kind in FORWARD),
