@@ -21,6 +21,10 @@ the above on top of one another."""
 WEIGHTS = 1e-6
 """Attention weights, absolute: they lie in [0, 1] and a row sums to 1, in single precision."""
 
+BF16 = 0.04
+"""A whole tiny model in bfloat16 against the same weights in double precision, relative to the largest entry:
+8 bits of mantissa round by 2^-9 = 0.002 each time, some twenty times in a row. (Measured: 0.024.)"""
+
 PAGE = 1e-3
 """Weights as the page computes them in the browser, absolute: it holds q and k rounded to fewer bits."""
 

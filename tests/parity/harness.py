@@ -20,10 +20,6 @@ from tolerances import assert_close_to_largest
 LAYERS, HEADS, HEAD_DIM, D_FF, MAX_LEN, VOCAB, TYPES = 2, 3, 7, 37, 23, 53, 5
 D_MODEL = HEADS * HEAD_DIM
 
-BF16 = 0.04
-"""A whole tiny model in bfloat16 against the same weights in double precision, relative to the largest entry:
-8 bits of mantissa round by 2^-9 = 0.002 each time, some twenty times in a row. (Measured: 0.024.)"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyUnderTest:

@@ -18,7 +18,6 @@ from torch import nn
 import regard
 from parity.harness import (
     BERT,
-    BF16,
     DISTILBERT,
     LAYERS,
     VOCAB,
@@ -35,7 +34,7 @@ from parity.harness import (
 from regard.blocks import ACTIVATIONS
 from regard.checkpoints import to_hf, write_tensors
 from regard.models import FAMILIES, family_of
-from tolerances import FP64, PARITY_FP32, assert_close_to_largest
+from tolerances import BF16, FP64, PARITY_FP32, assert_close_to_largest
 
 UNDER_TEST = {family.name: family for family in (BERT, DISTILBERT)}
 INPUTS = [(family, name) for family in UNDER_TEST for name in batches(UNDER_TEST[family].num_token_types)]

@@ -11,6 +11,7 @@ where given, a soft cap (Gemma 2, arXiv 2408.00118, section 2), an additive bias
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -213,7 +214,7 @@ def attention_scores(
         (batch, heads, rows, columns), computed in float64, given in float32 or q's wider type; -inf where
         the mask forbids.
     """
-    return _exact_scores(inputs, queries, keys).to(_at_least_float32(inputs.q))
+    return _exact_rows(inputs, queries, keys, lambda scores: scores)
 
 
 def attention_weights(
@@ -222,7 +223,7 @@ def attention_weights(
     """The attention weights of some rows and keys, computed from the record alone.
 
     Each row is normalised over all keys, then the asked keys are picked: a part of the matrix is exactly
-    that part. Memory is O(rows x all keys).
+    that part. Memory is that of the result, and of a few rows over all keys.
 
     Args:
         inputs: the record.
@@ -239,18 +240,44 @@ def attention_weights(
         >>> attention_weights(inputs, queries=torch.tensor([3]), keys=torch.tensor([0, 1]))
         tensor([[[[0.2000, 0.2000]]]])
     """
-    weights = _softmax_or_zero(_exact_scores(inputs, queries, None)).to(_at_least_float32(inputs.q))
-    return _take(weights, _positions("keys", keys, inputs.k_len), dim=3)
+    picked = _positions("keys", keys, inputs.k_len)
+    # Without mask and bias no row can be empty, and looking for one costs as much as the softmax.
+    plain = inputs.mask is None and inputs.bias is None
+
+    def normalised(scores: Tensor) -> Tensor:
+        weights = torch.softmax(scores, dim=-1) if plain else _softmax_or_zero(scores)
+        return _take(weights, picked, dim=3)
+
+    return _exact_rows(inputs, queries, None, normalised)
 
 
-def _exact_scores(inputs: AttentionInputs, queries: Positions | None, keys: Positions | None) -> Tensor:
-    # float64: a score of 80 is known to 4e-6 in float32, and a weight is as wrong as its score.
+# Scores of one block in float64: 2^18 are 2 MB, which a core's own cache holds through scaling and softmax.
+_BLOCK_ENTRIES = 2**18
+
+
+def _exact_rows(
+    inputs: AttentionInputs,
+    queries: Positions | None,
+    keys: Positions | None,
+    finish: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """What `finish` makes of the masked scores, a block of rows at a time.
+
+    In float64: a score of 80 is known to 4e-6 in float32, and a weight is as wrong as its score.
+    """
     rows = _positions("queries", queries, inputs.q_len)
     columns = _positions("keys", keys, inputs.k_len)
+    result_dtype, device = _at_least_float32(inputs.q), inputs.q.device
     inputs = silence_padding(inputs)
-    q, k = _take(inputs.q, rows, dim=2).double(), _take(inputs.k, columns, dim=2).double()
-    device = q.device
-    return _score_rows(inputs, q, k, _as_tensor(rows, device), _as_tensor(columns, device))[2]
+    inputs = replace(inputs, q=inputs.q.double(), k=inputs.k.double(), v=inputs.v.double())
+    k, at_columns = _take(inputs.k, columns, dim=2), _as_tensor(columns, device)
+    size = max(1, _BLOCK_ENTRIES // (inputs.q.shape[0] * inputs.num_heads * max(1, len(at_columns))))
+    blocks = []
+    for start in range(0, max(1, len(rows)), size):  # no rows make one empty block
+        block = rows[start : start + size]
+        q, at_rows = _take(inputs.q, block, dim=2), _as_tensor(block, device)
+        blocks.append(finish(_score_rows(inputs, q, k, at_rows, at_columns)[2]).to(result_dtype))
+    return torch.cat(blocks, dim=2)
 
 
 def _at_least_float32(tensor: Tensor) -> torch.dtype:

@@ -5,7 +5,7 @@ the forward pass as an argument and never changed by it: there is no global stat
 their own taps cannot meet.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -37,23 +37,24 @@ class Taps:
         tensor([0., 0.])
     """
 
-    __slots__ = ("_listeners", "_prefix")
+    __slots__ = ("_has_patterns", "_listeners", "_prefix")
 
-    def __init__(self, listeners: Mapping[str, Listener], _prefix: str = "") -> None:
+    def __init__(self, listeners: Mapping[str, Listener]) -> None:
         self._listeners = dict(listeners)
-        self._prefix = _prefix
+        self._has_patterns = any(sign in name for name in listeners for sign in "*?[")
+        self._prefix = ""
 
     def at(self, prefix: str) -> "Taps":
         """The same listeners, seen from inside the part of the model that is called `prefix`."""
         inner = Taps.__new__(Taps)
         inner._listeners = self._listeners
+        inner._has_patterns = self._has_patterns
         inner._prefix = f"{self._prefix}{prefix}."
         return inner
 
     def wants(self, name: str) -> bool:
         """Whether anybody listens at this point: work that only serves a tap is done only then."""
-        point = self._prefix + name
-        return any(fnmatchcase(point, pattern) for pattern in self._listeners)
+        return bool(self._at(self._prefix + name))
 
     def offer(self, name: str, value: Tensor) -> Tensor:
         """Show a tensor to the listeners of this point; returns it, or what they put in its place.
@@ -62,11 +63,10 @@ class Taps:
             InputError: a listener returned something that cannot take the tensor's place.
         """
         point = self._prefix + name
-        for pattern, listener in self._listeners.items():
-            if fnmatchcase(point, pattern):
-                written = listener(value)
-                if written is not None:
-                    value = _checked(point, value, written)
+        for listener in self._at(point):
+            written = listener(value)
+            if written is not None:
+                value = _checked(point, value, written)
         return value
 
     def show(self, name: str, record: object) -> None:
@@ -76,8 +76,8 @@ class Taps:
             InputError: a listener returned something; a record cannot be replaced, its tensors can.
         """
         point = self._prefix + name
-        for pattern, listener in self._listeners.items():
-            if fnmatchcase(point, pattern) and listener(record) is not None:
+        for listener in self._at(point):
+            if listener(record) is not None:
                 raise InputError(
                     f"the listener at {point!r} must return None: what is shown there can be read, not "
                     "written. Write at the point of the tensor instead."
@@ -85,12 +85,19 @@ class Taps:
 
     def check(self, points: Collection[str]) -> None:
         """Raise InputError if a pattern matches none of a model's points: it would never be called."""
+        known = frozenset(points)
         for pattern in self._listeners:
-            if not any(fnmatchcase(point, pattern) for point in points):
+            if pattern not in known and not any(fnmatchcase(point, pattern) for point in points):
                 raise InputError(
                     f"no tap is called {pattern!r}; the model has "
                     f"{', '.join(sorted({_generic(point) for point in points}))} (with i counting from 0)."
                 )
+
+    def _at(self, point: str) -> Sequence[Listener]:
+        # Plain names are looked up: a trace listens at a hundred points, and asks at each.
+        if not self._has_patterns:
+            return [self._listeners[point]] if point in self._listeners else ()
+        return [each for pattern, each in self._listeners.items() if fnmatchcase(point, pattern)]
 
 
 def _generic(point: str) -> str:
