@@ -55,7 +55,7 @@ format: $(VENV)/.test ## Rewrite the sources in the project's style
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.bench ## Run every benchmark; each prints one line of JSON
-	@for file in $(wildcard benchmarks/[a-z]*.py); do $(BIN)/python "$$file" || exit 1; done
+	@for file in $(wildcard benchmarks/bench_*.py); do $(BIN)/python "$$file" || exit 1; done
 
 clean: ## Remove the environment and what tools have left
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

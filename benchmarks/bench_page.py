@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from harness import PARAGRAPH, finish, machine, seconds, text_of
+from _harness import PARAGRAPH, finish, machine, seconds, text_of
 from playwright.sync_api import Browser, sync_playwright
 from transformers import AutoModel
 
@@ -156,6 +156,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, nargs="+", default=[32, 128, 512])
     parser.add_argument("--repeats", type=int, default=3, help="the median is reported")
     parser.add_argument("--no-rival", action="store_true", help="leave BertViz out")
+    parser.add_argument("--keep", action="store_true", help="keep the result in benchmarks/results/")
     arguments = parser.parse_args()
     chromium = shutil.which("chromium")
     if chromium is None:
@@ -186,7 +187,12 @@ def main() -> None:
         ]
         browser.close()
     print(table(results))
-    finish("page", machine("transformers", "bertviz"), [asdict(result) for result in results])
+    finish(
+        "page",
+        machine("transformers", "bertviz"),
+        [asdict(result) for result in results],
+        keep=arguments.keep,
+    )
 
 
 if __name__ == "__main__":

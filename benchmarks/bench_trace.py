@@ -10,11 +10,10 @@ The answer is checked first: the trace's weights against eager's. The last line 
 """
 
 import argparse
-import warnings
 from typing import Any
 
 import torch
-from harness import finish, machine, seconds, text_of
+from _harness import finish, machine, seconds, text_of
 from transformers import AutoModel
 
 import regard
@@ -24,6 +23,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--tokens", type=int, nargs="+", default=[32, 128, 512])
     arguments.add_argument("--repeats", type=int, default=15)
+    arguments.add_argument("--keep", action="store_true", help="keep the result in benchmarks/results/")
     options = arguments.parse_args()
     model = regard.load()
     folder = str(model.loaded.source.folder)
@@ -75,9 +75,8 @@ def main() -> None:
             f"{1000 * took['eager']:>7.1f}ms {1000 * took['fused']:>7.1f}ms   "
             f"{took['trace'] / took['eager']:.2f}, {took['trace'] / took['fused']:.2f}"
         )
-    finish("trace", machine("transformers"), rows)
+    finish("trace", machine("transformers"), rows, keep=options.keep)
 
 
 if __name__ == "__main__":
-    with warnings.catch_warnings():
-        main()
+    main()

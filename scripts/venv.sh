@@ -27,5 +27,9 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     echo "$python cannot make virtual environments: install python3-venv (Debian: apt-get install python3-venv)" >&2
     exit 1
 fi
+# One that somebody made without pip is completed rather than replaced.
+if new_enough "$dir/bin/python" && "$dir/bin/python" -m ensurepip >/dev/null 2>&1; then
+    exit 0
+fi
 rm -rf "$dir"
 "$python" -m venv "$dir"

@@ -121,7 +121,7 @@ class Model:
 
 
 def load(
-    name_or_folder: str | PathLike[str] = DEFAULT_MODEL,
+    name_or_folder: str | PathLike[str] | None = None,
     *,
     dtype: "torch.dtype | None" = None,
     device: "torch.device | str | None" = None,
@@ -132,7 +132,7 @@ def load(
     and on the Hugging Face hub.
 
     Args:
-        name_or_folder: by default sentence-transformers/all-MiniLM-L6-v2.
+        name_or_folder: None is sentence-transformers/all-MiniLM-L6-v2.
         dtype: what the weights are converted to; None keeps the stored one.
         device: where they are put; None is the CPU.
 
@@ -148,4 +148,5 @@ def load(
         >>> regard.load().config.num_layers
         6
     """
-    return Model(load_checkpoint(name_or_folder, dtype=dtype, device=device))
+    name = DEFAULT_MODEL if name_or_folder is None else name_or_folder
+    return Model(load_checkpoint(name, dtype=dtype, device=device))

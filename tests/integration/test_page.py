@@ -46,9 +46,9 @@ def _record(
 
 
 def _weights(record: AttentionRecord, layer: int, head: int) -> Any:
-    """Python's float32 weights (queries, keys), written out from the definition."""
+    """Python's weights (queries, keys), in float64, written out from the definition."""
     kv_head = head // (record.q.shape[1] // record.k.shape[1])
-    scores = np.float32(record.scale) * (record.q[layer, head] @ record.k[layer, kv_head].T)
+    scores = record.scale * (record.q[layer, head].astype(float) @ record.k[layer, kv_head].astype(float).T)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 

@@ -73,7 +73,16 @@ def find(name: str | os.PathLike[str]) -> Source:
             f"{given!r} is neither a folder nor a model's name (NAME or OWNER/NAME, of letters, digits, '-', "
             f"'_' and '.'){_did_you_mean(given)}"
         )
-    return _cached(full) or _downloaded(full)
+    cached = _cached(full)
+    if cached is not None and (cached.folder / "tokenizer.json").is_file():
+        return cached
+    # Other libraries leave the tokenizer out of the cache; the hub may have it.
+    try:
+        return _downloaded(full)
+    except ModelNotFoundError:
+        if cached is None:
+            raise
+        return cached
 
 
 def available() -> list[Source]:

@@ -33,7 +33,7 @@ _WANTED_FILES = (
     "modules.json",
     "sentence_bert_config.json",
 )
-"""All that regard reads of a repository; never a pickle, and no second copy of the weights."""
+"""What is fetched of a repository; never a pickle, and no second copy of the weights."""
 
 
 class HubUnreachable(Exception):

@@ -19,6 +19,7 @@ from regard.cli._options import (
     print_path,
     read_texts,
 )
+from regard.core.errors import OutputError
 
 
 def look(
@@ -43,8 +44,9 @@ def look(
         check_not_stdout(output)
     texts = read_texts([text] if pair is None else [text, pair])
     trace = load_model(model).trace(*texts)
-    path = Path(tempfile.mkdtemp(prefix="regard-")) / "look.html" if output is None else output
-    page = trace.write_page(path)
+    page = trace.page()
+    path = _temporary() if output is None else output
+    page.write(path)
     if as_json:
         print_json(
             {
@@ -59,6 +61,13 @@ def look(
         print_path(path.resolve())
     if not no_open and not _open(path):
         typer.echo("There is no display here: open this file in a browser.", err=True)
+
+
+def _temporary() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="regard-")) / "look.html"
+    except OSError as error:
+        raise OutputError(f"no temporary folder can be made ({error}); say where with -o FILE.") from error
 
 
 def _open(path: Path) -> bool:

@@ -72,3 +72,7 @@ def __getattr__(name: str) -> object:
     if name in _HOME:
         return getattr(_import_module(f"{__name__}.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

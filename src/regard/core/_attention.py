@@ -24,7 +24,7 @@ from regard.core._taps import Taps
 from regard.core.errors import InputError
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AttentionInputs:
     """Everything that a head's attention is a function of; O(N) numbers stand for the N x N weights.
 
@@ -104,6 +104,11 @@ class AttentionInputs:
             dense.check(batch=batch, heads=self.num_heads, q_len=self.q_len, k_len=keys)
             object.__setattr__(self, "bias", dense)
 
+    def __repr__(self) -> str:
+        given = [name for name in ("mask", "bias", "softcap", "dropout") if getattr(self, name) is not None]
+        shapes = ", ".join(f"{name} {tuple(getattr(self, name).shape)}" for name in "qkv")
+        return f"AttentionInputs({', '.join([shapes, f'scale {self.factor:.6g}', *given])})"
+
     @property
     def num_heads(self) -> int:
         """Query heads."""
@@ -144,7 +149,7 @@ class AttentionInputs:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Attention:
     """Every quantity of attention by name; the matrices are (batch, heads, queries, keys).
 
@@ -214,7 +219,8 @@ def attention_scores(
         (batch, heads, rows, columns), computed in float64, given in float32 or q's wider type; -inf where
         the mask forbids.
     """
-    return _exact_rows(inputs, queries, keys, lambda scores: scores)
+    columns = _positions("keys", keys, inputs.k_len)
+    return _exact_rows(inputs, queries, columns, len(columns), lambda scores: scores)
 
 
 def attention_weights(
@@ -248,7 +254,7 @@ def attention_weights(
         weights = torch.softmax(scores, dim=-1) if plain else _softmax_or_zero(scores)
         return _take(weights, picked, dim=3)
 
-    return _exact_rows(inputs, queries, None, normalised)
+    return _exact_rows(inputs, queries, range(inputs.k_len), len(picked), normalised)
 
 
 # Scores of one block in float64: 2^18 are 2 MB, which a core's own cache holds through scaling and softmax.
@@ -258,26 +264,27 @@ _BLOCK_ENTRIES = 2**18
 def _exact_rows(
     inputs: AttentionInputs,
     queries: Positions | None,
-    keys: Positions | None,
+    columns: Positions,
+    width: int,
     finish: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """What `finish` makes of the masked scores, a block of rows at a time.
+    """What `finish` makes of the masked scores, `width` numbers a row, a block of rows at a time.
 
     In float64: a score of 80 is known to 4e-6 in float32, and a weight is as wrong as its score.
     """
     rows = _positions("queries", queries, inputs.q_len)
-    columns = _positions("keys", keys, inputs.k_len)
-    result_dtype, device = _at_least_float32(inputs.q), inputs.q.device
     inputs = silence_padding(inputs)
-    inputs = replace(inputs, q=inputs.q.double(), k=inputs.k.double(), v=inputs.v.double())
-    k, at_columns = _take(inputs.k, columns, dim=2), _as_tensor(columns, device)
-    size = max(1, _BLOCK_ENTRIES // (inputs.q.shape[0] * inputs.num_heads * max(1, len(at_columns))))
-    blocks = []
-    for start in range(0, max(1, len(rows)), size):  # no rows make one empty block
+    batch, heads, _, _ = inputs.q.shape
+    device = inputs.q.device
+    k, at_columns = _take(inputs.k, columns, dim=2).double(), _as_tensor(columns, device)
+    size = max(1, _BLOCK_ENTRIES // (batch * heads * max(1, len(at_columns))))
+    result = inputs.q.new_empty((batch, heads, len(rows), width), dtype=_at_least_float32(inputs.q))
+    for start in range(0, len(rows), size):
         block = rows[start : start + size]
-        q, at_rows = _take(inputs.q, block, dim=2), _as_tensor(block, device)
-        blocks.append(finish(_score_rows(inputs, q, k, at_rows, at_columns)[2]).to(result_dtype))
-    return torch.cat(blocks, dim=2)
+        q, at_rows = _take(inputs.q, block, dim=2).double(), _as_tensor(block, device)
+        # Into its place at once: a part of a block's rows, kept, would keep the whole block.
+        result[:, :, start : start + len(block)] = finish(_score_rows(inputs, q, k, at_rows, at_columns)[2])
+    return result
 
 
 def _at_least_float32(tensor: Tensor) -> torch.dtype:

@@ -25,7 +25,10 @@ class Bias(Protocol):
         ...
 
     def learned(self) -> tuple[Tensor, ...]:
-        """The tensors that `block` reads and that may want a gradient; () where nothing is learned."""
+        """All the tensors that `block` reads and that may want a gradient; () where nothing is learned.
+
+        The fused form computes the gradients of these, and of no others.
+        """
         ...
 
 

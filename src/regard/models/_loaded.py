@@ -69,8 +69,9 @@ def load_checkpoint(
         >>> load_checkpoint().network.config.num_heads
         12
     """
-    if dtype not in (None, torch.float64, torch.float32, torch.bfloat16, torch.float16):
+    if dtype not in (None, *_DTYPES):
         raise InputError(f"dtype must be torch.float32, float64, bfloat16 or float16; got {dtype}.")
+    _check_device(device)
     source = find(name)
     fields = read_config(source.folder)
     family = family_of(fields.require("model_type", str))
@@ -87,6 +88,10 @@ def load_checkpoint(
             network = family.build(config)
     except (InputError, RuntimeError) as error:  # torch raises the latter for a table of 2^62 rows
         raise CheckpointError(f"{source.folder / 'config.json'}: {error}") from error
+    stored = {tensors.dtype(name) for name in tensors.names() if tensors.dtype(name).is_floating_point}
+    if dtype is None and not stored <= set(_DTYPES):
+        odd = ", ".join(sorted(str(each) for each in stored - set(_DTYPES)))
+        raise CheckpointError(f"{source.folder} stores {odd}, which no layer computes in; pass dtype=.")
     report = load_into(network, tensors, family.keys, dtype=dtype, device=device)
     return Loaded(
         network=network.eval(),
@@ -95,6 +100,20 @@ def load_checkpoint(
         family=family.name,
         left_out=report.left_out,
     )
+
+
+_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+def _check_device(device: torch.device | str | None) -> None:
+    try:
+        torch.empty(0, device=device)
+    # A build of torch without the device raises AssertionError, an unknown name RuntimeError.
+    except (AssertionError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"device must be one that torch has here, such as cpu; got {device!r} ({reason})."
+        ) from error
 
 
 def _read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer | None:

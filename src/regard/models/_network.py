@@ -134,6 +134,11 @@ def check_sizes(config: NetworkConfig) -> None:
 
 
 def _check_ids(token_ids: Tensor, token_types: Tensor | None, config: NetworkConfig) -> None:
+    for name, given in (("token_ids", token_ids), ("token_types", token_types)):
+        if given is not None and not isinstance(given, Tensor):
+            raise InputError(
+                f"{name} must be a tensor; got {type(given).__name__}. Make one: torch.tensor(...)."
+            )
     if token_ids.ndim != 2 or not token_ids.shape[0] or token_ids.dtype not in _WHOLE:
         raise InputError(
             "token_ids must be int64 of shape (batch, positions), with at least one row; "
@@ -165,9 +170,9 @@ def _check_ids(token_ids: Tensor, token_types: Tensor | None, config: NetworkCon
 def _as_mask(mask: Tensor | Mask | None, token_ids: Tensor) -> Mask | None:
     if mask is None or isinstance(mask, Mask):
         return mask
-    if mask.shape != token_ids.shape:
+    if mask.shape != token_ids.shape or mask.dtype != torch.bool:
         raise InputError(
-            f"mask must have the shape of token_ids, {tuple(token_ids.shape)}, or be a regard.core.Mask; "
-            f"got shape {tuple(mask.shape)}."
+            f"mask must be bool of the shape of token_ids, {tuple(token_ids.shape)}, True for a token, or a "
+            f"regard.core.Mask; got {mask.dtype} of shape {tuple(mask.shape)}. Convert 0/1 with .bool()."
         )
     return Padding(mask)

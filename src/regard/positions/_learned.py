@@ -26,9 +26,8 @@ class LearnedPositions(nn.Module):
         for name, value in (("max_seq_len", max_seq_len), ("d_model", d_model)):
             if value < 1:
                 raise InputError(f"{name} must be at least 1; got {value}.")
-        # BERT's initialisation: a normal distribution of standard deviation 0.02 (config.initializer_range).
         self.weight = nn.Parameter(torch.empty(max_seq_len, d_model))
-        nn.init.normal_(self.weight, std=0.02)
+        nn.init.normal_(self.weight)  # as nn.Embedding does, beside which it stands
 
     @property
     def table(self) -> Tensor:

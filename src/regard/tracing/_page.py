@@ -18,7 +18,9 @@ def page_record(trace: Trace) -> AttentionRecord:
     """
     first = trace.attention[0]
     for layer, inputs in enumerate(trace.attention):
-        unknown = [name for name in ("mask", "bias", "softcap") if getattr(inputs, name) is not None]
+        unknown = [
+            name for name in ("mask", "bias", "softcap", "dropout") if getattr(inputs, name) is not None
+        ]
         if unknown or inputs.factor != first.factor:
             raise InputError(
                 f"the page cannot draw layer {layer} exactly: it has "

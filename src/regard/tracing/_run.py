@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.core import AttentionInputs, Taps
-from regard.core.errors import InputError
+from regard.core.errors import InputError, RegardError
 from regard.models import Loaded
 from regard.text import Encoding
 from regard.tracing._trace import Trace
@@ -24,9 +24,16 @@ def trace_text(loaded: Loaded, text: str, pair: str | None = None) -> Trace:
         The trace; its numbers are those of the model's own forward pass, on the fused kernel.
 
     Raises:
-        InputError: empty text, or more tokens than the model takes; nothing is ever cut off.
+        InputError: empty text, or more tokens than the model takes: nothing is ever cut off; or a network in
+            training mode.
+        RegardError: a query, key or value that is not finite.
         CheckpointError: the model has no tokenizer.
     """
+    if loaded.network.training:
+        raise InputError(
+            "the network must be in evaluation mode: in training, dropout makes every pass another; "
+            "call model.network.eval()."
+        )
     encoding = loaded.require_tokenizer().encode(text, pair)
     _check_length(encoding, loaded)
     device = next(loaded.network.parameters()).device
@@ -51,6 +58,13 @@ def trace_text(loaded: Loaded, text: str, pair: str | None = None) -> Trace:
         taps[f"layers.{layer}.attention.output"] = _keep(outputs, layer)
     with torch.no_grad():
         result = loaded.network(token_ids, token_types=token_types, taps=Taps(taps))
+    for layer, record in inputs.items():
+        # Some fused kernels turn a NaN into a zero, and the layers after it would look healthy.
+        if not all(bool(tensor.isfinite().all()) for tensor in (record.q, record.k, record.v)):
+            raise RegardError(
+                f"layer {layer} has queries, keys or values that are not finite: the weights are damaged, or "
+                f"too large for {record.q.dtype}; load the model again, or with dtype=torch.float32."
+            )
     return Trace(
         model=loaded.source.name,
         encoding=encoding,

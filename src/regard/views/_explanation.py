@@ -18,7 +18,7 @@ _MAX_TOKENS = 64
 _MAX_TEXT = 240
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Explanation:
     """Every number between a text and one token's output of one head; vectors are 1-D numpy arrays.
 
@@ -69,6 +69,10 @@ class Explanation:
     joined: np.ndarray
     output: np.ndarray
     contextual: np.ndarray
+
+    def __repr__(self) -> str:
+        token = f"token {self.token} {self.tokens[self.token]!r}"
+        return f"Explanation({token}, layer {self.layer}, head {self.head})"
 
     def to_json(self) -> dict[str, Any]:
         """Every field under its name, arrays as nested lists; a score of -inf becomes None."""
@@ -122,15 +126,14 @@ def _steps(e: Explanation) -> Iterator["RenderableType"]:
     if e.token_type is not None:
         yield _vector("token type", e.token_type)
 
-    source = "their sum, normalised" if e.layer == 0 else f"the output of layer {e.layer - 1}"
+    source = "what the embeddings give" if e.layer == 0 else f"the output of layer {e.layer - 1}"
     yield heading(4, f"Input x of layer {e.layer}: {source}")
     yield _vector("x", e.x)
 
-    yield heading(5, f"Query q and every key k, projected from x; scores q . k ({head_dim} dimensions)")
+    yield heading(5, f"Query q, projected from x ({head_dim} dimensions)")
     yield _vector("q", e.q)
-    yield heading(
-        6, f"Scaled by {e.scale:.6g}{_root(e.scale, head_dim)}, then softmax: the attention weights"
-    )
+    yield heading(6, "Every key k, the scores q . k, scaled, and their softmax: the attention weights")
+    yield Text(f"The scale is {e.scale:.6g}{_root(e.scale, head_dim)}.", style="dim")
     yield _keys(e)
     total = float(e.weights.sum())
     yield Text(f"The weights of all {len(e.tokens)} tokens sum to {total:.6f}.", style="dim")
@@ -149,7 +152,7 @@ def _steps(e: Explanation) -> Iterator["RenderableType"]:
     yield _vector("joined", e.joined)
     yield _vector("output", e.output)
 
-    yield heading(9, f"Added to x, normalised, through the feed-forward network: layer {e.layer}'s output")
+    yield heading(9, f"Layer {e.layer}'s output, after residual, norm and feed-forward network")
     yield _vector("contextual", e.contextual)
 
 

@@ -47,6 +47,17 @@ class Page:
     encoding: Encoding
     largest_difference: float
 
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes the page, whole or not at all.
+
+        Args:
+            path: The file. An existing file is replaced; a link is followed.
+
+        Raises:
+            OutputError: The file could not be written; what was there before is still there.
+        """
+        write_whole(path, self.html.encode("utf-8"))
+
 
 def render_page(record: AttentionRecord) -> Page:
     """Renders a record as one self-contained HTML page.
@@ -59,9 +70,6 @@ def render_page(record: AttentionRecord) -> Page:
 
     Returns:
         The page.
-
-    Raises:
-        InputError: The record's scores leave the range of float32.
 
     Example:
         >>> from regard.views import PageToken
@@ -106,7 +114,7 @@ def write_page(record: AttentionRecord, path: str | os.PathLike[str]) -> Page:
         OutputError: The file could not be written; what was there before is still there.
     """
     page = render_page(record)
-    write_whole(path, page.html.encode("utf-8"))
+    page.write(path)
     return page
 
 

@@ -356,6 +356,20 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     hub.server.server_close()
 
 
+def test_a_cached_model_without_its_tokenizer_is_completed(hub: Hub, hf_home: Path) -> None:
+    # as transformers' AutoModel leaves it, which never asks for the tokenizer
+    folder = cache_model(hf_home, "someone/a-model")
+    files = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert find("someone/a-model") == Source(name="someone/a-model", folder=folder, kind="cache")
+    hub.files["someone/a-model"] = files | {"tokenizer.json": b"{}"}
+    source = find("someone/a-model")
+    assert source.kind == "hub"
+    assert (source.folder / "tokenizer.json").read_bytes() == b"{}"
+    hub.fetched.clear()
+    assert find("someone/a-model").kind == "cache"
+    assert hub.fetched == []
+
+
 def test_a_download_takes_only_what_is_needed(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

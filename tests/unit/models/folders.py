@@ -38,6 +38,7 @@ def write(
     *,
     fields: Mapping[str, Any] | None = None,
     tensors: Mapping[str, Any] | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Path:
     """Write a model, with some fields of config.json and some tensors (by their names on disk) changed."""
     made = network(family)
@@ -45,6 +46,7 @@ def write(
     stored: dict[str, Tensor] = to_hf(made, FAMILIES[family].keys) | dict(tensors or {})
     config = {key: value for key, value in config.items() if value is not REMOVED}
     stored = {name: tensor for name, tensor in stored.items() if tensor is not REMOVED}
+    stored = {name: tensor.to(dtype or tensor.dtype) for name, tensor in stored.items()}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     write_tensors(stored, folder / "model.safetensors")
     return folder

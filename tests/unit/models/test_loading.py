@@ -100,10 +100,46 @@ def test_a_field_of_the_family(
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("position_embedding_type", "relative_key"), ("is_decoder", True), ("add_cross_attention", True)],
+    [
+        ("position_embedding_type", "relative_key"),
+        ("directionality", "left-to-right"),
+        ("is_decoder", True),
+        ("add_cross_attention", True),
+    ],
 )
 def test_what_bert_could_be_and_regard_s_is_not(tmp_path: Path, field: str, value: object) -> None:
-    refuse(write(tmp_path, fields={field: value}), f"the field '{field}' is {value!r}; regard supports only")
+    refuse(
+        write(tmp_path, fields={field: value}),
+        f"the field '{field}' is {value!r}; regard supports only|may change the result: {field} = ",
+    )
+
+
+def test_what_published_checkpoints_carry(tmp_path: Path) -> None:
+    # bert-large-uncased, and cross-encoders built on BERT
+    fields = {
+        "directionality": "bidi",
+        "output_past": True,
+        "pooler_fc_size": 768,
+        "pooler_num_attention_heads": 12,
+        "pooler_num_fc_layers": 3,
+        "pooler_size_per_head": 128,
+        "pooler_type": "first_token_transform",
+        "sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity",
+    }
+    assert regard.load(write(tmp_path, fields=fields)).config == CONFIGS["bert"]
+
+
+@pytest.mark.parametrize("device", ["nowhere", "cuda:97"])
+def test_a_device_that_is_not_here(tmp_path: Path, device: str) -> None:
+    with pytest.raises(InputError, match=f"device must be one that torch has here.*; got '{device}'"):
+        regard.load(write(tmp_path), device=device)
+
+
+def test_stored_in_a_type_that_nothing_computes_in(tmp_path: Path) -> None:
+    folder = write(tmp_path, dtype=torch.float8_e4m3fn)
+    refuse(folder, "stores torch.float8_e4m3fn, which no layer computes in; pass dtype=")
+    weights = next(regard.load(folder, dtype=torch.float32).network.parameters())
+    assert weights.dtype == torch.float32
 
 
 def test_several_unread_fields_are_listed_sorted(tmp_path: Path) -> None:

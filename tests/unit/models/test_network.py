@@ -62,15 +62,18 @@ def test_the_ends_of_what_is_allowed(net: Network) -> None:
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
-        (torch.ones(2, 5), "real must be a bool tensor .* got torch.float32 .*Convert 0/1 with .bool"),
-        (torch.ones(2, 5, dtype=torch.int64), "real must be a bool tensor .* got torch.int64"),
+        (torch.ones(2, 5), "mask must be bool of .*; got torch.float32 of .*Convert 0/1 with .bool"),
+        (torch.ones(2, 5, dtype=torch.int64), "mask must be bool of .*; got torch.int64 of"),
         (
             torch.ones(2, 4, dtype=torch.bool),
-            r"mask must have the shape of token_ids, \(2, 5\).*got shape \(2, 4\)",
+            r"mask must be bool of the shape of token_ids, \(2, 5\).* of shape \(2, 4\)",
         ),
-        (torch.ones(1, 5, dtype=torch.bool), r"mask must have the shape of token_ids, .* got shape \(1, 5\)"),
-        (torch.ones(5, dtype=torch.bool), r"mask must have the shape of token_ids, .* got shape \(5,\)"),
-        (torch.ones(2, 1, 1, 5, dtype=torch.bool), r"or be a regard.core.Mask; got shape \(2, 1, 1, 5\)"),
+        (torch.ones(1, 5, dtype=torch.bool), r"mask must be bool of the shape .* of shape \(1, 5\)"),
+        (torch.ones(5, dtype=torch.bool), r"mask must be bool of the shape .* of shape \(5,\)"),
+        (
+            torch.ones(2, 1, 1, 5, dtype=torch.bool),
+            r"or a regard.core.Mask; got torch.bool of shape \(2, 1, 1, 5\)",
+        ),
         (Padding(torch.ones(2, 4, dtype=torch.bool)), r"padding must have shape .* \(2, 5\); got \(2, 4\)"),
     ],
 )

@@ -33,8 +33,9 @@ def test_the_table_to_plot_is_detached_and_the_parameter_s_own() -> None:
 def test_initialisation() -> None:
     torch.manual_seed(3)
     weight = LearnedPositions(499, 401).weight
-    assert weight.std().item() == pytest.approx(0.02, rel=0.01)
-    assert abs(weight.mean().item()) < 1e-3
+    # As nn.Embedding's table, to which it is added; 200,000 numbers know their mean to 0.01.
+    assert weight.std().item() == pytest.approx(1.0, rel=0.01)
+    assert abs(weight.mean().item()) < 0.01
 
 
 @pytest.mark.parametrize("position", [-1, 11])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from regard.core.errors import CheckpointError, InputError
+from regard.core.errors import CheckpointError, InputError, RegardError
 from regard.models import Loaded
 from regard.tracing import trace_text
 from tolerances import WEIGHTS
@@ -61,3 +61,20 @@ def test_half_precision_is_delivered_as_float32(loaded: Loaded) -> None:
     for values in (trace.weights(0), trace.scores(0), trace.context(0), trace.embedding("bank")):
         assert values.dtype == torch.float32
     assert trace.weights(0).sum(dim=2).sub(1).abs().max() < WEIGHTS
+
+
+def test_a_network_in_training_mode_is_refused(load_tiny: Callable[..., Loaded]) -> None:
+    loaded = load_tiny()
+    loaded.network.train()
+    with pytest.raises(InputError, match=r"the network must be in evaluation mode.*network\.eval"):
+        trace_text(loaded, "the bank")
+
+
+@pytest.mark.parametrize("words", [1, 17])
+def test_a_damaged_weight_is_not_drawn(load_tiny: Callable[..., Loaded], words: int) -> None:
+    # torch's CPU kernel gives a query of NaN a context of zeros where there are fewer than eight keys.
+    loaded = load_tiny()
+    with torch.no_grad():
+        loaded.network.layers[1].attention.q.weight[0, 0] = float("nan")
+    with pytest.raises(RegardError, match="layer 1 has queries, keys or values that are not finite"):
+        trace_text(loaded, "the " * words)

@@ -91,7 +91,7 @@ def test_says_every_number_of_the_row() -> None:
         [line] = [line for line in lines if re.match(rf"  {name} +-?\d", line)]
         assert line.split()[1:6] == [f"{value:.4f}" for value in getattr(e, name)[:5]]
     assert "Attention of t4 (token 4), layer 1 of 0..1, head 2 of 0..2" in text
-    assert "Scaled by 0.447214 = 1/√5" in text
+    assert "The scale is 0.447214 = 1/√5." in text
     assert "The weights of all 7 tokens sum to 1.000000." in text
     assert "t0:100 t1:101" in text
 
@@ -144,11 +144,11 @@ def test_one_token_and_one_dimension() -> None:
     e = make(1, q=np.ones(1), k=np.ones((1, 1)), v=np.ones((1, 1)), context=np.ones(1), scale=1.0)
     text = printed(e)
     assert "sum to 1.000000" in text
-    assert "Scaled by 1 = 1/√1" in text
+    assert "The scale is 1 = 1/√1." in text
 
 
 def test_another_scale_is_no_root() -> None:
-    assert "Scaled by 1, then" in printed(make(scale=1.0))
+    assert "The scale is 1." in printed(make(scale=1.0))
 
 
 def test_many_tokens_are_summed_up() -> None:
@@ -189,7 +189,7 @@ def test_pieces_and_token_type_are_named() -> None:
 
 
 def test_layer_0_reads_the_sum() -> None:
-    assert "Input x of layer 0: their sum, normalised" in printed(make(layer=0))
+    assert "Input x of layer 0: what the embeddings give" in printed(make(layer=0))
     assert "Input x of layer 1: the output of layer 0" in printed(make())
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.core.errors import InputError
 from regard.views import AttentionRecord, PageToken, render_page
 from regard.views._quantize import TOLERANCE, dequantize, largest_difference, pack, quantize
 
@@ -114,7 +113,7 @@ def test_blocks_see_every_weight(make_record: MakeRecord, monkeypatch: pytest.Mo
         assert largest_difference(record, moved["q"], moved["k"]) > 0.01
 
 
-def test_refuses_scores_beyond_float32(make_record: MakeRecord) -> None:
+def test_scores_beyond_float32(make_record: MakeRecord) -> None:
     huge = np.full((2, 3, 7, 5), 1e30, np.float32)
-    with pytest.raises(InputError, match="overflow in layer 0, head 0"):
-        pack(make_record(q=huge, k=huge))
+    packed = pack(make_record(q=huge, k=huge))  # equal scores of 2e60: every weight is 1/7
+    assert packed.largest_difference < 1e-12

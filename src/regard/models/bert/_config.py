@@ -6,6 +6,19 @@ from typing import Any
 
 from regard.checkpoints import INERT, Config
 
+# Which id pads only keeps that row of the table from being trained; the rest stands in the released
+# TensorFlow checkpoints, whose code never read it.
+_INERT_HERE = frozenset(
+    {
+        "pad_token_id",
+        "pooler_fc_size",
+        "pooler_num_attention_heads",
+        "pooler_num_fc_layers",
+        "pooler_size_per_head",
+        "pooler_type",
+    }
+)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BertConfig:
@@ -46,8 +59,7 @@ class BertConfig:
     def from_hf(cls, fields: Config, tensors: Collection[str]) -> "BertConfig":
         """Read config.json; whether there is a pooler stands only in the names of the stored tensors."""
         fields.expect("position_embedding_type", ("absolute",), default="absolute")
-        fields.expect("is_decoder", (False,), default=False)
-        fields.expect("add_cross_attention", (False,), default=False)
+        fields.expect("directionality", ("bidi",), default="bidi")
         config = cls(
             vocab_size=fields.require("vocab_size", int),
             d_model=fields.require("hidden_size", int),
@@ -62,8 +74,7 @@ class BertConfig:
             attention_dropout_p=fields.get("attention_probs_dropout_prob", float, 0.1),
             use_pooler=any(name.endswith("pooler.dense.weight") for name in tensors),
         )
-        # Which id pads only keeps that row of the table from being trained.
-        fields.done(INERT | {"pad_token_id"})
+        fields.done(INERT | _INERT_HERE)
         return config
 
     def to_hf(self) -> dict[str, Any]:

@@ -69,6 +69,7 @@ class HeadGrid {
   }
 
   onKey(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return; // the browser's own keys
     const { layers, heads } = this.attention.facts;
     let { layer, head } = this.state.values;
     if (event.key === "ArrowRight") head = Math.min(heads - 1, head + 1);

@@ -65,6 +65,7 @@ class HeadView {
   }
 
   onKey(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return; // the browser's own keys
     const token = this.tokenOf(event.target);
     if (!token) return;
     const { order, place } = this.sides[token.side];

@@ -65,9 +65,9 @@ def machine(*packages: str) -> dict[str, str]:
     }
 
 
-def finish(name: str, facts: Mapping[str, str], rows: list[dict[str, Any]]) -> None:
-    """Keep the result under benchmarks/results/ and print it as the last line."""
+def finish(name: str, facts: Mapping[str, str], rows: list[dict[str, Any]], *, keep: bool) -> None:
+    """Print the result as the last line; keep it under benchmarks/results/ where that is asked for."""
     result = json.dumps({"benchmark": name, "machine": facts, "results": rows})
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(result + "\n")
+    if keep:
+        (RESULTS / f"{name}.json").write_text(result + "\n")
     print(result)
