@@ -320,6 +320,18 @@ def test_stdin_that_is_no_text(run: Run, data: bytes) -> None:
     assert re.search("stdin must be|text is empty", message)
 
 
+def test_stdin_that_does_not_end(run: Run) -> None:
+    assert "more than 4000000 bytes" in refused(run("look", "-", "--no-open", stdin=b"a " * 2_000_001), 2)
+
+
+@pytest.mark.parametrize(
+    "command", [("look", "a bank", "-o"), ("compare", "a bank", "b bank", "-w", "bank", "--plot")]
+)
+def test_a_dash_is_no_file(run: Run, command: tuple[str, ...]) -> None:
+    assert "- is no file to write to" in refused(run(*command, "-"), 2)
+    assert not Path("-").exists()
+
+
 @pytest.mark.parametrize(
     "place", ["missing/page.html", ".", "file/page.html", "x" * 300, "/dev/full", "/proc/page.html"]
 )

@@ -51,6 +51,8 @@ def find(name: str | os.PathLike[str]) -> Source:
     >>> source.name, source.kind
     ('sentence-transformers/all-MiniLM-L6-v2', 'package')
     """
+    if not isinstance(name, str | os.PathLike):
+        raise InputError(f"name must be a string or a path; got {type(name).__name__}")
     given = os.fspath(name)
     if not given:
         raise InputError(

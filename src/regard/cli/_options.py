@@ -29,6 +29,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as on
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
+# No model takes this much text at once, and a device or a pipe may never end.
+_STDIN_AT_MOST = 4_000_000
+
+
 def load_model(name: str) -> "Model":
     """Load a model, with a spinner on a terminal: importing torch takes seconds."""
     with status(f"loading {name}"):
@@ -54,13 +58,17 @@ def read_texts(arguments: Sequence[str]) -> list[str]:
     """
     if list(arguments).count("-") > 1:
         raise InputError("- can stand for one text only: stdin is read once.")
-    return [_read_stdin() if each == "-" else _as_typed(each) for each in arguments]
+    return [_read_stdin() if each == "-" else as_typed(each) for each in arguments]
 
 
 def _read_stdin() -> str:
     if sys.stdin is None:
         raise InputError("- reads the text from stdin, but stdin is closed.")
-    data = sys.stdin.buffer.read()
+    data = sys.stdin.buffer.read(_STDIN_AT_MOST + 1)
+    if len(data) > _STDIN_AT_MOST:
+        raise InputError(
+            f"stdin holds more than {_STDIN_AT_MOST} bytes, far over any model's limit; give a part."
+        )
     if b"\0" in data:
         raise InputError(
             f"stdin must be text in UTF-8; byte {data.index(0)} is NUL. If it is UTF-16, convert it, "
@@ -69,8 +77,12 @@ def _read_stdin() -> str:
     return _decoded(data, "stdin").removeprefix("\ufeff").rstrip("\r\n")
 
 
-def _as_typed(argument: str) -> str:
-    # Python decodes arguments by the locale, and keeps bytes that do not fit as halves of surrogate pairs.
+def as_typed(argument: str) -> str:
+    """An argument as UTF-8: Python decodes by the locale, and keeps what does not fit as lone surrogates.
+
+    Raises:
+        InputError: it is not UTF-8.
+    """
     try:
         argument.encode("utf-8")
     except UnicodeEncodeError:
@@ -88,12 +100,15 @@ def _decoded(data: bytes, name: str) -> str:
         ) from error
 
 
-def check_not_stdout(path: Path) -> None:
+def check_output(path: Path) -> None:
     """Refuse to write a file where stdout goes, which would lose what is printed.
 
     Raises:
+        InputError: the path is "-", which stands for stdin elsewhere.
         OutputError: the path is stdout, by whatever name.
     """
+    if str(path) == "-":
+        raise InputError("- is no file to write to; for a file of that name say ./- instead.")
     try:
         same = os.path.samestat(path.stat(), os.fstat(1))
     except OSError:

@@ -9,7 +9,8 @@ from regard.cli._options import (
     DEFAULT_MODEL,
     JsonOption,
     ModelOption,
-    check_not_stdout,
+    as_typed,
+    check_output,
     console,
     load_model,
     print_json,
@@ -46,9 +47,10 @@ def compare(
     if len(texts) < 2:
         raise InputError("give two texts or more, to compare the word between them.")
     if plot is not None:
-        check_not_stdout(plot)
+        check_output(plot)
     texts = read_texts(texts)
-    comparison = load_model(model).compare(texts, word[0] if len(word) == 1 else word)
+    words = [as_typed(each) for each in word]
+    comparison = load_model(model).compare(texts, words[0] if len(words) == 1 else words)
     from regard.views import plot_comparison, print_comparison
 
     if plot is not None:

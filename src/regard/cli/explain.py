@@ -8,6 +8,7 @@ from regard.cli._options import (
     DEFAULT_MODEL,
     JsonOption,
     ModelOption,
+    as_typed,
     console,
     load_model,
     print_json,
@@ -42,6 +43,7 @@ def explain(
     if selector is None or (word is not None and token is not None):
         raise InputError("give either --word or --token, to say whose attention is worked out.")
     [text] = read_texts([text])
+    selector = as_typed(selector) if isinstance(selector, str) else selector
     explanation = load_model(model).trace(text).explain(selector, layer, head)
     if as_json:
         print_json(explanation.to_json())

@@ -13,7 +13,7 @@ from regard.cli._options import (
     DEFAULT_MODEL,
     JsonOption,
     ModelOption,
-    check_not_stdout,
+    check_output,
     load_model,
     print_json,
     print_path,
@@ -41,7 +41,7 @@ def look(
     printed.
     """
     if output is not None:
-        check_not_stdout(output)
+        check_output(output)
     texts = read_texts([text] if pair is None else [text, pair])
     trace = load_model(model).trace(*texts)
     page = trace.page()

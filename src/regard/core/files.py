@@ -40,6 +40,9 @@ def _replace(target: Path, content: bytes | Callable[[Path], None]) -> None:
     # A device or a pipe would be replaced by a plain file: for root that destroys /dev/null.
     if target.exists() and not stat.S_ISREG(target.stat().st_mode):
         raise OSError(None, "it exists and is not a plain file")
+    # A rename needs no right to the file itself: one that is protected would be replaced all the same.
+    if target.exists() and not os.access(target, os.W_OK):
+        raise OSError(None, "it is read-only")
     temporary = target.with_name(f".regard-{secrets.token_hex(8)}.tmp")
     try:
         # open() and not tempfile: the file gets the permissions that the user's umask gives any file,

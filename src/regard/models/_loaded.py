@@ -74,8 +74,13 @@ def load_checkpoint(
     _check_device(device)
     source = find(name)
     fields = read_config(source.folder)
-    family = family_of(fields.require("model_type", str))
+    try:
+        family = family_of(fields.require("model_type", str))
+    except InputError as error:
+        raise CheckpointError(f"{source.folder / 'config.json'}: {error}") from error
     tensors = read_tensors(source.folder)
+    if not tensors.names():
+        raise CheckpointError(f"{source.folder} holds no tensors; its weights are missing.")
     config = family.read_config(fields, tensors.names())
     # Before anything is built: a file may ask for 10^9 layers, each of which has some tensor of its own.
     if config.num_layers > len(tensors.names()):
@@ -107,7 +112,8 @@ _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 def _check_device(device: torch.device | str | None) -> None:
     try:
-        torch.empty(0, device=device)
+        if torch.empty(0, device=device).is_meta:
+            raise RuntimeError("it holds no numbers")
     # A build of torch without the device raises AssertionError, an unknown name RuntimeError.
     except (AssertionError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
@@ -121,9 +127,9 @@ def _read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer | None:
     if not path.exists():
         return None
     tokenizer = Tokenizer.from_file(path)
-    if tokenizer.vocab_size > vocab_size:
+    if tokenizer.highest_id >= vocab_size:
         raise CheckpointError(
-            f"{path} has {tokenizer.vocab_size} tokens, but the model's table of embeddings has {vocab_size} "
-            "rows: the two do not belong together."
+            f"{path} has tokens up to id {tokenizer.highest_id}, but the model's table of embeddings has "
+            f"{vocab_size} rows: the two do not belong together."
         )
     return tokenizer

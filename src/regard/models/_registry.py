@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.checkpoints import Config, KeyMap
-from regard.core.errors import CheckpointError
+from regard.core.errors import InputError
 from regard.models._network import Network
 from regard.models.bert import BERT_KEYS, Bert, BertConfig
 from regard.models.distilbert import DISTILBERT_KEYS, DistilBert, DistilBertConfig
@@ -56,14 +56,14 @@ def family_of(model_type: str) -> Family:
     """The family of that name.
 
     Raises:
-        CheckpointError: regard does not implement it; the message lists those it does.
+        InputError: regard does not implement it; the message lists those it does.
 
     Example:
         >>> family_of("bert").name
         'bert'
     """
     if model_type not in FAMILIES:
-        raise CheckpointError(
+        raise InputError(
             f"model_type must be one of {', '.join(sorted(FAMILIES))}, the families that regard implements; "
             f"got {model_type!r}."
         )

@@ -132,6 +132,11 @@ class Tokenizer:
         """How many tokens there are, added ones included. The model's table may have more rows."""
         return int(self._backend.get_vocab_size(with_added_tokens=True))
 
+    @property
+    def highest_id(self) -> int:
+        """The highest id that a token has: the model's table must have a row for it."""
+        return max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
+
     def token_of(self, id: int) -> str:
         """The piece that an id stands for.
 

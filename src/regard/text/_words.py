@@ -66,14 +66,15 @@ def split_words(text: str) -> list[tuple[int, int]]:
 
 
 def fold(text: str) -> str:
-    r"""The form in which spellings of one word are equal: without case, canonical, without unseen characters.
+    r"""The form in which spellings of one word are equal: without case, canonical, without unseen characters,
+    with straight apostrophes.
 
     Example:
         >>> fold("STRASSE") == fold("straße"), fold("cafe\u0301") == fold("CAFÉ"), fold("co\u00adop")
         (True, True, 'coop')
     """
     canonical = unicodedata.normalize("NFD", str(_IGNORABLE.sub("", text))).casefold()
-    return unicodedata.normalize("NFC", canonical)
+    return unicodedata.normalize("NFC", canonical).replace("’", "'")
 
 
 def single_spaced(text: str) -> str:

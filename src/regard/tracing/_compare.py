@@ -58,5 +58,5 @@ def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
         model=models[0],
         words=tuple(words),
         texts=tuple(" | ".join(trace.encoding.texts) for trace in traces),
-        similarity=(unit @ unit.mT).numpy(),
+        similarity=(unit @ unit.mT).clamp(-1.0, 1.0).numpy(),  # rounding may step over the ends
     )

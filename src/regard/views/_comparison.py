@@ -21,7 +21,7 @@ _MAX_CAPTION = 120
 _MAX_LEGEND = 15
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Comparison:
     """How alike one word's vectors are between texts, at every embedding layer.
 
@@ -37,6 +37,10 @@ class Comparison:
     words: tuple[str, ...]
     texts: tuple[str, ...]
     similarity: np.ndarray
+
+    def __repr__(self) -> str:
+        words = " / ".join(dict.fromkeys(self.words))
+        return f"Comparison({words!r} in {len(self.texts)} texts, {len(self.similarity)} embedding layers)"
 
     @property
     def pairs(self) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 
 import numpy as np
@@ -43,7 +43,7 @@ class Page:
             float32 arithmetic in Python, over every weight, rounded up to two significant digits.
     """
 
-    html: str
+    html: str = field(repr=False)
     encoding: Encoding
     largest_difference: float
 

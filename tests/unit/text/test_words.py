@@ -119,3 +119,7 @@ def test_shown_is_one_short_harmless_line() -> None:
     assert shown("a\n\tb\u2028c\x1b[31m\u202e\ud800") == '"a b c\\x1b[31m\\u202e\\ud800"'
     assert shown("x" * 1000) == '"' + "x" * 59 + '…"'
     assert shown("שלום 👩\u200d👧") == '"שלום 👩\u200d👧"'
+
+
+def test_apostrophes_of_either_form_are_one_spelling() -> None:
+    assert fold("Don’t") == fold("don't")

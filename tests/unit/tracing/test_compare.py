@@ -20,6 +20,13 @@ def traces(loaded: Loaded) -> list[Trace]:
     return [trace_text(loaded, text) for text in TEXTS]
 
 
+def test_a_text_with_itself_is_one_and_no_more(loaded: Loaded) -> None:
+    trace = trace_text(loaded, "the bank by the river")
+    similarity = compare([trace, trace, trace], "bank").similarity
+    assert similarity.max() <= 1.0
+    assert similarity.min() > 1 - 1e-12
+
+
 def test_is_the_cosine_at_every_layer(traces: list[Trace]) -> None:
     comparison = compare(traces, "bank")
     assert (comparison.model, comparison.texts, comparison.words) == ("tiny", tuple(TEXTS), ("bank",) * 3)

@@ -1,0 +1,53 @@
+"""Files that are written whole or not at all."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from regard.core.errors import OutputError
+from regard.core.files import write_whole
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("real")
+    write_whole(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_permissions_are_the_users(tmp_path: Path) -> None:
+    def private(path: Path) -> None:
+        path.unlink()
+        path.touch(mode=0o600)
+
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "bytes", b"")
+        write_whole(tmp_path / "by a library", private)
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o640}
+
+
+def test_a_read_only_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "kept"
+    file.write_bytes(b"old")
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: not (path == file and mode == os.W_OK)
+    )  # root may all
+    with pytest.raises(OutputError, match=r"kept' cannot be written \(it is read-only\)"):
+        write_whole(file, b"new")
+    assert file.read_bytes() == b"old"
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail(path: Path) -> None:
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "file", fail)
+    assert list(tmp_path.iterdir()) == []
