@@ -1,0 +1,53 @@
+"""What the README and the docs show is what happens."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.views import print_comparison
+
+ROOT = Path(__file__).parents[2]
+
+
+def blocks(document: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/steps.md"])
+def test_python_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = blocks(document, "python")
+    assert code
+    for block in code:
+        exec(compile(block, document, "exec"), {})
+
+
+def test_the_comparison_in_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    [shell] = [block for block in blocks("README.md", "sh") if "regard compare" in block]
+    texts = re.findall(r'"([^"]+bank\.)"', shell[shell.index("regard compare") :])
+    print_comparison(regard.load().compare(texts, "bank"), Console(width=80))
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    [shown] = blocks("README.md", "text")
+    for line in shown.splitlines():
+        assert line in printed
+
+
+def test_the_names_in_the_steps_are_there() -> None:
+    steps = (ROOT / "docs/steps.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`(regard(?:\.\w+)+)", steps))
+    assert len(names) > 10
+    for name in sorted(names):
+        thing: object = regard
+        for part in name.split(".")[1:]:
+            thing = getattr(thing, part)
+
+
+def test_links_lead_somewhere() -> None:
+    for document in ("README.md", "CONTRIBUTING.md", "docs/steps.md", "benchmarks/results/README.md"):
+        text = (ROOT / document).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert ((ROOT / document).parent / target).exists(), f"{document}: {target}"
