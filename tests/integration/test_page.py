@@ -200,6 +200,74 @@ def test_keyboard_reaches_everything(open_page: OpenPage, path: Path) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+def test_keyboard_enters_the_numbers_of_the_row_on_show(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    _token(page, "query", 0).focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".panel-title")).to_have_text("Looking at time")
+    page.keyboard.press("Tab")
+    expect(page.locator(".top button").first).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator(".top button").nth(1)).to_be_focused()
+    assert _state(page)["hover"] == {"side": "key", "index": 1}
+    page.locator(".theme").focus()
+    expect(page.locator(".panel-title")).to_have_text("Strongest in this head")
+
+
+def test_pinning_from_the_list_moves_the_focus_to_the_token(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    first = page.locator(".top button").first
+    index = int(first.get_attribute("data-token") or "")
+    first.focus()
+    page.keyboard.press("Enter")
+    expect(_token(page, "query", index)).to_be_focused()
+    expect(_token(page, "query", index)).to_have_class(_has_class("pinned"))
+
+
+def test_touch_reads_one_weight_of_a_pinned_row(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, has_touch=True)
+    query = {"side": "query", "index": 2}
+    _token(page, "query", 2).tap()
+    assert _state(page)["pin"] == query
+    for key in (6, 3):
+        _token(page, "key", key).tap()
+        weight = page.evaluate(f"regard.weightsRow(0, 0, 2)[{key}]")
+        expect(page.locator(".token.at .number")).to_have_text(f"{weight:.4f}")
+        assert _state(page)["pin"] == query
+    _token(page, "key", 3).tap()
+    expect(page.locator(".token.at")).to_have_count(0)
+    assert (_state(page)["pin"], _state(page)["hover"]) == (query, None)
+    _token(page, "key", 3).tap()
+    page.keyboard.press("Escape")
+    assert (_state(page)["pin"], _state(page)["hover"]) == (None, None)
+
+
+def test_choices_are_outlined_where_the_system_chooses_the_colours(
+    open_page: OpenPage, tmp_path: Path
+) -> None:
+    path = tmp_path / "page.html"
+    write_page(_record(pair=True), path)
+    page = open_page(path, "#pin=query-1", forced_colors="active")
+    for selector, part in (
+        (".token.pinned .chip", ""),
+        (".filter input:checked + span", ""),
+        ('.grid-cell[aria-selected="true"]', "::after"),
+    ):
+        outline = page.locator(selector).evaluate("(e, part) => getComputedStyle(e, part).outlineStyle", part)
+        assert outline == "solid"
+
+
+def test_footer_says_which_lines_are_drawn(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    floor = page.locator(".floor")
+    expect(floor).to_contain_text("Overview: a line for every weight from 0.004 up")
+    _token(page, "key", 3).click()
+    expect(floor).to_have_text("Key 3: a line for every weight from 0.0005 up, of its column.")
+    _token(page, "query", 2).hover()
+    expect(floor).to_have_text("Key 3, query 2: one line, for the weight between the two.")
+
+
 def test_screen_reader_is_told_the_row(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#pin=query-1")
     row = page.evaluate("Array.from(regard.weightsRow(0, 0, 1))")
@@ -282,6 +350,9 @@ def test_broken_address_falls_back(open_page: OpenPage, path: Path, fragment: st
     page = open_page(path, fragment)
     state = _state(page)
     assert (state["layer"], state["head"], state["pin"], state["filter"]) == (0, 0, None, "all")
+    assert page.url.endswith("#layer=0&head=0")
+    page.evaluate("fragment => { location.hash = fragment; }", fragment)
+    page.wait_for_url("**#layer=0&head=0")
     _token(page, "query", 0).hover()
     expect(_token(page, "key", 0).locator(".number")).not_to_be_empty()
 
@@ -370,6 +441,25 @@ def test_no_sideways_scrolling(open_page: OpenPage, tmp_path: Path, width: int) 
     assert box["x"] + box["width"] <= width
 
 
+@pytest.mark.parametrize(("width", "height"), [(800, 600), (1024, 768), (1100, 600), (1280, 800)])
+def test_view_and_numbers_have_room(open_page: OpenPage, tmp_path: Path, width: int, height: int) -> None:
+    path = tmp_path / "page.html"
+    write_page(_record(tokens=44), path)
+    page = open_page(path, viewport={"width": width, "height": height})
+    picker, stage, panel = (
+        page.locator(name).evaluate("e => e.getBoundingClientRect().toJSON()")
+        for name in (".picker", ".stage", ".panel")
+    )
+    assert stage["height"] > 0.5 * height
+    assert panel["height"] > 150
+    assert stage["left"] >= picker["right"]
+    if width <= 1180:
+        assert panel["left"] == picker["left"]
+        assert panel["top"] >= picker["bottom"]
+    if height >= 720:
+        assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+
+
 def test_thumbnail_shows_the_weights_of_its_own_head(open_page: OpenPage, path: Path) -> None:
     page = open_page(path)
     expect(page.locator(".grid.drawn")).to_be_visible()
@@ -407,22 +497,52 @@ def test_long_text_draws_only_what_is_in_view(open_page: OpenPage, tmp_path: Pat
     assert page.locator("*").count() < 10 * 503  # by the token, not by the weight
 
 
-def test_prints_the_whole_text_on_white(open_page: OpenPage, tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [390, 800, 1280])
+def test_prints_the_whole_text_on_white(open_page: OpenPage, tmp_path: Path, width: int) -> None:
     path = tmp_path / "page.html"
     write_page(_record(tokens=61), path)
-    page = open_page(path, "#theme=dark")
-    before = page.locator(".overview").evaluate("e => e.clientHeight")
-    page.emulate_media(media="print")
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    height = page.locator(".sheet").evaluate("e => e.clientHeight")
-    assert height > before
-    assert page.locator(".overview").evaluate("e => e.clientHeight") == height
-    assert (
-        page.locator(".regard").evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(255, 255, 255)"
+    page = open_page(path, "#theme=dark", viewport={"width": width, "height": 800})
+    measure = """() => {
+        const size = name => {
+            const { clientWidth, clientHeight } = document.querySelector(name);
+            return [clientWidth, clientHeight];
+        };
+        return {
+            paper: getComputedStyle(document.querySelector(".regard")).backgroundColor,
+            width: size(".regard")[0],
+            sheet: size(".sheet"),
+            room: size(".canvases"),
+            lines: size(".overview"),
+            scrolled: document.querySelector(".stage").scrollTop,
+        };
+    }"""
+    page.locator(".stage").evaluate("e => { e.scrollTop = 300; }")
+    before = page.evaluate(measure)
+    # Still on the screen: the media are those of the paper only after the event. Nothing may be cleared:
+    # Chromium prints the steps of a drawing, and a cleared rectangle wipes what is printed below it.
+    drawn, cleared = page.evaluate(
+        f"""() => {{
+            const {{ prototype }} = CanvasRenderingContext2D;
+            const {{ clearRect }} = prototype;
+            let cleared = 0;
+            prototype.clearRect = () => {{ cleared += 1; }};
+            dispatchEvent(new Event("beforeprint"));
+            prototype.clearRect = clearRect;
+            return [({measure})(), cleared];
+        }}"""
     )
+    assert cleared == 0
+    page.emulate_media(media="print")
+    on_paper = page.evaluate(measure)
+    assert on_paper == drawn
+    assert drawn["paper"] == "rgb(255, 255, 255)" != before["paper"]
+    assert drawn["width"] == 700
+    assert drawn["lines"] == drawn["room"]
+    assert drawn["lines"][1] == drawn["sheet"][1] > before["lines"][1]
+    assert _ink(page, ".overview")[-40:].any()
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.locator(".overview").evaluate("e => e.clientHeight") == before
+    assert page.evaluate(measure) == before
 
 
 def test_marks_when_it_is_interactive(open_page: OpenPage, path: Path) -> None:

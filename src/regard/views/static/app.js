@@ -85,12 +85,19 @@ function preparePrint(root, headView, grid) {
     headView.draw();
     grid.repaint();
   };
+  const view = headView.element.parentElement;
+  let place = 0;
   window.addEventListener("beforeprint", () => {
+    place = headView.stage.scrollTop;
     root.classList.add("printing");
+    // In one piece, so that tokens and lines stay side by side from page to page.
+    Object.assign(view.style, { height: `${view.offsetHeight}px`, contain: "size" });
     redraw();
   });
   window.addEventListener("afterprint", () => {
     root.classList.remove("printing");
+    Object.assign(view.style, { height: "", contain: "" });
+    headView.stage.scrollTop = place;
     redraw();
   });
 }

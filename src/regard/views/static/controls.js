@@ -43,7 +43,7 @@ function makeHeader(facts, state) {
 function makeHelp() {
   const keys = [
     ["Point at a token", "shows its row (left) or column (right), in numbers"],
-    ["Click, Enter or Space", "pins a token; then point at the other side to read one weight"],
+    ["Click, Enter or Space", "pins a token; then point at the other side, or tap it, to read one weight"],
     ["↑ ↓", "next token; ← → changes side"],
     ["Arrow keys in the grid", "choose layer and head"],
     ["Escape", "lets go of the pinned token"],

@@ -127,7 +127,8 @@ class HeadGrid {
 
   // All thumbnails are on one canvas behind the cells: a canvas of its own for each of 72 or 384 heads would be
   // a layer of its own for the browser, in every frame of everything else on the page.
-  paint(cell) {
+  // `fresh`: on an empty canvas. Clearing it would wipe the paper, see LineCanvas.
+  paint(cell, fresh = false) {
     if (!cell.levels || this.canvas.width === 0) return;
     const { context, ratio } = this;
     const { element } = cell;
@@ -137,7 +138,7 @@ class HeadGrid {
       element.offsetWidth,
       element.offsetHeight,
     ].map((length) => Math.round(length * ratio));
-    context.clearRect(x, y, width, height);
+    if (!fresh) context.clearRect(x, y, width, height);
     if (cell.levels.pixels.length === 0) return;
     context.save();
     context.beginPath();
@@ -167,7 +168,7 @@ class HeadGrid {
     this.ratio = window.devicePixelRatio || 1;
     this.canvas.width = Math.round(this.element.clientWidth * this.ratio);
     this.canvas.height = Math.round(this.element.clientHeight * this.ratio);
-    for (const cell of this.cells) this.paint(cell);
+    for (const cell of this.cells) this.paint(cell, true);
   }
 }
 

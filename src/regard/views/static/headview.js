@@ -29,7 +29,8 @@ class HeadView {
     this.stage.addEventListener("scroll", () => this.request(), { passive: true });
     new ResizeObserver(() => this.request(true)).observe(this.stage);
     this.sheet.addEventListener("pointerover", (event) => this.onPointer(event));
-    this.sheet.addEventListener("pointerleave", () => this.state.set({ hover: null }));
+    this.sheet.addEventListener("pointerdown", (event) => (this.touch = event.pointerType === "touch"));
+    this.sheet.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && this.state.set({ hover: null }));
     this.sheet.addEventListener("click", (event) => this.onClick(event));
     this.sheet.addEventListener("keydown", (event) => this.onKey(event));
     this.sheet.addEventListener("focusin", (event) => {
@@ -39,7 +40,8 @@ class HeadView {
       // A click focuses too, but there the pointer already says what is meant.
       if (event.target.matches(":focus-visible")) this.state.set({ hover: token });
     });
-    this.sheet.addEventListener("focusout", () => this.state.set({ hover: null }));
+    // On the way into the panel the row stays: the panel lists it.
+    this.sheet.addEventListener("focusout", ({ relatedTarget: to }) => (to && to.closest(".panel")) || this.state.set({ hover: null }));
   }
 
   tokenOf(target) {
@@ -55,13 +57,16 @@ class HeadView {
 
   onClick(event) {
     const token = this.tokenOf(event.target);
-    if (token) this.togglePin(token);
+    if (!token) return;
+    const { pin, hover } = this.state.values;
+    // A finger cannot point without a tap: beside a pinned token, a tap on the other side reads one weight.
+    if (!this.touch || event.detail === 0) this.togglePin(token);
+    else if (pin && pin.side !== token.side) this.state.set({ hover: sameToken(hover, token) ? null : token });
+    else this.state.set({ pin: sameToken(pin, token) ? null : token, hover: null });
   }
 
   togglePin(token) {
-    const { pin } = this.state.values;
-    const same = pin && pin.side === token.side && pin.index === token.index;
-    this.state.set({ pin: same ? null : token });
+    this.state.set({ pin: sameToken(this.state.values.pin, token) ? null : token });
   }
 
   onKey(event) {
@@ -90,10 +95,10 @@ class HeadView {
     return side.elements[side.place[token.index]];
   }
 
-  focusToken(token) {
+  focusToken(token, focusVisible = true) {
     const element = this.elementOf(token);
     this.reveal(token);
-    element.focus({ preventScroll: true, focusVisible: true });
+    element.focus({ preventScroll: true, focusVisible });
   }
 
   // Brings a token into view, with a few neighbours.
@@ -217,6 +222,18 @@ class HeadView {
     this.drawOverview();
     this.drawActive();
     this.paintTokens();
+    this.describeLines();
+  }
+
+  describeLines() {
+    const { on, at } = this.state.focus();
+    if (!on) this.note.textContent = this.overviewNote;
+    else {
+      const [name, other, line] = on.side === "query" ? ["Query", "key", "row"] : ["Key", "query", "column"];
+      this.note.textContent = at
+        ? `${name} ${on.index}, ${other} ${at.index}: one line, for the weight between the two.`
+        : `${name} ${on.index}: a line for every weight from ${ROW_FLOOR} up, of its ${line}.`;
+    }
   }
 
   drawMap() {
@@ -252,7 +269,7 @@ class HeadView {
     }
     const kept = strongestLines(lines, MOST_LINES);
     this.overview.draw(kept.lines, this.color("--query"), { faint: true });
-    this.note.textContent = `Overview: a line for every weight from ${kept.floor.toFixed(3)} up, of the queries in view.`;
+    this.overviewNote = `Overview: a line for every weight from ${kept.floor.toFixed(3)} up, of the queries in view.`;
   }
 
   drawActive() {
@@ -317,4 +334,8 @@ class HeadView {
     this.colors = null;
     this.request(true);
   }
+}
+
+function sameToken(one, other) {
+  return Boolean(one) && one.side === other.side && one.index === other.index;
 }

@@ -13,18 +13,22 @@ class LineCanvas {
   }
 
   resize(width, height) {
-    const ratio = window.devicePixelRatio || 1;
+    // A canvas beyond 32,767 pixels stays empty: a long text on paper is drawn more coarsely.
+    const ratio = Math.min(window.devicePixelRatio || 1, 32000 / height);
     this.canvas.width = Math.max(1, Math.round(width * ratio));
     this.canvas.height = Math.max(1, Math.round(height * ratio));
     this.canvas.style.width = `${width}px`;
     this.canvas.style.height = `${height}px`;
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.drawn = false;
     this.width = width;
     this.height = height;
   }
 
+  // Not what is empty: Chromium prints the recorded steps, and on paper a cleared part wipes what is below it.
   clear() {
-    this.context.clearRect(0, 0, this.width, this.height);
+    if (this.drawn) this.context.clearRect(0, 0, this.width, this.height);
+    this.drawn = false;
   }
 
   // lines: [y on the left, y on the right, weight] in a flat array; colour as CSS text.
@@ -32,6 +36,7 @@ class LineCanvas {
   // `faint` is for the overview, where hundreds of lines lie over each other.
   draw(lines, color, { faint = false } = {}) {
     this.clear();
+    this.drawn = true;
     const paths = new Array(LEVELS + 1).fill(null);
     const middle = this.width / 2;
     for (let i = 0; i < lines.length; i += 3) {

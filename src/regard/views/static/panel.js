@@ -19,6 +19,7 @@ class Panel {
     this.element = make("section", { class: "panel", "aria-label": "Numbers" }, this.title, this.subtitle, this.list, this.sum, this.details, this.live);
     this.details.addEventListener("toggle", () => this.fillTable());
     this.list.addEventListener("click", (event) => this.onClick(event));
+    this.element.addEventListener("focusout", ({ relatedTarget: to }) => this.element.contains(to) || state.set({ hover: null }));
   }
 
   name(index) {
@@ -35,8 +36,13 @@ class Panel {
     const button = event.target.closest("button");
     if (!button) return;
     const token = { side: button.dataset.side, index: Number(button.dataset.token) };
-    if (button.dataset.pin) this.state.set({ pin: token, hover: null });
-    this.headView.reveal(token);
+    if (!button.dataset.pin) {
+      this.headView.reveal(token);
+      return;
+    }
+    this.state.set({ pin: token, hover: null });
+    // The list makes way for the row, and with it the button that had the focus; a click has no detail from a key.
+    this.headView.focusToken(token, event.detail === 0);
   }
 
   request() {

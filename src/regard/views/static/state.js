@@ -24,8 +24,11 @@ class State {
       theme: "auto",
     };
     this.readAddress();
+    if (location.hash) this.writeAddress(); // without what was not understood
     window.addEventListener("hashchange", () => {
-      if (location.hash !== this.written) this.set(this.parse(location.hash));
+      if (location.hash === this.written) return;
+      this.set(this.parse(location.hash));
+      this.writeAddress();
     });
   }
 
