@@ -11,14 +11,13 @@ if TYPE_CHECKING:
     from regard.core._attention import (
         Attention,
         AttentionInputs,
-        attention_scores,
-        attention_weights,
         reference_attention,
     )
     from regard.core._bias import Bias, DenseBias
     from regard.core._dropout import Dropout, GivenDropout, SeededDropout
     from regard.core._fused import fused_attention
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
+    from regard.core._rows import attention_scores, attention_weights
     from regard.core._taps import Listener, Taps
 
 _HOME = {
@@ -38,8 +37,8 @@ _HOME = {
     "Segments": "_masks",
     "Taps": "_taps",
     "Window": "_masks",
-    "attention_scores": "_attention",
-    "attention_weights": "_attention",
+    "attention_scores": "_rows",
+    "attention_weights": "_rows",
     "fused_attention": "_fused",
     "reference_attention": "_attention",
 }

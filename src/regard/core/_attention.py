@@ -11,7 +11,6 @@ where given, a soft cap (Gemma 2, arXiv 2408.00118, section 2), an additive bias
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -194,100 +193,20 @@ def reference_attention(
     """
     inputs = silence_padding(inputs)
     device = inputs.q.device
-    rows = _positions("queries", queries, inputs.q_len)
+    rows = check_positions("queries", queries, inputs.q_len)
     return attend_rows(
         inputs,
-        _take(inputs.q, rows, dim=2),
+        take(inputs.q, rows, dim=2),
         inputs.k,
         inputs.v,
-        _as_tensor(rows, device),
+        as_tensor(rows, device),
         torch.arange(inputs.k_len, device=device),
         taps,
     )
 
 
-def attention_scores(
-    inputs: AttentionInputs, queries: Positions | None = None, keys: Positions | None = None
-) -> Tensor:
-    """The softmax's exact argument (scaled, capped, biased, masked) for some rows and keys.
-
-    Args:
-        inputs: the record.
-        queries, keys: a range or int64 positions (n,); by default all.
-
-    Returns:
-        (batch, heads, rows, columns), computed in float64, given in float32 or q's wider type; -inf where
-        the mask forbids.
-    """
-    columns = _positions("keys", keys, inputs.k_len)
-    return _exact_rows(inputs, queries, columns, len(columns), lambda scores: scores)
-
-
-def attention_weights(
-    inputs: AttentionInputs, queries: Positions | None = None, keys: Positions | None = None
-) -> Tensor:
-    """The attention weights of some rows and keys, computed from the record alone.
-
-    Each row is normalised over all keys, then the asked keys are picked: a part of the matrix is exactly
-    that part. Memory is that of the result, and of a few rows over all keys.
-
-    Args:
-        inputs: the record.
-        queries, keys: a range or int64 positions (n,); by default all.
-
-    Returns:
-        (batch, heads, rows, columns), computed in float64, given in float32 or q's wider type; before
-        dropout.
-
-    Example:
-        >>> import torch
-        >>> inputs = AttentionInputs(q=torch.zeros(1, 1, 4, 2), k=torch.zeros(1, 1, 5, 2),
-        ...                          v=torch.zeros(1, 1, 5, 2))
-        >>> attention_weights(inputs, queries=torch.tensor([3]), keys=torch.tensor([0, 1]))
-        tensor([[[[0.2000, 0.2000]]]])
-    """
-    picked = _positions("keys", keys, inputs.k_len)
-    # Without mask and bias no row can be empty, and looking for one costs as much as the softmax.
-    plain = inputs.mask is None and inputs.bias is None
-
-    def normalised(scores: Tensor) -> Tensor:
-        weights = torch.softmax(scores, dim=-1) if plain else _softmax_or_zero(scores)
-        return _take(weights, picked, dim=3)
-
-    return _exact_rows(inputs, queries, range(inputs.k_len), len(picked), normalised)
-
-
-# Scores of one block in float64: 2^18 are 2 MB, which a core's own cache holds through scaling and softmax.
-_BLOCK_ENTRIES = 2**18
-
-
-def _exact_rows(
-    inputs: AttentionInputs,
-    queries: Positions | None,
-    columns: Positions,
-    width: int,
-    finish: Callable[[Tensor], Tensor],
-) -> Tensor:
-    """What `finish` makes of the masked scores, `width` numbers a row, a block of rows at a time.
-
-    In float64: a score of 80 is known to 4e-6 in float32, and a weight is as wrong as its score.
-    """
-    rows = _positions("queries", queries, inputs.q_len)
-    inputs = silence_padding(inputs)
-    batch, heads, _, _ = inputs.q.shape
-    device = inputs.q.device
-    k, at_columns = _take(inputs.k, columns, dim=2).double(), _as_tensor(columns, device)
-    size = max(1, _BLOCK_ENTRIES // (batch * heads * max(1, len(at_columns))))
-    result = inputs.q.new_empty((batch, heads, len(rows), width), dtype=_at_least_float32(inputs.q))
-    for start in range(0, len(rows), size):
-        block = rows[start : start + size]
-        q, at_rows = _take(inputs.q, block, dim=2).double(), _as_tensor(block, device)
-        # Into its place at once: a part of a block's rows, kept, would keep the whole block.
-        result[:, :, start : start + len(block)] = finish(_score_rows(inputs, q, k, at_rows, at_columns)[2])
-    return result
-
-
-def _at_least_float32(tensor: Tensor) -> torch.dtype:
+def at_least_float32(tensor: Tensor) -> torch.dtype:
+    """The type that scores and weights of such a tensor are given in."""
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
@@ -308,10 +227,10 @@ def attend_rows(
         rows, columns: int64, the positions of q and of k and v.
         taps: listeners at `scores` (the masked scores) and `weights`, who may change them.
     """
-    scores, scaled, masked = _score_rows(inputs, q, k, rows, columns)
+    scores, scaled, masked = score_rows(inputs, q, k, rows, columns)
     if taps is not None:
         masked = taps.offer("scores", masked)
-    weights = _softmax_or_zero(masked)
+    weights = softmax_or_zero(masked)
     if taps is not None:
         weights = taps.offer("weights", weights)
     kept = weights
@@ -378,11 +297,12 @@ def _checked_block(
     return block
 
 
-def _score_rows(
+def score_rows(
     inputs: AttentionInputs, q: Tensor, k: Tensor, rows: Tensor, columns: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores, scaled scores and masked scores of q over k, which stand at `rows` and `columns`."""
     # float32 or wider: half precision would round the scores before the softmax magnifies the rounding.
-    wide = _at_least_float32(q)
+    wide = at_least_float32(q)
     scores = q.to(wide) @ expand_heads(k, inputs.num_heads).to(wide).mT
     scaled = scores * inputs.factor
     if inputs.softcap is not None:
@@ -396,14 +316,15 @@ def _score_rows(
     return scores, scaled, scaled.masked_fill(~allowed, float("-inf"))
 
 
-def _softmax_or_zero(masked_scores: Tensor) -> Tensor:
+def softmax_or_zero(masked_scores: Tensor) -> Tensor:
     """Softmax over the last axis; a row of -inf gives zeros, with zero gradient, where softmax gives NaN."""
     empty = (masked_scores == float("-inf")).all(dim=-1, keepdim=True)
     weights = torch.softmax(masked_scores.masked_fill(empty, 0.0), dim=-1)
     return weights.masked_fill(empty, 0.0)
 
 
-def _positions(name: str, positions: Positions | None, length: int) -> Positions:
+def check_positions(name: str, positions: Positions | None, length: int) -> Positions:
+    """The positions asked for, all of them by default; InputError where one is not there."""
     if positions is None:
         return range(length)
     if isinstance(positions, Tensor):
@@ -421,13 +342,15 @@ def _positions(name: str, positions: Positions | None, length: int) -> Positions
     return positions
 
 
-def _take(tensor: Tensor, positions: Positions, dim: int) -> Tensor:
+def take(tensor: Tensor, positions: Positions, dim: int) -> Tensor:
+    """Some positions of an axis: a view where they are a plain range."""
     if isinstance(positions, range) and positions.step == 1 and positions:
         return tensor.narrow(dim, positions.start, len(positions))
-    return tensor.index_select(dim, _as_tensor(positions, tensor.device))
+    return tensor.index_select(dim, as_tensor(positions, tensor.device))
 
 
-def _as_tensor(positions: Positions, device: torch.device) -> Tensor:
+def as_tensor(positions: Positions, device: torch.device) -> Tensor:
+    """The positions as int64 (n,)."""
     if isinstance(positions, range):
         return torch.arange(positions.start, positions.stop, positions.step, device=device)
     return positions
