@@ -5,29 +5,40 @@ data and works both ways; this package finds the folder, checks every byte that 
 all of a model or raises one error that lists everything which does not fit.
 """
 
+from regard.checkpoints._architecture import HEADS, HeadKind, head_of, num_labels
 from regard.checkpoints._config import Config, read_config
 from regard.checkpoints._find import Source, SourceKind, available, find
-from regard.checkpoints._inert import INERT
-from regard.checkpoints._keymap import KeyMap, Rename
+from regard.checkpoints._inert import INERT, INERT_WITHOUT_OUTPUT
+from regard.checkpoints._keymap import KeyMap
+from regard.checkpoints._licence import licence_of
 from regard.checkpoints._loading import LoadReport, load_into, to_hf
 from regard.checkpoints._packages import DEFAULT_MODEL, PACKAGED, PackagedModel
+from regard.checkpoints._rules import Rename, Shared, Split
 from regard.checkpoints._tensors import TensorReader, read_tensors, write_tensors
 
 __all__ = [
     "DEFAULT_MODEL",
+    "HEADS",
     "INERT",
+    "INERT_WITHOUT_OUTPUT",
     "PACKAGED",
     "Config",
+    "HeadKind",
     "KeyMap",
     "LoadReport",
     "PackagedModel",
     "Rename",
+    "Shared",
     "Source",
     "SourceKind",
+    "Split",
     "TensorReader",
     "available",
     "find",
+    "head_of",
+    "licence_of",
     "load_into",
+    "num_labels",
     "read_config",
     "read_tensors",
     "to_hf",

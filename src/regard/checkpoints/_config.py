@@ -15,6 +15,7 @@ from regard.checkpoints._wording import joined
 from regard.core.errors import CheckpointError
 
 _T = TypeVar("_T", bool, int, float, str, list[object], dict[str, object])
+_S = TypeVar("_S", bool, int, float, str)
 _V = TypeVar("_V")
 
 
@@ -29,6 +30,7 @@ class Config:
     Attributes:
         file: the file that errors name.
         values: the fields as JSON has them.
+        path: what errors put before a field's name, for an object inside the file: `rope_parameters.`.
 
     >>> config = Config(file=Path("config.json"), values={"hidden_size": 384, "model_type": "bert"})
     >>> config.require("hidden_size", int)
@@ -40,6 +42,8 @@ class Config:
 
     file: Path
     values: Mapping[str, object]
+    path: str = ""
+    _inside: dict[str, "Config"] = field(default_factory=dict, init=False, repr=False, compare=False)
     _read: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def require(self, key: str, kind: type[_T]) -> _T:
@@ -55,7 +59,9 @@ class Config:
         """
         self._read.add(key)
         if key not in self.values:
-            raise CheckpointError(f"{self.file}: the field {key!r} is missing; wanted {_kind_name(kind)}")
+            raise CheckpointError(
+                f"{self.file}: the field {self.path + key!r} is missing; wanted {_kind_name(kind)}"
+            )
         return self._typed(key, kind)
 
     @overload
@@ -94,9 +100,64 @@ class Config:
                 return candidate
         state = "is" if key in self.values else "is missing, which means"
         raise CheckpointError(
-            f"{self.file}: the field {key!r} {state} {value!r}; "
+            f"{self.file}: the field {self.path + key!r} {state} {value!r}; "
             f"regard supports only {joined(repr(candidate) for candidate in allowed)}"
         )
+
+    def sub(self, key: str) -> "Config | None":
+        """The object in a field, to be read as this one is, or None where the field is absent or `null`.
+
+        What stays unread in it is an error of this object's `done`, where nothing inside counts as inert; an
+        object that is a whole configuration, such as a `text_config`, can be given its own `done` before.
+
+        >>> values = {"rope_parameters": {"rope_theta": 1e6, "factor": 8.0}}
+        >>> config = Config(file=Path("config.json"), values=values)
+        >>> config.sub("rope_parameters").require("rope_theta", float)
+        1000000.0
+        >>> config.done()
+        Traceback (most recent call last):
+        regard.core.errors.CheckpointError: config.json: regard does not know these fields, which may change
+            the result: rope_parameters.factor = 8.0; a field that changes nothing can be taken out of the
+            file
+
+        Raises:
+            CheckpointError: the field is something else.
+        """
+        if key not in self._inside:
+            found = self.get(key, dict, None)
+            if found is None:
+                return None
+            values = MappingProxyType(found)
+            self._inside[key] = Config(file=self.file, values=values, path=f"{self.path}{key}.")
+        return self._inside[key]
+
+    @overload
+    def list_of(self, key: str, kind: type[_S], default: list[_S]) -> list[_S]: ...
+    @overload
+    def list_of(self, key: str, kind: type[_S], default: None) -> list[_S] | None: ...
+    def list_of(self, key: str, kind: type[_S], default: list[_S] | None) -> list[_S] | None:
+        """A field that is a list of values of one type, such as `layer_types`, or may be absent.
+
+        >>> config = Config(file=Path("config.json"), values={"layer_types": ["full_attention", 3]})
+        >>> config.list_of("layer_types", str, None)
+        Traceback (most recent call last):
+        regard.core.errors.CheckpointError: config.json: the field 'layer_types[1]' must be string, got int
+            (3)
+
+        Raises:
+            CheckpointError: the field is no list, or one of its values is of another type.
+        """
+        if key not in self.values:
+            return default
+        found: list[object] | None = self.get(key, list, None) if default is None else self.require(key, list)
+        if found is None:
+            return None
+        items = Config(
+            file=self.file,
+            values={f"{key}[{number}]": value for number, value in enumerate(found)},
+            path=self.path,
+        )
+        return [items.require(name, kind) for name in items.values]
 
     def done(self, inert: Collection[str] = INERT) -> None:
         """End the reading: every field of the file must have been read, or be known to change nothing.
@@ -107,17 +168,25 @@ class Config:
         Raises:
             CheckpointError: there are other fields; the message lists them all.
         """
-        unread = [
-            key
-            for key in sorted(self.values)
-            if key not in self._read and key not in inert and not self._is_inert_at_its_value(key)
-        ]
-        if unread:
-            listed = joined(f"{key} = {_short(self.values[key])}" for key in unread)
+        passed = {key for key in self.values if key in inert or self._is_inert_at_its_value(key)}
+        if unread := self._unread(passed):
+            listed = joined(f"{name} = {_short(value)}" for name, value in unread)
             raise CheckpointError(
                 f"{self.file}: regard does not know these fields, which may change the result: {listed}; "
                 "a field that changes nothing can be taken out of the file"
             )
+
+        self._read.update(passed)
+
+    def _unread(self, passed: Collection[str]) -> list[tuple[str, object]]:
+        """The fields neither read nor passed over, with their paths, here and in the objects inside."""
+        unread = []
+        for key in sorted(self.values):
+            if key not in self._read and key not in passed:
+                unread.append((self.path + key, self.values[key]))
+            elif key in self._inside:
+                unread += self._inside[key]._unread(())
+        return unread
 
     def _is_inert_at_its_value(self, key: str) -> bool:
         return key in INERT_AT and _same(INERT_AT[key], self.values[key])
@@ -130,7 +199,7 @@ class Config:
         if type(value) is kind and is_finite:
             return value
         raise CheckpointError(
-            f"{self.file}: the field {key!r} must be {_kind_name(kind)}, "
+            f"{self.file}: the field {self.path + key!r} must be {_kind_name(kind)}, "
             f"got {json_kind(value) if is_finite else 'a number out of range'} ({_short(self.values[key])})"
         )
 

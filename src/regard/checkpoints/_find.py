@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from regard.checkpoints import _hub
-from regard.checkpoints._layout import CONFIG
+from regard.checkpoints._layout import CONFIG, holds_tokenizer
 from regard.checkpoints._packages import PACKAGED, packaged_folder, verify_weights
 from regard.checkpoints._wording import joined
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
 
-SourceKind: TypeAlias = Literal["folder", "package", "cache", "hub"]
+SourceKind: TypeAlias = Literal["folder", "package", "cache", "hub", "transformers"]
 """Where a model was found: the user's folder, an installed package, the Hugging Face cache, or the hub."""
 
 
@@ -63,7 +63,7 @@ def find(name: str | os.PathLike[str]) -> Source:
         return _folder(given, Path(path))
     if os.path.isfile(path):
         raise CheckpointError(
-            f"{given!r} is a file; a model is a folder with {CONFIG} and safetensors weights: give the folder"
+            f"{given!r} is a file; a model is a folder with {CONFIG} and weights: give the folder"
         )
     if not isinstance(name, str) or _reads_like_a_path(given):
         raise ModelNotFoundError(f"the folder {given!r} does not exist{_did_you_mean(given)}")
@@ -76,7 +76,7 @@ def find(name: str | os.PathLike[str]) -> Source:
             f"'_' and '.'){_did_you_mean(given)}"
         )
     cached = _cached(full)
-    if cached is not None and (cached.folder / "tokenizer.json").is_file():
+    if cached is not None and holds_tokenizer(cached.folder):
         return cached
     # Other libraries leave the tokenizer out of the cache; the hub may have it.
     try:
@@ -124,8 +124,8 @@ def _reads_like_a_path(given: str) -> bool:
 def _folder(given: str, path: Path) -> Source:
     if not (path / CONFIG).is_file():
         raise CheckpointError(
-            f"the folder {given!r} has no {CONFIG}; a model's folder has {CONFIG}, safetensors weights and "
-            "tokenizer.json"
+            f"the folder {given!r} has no {CONFIG}; a model's folder has {CONFIG}, weights ("
+            "model.safetensors, or an older pytorch_model.bin) and, for text, its tokenizer"
         )
     return Source(name=given, folder=path, kind="folder")
 

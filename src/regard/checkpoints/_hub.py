@@ -6,10 +6,18 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from regard.checkpoints._layout import CONFIG, INDEX, WEIGHTS, holds_model
+from regard.checkpoints._layout import (
+    CONFIG,
+    PICKLES,
+    SAFETENSORS,
+    TOKENIZER,
+    Layout,
+    holds_model,
+    layout_of,
+)
 from regard.checkpoints._wording import reason
 from regard.core.errors import CheckpointError
 
@@ -18,14 +26,11 @@ LOOKUP_SECONDS = 5.0
 
 _WANTED_FILES = (
     CONFIG,
-    WEIGHTS,
-    INDEX,
-    "model-*.safetensors",
     "README.md",
     "added_tokens.json",
     "generation_config.json",
     "special_tokens_map.json",
-    "tokenizer.json",
+    TOKENIZER,
     "tokenizer_config.json",
     # what a sentence model adds: its length limit, its prompts, and how its tokens are pooled
     "1_Pooling/config.json",
@@ -33,7 +38,10 @@ _WANTED_FILES = (
     "modules.json",
     "sentence_bert_config.json",
 )
-"""What is fetched of a repository; never a pickle, and no second copy of the weights."""
+"""What is fetched of every repository, beside its weights."""
+
+_TOKENIZER_PARTS = ("*.model", "*.spm", "merges.txt", "vocab.json", "vocab.txt")
+"""What is fetched where there is no `tokenizer.json`, which holds all of it."""
 
 
 class HubUnreachable(Exception):
@@ -90,26 +98,44 @@ def download(name: str) -> Path:
     The question whether the hub has the model is answered within `LOOKUP_SECONDS`; only then does a download
     begin, which takes as long as it takes.
 
+    Pickles are fetched only where there are no safetensors, so never a second copy of the weights.
+
     Raises:
         HubUnreachable: no answer in time, or `HF_HUB_OFFLINE` is set.
         NotOnHub: the hub has no such model, or does not give it to this user.
         CheckpointError: the download broke off, or the repository has no weights that regard reads.
     """
+    _ask_for_config(name)
+    folder = _fetch(name, (*_WANTED_FILES, *_files_of(SAFETENSORS)))
+    more = [] if (folder / TOKENIZER).is_file() else list(_TOKENIZER_PARTS)
+    if layout_of(folder) is None:
+        more += _files_of(PICKLES)
+    if more:
+        folder = _fetch(name, more)
+    if not holds_model(folder):
+        raise CheckpointError(
+            f"{name!r} on the hub has no whole weights that regard reads ({SAFETENSORS.whole}, or "
+            f"{PICKLES.whole}, or the index of either and its shards); convert it with transformers' "
+            "`save_pretrained` and load that folder"
+        )
+    return folder
+
+
+def _files_of(layout: Layout) -> tuple[str, ...]:
+    return layout.whole, layout.index, layout.shards
+
+
+def _fetch(name: str, patterns: Iterable[str]) -> Path:
     from huggingface_hub import snapshot_download
 
-    _ask_for_config(name)
+    # in a pattern `*` is any text, the `/` of other folders too
+    elsewhere = [f"*/{pattern}" for pattern in _TOKENIZER_PARTS]
     try:
-        folder = Path(snapshot_download(name, allow_patterns=list(_WANTED_FILES)))
+        return Path(snapshot_download(name, allow_patterns=list(patterns), ignore_patterns=elsewhere))
     except Exception as error:  # network, disk and server errors share no base class across hub versions
         raise CheckpointError(
             f"the download of {name!r} from the hub broke off ({reason(error)}); run it again to resume"
         ) from error
-    if not holds_model(folder):
-        raise CheckpointError(
-            f"{name!r} on the hub has no whole safetensors weights ({WEIGHTS}, or {INDEX} and its shards); "
-            "regard reads no pickles: convert it with transformers' `save_pretrained` and load that folder"
-        )
-    return folder
 
 
 def _ask_for_config(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The fields of a `config.json` that change nothing in an encoder's forward pass.
+"""The fields of a `config.json` that change nothing in a forward pass: for every network, and for some.
 
 Not here on purpose: `auto_map` (the forward pass is other code, which the repository brings along),
 `quantization_config` and `adapters`. A checkpoint that has them is refused.
@@ -17,6 +17,7 @@ INERT: frozenset[str] = frozenset(
         "model_type",
         "name_or_path",
         "torch_dtype",
+        "transformers.js_config",
         "transformers_version",
         # what a call returns, and in which of several equivalent ways it is computed
         "_attn_implementation",
@@ -35,7 +36,7 @@ INERT: frozenset[str] = frozenset(
         "gradient_checkpointing",
         "initializer_factor",
         "initializer_range",
-        # heads for tasks, which sit on top; a network that has the output table reads tie_word_embeddings
+        # heads for tasks: how many labels there are is read by `num_labels`, their names by nobody
         "_num_labels",
         "classifier_dropout",
         "finetuning_task",
@@ -46,8 +47,6 @@ INERT: frozenset[str] = frozenset(
         "sbert_ce_default_activation_function",
         "sentence_transformers",
         "task_specific_params",
-        "tie_encoder_decoder",
-        "tie_word_embeddings",
         "tokenizer_class",
         # special tokens; pad_token_id is not here, because some families count positions from it
         "bos_token_id",
@@ -85,7 +84,10 @@ INERT: frozenset[str] = frozenset(
         "typical_p",
     }
 )
-"""Fields that change nothing, whatever their value."""
+"""Fields that change nothing in any network, whatever their value."""
+
+INERT_WITHOUT_OUTPUT: frozenset[str] = frozenset({"tie_encoder_decoder", "tie_word_embeddings"})
+"""Fields that change nothing where one stack stands alone, without a table of its own for the output."""
 
 INERT_AT: Mapping[str, object] = MappingProxyType(
     {
@@ -94,6 +96,7 @@ INERT_AT: Mapping[str, object] = MappingProxyType(
         "is_decoder": False,
         "is_encoder_decoder": False,
         "pruned_heads": {},
+        "tie_encoder_decoder": False,
     }
 )
 """Fields that change nothing at this value, and the network at any other; a family may still read them."""

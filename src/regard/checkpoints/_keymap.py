@@ -1,42 +1,25 @@
 """A family's weight map: which tensor on disk is which of the network's. Data, and it works both ways."""
 
-import functools
-import re
-import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regard.core.errors import CheckpointError, InputError
-
-_PLACEHOLDERS = {"layer": "0|[1-9][0-9]*", "part": "weight|bias"}
-_SAMPLES = ({"layer": "0", "part": "weight"}, {"layer": "10", "part": "bias"})
+from regard.checkpoints._rules import SAMPLES, Rename, Shared, Split, pattern, placeholders
+from regard.core.errors import CheckpointError
 
 
 @dataclass(frozen=True, slots=True)
-class Rename:
-    """One rule of a `KeyMap`: a name on disk and the name of the same tensor in the network.
-
-    Both are templates in which `{layer}` stands for a whole number and `{part}` for `weight` or `bias`.
+class Match:
+    """What a map says about a name on disk.
 
     Attributes:
-        hf: the name on disk.
-        ours: the name in the network's `state_dict`.
-
-    Raises:
-        InputError: an unknown or repeated placeholder, or one that only one of the two has.
-
-    >>> Rename("encoder.layer.{layer}.output.dense.{part}", "layers.{number}.ffn.{part}")
-    Traceback (most recent call last):
-    regard.core.errors.InputError: Rename: 'layers.{number}.ffn.{part}' may hold {layer} and {part}, once each
+        prefix: what stands before the name that the rule knows.
+        rule: the rule.
+        ours: the network's names, in the order on disk.
     """
 
-    hf: str
-    ours: str
-
-    def __post_init__(self) -> None:
-        in_hf, in_ours = _placeholders(self.hf), _placeholders(self.ours)
-        if set(in_hf) != set(in_ours):
-            raise InputError(f"Rename: {self.hf!r} and {self.ours!r} must hold the same placeholders")
+    prefix: str
+    rule: Rename | Split
+    ours: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,53 +27,92 @@ class KeyMap:
     """How the tensors of a family are called on disk.
 
     Attributes:
-        rules: the names, each pair in both directions.
-        prefixes: what some checkpoints of the family put before every name, such as `bert.`.
+        rules: the names, in both directions: `Rename` for one tensor, `Split` for one that is several of the
+            network's, `Shared` for one that stands for several which the network may tie.
+        prefixes: what some checkpoints of the family put before every name, such as `bert.`; a model with a
+            head is written with the first of them.
         aliases: older spellings of the end of a name on disk, and the spelling that the rules use.
-        left_out: beginnings of names on disk that a network may lack, such as the heads of other tasks. A
-            tensor that a rule maps to one of the network's is loaded all the same; the others are reported.
+        heads: beginnings of the names on disk of what stands beside the prefixed model, such as `lm_head.`.
+            A network may lack them, as what is left out.
+        left_out: beginnings of other names on disk that a network may lack. A tensor that a rule maps to
+            one of the network's is loaded all the same; the others are reported.
         buffers: constants that some checkpoints store, such as position numbers. They are not loaded.
+
+    `heads`, `left_out` and `buffers` may hold `{layer}`.
 
     Raises:
         CheckpointError: the rules contradict each other.
+        InputError: a name of `heads`, `left_out` or `buffers` is no template.
 
     >>> keymap = KeyMap(
-    ...     rules=(Rename("layer.{layer}.attention.self.query.{part}", "layers.{layer}.attention.q.{part}"),),
+    ...     rules=(
+    ...         Rename("layer.{layer}.attention.self.query.{part}", "layers.{layer}.attention.q.{part}"),
+    ...         Split("layer.{layer}.Wi.{part}", ("layers.{layer}.up.{part}", "layers.{layer}.gate.{part}")),
+    ...     ),
     ...     prefixes=("bert.",),
-    ...     left_out=("cls.",),
+    ...     heads=("cls.",),
     ... )
     >>> keymap.to_ours("bert.layer.3.attention.self.query.weight")
-    'layers.3.attention.q.weight'
-    >>> keymap.to_hf("layers.3.attention.q.weight")
-    'layer.3.attention.self.query.weight'
-    >>> keymap.to_ours("cls.predictions.bias") is None, keymap.leaves_out("cls.predictions.bias")
-    (True, True)
+    ('layers.3.attention.q.weight',)
+    >>> keymap.to_ours("layer.3.Wi.weight")
+    ('layers.3.up.weight', 'layers.3.gate.weight')
+    >>> keymap.to_hf("layers.3.attention.q.weight"), keymap.to_hf("layers.3.gate.weight")
+    ('layer.3.attention.self.query.weight', 'layer.3.Wi.weight')
+    >>> keymap.to_ours("cls.predictions.bias"), keymap.leaves_out("cls.predictions.bias")
+    ((), True)
     """
 
-    rules: tuple[Rename, ...]
+    rules: tuple[Rename | Split | Shared, ...]
     prefixes: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
+    heads: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in (*self.heads, *self.left_out, *self.buffers):
+            placeholders("KeyMap", name)
         # one name of every rule goes there and back, which finds rules that are in each other's way
-        for rule in self.rules:
-            for sample in _SAMPLES:
-                hf, ours = rule.hf.format(**sample), rule.ours.format(**sample)
-                if self.to_ours(hf) != ours or self.to_hf(ours) != hf:
-                    raise CheckpointError(f"the key map does not bring {hf!r} to {ours!r} and back")
+        for rule in self._own:
+            for sample in SAMPLES:
+                hf, ours = rule.hf.format(**sample), tuple(piece.format(**sample) for piece in rule.pieces)
+                if self.to_ours(hf) != ours or any(self.to_hf(piece) != hf for piece in ours):
+                    raise CheckpointError(
+                        f"the key map does not bring {hf!r} to {', '.join(ours)!r} and back"
+                    )
+        for shared in self.shared:
+            if self.match(shared.hf) is not None:
+                raise CheckpointError(f"the key map is ambiguous: another rule has the shared {shared.hf!r}")
 
-    def to_ours(self, name: str) -> str | None:
-        """The network's name of a tensor on disk, or None where no rule has it.
+    @property
+    def shared(self) -> tuple[Shared, ...]:
+        """The rules for tensors that stand for several."""
+        return tuple(rule for rule in self.rules if isinstance(rule, Shared))
+
+    @property
+    def _own(self) -> tuple[Rename | Split, ...]:
+        return tuple(rule for rule in self.rules if not isinstance(rule, Shared))
+
+    def match(self, name: str) -> Match | None:
+        """The `Rename` or `Split` that has a name on disk, or None.
 
         Raises:
-            CheckpointError: the map gives more than one.
+            CheckpointError: there are more than one.
         """
-        matches = {(number, ours) for _, number, ours in self._matches(name)}
+        matches = {(match.rule, match.ours): match for match in self._matches(name)}
         if len(matches) > 1:
-            raise CheckpointError(f"the key map is ambiguous: {name!r} on disk fits {_rules(self, matches)}")
-        return next((ours for _, ours in matches), None)
+            found = [(match.rule.hf, ", ".join(match.ours)) for match in matches.values()]
+            raise CheckpointError(f"the key map is ambiguous: {name!r} on disk fits {_listed(found)}")
+        return next(iter(matches.values()), None)
+
+    def to_ours(self, name: str) -> tuple[str, ...]:
+        """The network's names of a tensor on disk: none, one, or the pieces of a `Split` in their order.
+
+        Raises:
+            CheckpointError: more than one rule has it.
+        """
+        match = self.match(name)
+        return () if match is None else match.ours
 
     def to_hf(self, name: str) -> str:
         """The name on disk, in the rules' own spelling, of a tensor of the network.
@@ -98,38 +120,62 @@ class KeyMap:
         Raises:
             CheckpointError: the map gives none, or more than one.
         """
-        matches = {
-            (number, hf)
-            for number, rule in enumerate(self.rules)
-            if (hf := _translated(name, rule.ours, rule.hf)) is not None
-        }
-        if not matches:
+        found = self.rule_of(name)
+        if found is None:
             raise CheckpointError(f"the key map has no name on disk for the network's {name!r}")
+        return found[0]
+
+    def rule_of(self, name: str) -> tuple[str, Rename | Split] | None:
+        """The name on disk of a tensor of the network and the rule that has it, or None.
+
+        Raises:
+            CheckpointError: there are more than one.
+        """
+        matches = {
+            (hf, rule)
+            for rule in self._own
+            for piece in rule.pieces
+            if (hf := _translated(name, piece, rule.hf)) is not None
+        }
         if len(matches) > 1:
-            raise CheckpointError(
-                f"the key map is ambiguous: the network's {name!r} fits {_rules(self, matches)}"
-            )
-        return next(hf for _, hf in matches)
+            found = sorted((rule.hf, hf) for hf, rule in matches)
+            raise CheckpointError(f"the key map is ambiguous: the network's {name!r} fits {_listed(found)}")
+        return next(iter(matches), None)
+
+    def shared_by(self, name: str) -> Shared | None:
+        """The rule of a tensor on disk that stands for several, or None."""
+        bare = {name.removeprefix(prefix) for prefix in self._prefixes_of(name)}
+        return next((rule for rule in self.shared if rule.hf in bare), None)
+
+    def is_head(self, name: str) -> bool:
+        """Whether a tensor of the disk stands beside the prefixed model."""
+        return any(pattern(head).match(bare) for head in self.heads for bare in self._bare(name))
 
     def leaves_out(self, name: str) -> bool:
         """Whether a network of the family may lack this tensor of the disk."""
-        return any(name.removeprefix(prefix).startswith(self.left_out) for prefix in self._prefixes_of(name))
+        return self.is_head(name) or any(
+            pattern(start).match(bare) for start in self.left_out for bare in self._bare(name)
+        )
 
     def is_buffer(self, name: str) -> bool:
         """Whether this tensor of the disk is a stored constant."""
-        return any(name.removeprefix(prefix) in self.buffers for prefix in self._prefixes_of(name))
+        return any(pattern(buffer).fullmatch(bare) for buffer in self.buffers for bare in self._bare(name))
 
-    def prefix_of(self, name: str) -> str:
-        """The optional prefix that stands before a mapped name on disk, or an empty string."""
-        return next((prefix for prefix, _, _ in self._matches(name)), "")
+    def with_prefix(self, name: str, prefix: str) -> str:
+        """A name on disk behind a prefix, if it is of those that stand behind one."""
+        return name if self.is_head(name) else prefix + name
 
-    def _matches(self, name: str) -> Iterator[tuple[str, int, str]]:
-        """Every way to bring a name on disk to the network: the prefix taken off, the rule, the result."""
+    def _matches(self, name: str) -> Iterator[Match]:
+        """Every way to bring a name on disk to the network."""
         for prefix in self._prefixes_of(name):
             for spelling in self._spellings(name.removeprefix(prefix)):
-                for number, rule in enumerate(self.rules):
-                    if (ours := _translated(spelling, rule.hf, rule.ours)) is not None:
-                        yield prefix, number, ours
+                for rule in self._own:
+                    if (match := pattern(rule.hf).fullmatch(spelling)) is not None:
+                        values = match.groupdict()
+                        yield Match(prefix, rule, tuple(piece.format(**values) for piece in rule.pieces))
+
+    def _bare(self, name: str) -> Iterator[str]:
+        return (name.removeprefix(prefix) for prefix in self._prefixes_of(name))
 
     def _prefixes_of(self, name: str) -> Iterator[str]:
         yield ""
@@ -140,33 +186,10 @@ class KeyMap:
         yield from (bare.removesuffix(old) + new for old, new in self.aliases if bare.endswith(old))
 
 
-def _rules(keymap: KeyMap, matches: set[tuple[int, str]]) -> str:
-    return " and ".join(f"{keymap.rules[number].hf!r} -> {result!r}" for number, result in sorted(matches))
-
-
-def _placeholders(template: str) -> list[str]:
-    try:
-        pieces = list(string.Formatter().parse(template))
-    except ValueError as error:
-        raise InputError(f"Rename: {template!r} is not a template ({error})") from error
-    found = [name for _, name, _, _ in pieces if name is not None]
-    is_plain = not any(form or conversion for _, _, form, conversion in pieces)
-    if not is_plain or len(set(found)) < len(found) or set(found) - _PLACEHOLDERS.keys():
-        raise InputError(f"Rename: {template!r} may hold {{layer}} and {{part}}, once each")
-    return found
-
-
-@functools.lru_cache(maxsize=1024)
-def _pattern(template: str) -> re.Pattern[str]:
-    pieces = string.Formatter().parse(template)
-    return re.compile(
-        "".join(
-            re.escape(text) + (f"(?P<{name}>{_PLACEHOLDERS[name]})" if name is not None else "")
-            for text, name, _, _ in pieces
-        )
-    )
+def _listed(found: list[tuple[str, str]]) -> str:
+    return " and ".join(f"{template!r} -> {result!r}" for template, result in found)
 
 
 def _translated(name: str, source: str, target: str) -> str | None:
-    match = _pattern(source).fullmatch(name)
+    match = pattern(source).fullmatch(name)
     return None if match is None else target.format(**match.groupdict())

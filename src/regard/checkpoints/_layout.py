@@ -1,5 +1,6 @@
 """Which files of a folder make it a model, under the names that the checkpoints of the hub use."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from regard.checkpoints._json import json_kind, read_object
@@ -10,7 +11,57 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
 
-def read_index(folder: Path) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One way to store a model's weights.
+
+    Attributes:
+        whole: the file that holds all of them.
+        index: the file that lists the shards, where there are several.
+        suffix: how the name of every shard ends.
+        is_pickle: whether the files are pickles, which only `torch.load` in its safe mode may open.
+    """
+
+    whole: str
+    index: str
+    suffix: str
+    is_pickle: bool
+
+    @property
+    def shards(self) -> str:
+        """A pattern for the names of the shards, as they are on the hub."""
+        return f"{self.whole.removesuffix(self.suffix)}-*{self.suffix}"
+
+
+SAFETENSORS = Layout(WEIGHTS, INDEX, ".safetensors", is_pickle=False)
+PICKLES = Layout("pytorch_model.bin", "pytorch_model.bin.index.json", ".bin", is_pickle=True)
+
+LAYOUTS = (SAFETENSORS, PICKLES)
+"""The ways that regard reads, the first that a folder has being the one that counts."""
+
+TOKENIZER = "tokenizer.json"
+
+_TOKENIZER_PARTS = (
+    ("vocab.txt",),
+    ("vocab.json", "merges.txt"),
+    ("spiece.model",),
+    ("tokenizer.model",),
+    ("sentencepiece.bpe.model",),
+    ("spm.model",),
+    ("vocab.json", "source.spm", "target.spm"),
+)
+"""Files from which a tokenizer can be built where there is no `tokenizer.json`; any one line is enough."""
+
+
+def layout_of(folder: Path) -> Layout | None:
+    """How a folder stores its weights, whole or not; None where it has none that regard reads."""
+    for layout in LAYOUTS:
+        if (folder / layout.whole).exists() or (folder / layout.index).exists():
+            return layout
+    return None
+
+
+def read_index(folder: Path, layout: Layout = SAFETENSORS) -> dict[str, str]:
     """The shard of every tensor, as the index of a sharded checkpoint lists them.
 
     A shard is a file in the same folder. An index that names anything else is refused, so that a checkpoint
@@ -19,32 +70,45 @@ def read_index(folder: Path) -> dict[str, str]:
     Raises:
         CheckpointError: the index is missing, not what it should be, or leaves the folder.
     """
-    file = folder / INDEX
+    file = folder / layout.index
     shards = read_object(file).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         got = "nothing" if not shards else json_kind(shards)
         raise CheckpointError(f"{file}: wanted an object 'weight_map' from tensors to shards, got {got}")
     for name, shard in shards.items():
-        if not isinstance(shard, str) or not _is_plain_shard_name(shard):
+        if not isinstance(shard, str) or not _is_plain_shard_name(shard, layout.suffix):
             raise CheckpointError(
-                f"{file}: the shard of {name!r} must be the name of a .safetensors file in the same folder, "
-                f"got {shard!r}"
+                f"{file}: the shard of {name!r} must be the name of a {layout.suffix} file in the same "
+                f"folder, got {shard!r}"
             )
     return shards
 
 
-def _is_plain_shard_name(shard: str) -> bool:
+def _is_plain_shard_name(shard: str, suffix: str) -> bool:
     forbidden = {"/", "\\", ":", "\0"}
-    return shard.endswith(".safetensors") and not shard.startswith(".") and not forbidden & set(shard)
+    return shard.endswith(suffix) and not shard.startswith(".") and not forbidden & set(shard)
+
+
+def holds_weights(folder: Path) -> bool:
+    """Whether all weight files of a folder are there; none of them is opened but the index."""
+    layout = layout_of(folder)
+    if layout is None:
+        return False
+    if (folder / layout.whole).is_file():
+        return True
+    try:
+        return all((folder / shard).is_file() for shard in set(read_index(folder, layout).values()))
+    except CheckpointError:
+        return False
 
 
 def holds_model(folder: Path) -> bool:
-    """Whether a folder has a config and all of its weight files; none of them is opened but the index."""
-    if not (folder / CONFIG).is_file():
-        return False
-    if (folder / WEIGHTS).is_file():
-        return True
-    try:
-        return all((folder / shard).is_file() for shard in set(read_index(folder).values()))
-    except CheckpointError:
-        return False
+    """Whether a folder has a config and all of its weight files."""
+    return (folder / CONFIG).is_file() and holds_weights(folder)
+
+
+def holds_tokenizer(folder: Path) -> bool:
+    """Whether a folder has a tokenizer, or what one is built from."""
+    return (folder / TOKENIZER).is_file() or any(
+        all((folder / file).is_file() for file in parts) for parts in _TOKENIZER_PARTS
+    )

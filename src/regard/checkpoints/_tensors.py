@@ -1,48 +1,33 @@
-"""Tensors in safetensors files: read one at a time out of the mapped file, written whole or not at all."""
+"""The tensors of a checkpoint: read one at a time out of mapped files, written whole or not at all."""
 
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Protocol
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.checkpoints._json import parse_object
-from regard.checkpoints._layout import INDEX, WEIGHTS, read_index
-from regard.checkpoints._wording import joined, reason
+from regard.checkpoints._layout import INDEX, PICKLES, WEIGHTS, Layout, layout_of, read_index
+from regard.checkpoints._pickles import PickleFile
+from regard.checkpoints._safetensors import DTYPES, SafetensorsFile
+from regard.checkpoints._wording import DOWNLOAD_AGAIN, joined, reason
 from regard.core.errors import CheckpointError, InputError
 from regard.core.files import write_whole
-
-_HEADER_AT_MOST = 100_000_000
-"""The longest header in bytes that the format allows."""
 
 _METADATA = "__metadata__"
 """The one key of a header that is not a tensor."""
 
-_DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
-    {
-        "BF16": torch.bfloat16,
-        "BOOL": torch.bool,
-        "C64": torch.complex64,
-        "F16": torch.float16,
-        "F32": torch.float32,
-        "F64": torch.float64,
-        "F8_E4M3": torch.float8_e4m3fn,
-        "F8_E5M2": torch.float8_e5m2,
-        "I16": torch.int16,
-        "I32": torch.int32,
-        "I64": torch.int64,
-        "I8": torch.int8,
-        "U16": torch.uint16,
-        "U32": torch.uint32,
-        "U64": torch.uint64,
-        "U8": torch.uint8,
-    }
-)
+
+class WeightsFile(Protocol):
+    """One file with tensors, opened."""
+
+    def names(self) -> list[str]: ...
+    def shape(self, name: str) -> tuple[int, ...]: ...
+    def dtype(self, name: str) -> torch.dtype: ...
+    def read(self, name: str) -> Tensor: ...
 
 
 class TensorReader:
@@ -53,13 +38,12 @@ class TensorReader:
     reads of one name from one reader share their memory.
     """
 
-    __slots__ = ("_file_of", "_handle_of", "folder")
+    __slots__ = ("_file_of", "folder")
 
-    def __init__(self, folder: Path, file_of: Mapping[str, Path], handle_of: Mapping[Path, Any]) -> None:
+    def __init__(self, folder: Path, file_of: Mapping[str, WeightsFile]) -> None:
         """Made by `read_tensors`."""
         self.folder = folder
         self._file_of = file_of
-        self._handle_of = handle_of
 
     def __repr__(self) -> str:
         return f"TensorReader({str(self.folder)!r}, {len(self._file_of)} tensors)"
@@ -74,7 +58,7 @@ class TensorReader:
         Raises:
             CheckpointError: there is no tensor of that name.
         """
-        return tuple(self._handle(name).get_slice(name).get_shape())
+        return self._file(name).shape(name)
 
     def dtype(self, name: str) -> torch.dtype:
         """The type in which a tensor is stored.
@@ -82,13 +66,7 @@ class TensorReader:
         Raises:
             CheckpointError: there is no tensor of that name, or torch has no such type.
         """
-        stored = self._handle(name).get_slice(name).get_dtype()
-        if stored not in _DTYPES:
-            raise CheckpointError(
-                f"{self._file_of[name]}: the tensor {name!r} is stored as {stored}; "
-                f"regard reads {joined(_DTYPES)}"
-            )
-        return _DTYPES[stored]
+        return self._file(name).dtype(name)
 
     def read(self, name: str) -> Tensor:
         """A tensor as it is stored, on the CPU.
@@ -96,20 +74,19 @@ class TensorReader:
         Raises:
             CheckpointError: there is no tensor of that name, or torch has no such type.
         """
-        self.dtype(name)
-        tensor: Tensor = self._handle(name).get_tensor(name)
-        return tensor
+        return self._file(name).read(name)
 
-    def _handle(self, name: str) -> Any:
+    def _file(self, name: str) -> WeightsFile:
         if name not in self._file_of:
             raise CheckpointError(f"{self.folder}: the checkpoint has no tensor {name!r}")
-        return self._handle_of[self._file_of[name]]
+        return self._file_of[name]
 
 
 def read_tensors(folder: str | PathLike[str]) -> TensorReader:
-    """Open the weights of a model: `model.safetensors`, or the shards that an index lists.
+    """Open the weights of a model: `model.safetensors`, else `pytorch_model.bin`, or the shards of either.
 
     Every header is checked before a tensor is read, and an index must list exactly the tensors of its shards.
+    A pickle is opened only by `torch.load(weights_only=True)`, which runs nothing of it.
 
     Raises:
         CheckpointError: the files are missing, damaged, hostile, or contradict each other.
@@ -120,20 +97,19 @@ def read_tensors(folder: str | PathLike[str]) -> TensorReader:
     ((30522, 384), torch.float32)
     """
     folder = Path(folder)
-    if (folder / WEIGHTS).exists():
-        handle = _open(folder / WEIGHTS)
-        return TensorReader(
-            folder, dict.fromkeys(handle.keys(), folder / WEIGHTS), {folder / WEIGHTS: handle}
-        )
-    if (folder / INDEX).exists():
-        return _open_shards(folder)
-    pickles = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
-    if pickles:
-        raise CheckpointError(
-            f"{folder}: no {WEIGHTS}, only {joined(pickles)}; regard reads no pickles, which can run code: "
-            "convert with `save_pretrained` of transformers, which writes safetensors"
-        )
-    raise CheckpointError(f"{folder}: no weights; wanted {WEIGHTS}, or {INDEX} and its shards")
+    layout = layout_of(folder)
+    if layout is not None and (folder / layout.whole).exists():
+        whole = _open(folder / layout.whole, layout)
+        return TensorReader(folder, dict.fromkeys(whole.names(), whole))
+    if layout is not None:
+        return _open_shards(folder, layout)
+    others = sorted(
+        file.name for end in ("bin", "pt", "pth", "safetensors") for file in folder.glob(f"*.{end}")
+    )
+    raise CheckpointError(
+        f"{folder}: no weights; wanted {WEIGHTS} or {PICKLES.whole}, or {INDEX} or {PICKLES.index} and its "
+        f"shards{f'; {joined(others)} go by other names' if others else ''}"
+    )
 
 
 def write_tensors(
@@ -179,7 +155,7 @@ def _storable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if unfit:
         raise InputError(
             f"these tensors cannot be written: {joined(unfit)}; wanted dense tensors on a real device, "
-            f"of the types {joined(_DTYPES)}, and not named {_METADATA!r}"
+            f"of the types {joined(DTYPES)}, and not named {_METADATA!r}"
         )
     storable: dict[str, Tensor] = {}
     written: set[int] = set()
@@ -194,64 +170,45 @@ def _storable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _fits_the_format(name: str, tensor: Tensor) -> bool:
     is_dense = tensor.layout == torch.strided and not tensor.is_meta
-    return is_dense and tensor.dtype in _DTYPES.values() and name != _METADATA
+    return is_dense and tensor.dtype in DTYPES.values() and name != _METADATA
 
 
-def _open_shards(folder: Path) -> TensorReader:
-    shard_of = read_index(folder)
-    handle_of: dict[Path, Any] = {}
+def _open_shards(folder: Path, layout: Layout) -> TensorReader:
+    shard_of = read_index(folder, layout)
+    file_of: dict[str, WeightsFile] = {}
     found: dict[str, str] = {}
     for shard in sorted(set(shard_of.values())):
-        handle = handle_of[folder / shard] = _open(folder / shard)
-        for name in handle.keys():  # noqa: SIM118 - not a dict: it cannot be iterated
+        file = _open(folder / shard, layout)
+        for name in file.names():
             if name in found:
                 raise CheckpointError(
-                    f"{folder}: the tensor {name!r} is in two shards, {found[name]} and {shard}"
+                    f"{folder}: the tensor {name!r} is in two shards, {found[name]} and {shard}; "
+                    f"{DOWNLOAD_AGAIN}"
                 )
-            found[name] = shard
+            found[name], file_of[name] = shard, file
     problems = []
     if missing := sorted(name for name, shard in shard_of.items() if found.get(name) != shard):
         problems.append(f"not in the shard that the index names: {joined(missing)}")
     if unlisted := sorted(found.keys() - shard_of.keys()):
         problems.append(f"in a shard, but not in the index: {joined(unlisted)}")
     if problems:
-        raise CheckpointError(f"{folder / INDEX}: index and shards disagree; {'; '.join(problems)}")
-    return TensorReader(folder, {name: folder / shard for name, shard in found.items()}, handle_of)
+        raise CheckpointError(
+            f"{folder / layout.index}: index and shards disagree; {'; '.join(problems)}; {DOWNLOAD_AGAIN}"
+        )
+    return TensorReader(folder, file_of)
 
 
-def _open(file: Path) -> Any:
-    """Map a file. The library checks sizes, offsets and types; what it lets pass is checked before."""
+def _open(file: Path, layout: Layout) -> WeightsFile:
     try:
-        _check_header(file)
-        return safe_open(file, framework="pt", device="cpu")
+        with file.open("rb") as stream:
+            if stream.read(8) == b"version ":
+                raise CheckpointError(
+                    f"{file}: a Git LFS pointer, not the weights; fetch them with `git lfs pull`"
+                )
     except FileNotFoundError:
         raise CheckpointError(
-            f"{file}: no such file; the checkpoint is not complete: download it again"
+            f"{file}: no such file; the checkpoint is not complete: {DOWNLOAD_AGAIN}"
         ) from None
     except OSError as error:
         raise CheckpointError(f"{file}: cannot be read ({reason(error)})") from error
-    except SafetensorError as error:
-        raise CheckpointError(
-            f"{file}: damaged safetensors file ({reason(error)}); download it again"
-        ) from error
-
-
-def _check_header(file: Path) -> None:
-    """Refuse a file that is something else, is cut short, or whose header names a tensor twice."""
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        start = stream.read(8)
-        if start == b"version ":
-            raise CheckpointError(
-                f"{file}: a Git LFS pointer, not the weights; fetch them with `git lfs pull`"
-            )
-        length = int.from_bytes(start, "little")
-        if len(start) < 8 or length > size - 8:
-            raise CheckpointError(
-                f"{file}: damaged safetensors file ({size} bytes, which end in the header); download it again"
-            )
-        if length > _HEADER_AT_MOST:
-            raise CheckpointError(
-                f"{file}: damaged safetensors file (a header of {length} bytes, over {_HEADER_AT_MOST})"
-            )
-        parse_object(stream.read(length), f"{file}: header of the safetensors file")
+    return PickleFile(file) if layout.is_pickle else SafetensorsFile(file)

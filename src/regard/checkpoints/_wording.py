@@ -4,6 +4,9 @@ from collections.abc import Iterable
 
 _LISTED_AT_MOST = 20
 
+DOWNLOAD_AGAIN = "download it again"
+"""The way out of a damaged file."""
+
 
 def joined(items: Iterable[str]) -> str:
     """The items in one line, shortened after twenty.

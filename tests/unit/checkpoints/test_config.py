@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from transformers import BertConfig, PretrainedConfig
 
-from regard.checkpoints import DEFAULT_MODEL, INERT, Config, find, read_config
+from regard.checkpoints import DEFAULT_MODEL, INERT, INERT_WITHOUT_OUTPUT, Config, find, read_config
 from regard.core.errors import CheckpointError
 
 
@@ -161,6 +161,7 @@ def test_done_shortens_long_lists() -> None:
         ("add_cross_attention", False, True),
         ("cross_attention_hidden_size", None, 64),
         ("pruned_heads", {}, {"0": [1]}),
+        ("tie_encoder_decoder", False, True),
     ],
 )
 def test_fields_that_are_inert_at_one_value(field: str, inert: object, other: object) -> None:
@@ -172,6 +173,18 @@ def test_fields_that_are_inert_at_one_value(field: str, inert: object, other: ob
     asked.done()
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_only_a_network_without_an_output_table_passes_over_its_tie(value: bool) -> None:
+    with pytest.raises(CheckpointError, match=f"may change the result: tie_word_embeddings = {value}"):
+        config(tie_word_embeddings=value).done()
+    config(tie_word_embeddings=value, tie_encoder_decoder=value).done(INERT | INERT_WITHOUT_OUTPUT)
+
+
+@pytest.mark.parametrize("value", [1, [1, 2]], ids=str)
+def test_the_token_that_ends_a_text_may_be_several(value: object) -> None:
+    config(eos_token_id=value).done()
+
+
 @pytest.mark.parametrize("field", ["auto_map", "quantization_config", "pad_token_id", "hidden_dropout_prob"])
 def test_what_may_change_the_result_is_not_inert(field: str) -> None:
     with pytest.raises(CheckpointError, match=f"may change the result: {field} = "):
@@ -180,6 +193,100 @@ def test_what_may_change_the_result_is_not_inert(field: str) -> None:
 
 def test_what_transformers_adds_to_any_config_is_inert() -> None:
     config(**json.loads(PretrainedConfig().to_json_string(use_diff=False))).done()
+
+
+# Objects and lists inside
+
+
+ROPE = {
+    "full_attention": {"rope_type": "linear", "factor": 8, "rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+}
+
+
+def test_an_object_inside_is_read_like_the_file() -> None:
+    fields = config(rope_parameters=ROPE)
+    rope = fields.sub("rope_parameters")
+    assert rope is not None
+    assert list(rope.values) == ["full_attention", "sliding_attention"]
+    whole = rope.sub("full_attention")
+    assert whole is not None
+    assert whole.expect("rope_type", ("default", "linear"), "default") == "linear"
+    assert (whole.require("factor", float), whole.require("rope_theta", float)) == (8.0, 1e6)
+    with pytest.raises(
+        CheckpointError,
+        match=r"may change the result: rope_parameters\.sliding_attention = \{.*\}; a field",
+    ):
+        fields.done()
+    local = rope.sub("sliding_attention")
+    assert local is not None
+    local.expect("rope_type", ("default",), "default")
+    with pytest.raises(
+        CheckpointError,
+        match=r"result: rope_parameters\.sliding_attention\.rope_theta = 10000\.0; a field that changes",
+    ):
+        fields.done()
+    local.require("rope_theta", float)
+    fields.done()
+
+
+def test_the_same_object_is_the_same_reading() -> None:
+    fields = config(r={"a": 1})
+    first, second = fields.sub("r"), fields.sub("r")
+    assert first is second is not None
+
+
+@pytest.mark.parametrize("values", [{}, {"r": None}], ids=str)
+def test_no_object_inside(values: dict[str, object]) -> None:
+    fields = config(**values)
+    assert fields.sub("r") is None
+    fields.done()
+
+
+def test_errors_name_the_path() -> None:
+    rope = config(r={"inner": {"kind": "yarn", "n": 1.5}, "list": 3}).sub("r")
+    assert rope is not None
+    inner = rope.sub("inner")
+    assert inner is not None
+    for ask, message in (
+        (lambda: inner.require("factor", float), r"the field 'r\.inner\.factor' is missing; wanted float"),
+        (lambda: inner.require("n", int), r"the field 'r\.inner\.n' must be int, got float \(1\.5\)"),
+        (lambda: inner.expect("kind", ("linear",), "linear"), r"the field 'r\.inner\.kind' is 'yarn'"),
+        (lambda: rope.sub("list"), r"the field 'r\.list' must be object, got int \(3\)"),
+        (lambda: rope.list_of("list", str, None), r"the field 'r\.list' must be list, got int"),
+    ):
+        with pytest.raises(CheckpointError, match=rf"config\.json: {message}"):
+            ask()
+
+
+def test_nothing_inside_an_object_is_inert_unless_it_says_so() -> None:
+    fields = config(text_config={"use_cache": True, "is_decoder": False})
+    text = fields.sub("text_config")
+    assert text is not None
+    with pytest.raises(
+        CheckpointError, match=r"text_config\.is_decoder = False, text_config\.use_cache = True"
+    ):
+        fields.done()
+    text.done()
+    fields.done()
+
+
+def test_lists_of_one_type() -> None:
+    fields = config(layer_types=["full", "sliding"], empty=[], nothing=None)
+    assert fields.list_of("layer_types", str, None) == ["full", "sliding"]
+    assert fields.list_of("empty", str, ["x"]) == []
+    assert fields.list_of("absent", str, ["x"]) == ["x"]
+    assert fields.list_of("absent", str, None) is None
+    assert fields.list_of("nothing", str, None) is None
+    with pytest.raises(CheckpointError, match=r"'nothing' must be list, got null"):
+        fields.list_of("nothing", str, ["x"])
+    fields.done()
+
+
+@pytest.mark.parametrize(("value", "kind"), [(7, "int"), (None, "null"), (["x"], "list")])
+def test_a_list_with_something_else_in_it(value: object, kind: str) -> None:
+    with pytest.raises(CheckpointError, match=rf"the field 'layers\[1\]' must be string, got {kind}"):
+        config(layers=["x", value]).list_of("layers", str, None)
 
 
 BERT_FIELDS = {
@@ -199,7 +306,8 @@ BERT_FIELDS = {
 
 
 def test_what_is_left_of_a_bert_config_is_the_networks() -> None:
-    config(**json.loads(BertConfig().to_json_string(use_diff=False))).done(INERT | BERT_FIELDS)
+    fields = json.loads(BertConfig().to_json_string(use_diff=False))
+    config(**fields).done(INERT | INERT_WITHOUT_OUTPUT | BERT_FIELDS)
 
 
 def test_no_field_of_a_network_is_inert() -> None:

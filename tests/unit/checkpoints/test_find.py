@@ -1,4 +1,4 @@
-"""Where a model is found: folders, the installed package, the cache, and a hub that runs on this machine."""
+"""Where a model is found: folders, the installed package, the cache, and near names."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ import importlib
 import json
 import os
 import re
-import socket
-import threading
-import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -27,7 +22,6 @@ from regard.checkpoints import (
     _packages,
     available,
     find,
-    read_tensors,
     write_tensors,
 )
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
@@ -271,205 +265,6 @@ def test_near_names(name: str, near: str, hf_home: Path) -> None:
 def test_no_near_name_no_guess() -> None:
     with pytest.raises(ModelNotFoundError, match=r"^(?!.*did you mean).*FOLDER$"):
         find("gpt2")
-
-
-# The hub
-
-
-class Hub:
-    """A server on this machine that answers as the hub does."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, dict[str, bytes]] = {}
-        self.refusals: dict[str, tuple[int, str]] = {}
-        self.fetched: list[str] = []
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_HEAD(self) -> None:
-                self.answer(with_body=False)
-
-            def do_GET(self) -> None:
-                self.answer(with_body=True)
-
-            def answer(self, with_body: bool) -> None:
-                status, headers, body = hub.respond(self.path, with_body)
-                self.send_response(status)
-                for key, value in {"Content-Length": str(len(body)), **headers}.items():
-                    self.send_header(key, value)
-                self.end_headers()
-                if with_body:
-                    self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-
-    def respond(self, path: str, with_body: bool) -> tuple[int, dict[str, str], bytes]:
-        path = path.partition("?")[0].strip("/").removeprefix("api/models/")
-        name, _, rest = re.sub("/(revision|tree|resolve)/", r"//\1/", path, count=1).partition("//")
-        kind, _, rest = rest.partition("/")
-        file = rest.partition("/")[2]
-        if name in self.refusals:
-            status, code = self.refusals[name]
-            return status, {"X-Error-Code": code}, b"{}"
-        if name not in self.files:
-            return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
-        files = self.files[name]
-        if kind == "revision":
-            siblings = [{"rfilename": file} for file in files]
-            return 200, {}, json.dumps({"id": name, "sha": COMMIT, "siblings": siblings}).encode()
-        if kind == "tree":
-            tree = [
-                {"type": "file", "path": file, "size": len(data), "oid": f"{i:040x}"}
-                for i, (file, data) in enumerate(files.items())
-            ]
-            return 200, {}, json.dumps(tree).encode()
-        if file not in files:
-            return 404, {"X-Error-Code": "EntryNotFound"}, b""
-        if with_body:
-            self.fetched.append(file)
-        number = list(files).index(file)
-        return 200, {"ETag": f'"{number:040x}"', "X-Repo-Commit": COMMIT}, files[file]
-
-
-def use_endpoint(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "ENDPOINT", url)
-    monkeypatch.setattr(
-        constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}"
-    )
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    hub = Hub()
-    use_endpoint(monkeypatch, hub.url)
-    yield hub
-    hub.server.shutdown()
-    hub.server.server_close()
-
-
-def test_a_cached_model_without_its_tokenizer_is_completed(hub: Hub, hf_home: Path) -> None:
-    # as transformers' AutoModel leaves it, which never asks for the tokenizer
-    folder = cache_model(hf_home, "someone/a-model")
-    files = {file.name: file.read_bytes() for file in folder.iterdir()}
-    assert find("someone/a-model") == Source(name="someone/a-model", folder=folder, kind="cache")
-    hub.files["someone/a-model"] = files | {"tokenizer.json": b"{}"}
-    source = find("someone/a-model")
-    assert source.kind == "hub"
-    assert (source.folder / "tokenizer.json").read_bytes() == b"{}"
-    hub.fetched.clear()
-    assert find("someone/a-model").kind == "cache"
-    assert hub.fetched == []
-
-
-def test_a_download_takes_only_what_is_needed(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = make_model(tmp_path / "mine")
-    wanted = {file.name: file.read_bytes() for file in model.iterdir()} | {"tokenizer.json": b"{}"}
-    hub.files["someone/a-model"] = wanted | {
-        "pytorch_model.bin": b"a pickle",
-        "onnx/model.safetensors": b"a copy",
-        "consolidated.safetensors": b"another copy",
-        "modeling.py": b"code",
-    }
-    source = find("someone/a-model")
-    assert (source.name, source.kind) == ("someone/a-model", "hub")
-    assert {file.name: file.read_bytes() for file in source.folder.iterdir()} == wanted
-    assert sorted(hub.fetched) == sorted(wanted)
-    assert read_tensors(source.folder).read("table").tolist() == [[1.0, 1.0], [1.0, 1.0]]
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert find("someone/a-model") == dataclasses.replace(source, kind="cache")
-
-
-def test_the_hub_has_no_such_model(hub: Hub) -> None:
-    with pytest.raises(
-        ModelNotFoundError, match=r"and the hub has no such model, .*; did you mean .*MiniLM-L6-v2\?$"
-    ):
-        find("someone/all-MiniLM-L6-v1")
-
-
-def test_a_gated_model(hub: Hub) -> None:
-    hub.refusals["someone/secret"] = (403, "GatedRepo")
-    with pytest.raises(ModelNotFoundError, match="the hub asks for its conditions to be accepted"):
-        find("someone/secret")
-
-
-def test_a_repository_that_is_no_model(hub: Hub) -> None:
-    hub.files["someone/notes"] = {"README.md": b"notes"}
-    with pytest.raises(ModelNotFoundError, match=r"the hub's repository of that name has no config\.json"):
-        find("someone/notes")
-
-
-def test_a_repository_with_pickles_only(hub: Hub) -> None:
-    hub.files["someone/old"] = {"config.json": b"{}", "pytorch_model.bin": b"a pickle"}
-    with pytest.raises(CheckpointError, match=r"no whole safetensors weights .* regard reads no pickles"):
-        find("someone/old")
-    assert hub.fetched == ["config.json"]
-
-
-def test_a_download_that_breaks_off(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub.files["someone/a-model"] = {"config.json": b"{}", "model.safetensors": b"short"}
-    whole = hub.respond
-
-    def refuse_the_listing(path: str, with_body: bool) -> tuple[int, dict[str, str], bytes]:
-        return (403, {}, b"{}") if path.startswith("/api/") else whole(path, with_body)
-
-    monkeypatch.setattr(hub, "respond", refuse_the_listing)
-    with pytest.raises(CheckpointError, match="the download of 'someone/a-model' from the hub broke off"):
-        find("someone/a-model")
-
-
-def test_an_ailing_hub(hub: Hub) -> None:
-    hub.refusals["someone/a-model"] = (503, "")
-    with pytest.raises(ModelNotFoundError, match=r"the hub could not be reached \(.*503"):
-        find("someone/a-model")
-
-
-def test_a_closed_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    use_endpoint(monkeypatch, f"http://127.0.0.1:{port}")
-    started = time.monotonic()
-    with pytest.raises(
-        ModelNotFoundError, match=r"the hub could not be reached \(.+\); get it with `hf download"
-    ):
-        find("someone/a-model")
-    assert time.monotonic() - started < 3
-
-
-def test_a_name_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_endpoint(monkeypatch, "http://hub.invalid")
-    released = threading.Event()
-
-    def hang(*_: object, **__: object) -> list[object]:
-        released.wait(30)
-        raise socket.gaierror(socket.EAI_AGAIN, "hung")
-
-    monkeypatch.setattr(socket, "getaddrinfo", hang)
-    monkeypatch.setattr(_hub, "LOOKUP_SECONDS", 0.3)
-    started = time.monotonic()
-    try:
-        with pytest.raises(ModelNotFoundError, match=r"could not be reached \(no answer within 0\.3 s\)"):
-            find("someone/a-model")
-        assert time.monotonic() - started < 3
-    finally:
-        released.set()
-        for thread in threading.enumerate():
-            if thread.name == "regard-hub-lookup":
-                thread.join(10)
-
-
-def test_the_real_deadline_is_five_seconds() -> None:
-    assert _hub.LOOKUP_SECONDS == 5
 
 
 @pytest.mark.parametrize("name", ["gpt2", "a b", "./all-MiniLM-L6-v2", "someone/x"])

@@ -79,14 +79,14 @@ def meta_network(num_layers: int = 2) -> Network:
     ],
 )
 def test_both_ways(hf: str, ours: str) -> None:
-    assert KEYMAP.to_ours(hf) == ours
-    assert KEYMAP.to_ours(f"bert.{hf}") == ours
+    assert KEYMAP.to_ours(hf) == (ours,)
+    assert KEYMAP.to_ours(f"bert.{hf}") == (ours,)
     assert KEYMAP.to_hf(ours) == hf
 
 
 def test_aliases_are_read_and_not_written() -> None:
-    assert KEYMAP.to_ours("bert.encoder.layer.1.output.LayerNorm.gamma") == "layers.1.norm.weight"
-    assert KEYMAP.to_ours("encoder.layer.1.output.LayerNorm.beta") == "layers.1.norm.bias"
+    assert KEYMAP.to_ours("bert.encoder.layer.1.output.LayerNorm.gamma") == ("layers.1.norm.weight",)
+    assert KEYMAP.to_ours("encoder.layer.1.output.LayerNorm.beta") == ("layers.1.norm.bias",)
     assert KEYMAP.to_hf("layers.1.norm.bias") == "encoder.layer.1.output.LayerNorm.bias"
 
 
@@ -108,7 +108,7 @@ def test_aliases_are_read_and_not_written() -> None:
     ids=repr,
 )
 def test_names_that_no_rule_has(name: str) -> None:
-    assert KEYMAP.to_ours(name) is None
+    assert KEYMAP.to_ours(name) == ()
 
 
 def test_a_network_name_that_no_rule_has() -> None:
@@ -168,6 +168,51 @@ def test_a_prefix_that_makes_a_name_ambiguous() -> None:
 def test_templates_that_mean_nothing(hf: str, ours: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Rename(hf, ours)
+
+
+HEADED = KeyMap(
+    rules=(Rename("h.{layer}.{part}", "layers.{layer}.{part}"), Rename("lm_head.weight", "head.weight")),
+    prefixes=("transformer.", "model."),
+    heads=("lm_head.", "score.{layer}."),
+    left_out=("h.{layer}.old.",),
+    buffers=("h.{layer}.mask",),
+)
+
+
+def test_heads_stand_beside_the_prefix() -> None:
+    module = nn.Module()
+    module.layers = nn.ModuleList([nn.LayerNorm(2)])
+    assert sorted(to_hf(module, HEADED)) == ["h.0.bias", "h.0.weight"]
+    module.head = nn.Linear(2, 3, bias=False)
+    assert sorted(to_hf(module, HEADED)) == [
+        "lm_head.weight",
+        "transformer.h.0.bias",
+        "transformer.h.0.weight",
+    ]
+    assert sorted(to_hf(module, HEADED, prefix="x.")) == ["lm_head.weight", "x.h.0.bias", "x.h.0.weight"]
+    module.head.weight = nn.Parameter(torch.ones(2))
+    module.layers[0].weight = module.head.weight
+    assert sorted(to_hf(module, HEADED)) == ["transformer.h.0.bias", "transformer.h.0.weight"]
+
+
+@pytest.mark.parametrize("prefix", ["", "transformer.", "model."])
+def test_templates_for_what_is_not_loaded(prefix: str) -> None:
+    assert HEADED.is_buffer(f"{prefix}h.11.mask")
+    assert not HEADED.is_buffer(f"{prefix}h.x.mask")
+    assert HEADED.leaves_out(f"{prefix}h.11.old.weight")
+    assert HEADED.leaves_out(f"{prefix}score.3.weight")
+    assert not HEADED.leaves_out(f"{prefix}h.older.old.weight")
+
+
+def test_a_missing_tensor_has_the_prefix_of_the_others_unless_it_is_a_heads(tmp_path: Path) -> None:
+    module = nn.Module()
+    module.layers = nn.ModuleList([nn.LayerNorm(2)])
+    module.head = nn.Linear(2, 3, bias=False)
+    with pytest.raises(CheckpointError, match=r"missing: lm_head\.weight, model\.h\.0\.bias$"):
+        load_into(module, on_disk(tmp_path, {"model.h.0.weight": torch.ones(2)}), HEADED)
+    written = {"model.h.0.weight": torch.ones(2), "lm_head.weight": torch.ones(3, 2)}
+    with pytest.raises(CheckpointError, match=r"missing: model\.h\.0\.bias$"):
+        load_into(module, on_disk(tmp_path, written), HEADED)
 
 
 # Loading
@@ -343,6 +388,25 @@ def test_buffers_that_the_network_stores(tmp_path: Path) -> None:
         CheckpointError, match=r"of the wrong type: n \(wanted torch\.int64, got torch\.int32\)"
     ):
         load_into(module, wrong, keymap)
+
+
+def test_what_no_checkpoint_can_fill(tmp_path: Path) -> None:
+    class Counted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Linear(2, 1)
+            self.register_buffer("angles", torch.arange(3.0), persistent=False)
+
+    keymap = KeyMap(rules=(Rename("{part}", "dense.{part}"),))
+    reader = on_disk(tmp_path, {"weight": torch.ones(1, 2), "bias": torch.ones(1)})
+    with torch.device("meta"):
+        module = Counted()
+    with pytest.raises(
+        InputError, match=r"module: angles would stay on the meta device, .* persistent buffer"
+    ):
+        load_into(module, reader, keymap)
+    assert module.dense.weight.is_meta
+    load_into(Counted(), reader, keymap)
 
 
 # Tied parameters

@@ -1,0 +1,175 @@
+"""The rules of a weight map: how one tensor on disk is one or several of the network's. Data, both ways."""
+
+import functools
+import re
+import string
+from dataclasses import KW_ONLY, dataclass
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+
+_PLACEHOLDERS = {"layer": "0|[1-9][0-9]*", "part": "weight|bias"}
+SAMPLES = ({"layer": "0", "part": "weight"}, {"layer": "10", "part": "bias"})
+"""What a template is filled with in order to try it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """A rule of a `KeyMap`: a name on disk and the name of the same tensor in the network.
+
+    Both are templates in which `{layer}` stands for a whole number and `{part}` for `weight` or `bias`.
+
+    Attributes:
+        hf: the name on disk.
+        ours: the name in the network's `state_dict`.
+        transposed: whether a matrix lies on disk as (in, out), as GPT-2's do; a bias has one axis, and stays.
+
+    Raises:
+        InputError: an unknown or repeated placeholder, or one that only one of the two has.
+
+    >>> Rename("h.{layer}.attn.c_proj.{part}", "layers.{layer}.attention.output.{part}", transposed=True).hf
+    'h.{layer}.attn.c_proj.{part}'
+    >>> Rename("encoder.layer.{layer}.output.dense.{part}", "layers.{number}.ffn.{part}")
+    Traceback (most recent call last):
+    regard.core.errors.InputError: Rename: 'layers.{number}.ffn.{part}' may hold {layer} and {part}, once each
+    """
+
+    hf: str
+    ours: str
+    _: KW_ONLY
+    transposed: bool = False
+
+    def __post_init__(self) -> None:
+        _check_same_placeholders("Rename", self.hf, self.ours)
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The one name of the network, as a `Split` gives its several."""
+        return (self.ours,)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A rule of a `KeyMap`: one tensor on disk that is several of the network's.
+
+    They lie one after the other along the output axis, which is axis 0 of the network's layout, each as large
+    as the network has it; so the query, key and value of all heads, or the two halves of a gated layer.
+
+    Attributes:
+        hf: the name on disk; a template, as in `Rename`.
+        ours: the names in the network's `state_dict`, in the order on disk.
+        transposed: whether a matrix lies on disk as (in, out); its pieces then lie along axis 1 there.
+
+    Raises:
+        InputError: fewer than two names, one twice, or placeholders that do not fit.
+
+    >>> fused = Split("h.{layer}.c_attn.{part}", ("{layer}.q.{part}", "{layer}.k.{part}"), transposed=True)
+    >>> fused.pieces
+    ('{layer}.q.{part}', '{layer}.k.{part}')
+    """
+
+    hf: str
+    ours: tuple[str, ...]
+    _: KW_ONLY
+    transposed: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.ours) < 2 or len(set(self.ours)) < len(self.ours):
+            raise InputError(f"Split: ours must be at least two different names, got {self.ours!r}")
+        for ours in self.ours:
+            _check_same_placeholders("Split", self.hf, ours)
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The names of the network, in the order on disk."""
+        return self.ours
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A rule of a `KeyMap`: a tensor on disk that stands for several of the network's, which have names too.
+
+    T5's and BART's `shared.weight` is the table of the encoder, of the decoder and of the output, and older
+    files store it again under each of their own names. What holds, whether the network ties them or not:
+
+    * loading: a tensor of the network with none of its own names on disk takes the shared one. Where the
+      network ties several of them (all that it has, or two at least), own and shared ones must be equal. A
+      network that holds one of several apart takes its own name, and what nobody takes counts as left out.
+    * writing: the first of `ours` goes out under the shared name when the network ties it to another of
+      them or has no other; all else goes out under its own name.
+
+    Attributes:
+        hf: the name on disk, without placeholders.
+        ours: the names in the network's `state_dict`, the first being the one that the shared name is for.
+
+    Raises:
+        InputError: no names, one twice, or a placeholder.
+
+    >>> Shared("shared.weight", ("encoder.embeddings.tokens.weight", "head.output.weight")).ours[0]
+    'encoder.embeddings.tokens.weight'
+    """
+
+    hf: str
+    ours: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.ours or len(set(self.ours)) < len(self.ours):
+            raise InputError(f"Shared: ours must be different names, at least one, got {self.ours!r}")
+        for template in (self.hf, *self.ours):
+            if placeholders("Shared", template):
+                raise InputError(f"Shared: {template!r} must hold no placeholder")
+
+
+def taken_apart(stored: Tensor, sizes: list[int], *, transposed: bool) -> list[Tensor]:
+    """The network's tensors in one of the disk: views along the output axis, as long as `sizes`."""
+    ours = stored.t() if transposed and stored.dim() == 2 else stored
+    if len(sizes) == 1:
+        return [ours]
+    return list(torch.split(ours, sizes))
+
+
+def shape_on_disk(shapes: list[tuple[int, ...]], *, transposed: bool) -> tuple[int, ...] | None:
+    """The shape of the tensor that holds these, or None where they cannot lie in one."""
+    first, *others = shapes
+    if not others:
+        return first[::-1] if transposed and len(first) == 2 else first
+    if not first or any(shape[1:] != first[1:] or len(shape) != len(first) for shape in others):
+        return None
+    fused = (sum(shape[0] for shape in shapes), *first[1:])
+    return fused[::-1] if transposed and len(fused) == 2 else fused
+
+
+def placeholders(rule: str, template: str) -> list[str]:
+    """The placeholders of a template.
+
+    Raises:
+        InputError: it is no template, or has others than `{layer}` and `{part}`, or one of them twice.
+    """
+    try:
+        pieces = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise InputError(f"{rule}: {template!r} is not a template ({error})") from error
+    found = [name for _, name, _, _ in pieces if name is not None]
+    is_plain = not any(form or conversion for _, _, form, conversion in pieces)
+    if not is_plain or len(set(found)) < len(found) or set(found) - _PLACEHOLDERS.keys():
+        raise InputError(f"{rule}: {template!r} may hold {{layer}} and {{part}}, once each")
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def pattern(template: str) -> re.Pattern[str]:
+    """The names that a template stands for."""
+    pieces = string.Formatter().parse(template)
+    return re.compile(
+        "".join(
+            re.escape(text) + (f"(?P<{name}>{_PLACEHOLDERS[name]})" if name is not None else "")
+            for text, name, _, _ in pieces
+        )
+    )
+
+
+def _check_same_placeholders(rule: str, hf: str, ours: str) -> None:
+    if set(placeholders(rule, hf)) != set(placeholders(rule, ours)):
+        raise InputError(f"{rule}: {hf!r} and {ours!r} must hold the same placeholders")
