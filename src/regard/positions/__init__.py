@@ -1,10 +1,41 @@
-"""Where a token stands, as vectors that are added to its embedding.
+"""Where a token stands, in every form that attention takes it in.
 
-Schemes that act elsewhere (rotary on q and k, ALiBi and relative bias on the scores) belong here too, and
-arrive with the model families that need them.
+* vectors that are added to a token's embedding: `LearnedPositions`, `SinusoidalPositions`;
+* a rotation of q and k: `Rotary`, whose `RotaryScaling` reaches beyond the lengths of training;
+* something added to the scores: `RelativeBias` (learned), `Alibi` (not).
 """
 
+from regard.positions._alibi import Alibi
 from regard.positions._learned import LearnedPositions
-from regard.positions._sinusoidal import SinusoidalPositions, sinusoidal_encoding
+from regard.positions._relative import RelativeBias, relative_buckets
+from regard.positions._rope_scaling import (
+    DynamicNTKScaling,
+    LinearScaling,
+    Llama3Scaling,
+    NoScaling,
+    ProportionalScaling,
+    RotaryScaling,
+    YaRNScaling,
+)
+from regard.positions._rotary import Rotary, RotaryLayout, Rotation
+from regard.positions._sinusoidal import SinusoidalLayout, SinusoidalPositions, sinusoidal_encoding
 
-__all__ = ["LearnedPositions", "SinusoidalPositions", "sinusoidal_encoding"]
+__all__ = [
+    "Alibi",
+    "DynamicNTKScaling",
+    "LearnedPositions",
+    "LinearScaling",
+    "Llama3Scaling",
+    "NoScaling",
+    "ProportionalScaling",
+    "RelativeBias",
+    "Rotary",
+    "RotaryLayout",
+    "RotaryScaling",
+    "Rotation",
+    "SinusoidalLayout",
+    "SinusoidalPositions",
+    "YaRNScaling",
+    "relative_buckets",
+    "sinusoidal_encoding",
+]

@@ -1,12 +1,19 @@
 """Sinusoidal positional encoding: fixed, bounded, periodic, and defined for any position."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
 from regard.core.errors import InputError
 
+SinusoidalLayout = Literal["interleaved", "half"]
+"""Where the cosines stand: each after its sine, as in the paper, or all after all sines, as in Marian."""
 
-def sinusoidal_encoding(max_seq_len: int, d_model: int, *, base: float = 10_000.0) -> Tensor:
+
+def sinusoidal_encoding(
+    max_seq_len: int, d_model: int, *, base: float = 10_000.0, layout: SinusoidalLayout = "interleaved"
+) -> Tensor:
     """The positional-encoding matrix.
 
         PE[pos, 2i]     = sin(pos / base^(2i / d_model))
@@ -16,50 +23,91 @@ def sinusoidal_encoding(max_seq_len: int, d_model: int, *, base: float = 10_000.
         max_seq_len: number of positions, rows.
         d_model: number of dimensions, columns; odd is allowed, the last cosine is then left out.
         base: 10,000 in the paper.
+        layout: "interleaved" is the paper's order, above. "half" is Marian's: the same columns, all sines
+            before all cosines.
 
     Returns:
         float64 (max_seq_len, d_model), each entry from -1 to 1.
 
     Raises:
-        InputError: a size below 1, or a base that is not positive.
+        InputError: a size below 1, a base that is not positive, or an unknown layout.
 
     Example:
         >>> sinusoidal_encoding(2, 3).round(decimals=2)
         tensor([[0.0000, 1.0000, 0.0000],
                 [0.8400, 0.5400, 0.0000]], dtype=torch.float64)
+        >>> sinusoidal_encoding(2, 3, layout="half").round(decimals=2)
+        tensor([[0.0000, 0.0000, 1.0000],
+                [0.8400, 0.0000, 0.5400]], dtype=torch.float64)
 
-    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.5. Checkpoints of the Marian family put all sines
-    before all cosines instead; this is the paper's interleaved order.
+    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.5; Marian's order is in its code.
     """
+    _check(max_seq_len, d_model, base, layout)
+    # On the CPU, also while a network is built on the meta device.
+    position = torch.arange(max_seq_len, dtype=torch.float64, device="cpu")[:, None]
+    even = torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu")
+    angle = position / base ** (even / d_model)
+    sines, cosines = angle.sin(), angle.cos()
+    if layout == "half":
+        return torch.cat((sines, cosines[:, : d_model // 2]), dim=1)
+    return torch.stack((sines, cosines), dim=2).flatten(1)[:, :d_model].contiguous()
+
+
+def _check(max_seq_len: int, d_model: int, base: float, layout: str) -> None:
     for name, value in (("max_seq_len", max_seq_len), ("d_model", d_model)):
         if value < 1:
             raise InputError(f"{name} must be at least 1; got {value}.")
     if not base > 0:
         raise InputError(f"base must be greater than 0; got {base}.")
-    position = torch.arange(max_seq_len, dtype=torch.float64)[:, None]
-    even = torch.arange(0, d_model, 2, dtype=torch.float64)
-    angle = position / base ** (even / d_model)
-    return torch.stack((angle.sin(), angle.cos()), dim=2).flatten(1)[:, :d_model].contiguous()
+    if layout not in ("interleaved", "half"):
+        raise InputError(f"layout must be 'interleaved' or 'half'; got {layout!r}.")
 
 
 class SinusoidalPositions(nn.Module):
     """Looks positions up in the sinusoidal matrix; nothing is learned, nothing is stored in a checkpoint.
 
+    The matrix is made at the first call, so that a network can be built on the meta device; it is no part of
+    the module's state. Where a checkpoint stores its matrix, `LearnedPositions` holds that one.
+
     Args:
-        max_seq_len, d_model, base: as in `sinusoidal_encoding`.
+        max_seq_len, d_model, base, layout: as in `sinusoidal_encoding`.
 
     Example:
         >>> SinusoidalPositions(5, 3)(torch.tensor([4])).shape
         torch.Size([1, 3])
     """
 
-    table: Tensor
-
-    def __init__(self, max_seq_len: int, d_model: int, *, base: float = 10_000.0) -> None:
+    def __init__(
+        self,
+        max_seq_len: int,
+        d_model: int,
+        *,
+        base: float = 10_000.0,
+        layout: SinusoidalLayout = "interleaved",
+    ) -> None:
         super().__init__()
-        encoding = sinusoidal_encoding(max_seq_len, d_model, base=base).to(torch.get_default_dtype())
-        self.register_buffer("table", encoding, persistent=False)
+        _check(max_seq_len, d_model, base, layout)
+        self.max_seq_len = max_seq_len
+        self.d_model = d_model
+        self.base = base
+        self.layout = layout
+        self._table: Tensor | None = None  # where it was last asked for
+
+    @property
+    def table(self) -> Tensor:
+        """The whole matrix, float32 (max_seq_len, d_model), rounded once from double precision."""
+        return self._on(torch.device("cpu"))
+
+    def _on(self, device: torch.device) -> Tensor:
+        if self._table is None or self._table.device != device:
+            encoding = sinusoidal_encoding(self.max_seq_len, self.d_model, base=self.base, layout=self.layout)
+            self._table = encoding.float().to(device)
+        return self._table
 
     def forward(self, positions: Tensor) -> Tensor:
-        """int64 positions of any shape (...) -> (..., d_model)."""
-        return nn.functional.embedding(positions, self.table)  # indexing would take -1 for the last row
+        """int64 positions of any shape (...) -> float32 (..., d_model), on their device.
+
+        Who adds it to half precision converts it first, as a stored matrix would be converted.
+        """
+        # Indexing would take -1 for the last row.
+        return nn.functional.embedding(positions, self._on(positions.device))

@@ -1,9 +1,12 @@
 """The sinusoidal matrix against its formula, by math loops."""
 
+import copy
 import math
+from typing import Any
 
 import pytest
 import torch
+from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 
 from regard.core.errors import InputError
 from regard.positions import SinusoidalPositions, sinusoidal_encoding
@@ -65,6 +68,19 @@ def test_base(base: float) -> None:
         sinusoidal_encoding(5, 3, base=base)
 
 
+@pytest.mark.parametrize("d_model", [1, 2, 7, 22])
+def test_half_has_the_same_columns_sines_first(d_model: int) -> None:
+    interleaved = sinusoidal_encoding(13, d_model, base=500.0)
+    half = sinusoidal_encoding(13, d_model, base=500.0, layout="half")
+    assert torch.equal(half, torch.cat((interleaved[:, 0::2], interleaved[:, 1::2]), dim=1))
+
+
+@pytest.mark.parametrize("make", [sinusoidal_encoding, SinusoidalPositions])
+def test_layout(make: Any) -> None:
+    with pytest.raises(InputError, match="layout must be 'interleaved' or 'half'; got 'halves'"):
+        make(5, 3, layout="halves")
+
+
 class TestModule:
     def test_looks_rows_up_in_any_shape(self) -> None:
         positions = SinusoidalPositions(11, 7)
@@ -78,16 +94,26 @@ class TestModule:
         assert positions.state_dict() == {}
         assert list(positions.parameters()) == []
 
-    def test_dtype(self) -> None:
-        assert SinusoidalPositions(11, 7).table.dtype == torch.float32
+    def test_single_precision_whatever_the_rest_is_in(self) -> None:
         # rounded once, from the table in double precision
-        assert torch.equal(SinusoidalPositions(11, 7).table, sinusoidal_encoding(11, 7).float())
-        assert SinusoidalPositions(11, 7).double()(torch.tensor([3])).dtype == torch.float64
-        torch.set_default_dtype(torch.float64)
-        try:
-            assert torch.equal(SinusoidalPositions(11, 7).table, sinusoidal_encoding(11, 7))
-        finally:
-            torch.set_default_dtype(torch.float32)
+        wanted = sinusoidal_encoding(11, 7).float()
+        assert torch.equal(SinusoidalPositions(11, 7).table, wanted)
+        assert torch.equal(SinusoidalPositions(11, 7).double()(torch.arange(11)), wanted)
+        assert torch.equal(SinusoidalPositions(11, 7).bfloat16()(torch.arange(11)), wanted)
+
+    def test_built_on_the_meta_device(self) -> None:
+        with torch.device("meta"):
+            positions = SinusoidalPositions(11, 7)
+            assert not positions.table.is_meta
+            blank = copy.deepcopy(SinusoidalPositions(11, 7))
+        assert torch.equal(blank(torch.arange(11)), sinusoidal_encoding(11, 7).float())
+        assert blank(torch.arange(3, device="meta")).is_meta
+        assert torch.equal(blank.table, sinusoidal_encoding(11, 7).float())
+
+    @pytest.mark.parametrize("d_model", [1, 7, 22])
+    def test_the_table_of_marian(self, d_model: int) -> None:
+        theirs = MarianSinusoidalPositionalEmbedding(11, d_model).create_weight()
+        assert torch.equal(SinusoidalPositions(11, d_model, layout="half").table, theirs)
 
     @pytest.mark.parametrize("position", [-1, 11])
     def test_there_is_no_position_beyond_the_table(self, position: int) -> None:

@@ -1,0 +1,194 @@
+"""Which layers of a checkpoint attend to everything, and which to a window only.
+
+Newer files list it, layer by layer, in `layer_types`; older ones give a number, each family's in its own way:
+a rule object, handed to `read_layer_types`. The windows themselves are masks, which the family makes.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from regard.checkpoints import Config
+from regard.core.errors import CheckpointError
+
+FULL = "full_attention"
+"""A layer whose queries attend to all keys that causality and padding allow."""
+
+SLIDING = "sliding_attention"
+"""A layer whose queries attend to a window around them."""
+
+
+class LayerRule(Protocol):
+    """How a family's older files say which layers slide."""
+
+    @property
+    def is_overruled(self) -> bool:
+        """Whether a list in the file counts; otherwise it must say the same as the rule."""
+        ...
+
+    def layer_types(self, fields: Config, num_layers: int, window: int | None) -> tuple[str, ...]:
+        """One name a layer, from the rule's own fields, which are read on the way."""
+        ...
+
+
+@dataclass(frozen=True)
+class AllLayers:
+    """All layers slide where there is a window (Mistral), else none does (Llama has none).
+
+    Example:
+        >>> from pathlib import Path
+        >>> AllLayers().layer_types(Config(file=Path("config.json"), values={}), 2, None)
+        ('full_attention', 'full_attention')
+    """
+
+    is_overruled: ClassVar[bool] = False
+
+    def layer_types(self, fields: Config, num_layers: int, window: int | None) -> tuple[str, ...]:
+        """See `LayerRule`."""
+        del fields
+        return (FULL if window is None else SLIDING,) * num_layers
+
+
+@dataclass(frozen=True)
+class LaterLayers:
+    """Where there is a window, the layers from some number on slide (Qwen2 and Qwen3: `max_window_layers`).
+
+    Args:
+        field: gives the number.
+        default: what its absence means.
+
+    Example:
+        >>> from pathlib import Path
+        >>> rule = LaterLayers("max_window_layers", 28)
+        >>> rule.layer_types(Config(file=Path("config.json"), values={"max_window_layers": 1}), 2, 64)
+        ('full_attention', 'sliding_attention')
+    """
+
+    field: str
+    default: int
+    is_overruled: ClassVar[bool] = True
+
+    def layer_types(self, fields: Config, num_layers: int, window: int | None) -> tuple[str, ...]:
+        """See `LayerRule`."""
+        first = fields.get(self.field, int, self.default)
+        return tuple(SLIDING if window is not None and i >= first else FULL for i in range(num_layers))
+
+
+@dataclass(frozen=True)
+class OneInEvery:
+    """One layer in every so many attends to everything, the others slide.
+
+    Args:
+        default: the period, where the file does not give it.
+        field: gives the period; None where none does (Gemma 2, whose period is always 2).
+        is_first: whether the full layer is the first of each period (ModernBERT) or the last (Gemma).
+
+    Example:
+        >>> from pathlib import Path
+        >>> rule = OneInEvery(3, field="global_attn_every_n_layers", is_first=True)
+        >>> rule.layer_types(Config(file=Path("config.json"), values={}), 4, 64)
+        ('full_attention', 'sliding_attention', 'sliding_attention', 'full_attention')
+    """
+
+    default: int
+    field: str | None = None
+    is_first: bool = False
+    is_overruled: ClassVar[bool] = True
+
+    def layer_types(self, fields: Config, num_layers: int, window: int | None) -> tuple[str, ...]:
+        """See `LayerRule`."""
+        del window
+        period = self.default if self.field is None else self._period(fields, self.field)
+        shift = 0 if self.is_first else 1
+        return tuple(SLIDING if (i + shift) % period else FULL for i in range(num_layers))
+
+    def _period(self, fields: Config, field: str) -> int:
+        period = fields.get(field, int, self.default)
+        if period < 1:
+            raise CheckpointError(f"{fields.file}: the field {field!r} must be at least 1; got {period}")
+        # Gemma 3 files also hold the number under this name, beside the list that it made; nobody reads it.
+        copied = fields.get(f"_{field}", int, period)
+        if copied != period and fields.values.get("layer_types") is None:
+            raise CheckpointError(
+                f"{fields.file}: the field '_{field}' is {copied}, but {field!r} is {period}; "
+                "keep the one that is right"
+            )
+        return period
+
+
+def read_window(fields: Config, field: str, default: int | None, *, switch: str | None = None) -> int | None:
+    """The width of the window as the file has it; None where there is none.
+
+    Args:
+        fields: of config.json.
+        field: gives the width; `null` is no window.
+        default: what its absence means.
+        switch: a field that turns the window on; its absence means off (`use_sliding_window` of Qwen2).
+
+    Raises:
+        CheckpointError: a field of another type, or a width below 1.
+
+    Example:
+        >>> from pathlib import Path
+        >>> fields = Config(file=Path("config.json"), values={"sliding_window": 64})
+        >>> read_window(fields, "sliding_window", 4096)
+        64
+        >>> read_window(fields, "sliding_window", 4096, switch="use_sliding_window")
+    """
+    given = fields.get(field, int, None)
+    window = default if field not in fields.values else given
+    if switch is not None and not fields.get(switch, bool, False):
+        return None
+    if window is not None and window < 1:
+        raise CheckpointError(f"{fields.file}: the field {field!r} must be at least 1; got {window}")
+    return window
+
+
+def read_layer_types(
+    fields: Config, rule: LayerRule, *, num_layers: int, window: int | None
+) -> tuple[str, ...]:
+    """ "full_attention" or "sliding_attention" for each layer, as `transformers` reads the file.
+
+    Args:
+        fields: of config.json; `layer_types` and the rule's fields are read.
+        rule: what the file means where it has no list.
+        num_layers: how many there are.
+        window: from `read_window`.
+
+    Raises:
+        CheckpointError: a list of another length, with other names, or one that contradicts the rest.
+
+    Example:
+        >>> from pathlib import Path
+        >>> fields = Config(file=Path("config.json"), values={"sliding_window_pattern": 2})
+        >>> read_layer_types(fields, OneInEvery(6, field="sliding_window_pattern"), num_layers=3, window=64)
+        ('sliding_attention', 'full_attention', 'sliding_attention')
+    """
+    by_rule = rule.layer_types(fields, num_layers, window)
+    listed = fields.list_of("layer_types", str, None)
+    types = by_rule if listed is None else tuple(_checked(fields, each) for each in listed)
+    if len(types) != num_layers:
+        raise CheckpointError(
+            f"{fields.file}: the field 'layer_types' must have one entry for each of {num_layers} layers; "
+            f"got {len(types)}"
+        )
+    if not rule.is_overruled and types != by_rule:
+        raise CheckpointError(
+            f"{fields.file}: the field 'layer_types' must be {by_rule[0]!r} for every layer, because the "
+            "code of this model_type does not read it; take it out of the file, or correct model_type"
+        )
+    if window is None and SLIDING in types:
+        raise CheckpointError(
+            f"{fields.file}: the field 'layer_types' has {SLIDING!r}, but no field gives the window"
+        )
+    return types
+
+
+def _checked(fields: Config, name: str) -> str:
+    # "attention" is what older files call it.
+    if name in (FULL, "attention"):
+        return FULL
+    if name == SLIDING:
+        return SLIDING
+    raise CheckpointError(
+        f"{fields.file}: the field 'layer_types' holds {name!r}; regard supports {FULL!r} and {SLIDING!r}"
+    )

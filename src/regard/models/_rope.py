@@ -1,0 +1,385 @@
+"""From the fields of config.json to `Rotary` objects, in all the spellings there have been, and back.
+
+Up to version 4 of `transformers`, files have `rope_theta` (or the family's names for it) and `rope_scaling`;
+since version 5 all of it stands in `rope_parameters`, once, or once for each type of layer. Both are read;
+where a file has both, they must agree.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, TypeVar
+
+from regard.checkpoints import Config
+from regard.core.errors import CheckpointError, InputError
+from regard.models._layer_types import FULL, SLIDING
+from regard.positions import (
+    DynamicNTKScaling,
+    LinearScaling,
+    Llama3Scaling,
+    NoScaling,
+    ProportionalScaling,
+    Rotary,
+    RotaryLayout,
+    RotaryScaling,
+    YaRNScaling,
+)
+
+
+@dataclass(frozen=True)
+class Theta:
+    """Where older files give the base of one type of layer.
+
+    Args:
+        field: its name.
+        default: what its absence means.
+        is_scaled: whether `rope_scaling` is about these layers.
+    """
+
+    field: str = "rope_theta"
+    default: float = 10_000.0
+    is_scaled: bool = True
+
+
+@dataclass(frozen=True)
+class RopeSpelling:
+    """How a family's files speak of rotary embeddings; by default as Llama's do, one base for all layers.
+
+    Args:
+        full, sliding: the base of either type of layer.
+        partial: the part of a head that is rotated where the file does not say; None where the family always
+            rotates whole heads, and a file that says otherwise is refused.
+        layout: which entries form a pair; files do not say.
+
+    Example:
+        >>> gemma3 = RopeSpelling(
+        ...     Theta("rope_theta", 1_000_000.0), Theta("rope_local_base_freq", 10_000.0, is_scaled=False)
+        ... )
+        >>> modernbert = RopeSpelling(Theta("global_rope_theta", 160_000.0), Theta("local_rope_theta"))
+        >>> RopeSpelling().is_one, gemma3.is_one
+        (True, False)
+    """
+
+    full: Theta = Theta()
+    sliding: Theta = Theta()
+    _: KW_ONLY
+    partial: float | None = None
+    layout: RotaryLayout = "half"
+
+    @property
+    def thetas(self) -> dict[str, Theta]:
+        """By type of layer."""
+        return {FULL: self.full, SLIDING: self.sliding}
+
+    @property
+    def is_one(self) -> bool:
+        """Whether all layers share one base."""
+        return self.full == self.sliding
+
+
+_LLAMA = RopeSpelling()
+
+
+def read_rope(
+    fields: Config, spelling: RopeSpelling = _LLAMA, *, head_dim: int, max_seq_len: int
+) -> dict[str, Rotary]:
+    """The rotary embedding of each type of layer, equal ones where the file makes no difference.
+
+    Args:
+        fields: of config.json; `rope_theta` or the spelling's names, `rope_scaling`, `rope_parameters`,
+            `partial_rotary_factor` and `original_max_position_embeddings` are read. What an object has beside
+            the fields of its scaling stays unread, for `fields.done` to refuse.
+        spelling: the family's.
+        head_dim: size of a head.
+        max_seq_len: `max_position_embeddings`, which some scalings start from.
+
+    Returns:
+        By "full_attention" and "sliding_attention", both always there.
+
+    Raises:
+        CheckpointError: a type of scaling that regard does not implement, fields that are missing or
+            contradict each other.
+
+    Example:
+        >>> from pathlib import Path
+        >>> values = {"rope_theta": 500_000.0, "rope_scaling": {"type": "linear", "factor": 2.0}}
+        >>> fields = Config(file=Path("config.json"), values=values)
+        >>> read_rope(fields, head_dim=8, max_seq_len=64)["full_attention"]
+        Rotary(head_dim=8, base=500000.0, scaling=LinearScaling(factor=2.0), rotary_dim=None, layout='half')
+    """
+    file = _File(
+        fields=fields,
+        spelling=spelling,
+        head_dim=head_dim,
+        max_seq_len=max_seq_len,
+        bases={kind: fields.get(each.field, float, each.default) for kind, each in spelling.thetas.items()},
+        part=fields.get("partial_rotary_factor", float, None),
+        original=fields.get("original_max_position_embeddings", int, None),
+    )
+    given = [sub for key in ("rope_parameters", "rope_scaling") if (sub := fields.sub(key)) and sub.values]
+    found = [_read_object(file, sub) for sub in given or [file.empty("rope_scaling.")]]
+    if found[0] != found[-1]:
+        raise CheckpointError(
+            f"{fields.file}: the fields 'rope_parameters' and 'rope_scaling' contradict each other; "
+            "keep the one that is right"
+        )
+    return found[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """What stands in the file outside of the objects."""
+
+    fields: Config
+    spelling: RopeSpelling
+    head_dim: int
+    max_seq_len: int
+    bases: Mapping[str, float]
+    part: float | None
+    original: int | None
+
+    def empty(self, path: str) -> Config:
+        """An object that is not there."""
+        return Config(file=self.fields.file, values={}, path=path)
+
+
+def _read_object(file: _File, sub: Config) -> dict[str, Rotary]:
+    """What one object of the file says, once or by type of layer."""
+    thetas = file.spelling.thetas
+    if any(kind in sub.values for kind in thetas):
+        rotaries = {
+            kind: _read_rotary(file, kind, sub.sub(kind) or file.empty(f"{sub.path}{kind}."))
+            for kind in thetas
+        }
+        if any(
+            isinstance(each.scaling, YaRNScaling) and not each.scaling.truncate for each in rotaries.values()
+        ):
+            raise CheckpointError(
+                f"{sub.file}: the field {sub.path + FULL + '.truncate'!r} is one that transformers does not "
+                "read for a single type of layer; regard does not guess which of the two was meant"
+            )
+        return rotaries
+    if sub.path == "rope_parameters." and not file.spelling.is_one:
+        raise CheckpointError(
+            f"{sub.file}: the field 'rope_parameters' must hold one object for each type of layer, "
+            f"{FULL!r} and {SLIDING!r}; got {', '.join(map(repr, sub.values))}"
+        )
+    return {
+        kind: _read_rotary(file, kind, sub if theta.is_scaled else file.empty(sub.path))
+        for kind, theta in thetas.items()
+    }
+
+
+def _read_rotary(file: _File, kind: str, sub: Config) -> Rotary:
+    name = _agreed(sub, "rope_type", sub.get("rope_type", str, None), "type", sub.get("type", str, None))
+    read = _READERS.get(name or "default")
+    if read is None:
+        raise CheckpointError(
+            f"{sub.file}: the field {sub.path + 'rope_type'!r} is {name!r}, rotary embeddings that regard "
+            f"does not implement; it knows {', '.join(sorted(_READERS))}. regard.lens works on the model of "
+            "transformers"
+        )
+    field = file.spelling.thetas[kind].field
+    stated = file.bases[kind] if field in file.fields.values else None
+    base = _agreed(sub, "rope_theta", sub.get("rope_theta", float, None), field, stated, outside=True)
+    try:
+        scaling = read(file, sub)
+        return Rotary(
+            file.head_dim,
+            base=file.bases[kind] if base is None else base,
+            scaling=scaling,
+            rotary_dim=None if isinstance(scaling, ProportionalScaling) else _rotary_dim(file, sub),
+            layout=file.spelling.layout,
+        )
+    except InputError as error:
+        raise CheckpointError(f"{sub.file}: the field {sub.path.removesuffix('.')!r}: {error}") from error
+
+
+_Value = TypeVar("_Value", float, int, str)
+
+
+def _agreed(
+    sub: Config,
+    key: str,
+    value: _Value | None,
+    other_key: str,
+    other: _Value | None,
+    *,
+    outside: bool = False,
+) -> _Value | None:
+    """What two fields say that mean the same; either may be absent, but they may not differ."""
+    if value is not None and other is not None and value != other:
+        raise CheckpointError(
+            f"{sub.file}: the field {sub.path + key!r} is {value!r}, but "
+            f"{other_key if outside else sub.path + other_key!r} is {other!r}; keep the one that is right"
+        )
+    return other if value is None else value
+
+
+def _part(file: _File, sub: Config) -> float | None:
+    key = "partial_rotary_factor"
+    return _agreed(sub, key, sub.get(key, float, None), key, file.part, outside=True)
+
+
+def _rotary_dim(file: _File, sub: Config) -> int | None:
+    part = _part(file, sub)
+    if part not in (None, 1.0) and file.spelling.partial is None:
+        raise CheckpointError(
+            f"{sub.file}: the field 'partial_rotary_factor' is {part}, but models of this family rotate "
+            "whole heads; take it out of the file if that is so"
+        )
+    part = file.spelling.partial if part is None else part
+    rotated = file.head_dim if part is None else int(file.head_dim * part)
+    return None if rotated == file.head_dim else rotated
+
+
+def _original(file: _File, sub: Config) -> int:
+    key = "original_max_position_embeddings"
+    return _agreed(sub, key, sub.get(key, int, None), key, file.original, outside=True) or file.max_seq_len
+
+
+def _read_default(file: _File, sub: Config) -> RotaryScaling:
+    _pass_over_original(sub)
+    return NoScaling()
+
+
+def _read_linear(file: _File, sub: Config) -> RotaryScaling:
+    _pass_over_original(sub)
+    return LinearScaling(sub.require("factor", float))
+
+
+def _read_dynamic(file: _File, sub: Config) -> RotaryScaling:
+    if (original := _original(file, sub)) != file.max_seq_len:
+        raise CheckpointError(
+            f"{sub.file}: the field 'original_max_position_embeddings' must be max_position_embeddings = "
+            f"{file.max_seq_len}, which dynamic scaling starts from; got {original}"
+        )
+    return DynamicNTKScaling(sub.require("factor", float), file.max_seq_len)
+
+
+def _read_yarn(file: _File, sub: Config) -> RotaryScaling:
+    original = _original(file, sub)
+    factor = sub.get("factor", float, None)
+    return YaRNScaling(
+        file.max_seq_len / original if factor is None else factor,
+        original,
+        beta_fast=sub.get("beta_fast", float, None) or 32.0,
+        beta_slow=sub.get("beta_slow", float, None) or 1.0,
+        attention_factor=sub.get("attention_factor", float, None),
+        mscale=sub.get("mscale", float, None),
+        mscale_all_dim=sub.get("mscale_all_dim", float, None),
+        truncate=sub.get("truncate", bool, True),
+    )
+
+
+def _read_llama3(file: _File, sub: Config) -> RotaryScaling:
+    return Llama3Scaling(
+        sub.require("factor", float),
+        sub.require("low_freq_factor", float),
+        sub.require("high_freq_factor", float),
+        _original(file, sub),
+    )
+
+
+def _read_proportional(file: _File, sub: Config) -> RotaryScaling:
+    _pass_over_original(sub)
+    part = _part(file, sub)
+    return ProportionalScaling(1.0 if part is None else part, sub.get("factor", float, 1.0))
+
+
+def _pass_over_original(sub: Config) -> None:
+    sub.get("original_max_position_embeddings", int, None)  # in some files, but in none of these formulas
+
+
+_READERS: Mapping[str, Callable[[_File, Config], RotaryScaling]] = {
+    "default": _read_default,
+    "dynamic": _read_dynamic,
+    "linear": _read_linear,
+    "llama3": _read_llama3,
+    "proportional": _read_proportional,
+    "yarn": _read_yarn,
+}
+
+
+def write_rope(rotaries: Mapping[str, Rotary], spelling: RopeSpelling = _LLAMA) -> dict[str, Any]:
+    """The fields of config.json as `transformers` 5 writes them, and the older ones where those can say it.
+
+    Args:
+        rotaries: as `read_rope` returns them.
+        spelling: the family's.
+
+    Example:
+        >>> rotary = Rotary(8, base=500_000.0, scaling=LinearScaling(2.0))
+        >>> fields = write_rope({FULL: rotary, SLIDING: rotary})
+        >>> fields["rope_parameters"]
+        {'rope_type': 'linear', 'factor': 2.0, 'rope_theta': 500000.0}
+        >>> fields["rope_theta"], fields["rope_scaling"]
+        (500000.0, {'rope_type': 'linear', 'factor': 2.0, 'type': 'linear'})
+    """
+    named = {kind: _write(rotary) for kind, rotary in rotaries.items()}
+    is_flat = spelling.is_one and named[FULL] == named[SLIDING]
+    written: dict[str, Any] = {"rope_parameters": named[FULL] if is_flat else named}
+    if spelling.is_one and not is_flat:
+        return written  # older files cannot say that
+    # What older files say about scaling goes for all layers that their `rope_scaling` is about.
+    inside = {kind: _without_base(values) for kind, values in named.items()}
+    sliding = inside[FULL] if spelling.sliding.is_scaled else {"rope_type": "default"}
+    if inside[SLIDING] != sliding or inside[FULL]["rope_type"] == "proportional":
+        return written
+    written |= {theta.field: rotaries[kind].base for kind, theta in spelling.thetas.items()}
+    if (part := inside[FULL].pop("partial_rotary_factor", None)) is not None:
+        written["partial_rotary_factor"] = part
+    if (name := inside[FULL]["rope_type"]) != "default":
+        # "type" is the word of the versions before 4.43, which know no family with two bases.
+        written["rope_scaling"] = inside[FULL] | ({"type": name} if spelling.is_one else {})
+    return written
+
+
+def _without_base(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != "rope_theta"}
+
+
+def _write(rotary: Rotary) -> dict[str, Any]:
+    values = _write_scaling(rotary.scaling) | {"rope_theta": rotary.base}
+    if rotary.rotary_dim is not None:
+        part = rotary.rotary_dim / rotary.head_dim
+        # Its readers cut the product off: 2 / 98 would come back as 1.
+        is_short = int(rotary.head_dim * part) < rotary.rotary_dim
+        values["partial_rotary_factor"] = math.nextafter(part, 1.0) if is_short else part
+    return values
+
+
+def _write_scaling(scaling: RotaryScaling) -> dict[str, Any]:
+    match scaling:
+        case NoScaling():
+            return {"rope_type": "default"}
+        case LinearScaling(factor):
+            return {"rope_type": "linear", "factor": factor}
+        case DynamicNTKScaling(factor):
+            return {"rope_type": "dynamic", "factor": factor}
+        case ProportionalScaling(proportion, factor):
+            return {"rope_type": "proportional", "factor": factor, "partial_rotary_factor": proportion}
+        case Llama3Scaling():
+            return {
+                "rope_type": "llama3",
+                "factor": scaling.factor,
+                "low_freq_factor": scaling.low_freq_factor,
+                "high_freq_factor": scaling.high_freq_factor,
+                "original_max_position_embeddings": scaling.original_max_seq_len,
+            }
+        case YaRNScaling():
+            optional = {
+                "attention_factor": scaling.attention_factor,
+                "mscale": scaling.mscale,
+                "mscale_all_dim": scaling.mscale_all_dim,
+            }
+            return {
+                "rope_type": "yarn",
+                "factor": scaling.factor,
+                "original_max_position_embeddings": scaling.original_max_seq_len,
+                "beta_fast": scaling.beta_fast,
+                "beta_slow": scaling.beta_slow,
+                "truncate": scaling.truncate,
+                **{key: value for key, value in optional.items() if value is not None},
+            }
+    raise InputError(f"scaling must be one that config.json has a name for; got {scaling!r}.")

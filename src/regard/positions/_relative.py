@@ -1,0 +1,155 @@
+"""T5's relative position bias: a learned number for each head and each bucket of distances."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.core import Bias
+from regard.core.errors import InputError
+
+
+def relative_buckets(
+    distances: Tensor, *, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
+) -> Tensor:
+    """The bucket of each distance: one for each near one, wider and wider ones for the far.
+
+    With n = |distance| (not bidirectional: n = max(-distance, 0)), b buckets a direction and e = b // 2:
+
+        n                                                         for n < e
+        min(e + floor(ln(n / e) / ln(max_distance / e) * (b - e)), b - 1)      else
+
+    and b more where the key comes after the query. b is half of `num_buckets` if bidirectional, else all.
+
+    Args:
+        distances: int64 of any shape, position of the key minus position of the query.
+        num_buckets: how many there are.
+        max_distance: from here on all distances share the last bucket of their direction.
+        bidirectional: whether keys after the query are told from those before.
+
+    Returns:
+        int64 of the same shape, 0 .. num_buckets - 1.
+
+    Raises:
+        InputError: too few buckets, or a `max_distance` that the near buckets already reach.
+
+    Example:
+        >>> relative_buckets(torch.tensor([-1000, -8, -7, -1, 0, 1, 7, 8, 1000]))
+        tensor([15,  8,  7,  1,  0, 17, 23, 24, 31])
+        >>> relative_buckets(torch.tensor([-1000, -16, -1, 0, 1]), bidirectional=False)
+        tensor([31, 16,  1,  0,  0])
+
+    Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1; the formula is in their code. In float32, as in
+    `transformers`: a distance on the border of two buckets falls on the same side.
+    """
+    a_side = num_buckets // 2 if bidirectional else num_buckets
+    near = a_side // 2
+    if near < 1:
+        raise InputError(f"num_buckets must be at least {4 if bidirectional else 2}; got {num_buckets}.")
+    if max_distance <= near:
+        raise InputError(
+            f"max_distance must be greater than {near}, where {num_buckets} buckets stop to be one distance "
+            f"each; got {max_distance}."
+        )
+    n = distances.abs() if bidirectional else (-distances).clamp(min=0)
+    # The logarithm of 0 would not convert; distances below `near` do not come from here anyway.
+    ratio = torch.log(n.clamp(min=near).float() / near) / math.log(max_distance / near)
+    far = (near + (ratio * (a_side - near)).to(torch.int64)).clamp(max=a_side - 1)
+    buckets = torch.where(n < near, n, far)
+    return buckets + (distances > 0) * a_side if bidirectional else buckets
+
+
+class RelativeBias(nn.Module):
+    """An additive bias table[bucket(j - i), h] for query i, key j and head h; one for all layers of a stack.
+
+    Args:
+        num_heads: query heads.
+        num_buckets, max_distance: as in `relative_buckets`.
+        bidirectional: True in encoders, False in decoders, where no key comes after the query. MPNet's
+            buckets are the bidirectional ones.
+
+    Raises:
+        InputError: no heads, or sizes that `relative_buckets` does not take.
+
+    Attributes:
+        table: nn.Embedding(num_buckets, num_heads).
+
+    Example:
+        >>> bias = RelativeBias(2, num_buckets=4, max_distance=8)
+        >>> _ = bias.table.weight.data.copy_(torch.arange(8.0).view(4, 2))
+        >>> bias().block(torch.arange(3), torch.arange(3))[0, 0].tolist()
+        [[0.0, 6.0, 6.0], [2.0, 0.0, 6.0], [2.0, 2.0, 0.0]]
+
+    Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        *,
+        bidirectional: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_heads < 1:
+            raise InputError(f"num_heads must be at least 1; got {num_heads}.")
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
+        self._buckets(torch.device("cpu"))  # refuses what does not fit
+        self.table = nn.Embedding(num_buckets, num_heads)
+
+    def _buckets(self, device: torch.device) -> Tensor:
+        """The buckets of the distances -max_distance .. max_distance: beyond, nothing changes."""
+        return relative_buckets(
+            torch.arange(-self.max_distance, self.max_distance + 1, device=device),
+            num_buckets=self.num_buckets,
+            max_distance=self.max_distance,
+            bidirectional=self.bidirectional,
+        )
+
+    def forward(self, query_offset: int = 0) -> Bias:
+        """The bias as an object, to hand to attention.
+
+        Args:
+            query_offset: where query 0 stands among the keys; with a cache of n earlier keys, n.
+        """
+        weight = self.table.weight
+        return _Relative(weight, self._buckets(weight.device), query_offset)
+
+
+@dataclass(frozen=True, eq=False)
+class _Relative:
+    """A `Bias`: O(rows * columns) numbers are read from one short vector a head."""
+
+    weight: Tensor
+    buckets: Tensor
+    query_offset: int
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """(1, heads, rows, columns), in the table's dtype; the gradient goes to the table."""
+        of_distance = self.weight[self.buckets].T.contiguous()  # (heads, distances)
+        queries = queries + self.query_offset
+        if _is_run(queries) and _is_run(keys):
+            # Each row is the one above it moved on by one: windows of one line, the last row's first.
+            steps = torch.arange(len(queries) + len(keys) - 1, device=keys.device)
+            line = of_distance[:, self._index(steps + (keys[0] - queries[-1]))]
+            return line.unfold(1, len(keys), 1).flip(1)[None]
+        index = self._index(keys[None, :] - queries[:, None])
+        return of_distance.index_select(1, index.flatten()).view(1, of_distance.shape[0], *index.shape)
+
+    def _index(self, distances: Tensor) -> Tensor:
+        """Where a distance stands in `buckets`; beyond the furthest nothing changes."""
+        furthest = len(self.buckets) // 2
+        return (distances + furthest).clamp_(0, 2 * furthest)
+
+    def learned(self) -> tuple[Tensor, ...]:
+        """The table's weight."""
+        return (self.weight,)
+
+
+def _is_run(positions: Tensor) -> bool:
+    """Whether positions follow one another; asked on the CPU only, since a GPU would have to wait."""
+    return positions.is_cpu and len(positions) > 0 and bool((positions.diff() == 1).all())

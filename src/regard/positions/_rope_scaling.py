@@ -1,0 +1,350 @@
+"""How the frequencies of rotary embeddings are stretched to reach beyond the lengths of training.
+
+The frequencies of a head that rotates `dim` of its entries are, unscaled,
+
+    f_i = base^(-2i / dim),    i = 0 .. dim/2 - 1
+
+in radians a position (Su et al. 2021, arXiv 2104.09864, section 3.2.2). A scaling is an object that gives
+others. All arithmetic is in float32, in the order of `transformers`' `modeling_rope_utils`, so that a
+checkpoint gets the angles it was evaluated with, bit for bit.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+
+
+class RotaryScaling(Protocol):
+    """A rule for the frequencies; frozen and hashable, as the `Rotary` that holds it."""
+
+    @property
+    def amplitude(self) -> float:
+        """The factor of cosine and sine; 1 where the lengths of q and k are kept."""
+        ...
+
+    def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
+        """Radians a position.
+
+        Args:
+            base: the base of the unscaled frequencies.
+            dim: how many entries of a head are rotated, even.
+            position_ids: int64, the positions of this call; read only where the length matters.
+
+        Returns:
+            float32 (dim // 2,), on the CPU.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class NoScaling:
+    """f_i = base^(-2i / dim), as in the paper.
+
+    Example:
+        >>> NoScaling().frequencies(100.0, 4, torch.arange(3))
+        tensor([1.0000, 0.1000])
+
+    Source: Su et al. 2021, arXiv 2104.09864, section 3.2.2.
+    """
+
+    @property
+    def amplitude(self) -> float:
+        """1."""
+        return 1.0
+
+    def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
+        """See `RotaryScaling`."""
+        del position_ids
+        return _plain(base, dim)
+
+
+@dataclass(frozen=True)
+class LinearScaling:
+    """f_i / factor: position `factor * n` turns as far as position n did in training.
+
+    Args:
+        factor: how many times longer the texts may become.
+
+    Raises:
+        InputError: a factor that is not positive.
+
+    Example:
+        >>> LinearScaling(2.0).frequencies(100.0, 4, torch.arange(3))
+        tensor([0.5000, 0.0500])
+
+    Source: Chen et al. 2023, arXiv 2306.15595, section 2.3 ("position interpolation").
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        _check_positive(factor=self.factor)
+
+    @property
+    def amplitude(self) -> float:
+        """1."""
+        return 1.0
+
+    def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
+        """See `RotaryScaling`."""
+        del position_ids
+        return _plain(base, dim) / self.factor
+
+
+@dataclass(frozen=True)
+class DynamicNTKScaling:
+    """A base that grows with the text, once it is longer than those of training.
+
+        n = max(largest position + 1, max_seq_len)
+        base' = base * (factor * n / max_seq_len - (factor - 1))^(dim / (dim - 2))
+        f_i = base'^(-2i / dim)
+
+    The length is that of each call. (`transformers` remembers the longest text that a model has seen, and
+    keeps its base until a text is shorter than `max_seq_len`; a fresh model of theirs gives these numbers.)
+
+    Args:
+        factor: how many times longer the texts may become.
+        max_seq_len: the longest of training.
+
+    Raises:
+        InputError: a number that is not positive.
+
+    Example:
+        >>> scaling = DynamicNTKScaling(2.0, max_seq_len=4)
+        >>> scaling.frequencies(100.0, 4, torch.arange(4)), scaling.frequencies(100.0, 4, torch.arange(6))
+        (tensor([1.0000, 0.1000]), tensor([1.0000, 0.0500]))
+
+    Source: Peng et al. 2023, arXiv 2309.00071, section 3.1 and appendix B.2 ("dynamic NTK").
+    """
+
+    factor: float
+    max_seq_len: int
+
+    def __post_init__(self) -> None:
+        _check_positive(factor=self.factor, max_seq_len=self.max_seq_len)
+
+    @property
+    def amplitude(self) -> float:
+        """1."""
+        return 1.0
+
+    def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
+        """See `RotaryScaling`."""
+        if dim < 4:
+            raise InputError(f"dynamic NTK scaling must rotate at least 4 entries of a head; got {dim}.")
+        length = 0 if position_ids.numel() == 0 else int(position_ids.max()) + 1
+        power = dim / (dim - 2)
+        if length <= self.max_seq_len:
+            stretch = (self.factor * self.max_seq_len / self.max_seq_len) - (self.factor - 1)
+            return _plain(base * stretch**power, dim)
+        # float32 from here on, as theirs: the length comes to them as a tensor.
+        longer = torch.tensor(length, device="cpu")
+        grown = base * ((self.factor * longer / self.max_seq_len) - (self.factor - 1)) ** power
+        return 1.0 / (grown ** (_even(dim) / dim))
+
+
+@dataclass(frozen=True)
+class YaRNScaling:
+    """Slow frequencies are divided by the factor, fast ones kept, those between blended ("NTK by parts").
+
+        d(r) = dim * ln(original_max_seq_len / (2 pi r)) / (2 ln base)        which frequency turns r times
+        low, high = d(beta_fast), d(beta_slow), rounded outwards where `truncate`, within 0 .. dim - 1
+        keep_i = 1 - clip((i - low) / (high - low), 0, 1)
+        f'_i = keep_i * f_i + (1 - keep_i) * f_i / factor
+
+    and cosine and sine are multiplied by an amplitude, by default 0.1 ln(factor) + 1.
+
+    Args:
+        factor: how many times longer the texts may become.
+        original_max_seq_len: the longest of training.
+        beta_fast, beta_slow: turns within `original_max_seq_len` above which a frequency is kept, and below
+            which it is divided.
+        attention_factor: the amplitude; None computes it.
+        mscale, mscale_all_dim: where both are given and not 0, the computed amplitude is
+            (0.1 mscale ln(factor) + 1) / (0.1 mscale_all_dim ln(factor) + 1).
+        truncate: whether `low` and `high` are rounded to whole indices.
+
+    Raises:
+        InputError: a number that is not positive.
+
+    Example:
+        >>> scaling = YaRNScaling(4.0, original_max_seq_len=64)
+        >>> scaling.frequencies(100.0, 8, torch.arange(3))
+        tensor([1.0000, 0.2372, 0.0500, 0.0079])
+        >>> round(scaling.amplitude, 4)
+        1.1386
+
+    Source: Peng et al. 2023, arXiv 2309.00071, sections 3.2 to 3.4; `mscale` is DeepSeek's.
+    """
+
+    factor: float
+    original_max_seq_len: int
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    attention_factor: float | None = None
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+    truncate: bool = True
+
+    def __post_init__(self) -> None:
+        _check_positive(
+            factor=self.factor,
+            original_max_seq_len=self.original_max_seq_len,
+            beta_fast=self.beta_fast,
+            beta_slow=self.beta_slow,
+        )
+
+    @property
+    def amplitude(self) -> float:
+        """`attention_factor`, or what follows from `factor`, `mscale` and `mscale_all_dim`."""
+        if self.attention_factor is not None:
+            return self.attention_factor
+        if self.mscale and self.mscale_all_dim:
+            return self._scale(self.mscale) / self._scale(self.mscale_all_dim)
+        return self._scale(1.0)
+
+    def _scale(self, weight: float) -> float:
+        return 1.0 if self.factor <= 1 else 0.1 * weight * math.log(self.factor) + 1.0
+
+    def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
+        """See `RotaryScaling`."""
+        del position_ids
+        low, high = (self._index(turns, base, dim) for turns in (self.beta_fast, self.beta_slow))
+        if self.truncate:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, dim - 1)
+        if low == high:
+            high += 0.001  # a step, without dividing by zero
+        powers = base ** (_even(dim) / dim)
+        index = torch.arange(dim // 2, dtype=torch.float32, device="cpu")
+        keep = 1 - ((index - low) / (high - low)).clamp(0, 1)
+        return 1.0 / (self.factor * powers) * (1 - keep) + 1.0 / powers * keep
+
+    def _index(self, turns: float, base: float, dim: int) -> float:
+        length = self.original_max_seq_len
+        return (dim * math.log(length / (turns * 2 * math.pi))) / (2 * math.log(base))
+
+
+@dataclass(frozen=True)
+class Llama3Scaling:
+    """Long waves are divided by the factor, short ones kept, those between blended.
+
+        wavelength_i = 2 pi / f_i,   n = original_max_seq_len
+        f_i / factor                                      where wavelength_i > n / low_freq_factor
+        f_i                                               where wavelength_i < n / high_freq_factor
+        (1 - s) f_i / factor + s f_i                      between, with
+        s = (n / wavelength_i - low_freq_factor) / (high_freq_factor - low_freq_factor)
+
+    Args:
+        factor: how many times longer the texts may become.
+        low_freq_factor, high_freq_factor: how often a wave fits into `original_max_seq_len`, at the two ends.
+        original_max_seq_len: the longest of training.
+
+    Raises:
+        InputError: a number that is not positive, or low and high the same.
+
+    Example:
+        >>> Llama3Scaling(8.0, 1.0, 4.0, 64).frequencies(100.0, 8, torch.arange(3))
+        tensor([1.0000, 0.2444, 0.0130, 0.0040])
+
+    Source: the reference code of Llama 3.1 (`apply_scaling`); Grattafiori et al. 2024, arXiv 2407.21783.
+    """
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_seq_len: int
+
+    def __post_init__(self) -> None:
+        _check_positive(
+            factor=self.factor,
+            low_freq_factor=self.low_freq_factor,
+            high_freq_factor=self.high_freq_factor,
+            original_max_seq_len=self.original_max_seq_len,
+        )
+        if self.low_freq_factor == self.high_freq_factor:
+            raise InputError(
+                f"low_freq_factor and high_freq_factor must differ; got {self.low_freq_factor} for both."
+            )
+
+    @property
+    def amplitude(self) -> float:
+        """1."""
+        return 1.0
+
+    def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
+        """See `RotaryScaling`."""
+        del position_ids
+        plain = _plain(base, dim)
+        length, low, high = self.original_max_seq_len, self.low_freq_factor, self.high_freq_factor
+        wavelength = 2 * math.pi / plain
+        is_long, is_short = wavelength > length / low, wavelength < length / high
+        ends = torch.where(is_long, plain / self.factor, plain)
+        smooth = (length / wavelength - low) / (high - low)
+        between = (1 - smooth) * ends / self.factor + smooth * ends
+        return torch.where(~is_short & ~is_long, between, ends)
+
+
+@dataclass(frozen=True)
+class ProportionalScaling:
+    """Only the fastest frequencies turn; the others are 0, and all entries keep their partners.
+
+        f_i / factor for i < proportion * dim / 2, else 0
+
+    (`rotary_dim` of `Rotary` is another thing: there the frequencies are spread over the rotated entries
+    only, and an entry's partner is half of *those* away.)
+
+    Args:
+        proportion: of the frequencies, from 0 to 1.
+        factor: how many times longer the texts may become.
+
+    Raises:
+        InputError: a number out of its range.
+
+    Example:
+        >>> ProportionalScaling(0.5).frequencies(100.0, 8, torch.arange(3))
+        tensor([1.0000, 0.3162, 0.0000, 0.0000])
+
+    Source: Barbero et al. 2024, arXiv 2410.06205, section 6 ("p-RoPE"); as in the configurations of Gemma 4.
+    """
+
+    proportion: float
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_positive(factor=self.factor)
+        if not 0 <= self.proportion <= 1:
+            raise InputError(f"proportion must be from 0 to 1; got {self.proportion}.")
+
+    @property
+    def amplitude(self) -> float:
+        """1."""
+        return 1.0
+
+    def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
+        """See `RotaryScaling`."""
+        del position_ids
+        turning = int(self.proportion * dim // 2)
+        frequencies = torch.zeros(dim // 2, dtype=torch.float32, device="cpu")
+        frequencies[:turning] = _plain(base, dim)[:turning]
+        return frequencies / self.factor
+
+
+def _even(dim: int) -> Tensor:
+    # On the CPU, also while a network is built on the meta device; a GPU's powers differ in the last place.
+    return torch.arange(0, dim, 2, dtype=torch.float32, device="cpu")
+
+
+def _plain(base: float, dim: int) -> Tensor:
+    return 1.0 / (base ** (_even(dim) / dim))
+
+
+def _check_positive(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not 0 < number < math.inf:
+            raise InputError(f"{name} must be a finite number greater than 0; got {number}.")
