@@ -1,11 +1,12 @@
 """From a text to tokens, each with its word and its place in the text.
 
-Words come from the text by Unicode's word boundaries, tokens from the model's `tokenizer.json`, and every
+Words come from the text by Unicode's word boundaries, tokens from the model's own files, and every
 span counts code points of the original text: `text[start:end]` is what a token or a word was made of.
 """
 
 from regard.text._encoding import Encoding, Token, Word
+from regard.text._special import SpecialIds
 from regard.text._tokenizer import Tokenizer
 from regard.text._words import split_words
 
-__all__ = ["Encoding", "Token", "Tokenizer", "Word", "split_words"]
+__all__ = ["Encoding", "SpecialIds", "Token", "Tokenizer", "Word", "split_words"]

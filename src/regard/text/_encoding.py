@@ -1,8 +1,18 @@
 """What becomes of a text: its words, its tokens, and the way from the one to the other."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from regard.core.errors import InputError
 from regard.text._select import select
+from regard.text._words import shown
+
+if TYPE_CHECKING:
+    from regard.text._tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +49,19 @@ class Token:
         text: The piece as in the vocabulary: "bank", "##ing", "Ġbank", "▁bank".
         span: Start and end in code points of its text, without the blanks at its ends. Pieces of one
             character share a span; a blank that the tokenizer put in itself has an empty one; None where the
-            template added the token.
+            template added the token, or there is no text.
         sequence: 0 for the first text, 1 for the second of a pair, None where the template added the token.
         word: The index of the word with which it shares the most code points; None for special tokens, white
             space and what prints nothing.
         type_id: The segment that the model is told (BERT: 0 for the first text, 1 for the second).
         special: Added by the template ("[CLS]"), or a special token that was written out in the text
             ("[MASK]"). "[UNK]" for an unknown word is not special: it stands for that word.
+        surface: The characters of the text that it stands for, for people to read: "bank" for "Ġbank",
+            "日" for each of its three bytes, "café" for "cafe". The piece itself where it stands for none.
 
     Example:
-        >>> Token(index=1, id=8, text="bank", span=(0, 4), sequence=0, word=0, type_id=0, special=False).span
+        >>> Token(index=1, id=8, text="Ġbank", span=(0, 4), sequence=0, word=0, type_id=0, special=False,
+        ...     surface="bank").span
         (0, 4)
     """
 
@@ -60,14 +73,15 @@ class Token:
     word: int | None
     type_id: int
     special: bool
+    surface: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    """A text, or a pair of texts, with its tokens and its words.
+    """A text, or a pair of texts, with its tokens and its words; or tokens that were given without a text.
 
     Attributes:
-        texts: The original text, or the two of a pair.
+        texts: The original text, or the two of a pair; empty for tokens without a text.
         tokens: All tokens in the order of the model's input.
         words: All words in the order of the texts.
 
@@ -89,6 +103,74 @@ class Encoding:
     tokens: tuple[Token, ...]
     words: tuple[Word, ...]
 
+    @classmethod
+    def from_ids(cls, ids: Iterable[int], tokenizer: Tokenizer | None = None) -> Self:
+        """Tokens that were given as ids: there is no text, and so there are no words and no spans.
+
+        Args:
+            ids: Rows of the model's table, in order.
+            tokenizer: Names the pieces and says which are special; without one, or where it has no piece for
+                an id (tables are often longer than the vocabulary), a token is named by its id.
+
+        Returns:
+            The tokens, all of sequence 0. `find` takes positions and pieces.
+
+        Raises:
+            InputError: There are no ids, or one is no integer from 0 up.
+
+        Example:
+            >>> encoding = Encoding.from_ids([101, 2924, 102])
+            >>> encoding.token_ids, encoding.tokens[1].text, encoding.find("2924"), encoding.words
+            ((101, 2924, 102), '2924', (1,), ())
+        """
+        tokens = []
+        for index, id in enumerate(ids):
+            number = _row(index, id)
+            piece = str(number) if tokenizer is None else tokenizer.piece_of(number) or str(number)
+            tokens.append(
+                Token(
+                    index=index,
+                    id=number,
+                    text=piece,
+                    span=None,
+                    sequence=0,
+                    word=None,
+                    type_id=0,
+                    special=tokenizer is not None and tokenizer.is_special(number),
+                    surface=piece,
+                )
+            )
+        if not tokens:
+            raise InputError("ids is empty: give at least one token id")
+        return cls(texts=(), tokens=tuple(tokens), words=())
+
+    def shifted(self, start: Token) -> Self:
+        """What a decoder reads to give this text: a start token, then all but the closing special token.
+
+        Args:
+            start: The first token; its index does not matter.
+
+        Returns:
+            The tokens one place later, with the words they belong to.
+
+        Example:
+            >>> from regard.text import Encoding
+            >>> given, start = Encoding.from_ids([5, 6, 1]), Encoding.from_ids([0]).tokens[0]
+            >>> given.shifted(start).token_ids  # 1 is not known to be special here
+            (0, 5, 6, 1)
+        """
+        kept = self.tokens[:-1] if self.tokens[-1].special else self.tokens
+        return type(self)(
+            texts=self.texts,
+            tokens=(
+                replace(start, index=0),
+                *(replace(token, index=token.index + 1) for token in kept),
+            ),
+            words=tuple(
+                replace(word, tokens=tuple(index + 1 for index in word.tokens)) for word in self.words
+            ),
+        )
+
     @property
     def token_ids(self) -> tuple[int, ...]:
         """The tokens' rows in the embedding table: what the model is given."""
@@ -107,7 +189,8 @@ class Encoding:
           Several words ("river bank") select the tokens of words that follow each other.
         * Where the word occurs more than once, "bank#2" chooses the second, counted over both texts. A text
           that has "bank#2" itself keeps it.
-        * A special token is selected by its exact string: "[CLS]", "[SEP]#2".
+        * A special token is selected by its exact string: "[CLS]", "[SEP]#2". Where tokens were given without
+          a text, every piece is: "##ing", "Ġbank#2".
 
         Args:
             selector: A position, a word, several words, or a special token.
@@ -134,3 +217,17 @@ class Encoding:
             the…), "the#2" at token 3 (the bank by the river Bank); choose one of these
         """
         return select(selector, self.texts, self.tokens, self.words)
+
+
+def _row(index: int, id: object) -> int:
+    try:
+        # operator.index lets the integers of numpy and torch pass; a bool, never meant as one, is one to it.
+        number = operator.index(id)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if number < 0 or isinstance(id, bool):
+        raise InputError(
+            f"ids must be integers from 0 up, rows of the model's table; got {type(id).__name__} "
+            f"{shown(repr(id))} at position {index}"
+        )
+    return number

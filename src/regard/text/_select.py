@@ -38,6 +38,8 @@ def select(
     """The token positions that `selector` names; see `Encoding.find`."""
     if not isinstance(selector, str):
         return (_position(selector, len(tokens)),)
+    if not texts:
+        return _piece(selector, tokens)
     name = selector.strip()
     asked = [name[start:end] for start, end in split_words(name)]
     if not asked:
@@ -62,6 +64,33 @@ def select(
     if len(found) > 1:
         raise InputError(_ambiguous(name, found, texts))
     return _tokens_of(name, found[0], texts, tokens, words)
+
+
+def _piece(selector: str, tokens: Sequence[Token]) -> tuple[int, ...]:
+    """The token with a piece, among tokens that came without a text."""
+    name, number = selector, None
+    found = [token.index for token in tokens if token.text == name]
+    choice = _CHOICE.fullmatch(selector)
+    if not found and choice:
+        name, number = choice["name"], int(choice["number"])
+        found = [token.index for token in tokens if token.text == name]
+    if not found:
+        raise InputError(
+            f"{shown(selector)} is no piece of these tokens, which were given as ids: without a text there "
+            f"are no words; give a position, 0 to {len(tokens) - 1}, or a piece as the vocabulary has it, "
+            f"such as {shown(tokens[0].text)}"
+        )
+    if number is not None and not 1 <= number <= len(found):
+        raise InputError(
+            f"{shown(selector)} asks for occurrence {number}, but {shown(name)} occurs {len(found)} times: "
+            f"at {_token_list(found)}"
+        )
+    if number is None and len(found) > 1:
+        raise InputError(
+            f"{shown(name)} occurs {len(found)} times: at {_token_list(found)}; choose one, such as "
+            f"{shown(name + '#2')}, or its position"
+        )
+    return (found[(number or 1) - 1],)
 
 
 def _position(selector: object, count: int) -> int:

@@ -3,6 +3,8 @@
 import itertools
 import operator
 import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -10,17 +12,21 @@ import tokenizers
 from tokenizers import processors
 
 from regard.core.errors import CheckpointError, InputError
-from regard.text._encoding import Encoding, Token, Word
-from regard.text._spans import Span, align_spans, align_words
-from regard.text._words import shown, split_words
+from regard.text._assembly import assemble
+from regard.text._encoding import Encoding
+from regard.text._file import parse_backend, read_backend
+from regard.text._folder import Built, build, complete
+from regard.text._renumbered import Renumbered
+from regard.text._special import SpecialIds
+from regard.text._words import one_line, shown
 
 
 class Tokenizer:
     """A tokenizer of the `tokenizers` library, and where each of its tokens stands in the text.
 
-    Made by `from_file` or `from_str`. The pieces and ids are those of the file. Truncation and padding that
-    the file stores are switched off: how long a text may be is the model's affair, and a text cut in silence
-    is a wrong one. May be shared between threads, and pickled.
+    Made by `from_folder`, `from_file` or `from_str`. The pieces and ids are those of the file. Truncation and
+    padding that the file stores are switched off: how long a text may be is the model's affair, and a text
+    cut in silence is a wrong one. May be shared between threads, and pickled.
 
     Example:
         >>> from tokenizers import Tokenizer as Backend, models, normalizers, pre_tokenizers
@@ -36,20 +42,79 @@ class Tokenizer:
         (3, 4)
     """
 
-    __slots__ = ("_backend", "_source", "_special")
+    __slots__ = ("_backend", "_rows", "_source", "_special", "_special_ids", "_target")
 
-    def __init__(self, backend: tokenizers.Tokenizer, *, source: str) -> None:
-        """Takes over `backend`, which it alters; `source` names it in messages."""
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer | Renumbered,
+        *,
+        source: str,
+        special_ids: SpecialIds | None = None,
+        target: Self | None = None,
+        rows: int | None = None,
+    ) -> None:
+        """Takes over `backend`, which it alters; `source` names it in messages; `rows` is as in `within`."""
         backend.no_truncation()
         backend.no_padding()
         _keep_blanks(backend.post_processor)
         self._backend = backend
         self._source = source
         self._special = {
-            token_id: added.content.casefold()
+            token_id: added.content
             for token_id, added in backend.get_added_tokens_decoder().items()
             if added.special
         }
+        self._special_ids = special_ids or SpecialIds()
+        self._target = target
+        self._rows = rows
+
+    @classmethod
+    def from_folder(cls, folder: str | os.PathLike[str], *, model_type: str) -> Self | None:
+        """Reads a model's tokenizer, in whatever form the folder has it.
+
+        In this order: `tokenizer.json`; `vocab.txt` (BERT, DistilBERT, ELECTRA, MPNet); `vocab.json` with
+        `merges.txt` (GPT-2, RoBERTa, BART, Qwen2, Qwen3); a SentencePiece model (T5, XLM-R, mBART,
+        DeBERTa-v2 and -v3, Llama, Mistral, Gemma), or the two of Marian with their `vocab.json`. Read with
+        them: `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json`.
+
+        Args:
+            folder: The model's folder.
+            model_type: Its family, as `config.json` states it; a `tokenizer_class` that is stated goes first.
+
+        Returns:
+            The tokenizer; None where the folder has no file of one.
+
+        Raises:
+            InputError: `folder` is no path.
+            CheckpointError: Files are damaged, incomplete, do not belong together, or are of a kind that no
+                tokenizer is built from; then the message says what to add.
+            MissingExtraError: The folder has a SentencePiece model, and transformers, sentencepiece or
+                protobuf is not installed.
+
+        Example:
+            >>> import pathlib, tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     none = Tokenizer.from_folder(folder, model_type="bert")
+            ...     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "river", "bank", "##s"]
+            ...     _ = pathlib.Path(folder, "vocab.txt").write_text("\\n".join(pieces))
+            ...     tokenizer = Tokenizer.from_folder(folder, model_type="bert")
+            >>> none is None, tokenizer.encode("River banks").token_ids, tokenizer.special_ids.mask
+            (True, (2, 5, 6, 7, 3), 4)
+        """
+        if not isinstance(folder, str | os.PathLike):
+            raise InputError(f"folder must be the path of a model's folder; got {type(folder).__name__}")
+        path = Path(folder) / "tokenizer.json"
+        built: Built | None
+        if path.exists():
+            built = complete(read_backend(path), path, model_type)
+        else:
+            built = build(Path(folder), model_type)
+        if built is None:
+            return None
+        target = None
+        if built.target is not None:
+            target = cls(built.target, source=str(built.path), special_ids=built.special)
+        return cls(built.backend, source=str(built.path), special_ids=built.special, target=target)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Self:
@@ -74,23 +139,7 @@ class Tokenizer:
         """
         if not isinstance(path, str | os.PathLike):
             raise InputError(f"path must be the path of a tokenizer.json; got {type(path).__name__}")
-        file = Path(path)
-        if file.is_dir():
-            raise CheckpointError(
-                f"{file} is a folder, not a tokenizer.json: give the path of the file in it"
-            )
-        try:
-            json = file.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise CheckpointError(
-                f"{file} does not exist: give the path of a tokenizer.json, as tokenizers writes it"
-            ) from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise CheckpointError(
-                f"{file} cannot be read as a tokenizer.json: {_one_line(reason)}"
-            ) from error
-        return cls._parsed(json, str(file))
+        return cls(read_backend(Path(path)), source=str(path))
 
     @classmethod
     def from_str(cls, json: str) -> Self:
@@ -113,19 +162,8 @@ class Tokenizer:
         """
         if not isinstance(json, str):
             raise InputError(f"json must be the text of a tokenizer.json; got {type(json).__name__}")
-        return cls._parsed(json, "the JSON given")
-
-    @classmethod
-    def _parsed(cls, json: str, source: str) -> Self:
-        try:
-            backend = tokenizers.Tokenizer.from_str(json)
-        # The library raises bare Exceptions, and TypeError for what is not Unicode.
-        except Exception as error:
-            raise CheckpointError(
-                f"{source} is not a usable tokenizer.json: {_one_line(error)}; fetch it again, or write it "
-                "with the tokenizers library"
-            ) from error
-        return cls(backend, source=source)
+        source = "the JSON given"
+        return cls(parse_backend(json, source), source=source)
 
     @property
     def vocab_size(self) -> int:
@@ -136,6 +174,99 @@ class Tokenizer:
     def highest_id(self) -> int:
         """The highest id that a token has: the model's table must have a row for it."""
         return max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
+
+    def within(self, rows: int) -> Self:
+        """This tokenizer for a model whose table of embeddings has so many rows.
+
+        A table may be longer than the vocabulary (padded to a round number). One that is too short for a few
+        added tokens is met in published models, whose texts do not use them (Gemma 3's mark for images): then
+        only a text that does use one is refused. One that is too short for the vocabulary itself is another
+        model's.
+
+        Args:
+            rows: How many ids the model knows.
+
+        Returns:
+            The tokenizer, or one like it that refuses texts with tokens beyond the table.
+
+        Raises:
+            CheckpointError: A piece of the vocabulary itself has no row.
+
+        Example:
+            >>> from tokenizers import Tokenizer as Backend, models
+            >>> tokenizer = Tokenizer.from_str(Backend(models.WordLevel({"a": 0, "b": 5}, "a")).to_str())
+            >>> tokenizer.within(8) is tokenizer
+            True
+            >>> tokenizer.within(5)
+            Traceback (most recent call last):
+            regard.core.errors.CheckpointError: the JSON given has tokens up to id 5, but the model's table of
+            embeddings has 5 rows: ...
+        """
+        if self.highest_id < rows:
+            return self if self._target is None or self._target.highest_id < rows else self._limited(rows)
+        added = self._backend.get_added_tokens_decoder()
+        own = self._backend.get_vocab(with_added_tokens=True).values()
+        if any(id >= rows and id not in added for id in own):
+            raise CheckpointError(
+                f"{self._source} has tokens up to id {self.highest_id}, but the model's table of embeddings "
+                f"has {rows} rows: the two do not belong together. Take the tokenizer that was saved with "
+                "the weights, or, if it has grown since, the weights that were trained with it."
+            )
+        return self._limited(rows)
+
+    def _limited(self, rows: int) -> Self:
+        return type(self)(
+            self._backend,
+            source=self._source,
+            special_ids=self._special_ids,
+            target=None if self._target is None else self._target.within(rows),
+            rows=rows,
+        )
+
+    @property
+    def special_ids(self) -> SpecialIds:
+        """The ids of `bos`, `eos`, `unk`, `sep`, `pad`, `cls` and `mask`, None where the files name none.
+
+        A `tokenizer.json` alone names none: `from_folder` reads what stands beside it.
+        """
+        return self._special_ids
+
+    @property
+    def target(self) -> Self:
+        """The tokenizer of the texts that a decoder is to give: with the other language's mark (mBART) or
+        pieces (Marian); itself where texts of both sides are written alike."""
+        return self if self._target is None else self._target
+
+    def encode_target(self, text: str | None, start_id: int | None) -> Encoding:
+        """What the decoder of an encoder-decoder reads to give a text: its start token, then the text.
+
+        Args:
+            text: The text; None for none, which leaves the start token alone.
+            start_id: The start token; None where the closing token of the text is it (mBART's language).
+
+        Returns:
+            The tokens, without the one that closes the text: the decoder gives it, and never reads it.
+
+        Raises:
+            InputError: As `encode`; or neither a text nor a start token.
+
+        Example:
+            >>> from tokenizers import Tokenizer as Backend, models, pre_tokenizers
+            >>> backend = Backend(models.WordLevel({"<pad>": 0, "river": 1, "bank": 2}, unk_token="<pad>"))
+            >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
+            >>> Tokenizer.from_str(backend.to_str()).encode_target("river bank", 0).token_ids
+            (0, 1, 2)
+        """
+        labels = None if text is None else self.target.encode(text)
+        if start_id is None and labels is not None:
+            start_id = labels.tokens[-1].id
+        if start_id is None:
+            raise InputError(
+                "target must be given: this model's decoder starts with a token that depends on the text."
+            )
+        start = Encoding.from_ids([start_id], self)
+        start_token = replace(start.tokens[0], sequence=None, special=True)
+        return replace(start, tokens=(start_token,)) if labels is None else labels.shifted(start_token)
 
     def token_of(self, id: int) -> str:
         """The piece that an id stands for.
@@ -159,13 +290,18 @@ class Tokenizer:
             number = operator.index(id)
         except TypeError:
             raise InputError(f"id must be an integer; got {type(id).__name__} {shown(repr(id))}") from None
-        # 32 bits: what the library counts in; it raises of its own accord beyond.
-        piece = self._backend.id_to_token(number) if 0 <= number < 2**32 else None
+        piece = self.piece_of(number)
         if piece is None:
             raise InputError(
                 f"id {number} is not in the vocabulary of {self.vocab_size} tokens; ids count from 0"
             )
-        return str(piece)
+        return piece
+
+    def piece_of(self, id: int) -> str | None:
+        """The piece that an id stands for, as `token_of`, but None where there is none: a model's table is
+        often longer than the vocabulary."""
+        # 32 bits: what the library counts in; it raises of its own accord beyond.
+        return self._backend.id_to_token(id) if 0 <= id < 2**32 else None
 
     def id_of(self, token: str) -> int:
         """The id of a piece.
@@ -194,6 +330,37 @@ class Tokenizer:
                 "write a piece exactly as it stands there, or let encode() give the pieces of a text"
             )
         return int(number)
+
+    def is_special(self, id: int) -> bool:
+        """Whether an id is that of a special token, such as "[CLS]"."""
+        return id in self._special
+
+    def decode(self, ids: Iterable[int], *, skip_special: bool = False) -> str:
+        """The text that ids stand for, as the tokenizer joins pieces.
+
+        Args:
+            ids: Rows of the vocabulary, in order.
+            skip_special: Whether special tokens are left out.
+
+        Returns:
+            The text. Not always the one that was encoded: case, accents or blanks may be lost.
+
+        Raises:
+            InputError: No token has one of the ids.
+
+        Example:
+            >>> from tokenizers import Tokenizer as Backend, decoders, models
+            >>> backend = Backend(models.WordPiece({"[UNK]": 0, "fish": 1, "##ing": 2}, unk_token="[UNK]"))
+            >>> backend.decoder = decoders.WordPiece()
+            >>> Tokenizer.from_str(backend.to_str()).decode([1, 2, 1])
+            'fishing fish'
+        """
+        rows = list(ids)
+        for id in rows:
+            self.token_of(id)
+        return str(
+            self._backend.decode([operator.index(id) for id in rows], skip_special_tokens=skip_special)
+        )
 
     def encode(self, text: str, pair: str | None = None, *, add_special_tokens: bool = True) -> Encoding:
         """The tokens of a text, or of a pair of texts.
@@ -224,73 +391,22 @@ class Tokenizer:
         if pair is not None:
             texts = (*texts, _checked("pair", pair))
         try:
-            backend = self._backend.encode(text, pair, add_special_tokens=add_special_tokens)
+            row = self._backend.encode(text, pair, add_special_tokens=add_special_tokens)
         except Exception as error:
             raise CheckpointError(
-                f"{self._source}: the tokenizer failed on the text: {_one_line(error)}"
+                f"{self._source}: the tokenizer failed on the text: {one_line(error)}"
             ) from error
-        return self._encoding(texts, backend)
+        if self._rows is not None:
+            self._check_rows(row.ids, self._rows)
+        return assemble(texts, row, self._special)
 
-    def _encoding(self, texts: tuple[str, ...], backend: tokenizers.Encoding) -> Encoding:
-        ids, pieces, type_ids = backend.ids, backend.tokens, backend.type_ids
-        # Each of these builds its list anew when it is read.
-        offsets, sequences = backend.offsets, backend.sequence_ids
-        added = [bool(flag) for flag in backend.special_tokens_mask]
-
-        spans: list[Span | None] = [None] * len(ids)
-        special = list(added)
-        word_of: list[int | None] = [None] * len(ids)
-        bounds: list[tuple[int, Span]] = []  # of each word its sequence and its span
-        for sequence, text in enumerate(texts):
-            own = [i for i, number in enumerate(sequences) if number == sequence and not added[i]]
-            own_spans = align_spans(text, [pieces[i] for i in own], [offsets[i] for i in own])
-            if not any(start < end for start, end in own_spans):
-                raise InputError(
-                    f"{('text', 'pair')[sequence]} leaves no token: the tokenizer drops all of "
-                    f"{shown(text)}; give a text with characters that it knows"
-                )
-            words = split_words(text)
-            for i, (start, end), word in zip(
-                own, own_spans, align_words(text, own_spans, words), strict=True
-            ):
-                spans[i] = start, end
-                # "[UNK]" is among the special tokens, but stands for a word unless the text says "[UNK]".
-                if ids[i] in self._special and text[start:end].casefold() == self._special[ids[i]]:
-                    special[i] = True
-                elif word is not None:
-                    word_of[i] = len(bounds) + word
-            bounds.extend((sequence, span) for span in words)
-
-        tokens_of: list[list[int]] = [[] for _ in bounds]
-        for i, word in enumerate(word_of):
-            if word is not None:
-                tokens_of[word].append(i)
-        return Encoding(
-            texts=texts,
-            tokens=tuple(
-                Token(
-                    index=i,
-                    id=ids[i],
-                    text=pieces[i],
-                    span=spans[i],
-                    sequence=None if added[i] else sequences[i],
-                    word=word_of[i],
-                    type_id=type_ids[i],
-                    special=special[i] or spans[i] is None,
-                )
-                for i in range(len(ids))
-            ),
-            words=tuple(
-                Word(
-                    index=index,
-                    text=texts[sequence][span[0] : span[1]],
-                    span=span,
-                    sequence=sequence,
-                    tokens=tuple(tokens_of[index]),
-                )
-                for index, (sequence, span) in enumerate(bounds)
-            ),
-        )
+    def _check_rows(self, ids: Sequence[int], rows: int) -> None:
+        beyond = next((id for id in ids if id >= rows), None)
+        if beyond is not None:
+            raise InputError(
+                f"the text has {shown(str(self.piece_of(beyond)))}, an added token with id {beyond}, but the "
+                f"model's table has {rows} rows: leave it out, or give the model that was trained with it"
+            )
 
 
 def _keep_blanks(processor: object) -> None:
@@ -334,7 +450,3 @@ def _surrogate(text: str) -> int | None:
     except UnicodeEncodeError as error:
         return error.start
     return None
-
-
-def _one_line(reason: object) -> str:
-    return " ".join(str(reason).split())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
+from regard.core.errors import InputError
 from regard.text import Encoding, Token, Tokenizer, Word
 
 
@@ -31,3 +33,78 @@ def test_ids_and_types_are_in_the_order_of_the_tokens(default: Tokenizer) -> Non
     assert encoding.token_ids == (101, 1996, 2924, 102, 1037, 2314, 102)
     assert encoding.type_ids == (0, 0, 0, 0, 1, 1, 1)
     assert [token.index for token in encoding.tokens] == list(range(7))
+
+
+def test_surfaces_are_what_people_read(all_tokenizers: dict[str, Tokenizer]) -> None:
+    def surfaces(kind: str, text: str) -> list[tuple[str, str]]:
+        return [(token.text, token.surface) for token in all_tokenizers[kind].encode(text).tokens]
+
+    assert surfaces("default", "Straße") == [
+        ("[CLS]", "[CLS]"),
+        ("st", "St"),
+        ("##raße", "raße"),
+        ("[SEP]", "[SEP]"),
+    ]
+    assert surfaces("byte_level", "a  bank") == [("a", "a"), ("Ġ", " "), ("Ġbank", "bank")]
+    assert surfaces("unigram", "xé")[:3] == [("▁", "▁"), ("x", "x"), ("é", "é")]
+    assert {shown for _, shown in surfaces("byte_level", "日")} == {"日"}
+
+
+# --- tokens without a text
+
+
+def test_from_ids(default: Tokenizer) -> None:
+    encoding = Encoding.from_ids(np.array([101, 2924, 2015, 30522]), default)
+    assert [(token.index, token.id, token.text, token.special) for token in encoding.tokens] == [
+        (0, 101, "[CLS]", True),
+        (1, 2924, "bank", False),
+        (2, 2015, "##s", False),
+        # Tables are often longer than the vocabulary.
+        (3, 30522, "30522", False),
+    ]
+    assert (encoding.texts, encoding.words) == ((), ())
+    for token in encoding.tokens:
+        assert (token.span, token.word, token.sequence, token.type_id) == (None, None, 0, 0)
+        assert token.surface == token.text
+        assert type(token.id) is int
+    named = Encoding.from_ids(iter([3, 0]))
+    assert [(token.text, token.special) for token in named.tokens] == [("3", False), ("0", False)]
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([], "ids is empty: give at least one token id"),
+        ([1, -1], 'ids must be integers from 0 up, rows of the model\'s table; got int "-1" at position 1'),
+        ([True], 'ids must be integers from 0 up, rows of the model\'s table; got bool "True" at position 0'),
+        (["a"], "ids must be integers from 0 up, rows of the model's table; got str \"'a'\" at position 0"),
+        ([[1]], 'ids must be integers from 0 up, rows of the model\'s table; got list "[1]" at position 0'),
+    ],
+)
+def test_ids_that_are_none(ids: list[object], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Encoding.from_ids(ids)  # type: ignore[arg-type]
+    assert str(caught.value) == message
+
+
+def test_finding_among_ids(default: Tokenizer) -> None:
+    encoding = Encoding.from_ids([101, 2924, 2015, 2924, 102], default)
+    assert encoding.find(-1) == (4,)
+    assert encoding.find("##s") == (2,)
+    assert encoding.find("[CLS]") == (0,)
+    assert encoding.find("bank#2") == (3,)
+    assert Encoding.from_ids([7, 9]).find("9") == (1,)
+    for selector, message in [
+        (
+            "river",
+            '"river" is no piece of these tokens, which were given as ids: without a text there are no ',
+        ),
+        ("river#1", '"river#1" is no piece of these tokens'),
+        ("bank", '"bank" occurs 2 times: at tokens 1, 3; choose one, such as "bank#2", or its position'),
+        ("bank#3", '"bank#3" asks for occurrence 3, but "bank" occurs 2 times: at tokens 1, 3'),
+        ("", '"" is no piece of these tokens'),
+        (5, "token position 5 is out of range: the text has 5 tokens"),
+    ]:
+        with pytest.raises(InputError) as caught:
+            encoding.find(selector)  # type: ignore[arg-type]
+        assert str(caught.value).startswith(message)

@@ -1,0 +1,138 @@
+"""From the files of a model's folder to a tokenizer of the `tokenizers` library."""
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import tokenizers
+
+from regard.core.errors import CheckpointError
+from regard.text._renumbered import Renumbered, build_marian
+from regard.text._sentencepiece import PIECES
+from regard.text._settings import Settings, read_settings
+from regard.text._special import Roles, SpecialIds, roles_of
+from regard.text._vocabularies import BYTE_PAIRS, WORD_PIECES
+
+SENTENCEPIECE_FILES: Final = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "spm.model")
+
+# The class of transformers that reads a family's files, where none is stated.
+_CLASS_OF: Final = {
+    "bert": "BertTokenizer",
+    "distilbert": "DistilBertTokenizer",
+    "electra": "ElectraTokenizer",
+    "mpnet": "MPNetTokenizer",
+    "gpt2": "GPT2Tokenizer",
+    "roberta": "RobertaTokenizer",
+    "bart": "BartTokenizer",
+    "qwen2": "Qwen2Tokenizer",
+    "qwen3": "Qwen2Tokenizer",
+    "t5": "T5Tokenizer",
+    "mt5": "T5Tokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+    "mbart": "MBartTokenizer",
+    "deberta-v2": "DebertaV2Tokenizer",
+    "llama": "LlamaTokenizer",
+    "mistral": "LlamaTokenizer",
+    "gemma": "GemmaTokenizer",
+    "gemma2": "GemmaTokenizer",
+    "gemma3": "GemmaTokenizer",
+    "gemma3_text": "GemmaTokenizer",
+    "marian": "MarianTokenizer",
+}
+_OTHER_NAMES: Final = {"MT5Tokenizer": "T5Tokenizer"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A tokenizer from files.
+
+    Attributes:
+        path: The file that it was built from, for messages.
+        backend: For texts.
+        target: For the texts that a decoder is to give; None where they are written like any other.
+        special: The ids of its tokens with a role.
+    """
+
+    path: Path
+    backend: tokenizers.Tokenizer | Renumbered
+    target: tokenizers.Tokenizer | Renumbered | None
+    special: SpecialIds
+
+
+def build(folder: Path, model_type: str) -> Built | None:
+    """The tokenizer of a folder without a `tokenizer.json`; None where it has no file of one.
+
+    Raises:
+        CheckpointError: Files are damaged, incomplete, or of a kind that is not read.
+        MissingExtraError: A SentencePiece model, and its libraries are not installed.
+    """
+    found = [
+        name
+        for name in ("vocab.txt", "vocab.json", *SENTENCEPIECE_FILES, "source.spm")
+        if (folder / name).is_file()
+    ]
+    if not found:
+        return None
+    settings = read_settings(folder)
+    name = settings.class_name or _CLASS_OF.get(model_type, "")
+    name = _OTHER_NAMES.get(name, name)
+    if name in WORD_PIECES and "vocab.txt" in found:
+        path = folder / "vocab.txt"
+        backend, roles = WORD_PIECES[name].build(path, settings)
+        return _built(path, backend, None, roles)
+    if name in BYTE_PAIRS and "vocab.json" in found:
+        path = folder / "vocab.json"
+        if not (folder / "merges.txt").is_file():
+            raise CheckpointError(
+                f"{folder} has vocab.json, but not merges.txt, which belongs to it: add the file"
+            )
+        backend, roles = BYTE_PAIRS[name].build(path, settings)
+        return _built(path, backend, None, roles)
+    if name == "MarianTokenizer" and "source.spm" in found:
+        source, roles = build_marian(folder, settings, target=False)
+        target, _ = build_marian(folder, settings, target=True)
+        return _built(folder / "source.spm", source, target, roles)
+    models = [each for each in found if each in SENTENCEPIECE_FILES]
+    if name in PIECES and models:
+        path = folder / models[0]
+        backend, roles = PIECES[name].build(path, settings, name)
+        return _built(path, backend, _of_target(backend, settings, name, roles), roles)
+    raise CheckpointError(
+        f"{folder} has {', '.join(found)}, from which no tokenizer of {name or model_type} is built: add its "
+        "tokenizer.json (transformers writes it: AutoTokenizer.from_pretrained(…).save_pretrained(…))"
+    )
+
+
+def complete(backend: tokenizers.Tokenizer, path: Path, model_type: str) -> Built:
+    """What the files beside a `tokenizer.json` say of it: roles, and languages, which no such file has."""
+    settings = read_settings(path.parent)
+    roles = roles_of(settings, {})
+    name = settings.class_name or _CLASS_OF.get(model_type, "")
+    target = None
+    family = PIECES.get(name)
+    if family is not None and family.languages and backend.token_to_id(family.language(settings)) is not None:
+        roles = roles_of(settings, family.defaults)
+        family.put_around(backend, settings, roles, target=False)
+        target = _of_target(backend, settings, name, roles)
+    return _built(path, backend, target, roles)
+
+
+def _of_target(
+    backend: tokenizers.Tokenizer, settings: Settings, name: str, roles: Roles
+) -> tokenizers.Tokenizer | None:
+    if not PIECES[name].languages:
+        return None
+    target = copy.deepcopy(backend)
+    PIECES[name].put_around(target, settings, roles, target=True)
+    return target
+
+
+def _built(
+    path: Path,
+    backend: tokenizers.Tokenizer | Renumbered,
+    target: tokenizers.Tokenizer | Renumbered | None,
+    roles: Roles,
+) -> Built:
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    return Built(path=path, backend=backend, target=target, special=SpecialIds.of(vocabulary, roles))

@@ -1,0 +1,133 @@
+"""Marian: pieces by SentencePiece, ids by a table of their own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import tokenizers
+from tokenizers import AddedToken
+
+from regard.core.errors import CheckpointError
+from regard.text._sentencepiece import convert
+from regard.text._settings import Settings, read_object
+from regard.text._special import Roles, around, roles_of, template
+
+
+class Row(Protocol):
+    """What a tokenizer makes of a text: `tokenizers.Encoding`, as far as it is read."""
+
+    @property
+    def ids(self) -> Sequence[int]: ...
+    @property
+    def tokens(self) -> Sequence[str]: ...
+    @property
+    def type_ids(self) -> Sequence[int]: ...
+    @property
+    def offsets(self) -> Sequence[tuple[int, int]]: ...
+    @property
+    def sequence_ids(self) -> Sequence[int | None]: ...
+    @property
+    def special_tokens_mask(self) -> Sequence[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _RenumberedRow:
+    ids: Sequence[int]
+    tokens: Sequence[str]
+    type_ids: Sequence[int]
+    offsets: Sequence[tuple[int, int]]
+    sequence_ids: Sequence[int | None]
+    special_tokens_mask: Sequence[int]
+
+
+class Renumbered:
+    """A tokenizer whose pieces have other ids than its own: Marian's `source.spm` and `vocab.json`.
+
+    A piece that the table lacks is unknown. Pieces that only the other language has are in the vocabulary,
+    but a text is not cut into them.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, table: Mapping[str, int], unknown: str) -> None:
+        self._backend = backend
+        self._table = dict(table)
+        self._pieces = {number: piece for piece, number in self._table.items()}
+        self._unknown = self._table[unknown]
+
+    @property
+    def post_processor(self) -> object:
+        return self._backend.post_processor
+
+    def no_truncation(self) -> None:
+        self._backend.no_truncation()
+
+    def no_padding(self) -> None:
+        self._backend.no_padding()
+
+    def encode(self, text: str, pair: str | None = None, *, add_special_tokens: bool = True) -> Row:
+        row = self._backend.encode(text, pair, add_special_tokens=add_special_tokens)
+        return _RenumberedRow(
+            # By the piece: a character that the model does not know is one still if the table has it.
+            [self._table.get(piece, self._unknown) for piece in row.tokens],
+            row.tokens,
+            row.type_ids,
+            row.offsets,
+            row.sequence_ids,
+            row.special_tokens_mask,
+        )
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        special = self.get_added_tokens_decoder() if skip_special_tokens else {}
+        pieces = [self._pieces.get(number, "") for number in ids if number not in special]
+        return str(self._backend.decoder.decode(pieces)) if pieces else ""
+
+    def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
+        return dict(self._table)
+
+    def get_vocab_size(self, with_added_tokens: bool = True) -> int:
+        return len(self._table)
+
+    def get_added_tokens_decoder(self) -> dict[int, AddedToken]:
+        added = self._backend.get_added_tokens_decoder().values()
+        return {self._table[token.content]: token for token in added if token.content in self._table}
+
+    def id_to_token(self, id: int) -> str | None:
+        return self._pieces.get(id)
+
+    def token_to_id(self, token: str) -> int | None:
+        return self._table.get(token)
+
+
+def build_marian(folder: Path, settings: Settings, *, target: bool) -> tuple[Renumbered, Roles]:
+    """Marian's tokenizer of source texts, or of target texts: another model, and another table if it has one.
+
+    Raises:
+        CheckpointError: A file is missing or damaged.
+    """
+    path = folder / ("target.spm" if target else "source.spm")
+    separate = target and settings.flag("separate_vocabs", False)
+    table_path = folder / ("target_vocab.json" if separate else "vocab.json")
+    for each in (path, table_path):
+        if not each.is_file():
+            raise CheckpointError(
+                f"{each} is missing: a Marian tokenizer is of two .spm files and vocab.json"
+            )
+    table = read_object(table_path)
+    if sorted(table.values(), key=str) != sorted(set(table.values()), key=str) or not all(
+        type(number) is int and number >= 0 for number in table.values()
+    ):
+        raise CheckpointError(f"{table_path} must give each piece an id of its own; fetch it again")
+    roles = roles_of(settings, {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"})
+    for role in ("unk", "eos"):
+        if role not in roles or roles[role].content not in table:
+            raise CheckpointError(f"{table_path} has no {role} token; fetch it again")
+    unknown = roles["unk"].content
+    backend = convert(path, settings, None, {"unk_token": unknown})
+    codes = [piece for piece in table if piece.startswith(">>") and piece.endswith("<<")]
+    special = [token for token in roles.values() if token.content in table]
+    for token in special:
+        token.special = True
+    backend.add_tokens([*special, *(AddedToken(code, special=True, normalized=False) for code in codes)])
+    eos = roles["eos"].content
+    backend.post_processor = template(backend, *around([], [eos], apart=False), settings)
+    return Renumbered(backend, table, unknown), roles

@@ -1,0 +1,241 @@
+"""Tokenizers from SentencePiece models.
+
+transformers reads the file and lays out a family's vocabulary. The rest is put together here from what the
+file says of itself (how it normalises, whether a text begins with a blank): some classes of transformers 5
+leave that out (mBART's and DeBERTa's do not normalise), and the pieces would not be those of the training.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+
+from regard.core.errors import CheckpointError, MissingExtraError
+from regard.text._settings import Settings
+from regard.text._special import Roles, add_special, around, roles_of, template
+from regard.text._vocabularies import FAIRSEQ, begin_and_end
+from regard.text._words import one_line
+
+_BLANK: Final = "▁"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pieces:
+    """A family that reads a SentencePiece model.
+
+    Attributes:
+        defaults: The token of each role where nothing is stated.
+        prefix: What stands before a text: roles, tokens, or "{lang}" for the language.
+        suffix: What stands after it.
+        pair: The template of two texts, where it is not twice that of one, one after the other.
+        begins: Whether a text begins with `bos` where the settings do not say; None for families of which
+            the settings say nothing, whose `prefix` and `suffix` hold.
+        lowercases: Whether the setting `do_lower_case` is read.
+        sentinels: Whether T5's `<extra_id_0>` and on follow the vocabulary.
+        source_lang: The language where none is stated.
+        lstrip: The roles whose tokens take the blank before them.
+    """
+
+    defaults: Mapping[str, str]
+    prefix: Sequence[str] = ()
+    suffix: Sequence[str] = ()
+    pair: str | None = None
+    begins: bool | None = None
+    lowercases: bool = False
+    sentinels: bool = False
+    source_lang: str | None = None
+    lstrip: Sequence[str] = ()
+
+    def build(self, path: Path, settings: Settings, class_name: str) -> tuple[tokenizers.Tokenizer, Roles]:
+        """The tokenizer of a text's first language, and its tokens with a role."""
+        roles = roles_of(settings, self.defaults, lstrip=self.lstrip)
+        options: dict[str, Any] = {f"{role}_token": token.content for role, token in roles.items()}
+        if self.sentinels:
+            options["extra_ids"] = settings.number("extra_ids", 100)
+        backend = convert(path, settings, class_name, options, lowercase=self.lowercases)
+        add_special(backend, settings, roles)
+        self.put_around(backend, settings, roles, target=False)
+        return backend, roles
+
+    @property
+    def languages(self) -> bool:
+        """Whether a text is marked with its language, so that source and target differ."""
+        return self.source_lang is not None
+
+    def language(self, settings: Settings, *, target: bool = False) -> str:
+        """The mark of the language of source texts, or of target texts."""
+        source = settings.text("src_lang", self.source_lang or "")
+        return settings.text("tgt_lang", source) if target else source
+
+    def put_around(
+        self, backend: tokenizers.Tokenizer, settings: Settings, roles: Roles, *, target: bool
+    ) -> None:
+        """Gives the tokenizer the template of source texts, or of target texts."""
+        if self.begins is not None:
+            backend.post_processor = begin_and_end(backend, settings, roles, begins=self.begins)
+            return
+        names = {f"{{{role}}}": token.content for role, token in roles.items()}
+        if self.languages:
+            names["{lang}"] = self.language(settings, target=target)
+        prefix, suffix = ([names.get(part, part) for part in parts] for parts in (self.prefix, self.suffix))
+        single, pair = around(prefix, suffix, apart=False)
+        if self.pair is not None:
+            pair = self.pair
+            for name, content in names.items():
+                pair = pair.replace(name, content)
+        backend.post_processor = template(backend, single, pair, settings)
+
+
+def convert(
+    path: Path,
+    settings: Settings,
+    class_name: str | None,
+    options: Mapping[str, Any],
+    *,
+    lowercase: bool = False,
+) -> tokenizers.Tokenizer:
+    """The tokenizer that a SentencePiece file describes, without a template.
+
+    Args:
+        path: The file.
+        settings: What stands beside it.
+        class_name: The class of transformers that lays out the vocabulary; None keeps the file's own.
+        options: What that class wants to know: its special tokens, and how many sentinels.
+        lowercase: Whether the setting `do_lower_case` is read.
+
+    Raises:
+        MissingExtraError: A library is not installed.
+        CheckpointError: The file is damaged.
+    """
+    try:
+        from transformers.convert_slow_tokenizer import SLOW_TO_FAST_CONVERTERS, SentencePieceExtractor
+
+        extractor: Any = SentencePieceExtractor(str(path))
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{path} is a SentencePiece model, which transformers reads with sentencepiece and protobuf; "
+            "install them: pip install 'regard[hf]' (or save a tokenizer.json beside it)"
+        ) from error
+    except Exception as error:  # protobuf's, which is no dependency of this module
+        reason = one_line(error)
+        raise CheckpointError(
+            f"{path} is not a usable SentencePiece model: {reason}; fetch it again"
+        ) from error
+    proto = extractor.proto
+    # They stand behind the pieces: a file that was cut off lacks them.
+    if not (proto.pieces and proto.HasField("trainer_spec") and proto.HasField("normalizer_spec")):
+        raise CheckpointError(f"{path} is not a usable SentencePiece model: it is incomplete; fetch it again")
+    trainer, spec = proto.trainer_spec, proto.normalizer_spec
+    unigram = trainer.model_type == trainer.UNIGRAM
+    if not unigram and trainer.model_type != trainer.BPE:
+        raise CheckpointError(f"{path} holds words or characters: only unigram and BPE models can be read")
+    if trainer.treat_whitespace_as_suffix:
+        raise CheckpointError(f"{path} writes blanks behind words, which regard does not read")
+    parts: dict[str, Any] = extractor.extract(models.Unigram if unigram else models.BPE, **options)
+    own: list[AddedToken] = parts["additional_special_tokens"]
+    if class_name in SLOW_TO_FAST_CONVERTERS and unigram:
+        converter: Any = SLOW_TO_FAST_CONVERTERS[class_name]
+        parts = converter.convert_from_spm(**parts)
+    vocabulary = parts["vocab"]
+    model: models.Unigram | models.BPE
+    try:
+        if unigram:
+            unknown = options.get("unk_token", trainer.unk_piece)
+            places = [place for place, (piece, _) in enumerate(vocabulary) if piece == unknown]
+            model = models.Unigram(vocabulary, (places or [trainer.unk_id])[0], trainer.byte_fallback)
+        else:
+            model = models.BPE(
+                vocab=vocabulary,
+                merges=parts["merges"],
+                unk_token=trainer.unk_piece,
+                fuse_unk=True,
+                byte_fallback=trainer.byte_fallback,
+            )
+    except Exception as error:  # the library's own
+        raise CheckpointError(f"{path} is not a usable SentencePiece model: {error}") from error
+    backend = tokenizers.Tokenizer(model)
+    steps: list[normalizers.Normalizer] = []
+    if lowercase and settings.flag("do_lower_case", False):
+        steps.append(normalizers.Lowercase())
+    backend.normalizer, backend.pre_tokenizer = _blanks(spec, settings, steps)
+    tail = [decoders.Strip(content=" ", left=1)] if spec.add_dummy_prefix else []
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace(_BLANK, " "), decoders.ByteFallback(), decoders.Fuse(), *tail]
+    )
+    # Control pieces of the file are special where the family keeps them under their name; so is what the
+    # family adds to them (sentinels, languages).
+    backend.add_tokens([token for token in own if backend.token_to_id(token.content) is not None])
+    known = {piece.piece for piece in proto.pieces} | set(options.values())
+    more = (piece for piece, *_ in vocabulary if piece not in known) if unigram else ()
+    backend.add_tokens([AddedToken(piece, special=True, normalized=False) for piece in more])
+    return backend
+
+
+def _blanks(
+    spec: Any, settings: Settings, steps: list[normalizers.Normalizer]
+) -> tuple[normalizers.Normalizer | None, pre_tokenizers.PreTokenizer | None]:
+    """How the file has characters replaced and blanks written.
+
+    Llama's `legacy: false` puts no blank after a special token that is written out in a text.
+    """
+    if spec.precompiled_charsmap:
+        steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
+    if spec.remove_extra_whitespaces:
+        # By U+0020 alone, as SentencePiece does; its own table made blanks of the others.
+        steps.append(normalizers.Replace(Regex("^ +| +$"), ""))
+        steps.append(normalizers.Replace(Regex(" {2,}"), " "))
+    prefix = settings.flag("add_prefix_space", bool(spec.add_dummy_prefix))
+    if spec.remove_extra_whitespaces or not settings.flag("legacy", True) or not prefix:
+        scheme = "never" if not prefix else "always" if settings.flag("legacy", True) else "first"
+        cut = pre_tokenizers.Metaspace(_BLANK, prepend_scheme=scheme, split=False)
+        return (normalizers.Sequence(steps) if steps else None), cut
+    # Metaspace puts none before a text that begins with a blank, SentencePiece does.
+    steps += [normalizers.Prepend(_BLANK), normalizers.Replace(" ", _BLANK)]
+    return normalizers.Sequence(steps), None
+
+
+PIECES: Final = {
+    "T5Tokenizer": Pieces(
+        defaults={"eos": "</s>", "unk": "<unk>", "pad": "<pad>"},
+        suffix=("{eos}",),
+        pair="$A {eos} $B {eos}",
+        sentinels=True,
+    ),
+    "XLMRobertaTokenizer": Pieces(
+        defaults=FAIRSEQ,
+        prefix=("{bos}",),
+        suffix=("{eos}",),
+        pair="{bos} $A {eos} {eos} $B {eos}",
+        lstrip=("mask",),
+    ),
+    "MBartTokenizer": Pieces(
+        defaults=FAIRSEQ, suffix=("{eos}", "{lang}"), source_lang="en_XX", lstrip=("mask",)
+    ),
+    "MBart50Tokenizer": Pieces(
+        defaults=FAIRSEQ, prefix=("{lang}",), suffix=("{eos}",), source_lang="en_XX", lstrip=("mask",)
+    ),
+    "DebertaV2Tokenizer": Pieces(
+        defaults={
+            "bos": "[CLS]",
+            "eos": "[SEP]",
+            "unk": "[UNK]",
+            "sep": "[SEP]",
+            "pad": "[PAD]",
+            "cls": "[CLS]",
+            "mask": "[MASK]",
+        },
+        prefix=("{cls}",),
+        suffix=("{sep}",),
+        pair="{cls} $A {sep} $B:1 {sep}:1",
+        lowercases=True,
+    ),
+    "LlamaTokenizer": Pieces(defaults={"bos": "<s>", "eos": "</s>", "unk": "<unk>"}, begins=True),
+    "GemmaTokenizer": Pieces(
+        defaults={"bos": "<bos>", "eos": "<eos>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"},
+        begins=True,
+    ),
+}
+"""By the class of transformers that reads the same files."""
