@@ -8,21 +8,21 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from regard.core._attention import (
-        Attention,
-        AttentionInputs,
-        reference_attention,
-    )
+    from regard.core._attention import Attention, reference_attention
     from regard.core._bias import Bias, DenseBias
     from regard.core._dropout import Dropout, GivenDropout, SeededDropout
     from regard.core._fused import fused_attention
+    from regard.core._identities import AttentionErrors, attention_errors
+    from regard.core._inputs import AttentionInputs
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
     from regard.core._rows import attention_scores, attention_weights
+    from regard.core._shared import forget, shared
     from regard.core._taps import Listener, Taps
 
 _HOME = {
     "Attention": "_attention",
-    "AttentionInputs": "_attention",
+    "AttentionErrors": "_identities",
+    "AttentionInputs": "_inputs",
     "Bias": "_bias",
     "Causal": "_masks",
     "Conjunction": "_masks",
@@ -37,14 +37,18 @@ _HOME = {
     "Segments": "_masks",
     "Taps": "_taps",
     "Window": "_masks",
+    "attention_errors": "_identities",
     "attention_scores": "_rows",
     "attention_weights": "_rows",
+    "forget": "_shared",
     "fused_attention": "_fused",
     "reference_attention": "_attention",
+    "shared": "_shared",
 }
 
 __all__ = [
     "Attention",
+    "AttentionErrors",
     "AttentionInputs",
     "Bias",
     "Causal",
@@ -60,10 +64,13 @@ __all__ = [
     "Segments",
     "Taps",
     "Window",
+    "attention_errors",
     "attention_scores",
     "attention_weights",
+    "forget",
     "fused_attention",
     "reference_attention",
+    "shared",
 ]
 
 

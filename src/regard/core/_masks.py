@@ -53,6 +53,16 @@ class Mask(ABC):
         """Raise InputError where the mask cannot belong to attention of this size."""
         del batch, q_len, k_len
 
+    def simplified(self, q_len: int, k_len: int) -> "Mask | None":
+        """The same mask on attention of this size, without what hides nothing there; None if nothing does.
+
+        `Causal() & Window(left=4095)` over 512 positions is `Causal()`, which torch's kernel takes without
+        a matrix. Numbers in a tensor are looked at only where that is free: on the CPU, where the answer
+        need not be waited for. Elsewhere a padding without padding stays.
+        """
+        del q_len, k_len
+        return self
+
     def dense(self, q_len: int, k_len: int, device: torch.device | None = None) -> Tensor:
         """The whole mask, bool, broadcastable to (batch, heads, q_len, k_len); O(N^2), to look at."""
         return self.block(torch.arange(q_len, device=device), torch.arange(k_len, device=device))
@@ -85,6 +95,17 @@ class Conjunction(Mask):
     def parts(self) -> tuple[Mask, ...]:
         return tuple(part for mask in self.masks for part in mask.parts())
 
+    def simplified(self, q_len: int, k_len: int) -> Mask | None:
+        simple = [part.simplified(q_len, k_len) for part in self.parts()]
+        left = [part for part in simple if part is not None]
+        causal = [part for part in left if isinstance(part, Causal)]
+        if len(causal) > 1:  # the one that hides most
+            least = min(causal, key=lambda part: part.offset)
+            left = [least, *(part for part in left if not isinstance(part, Causal))]
+        if len(left) < 2:
+            return left[0] if left else None
+        return self if left == list(self.masks) else Conjunction(tuple(left))
+
     def check(self, *, batch: int, q_len: int, k_len: int) -> None:
         for mask in self.masks:
             mask.check(batch=batch, q_len=q_len, k_len=k_len)
@@ -110,6 +131,10 @@ class Padding(Mask):
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
         return self.real[:, None, None, keys]
 
+    def simplified(self, q_len: int, k_len: int) -> Mask | None:
+        del q_len, k_len
+        return None if _holds_everywhere(self.real) else self
+
     def check(self, *, batch: int, q_len: int, k_len: int) -> None:
         if self.real.shape[1] != k_len or self.real.shape[0] not in (1, batch):
             raise InputError(
@@ -133,6 +158,10 @@ class Causal(Mask):
 
     def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
         return 0, min(k_len, max(0, last_query + self.offset + 1))
+
+    def simplified(self, q_len: int, k_len: int) -> Mask | None:
+        del q_len
+        return None if self.offset >= k_len - 1 else self
 
 
 @dataclass(frozen=True)
@@ -168,6 +197,18 @@ class Window(Mask):
         stop = k_len if self.right is None else min(k_len, max(0, last_query + self.offset + self.right + 1))
         return start, max(start, stop)
 
+    def simplified(self, q_len: int, k_len: int) -> Mask | None:
+        left, right = self.left, self.right
+        if left is not None and q_len - 1 + self.offset - left <= 0:
+            left = None
+        if right is not None and self.offset + right >= k_len - 1:
+            right = None
+        if left is None and right is not None:
+            return Causal(self.offset + right)
+        if left is None:
+            return None
+        return self if right == self.right else Window(left, right, self.offset)
+
 
 @dataclass(frozen=True, eq=False)
 class Segments(Mask):
@@ -192,6 +233,12 @@ class Segments(Mask):
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
         of_key = self.queries if self.keys is None else self.keys
         return (self.queries[:, queries, None] == of_key[:, None, keys])[:, None]
+
+    def simplified(self, q_len: int, k_len: int) -> Mask | None:
+        del q_len, k_len
+        first = self.queries[:, :1]
+        one = _holds_everywhere(self.queries == first)
+        return None if one and (self.keys is None or _holds_everywhere(self.keys == first)) else self
 
     def check(self, *, batch: int, q_len: int, k_len: int) -> None:
         of_key = self.queries if self.keys is None else self.keys
@@ -226,3 +273,8 @@ class Predicate(Mask):
                 f"(batch, heads, rows, columns); got {allowed.dtype} of shape {tuple(allowed.shape)}."
             )
         return allowed if allowed.ndim == 4 else allowed[None, None]
+
+
+def _holds_everywhere(answers: Tensor) -> bool:
+    """Whether all are true; False where asking would make a device wait."""
+    return answers.device.type == "cpu" and bool(answers.all())

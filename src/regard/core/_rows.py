@@ -1,21 +1,13 @@
 """Scores and weights of any rows, computed later from the record alone, in float64."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from regard.core._attention import (
-    AttentionInputs,
-    Positions,
-    as_tensor,
-    at_least_float32,
-    check_positions,
-    score_rows,
-    silence_padding,
-    softmax_or_zero,
-    take,
-)
+from regard.core._attention import at_least_float32, score_rows, softmax_or_zero
+from regard.core._inputs import AttentionInputs, silence_padding
+from regard.core._positions import Positions, as_tensor, check_positions, take
 
 
 def attention_scores(
@@ -25,14 +17,20 @@ def attention_scores(
 
     Args:
         inputs: the record.
-        queries, keys: a range or int64 positions (n,); by default all.
+        queries, keys: a range or int64 positions (n,); by default all. Where the record has sinks, the
+            number of keys is the position of the sink.
 
     Returns:
         (batch, heads, rows, columns), computed in float64, given in float32 or q's wider type; -inf where
         the mask forbids.
     """
-    columns = check_positions("keys", keys, inputs.k_len)
-    return _exact_rows(inputs, queries, columns, len(columns), lambda scores: scores)
+    rows = check_positions("queries", queries, inputs.q_len)
+    picked = check_positions("keys", keys, inputs.num_columns)
+    result = _room(inputs, len(rows), len(picked))
+    columns = picked if inputs.sinks is None else range(inputs.k_len)
+    for place, scores in _score_blocks(inputs, rows, columns):
+        result[:, :, place] = scores if inputs.sinks is None else take(scores, picked, dim=3)
+    return result
 
 
 def attention_weights(
@@ -45,7 +43,8 @@ def attention_weights(
 
     Args:
         inputs: the record.
-        queries, keys: a range or int64 positions (n,); by default all.
+        queries, keys: a range or int64 positions (n,); by default all. Where the record has sinks, the
+            number of keys is the position of the sink.
 
     Returns:
         (batch, heads, rows, columns), computed in float64, given in float32 or q's wider type; before
@@ -58,42 +57,48 @@ def attention_weights(
         >>> attention_weights(inputs, queries=torch.tensor([3]), keys=torch.tensor([0, 1]))
         tensor([[[[0.2000, 0.2000]]]])
     """
-    picked = check_positions("keys", keys, inputs.k_len)
+    rows = check_positions("queries", queries, inputs.q_len)
+    picked = check_positions("keys", keys, inputs.num_columns)
+    result = _room(inputs, len(rows), len(picked))
+    for place, weights in weight_blocks(inputs, rows):
+        # Into its place at once: a part of a block's rows, kept, would keep the whole block.
+        result[:, :, place] = take(weights, picked, dim=3)
+    return result
+
+
+def weight_blocks(inputs: AttentionInputs, rows: Positions) -> Iterator[tuple[slice, Tensor]]:
+    """Weights of some rows, a block at a time with its place among them.
+
+    Each (batch, heads, rows of the block, columns), in float64; with sinks, the last column is the sink's.
+    """
     # Without mask and bias no row can be empty, and looking for one costs as much as the softmax.
     plain = inputs.mask is None and inputs.bias is None
-
-    def normalised(scores: Tensor) -> Tensor:
-        weights = torch.softmax(scores, dim=-1) if plain else softmax_or_zero(scores)
-        return take(weights, picked, dim=3)
-
-    return _exact_rows(inputs, queries, range(inputs.k_len), len(picked), normalised)
+    for place, scores in _score_blocks(inputs, rows, range(inputs.k_len)):
+        yield place, torch.softmax(scores, dim=-1) if plain else softmax_or_zero(scores)
 
 
 # Scores of one block in float64: 2^18 are 2 MB, which a core's own cache holds through scaling and softmax.
 _BLOCK_ENTRIES = 2**18
 
 
-def _exact_rows(
-    inputs: AttentionInputs,
-    queries: Positions | None,
-    columns: Positions,
-    width: int,
-    finish: Callable[[Tensor], Tensor],
-) -> Tensor:
-    """What `finish` makes of the masked scores, `width` numbers a row, a block of rows at a time.
+def _score_blocks(
+    inputs: AttentionInputs, rows: Positions, columns: Positions
+) -> Iterator[tuple[slice, Tensor]]:
+    """Masked scores of some rows over some keys, and over the sink, a block of rows at a time.
 
     In float64: a score of 80 is known to 4e-6 in float32, and a weight is as wrong as its score.
     """
-    rows = check_positions("queries", queries, inputs.q_len)
-    inputs = silence_padding(inputs)
+    silenced, _ = silence_padding(inputs.mask, inputs.k, inputs.v)
     batch, heads, _, _ = inputs.q.shape
     device = inputs.q.device
-    k, at_columns = take(inputs.k, columns, dim=2).double(), as_tensor(columns, device)
+    k, at_columns = take(silenced, columns, dim=2).double(), as_tensor(columns, device)
     size = max(1, _BLOCK_ENTRIES // (batch * heads * max(1, len(at_columns))))
-    result = inputs.q.new_empty((batch, heads, len(rows), width), dtype=at_least_float32(inputs.q))
     for start in range(0, len(rows), size):
         block = rows[start : start + size]
         q, at_rows = take(inputs.q, block, dim=2).double(), as_tensor(block, device)
-        # Into its place at once: a part of a block's rows, kept, would keep the whole block.
-        result[:, :, start : start + len(block)] = finish(score_rows(inputs, q, k, at_rows, at_columns)[2])
-    return result
+        yield slice(start, start + len(block)), score_rows(inputs, q, k, at_rows, at_columns)[2]
+
+
+def _room(inputs: AttentionInputs, rows: int, columns: int) -> Tensor:
+    batch, heads, _, _ = inputs.q.shape
+    return inputs.q.new_empty((batch, heads, rows, columns), dtype=at_least_float32(inputs.q))

@@ -219,9 +219,11 @@ class Case:
     d_k: int = 3
     d_v: int = 5
     layout: str = "plain"
+    sinks: bool = False
 
     def __str__(self) -> str:
-        return f"{self.mask}-{self.bias}{'-softcap' * bool(self.softcap)}{'-dropout' * self.dropped}"
+        parts = {"softcap": self.softcap, "dropout": self.dropped, "sinks": self.sinks}
+        return "-".join([self.mask, self.bias, *(name for name, there in parts.items() if there)])
 
 
 class Made:
@@ -247,6 +249,7 @@ class Made:
             assert self.bias is not None
             self.bias[..., 2, :] = float("-inf")
             self.bias[..., 3, ::2] = float("-inf")
+        self.sinks = torch.randn(HEADS, generator=draw) if case.sinks else None
         flip = random.Random(case.queries * case.keys)
         self.kept = [
             [
@@ -263,6 +266,7 @@ class Made:
             x.to(dtype).float() for x in (self.q, self.k, self.v, self.upstream)
         )
         made.bias = None if self.bias is None else self.bias.to(dtype).float()
+        made.sinks = None if self.sinks is None else self.sinks.to(dtype).float()
         return made
 
     def expected(self) -> oracle.Result:
@@ -278,6 +282,7 @@ class Made:
             softcap=self.case.softcap,
             keep=self.kept if self.case.dropped else None,
             p=self.P if self.case.dropped else 0.0,
+            sinks=None if self.sinks is None else self.sinks.tolist(),
         )
 
     def expected_bias_gradient(self, result: oracle.Result) -> Tensor:
@@ -290,16 +295,18 @@ class Made:
             return -(shares * torch.tensor(distances)).sum((0, 2, 3))
         return shares.sum_to_size(self.bias.shape)
 
-    def record(self, dtype: torch.dtype) -> tuple[AttentionInputs, dict[str, Tensor]]:
-        """The record, and the leaves whose gradients are asked for."""
+    def record(self, dtype: torch.dtype, *, learns: bool = True) -> tuple[AttentionInputs, dict[str, Tensor]]:
+        """The record, and the leaves whose gradients are asked for; bias and sinks only if they learn."""
         leaves = {
-            name: tensor.to(dtype).requires_grad_()
+            name: tensor.detach().to(dtype).requires_grad_()
             for name, tensor in (("q", self.q), ("k", self.k), ("v", self.v))
         }
         bias: Distance | Tensor | None = None
         if self.bias is not None:
-            leaves["bias"] = self.bias.to(dtype).requires_grad_()
+            leaves["bias"] = self.bias.detach().to(dtype).requires_grad_(learns)
             bias = Distance(leaves["bias"]) if self.case.bias == "computed" else leaves["bias"]
+        if self.sinks is not None:
+            leaves["sinks"] = self.sinks.detach().to(dtype).requires_grad_(learns)
         inputs = AttentionInputs(
             **{name: lay_out(leaves[name], self.case.layout) for name in "qkv"},
             mask=self.mask,
@@ -307,6 +314,7 @@ class Made:
             scale=self.case.scale,
             softcap=self.case.softcap,
             dropout=GivenDropout(self.P, torch.tensor(self.kept)) if self.case.dropped else None,
+            sinks=leaves.get("sinks"),
         )
         return inputs, leaves
 

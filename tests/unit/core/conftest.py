@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.core import AttentionInputs, _fused, fused_attention, reference_attention
+from regard.core import AttentionInputs, _blocks, _capped, _fused, fused_attention, reference_attention
 from unit.core.cases import Form
 
 
@@ -27,6 +27,8 @@ def one_thread() -> Iterator[None]:
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Form:
     """The reference, the fused form as it is, and the fused form with blocks of a few queries and keys."""
     if request.param == "fused in blocks":
-        monkeypatch.setattr(_fused, "_BLOCK_ENTRIES", 40)
-        monkeypatch.setattr(_fused, "_FEWEST_ROWS", 2)
+        for module in (_fused, _capped):
+            monkeypatch.setattr(module, "_BLOCK_ENTRIES", 40)
+        monkeypatch.setattr(_fused, "_WORTH_BLOCKS", 1)
+        monkeypatch.setattr(_blocks, "_FEWEST_ROWS", 2)
     return _reference if request.param == "reference" else fused_attention

@@ -12,7 +12,8 @@ kept = w * keep / (1 - p), context = kept @ v and a loss L = sum(context * upstr
     dL/ds[i][j] = dL/da[i][j] * (1 - tanh(s / cap)^2)
     dL/dq[i]    = scale * sum_j dL/ds[i][j] * k[j],    dL/dk[j] = scale * sum_i dL/ds[i][j] * q[i]
 
-A masked key takes no part at all: it is left out of every sum.
+A masked key takes no part at all: it is left out of every sum. A sink is a key after the last one whose a is
+given and whose value is zero: it takes part in the softmax and in its Jacobian, with dL/dw = 0.
 """
 
 import math
@@ -38,6 +39,7 @@ class Result:
     d_k: Array = field(default_factory=list)
     d_v: Array = field(default_factory=list)
     d_bias: Array = field(default_factory=list)
+    d_sinks: Array = field(default_factory=list)
 
 
 def attention(
@@ -52,6 +54,7 @@ def attention(
     softcap: float | None = None,
     keep: Array | None = None,
     p: float = 0.0,
+    sinks: list[float] | None = None,
 ) -> Result:
     """Attention and the gradients of sum(context * upstream).
 
@@ -63,12 +66,14 @@ def attention(
         bias: [batch][head][query][key], in full.
         keep: [batch][head][query][key], truth values: the weights that dropout keeps.
         p: the probability of dropping that `keep` was drawn with.
+        sinks: [head]; the matrices of masked scores and weights then have one column more.
     """
     num_heads, num_kv, d_k, d_v = len(q[0]), len(k[0]), len(q[0][0][0]), len(v[0][0][0])
     q_len, k_len = len(q[0][0]), len(k[0][0])
     group = num_heads // num_kv
     factor = d_k**-0.5 if scale is None else scale
     out = Result()
+    sink_terms: list[list[float]] = [[] for _ in range(num_heads)]
     for b in range(len(q)):
         scores_b, scaled_b, masked_b, weights_b, context_b, d_q_b, d_bias_b = [], [], [], [], [], [], []
         # A key's gradient gathers terms from every head of its group: keep the terms, sum them once.
@@ -85,6 +90,7 @@ def attention(
                 capped = [softcap * t if softcap else factor * x for x, t in zip(raw, tanh, strict=True)]
                 biased = [x + (bias[b][h][i][j] if bias else 0.0) for j, x in enumerate(capped)]
                 masked = [x if s else MINUS_INFINITY for x, s in zip(biased, see, strict=True)]
+                masked += [] if sinks is None else [sinks[h]]
                 weight = _softmax(masked)
                 seen = [j for j in range(k_len) if see[j]]
                 survival = [
@@ -96,6 +102,7 @@ def attention(
 
                 d_weight = {j: survival[j] * _dot(up, v[b][g][j]) for j in seen}
                 mean = math.fsum(weight[j] * d_weight[j] for j in seen)
+                sink_terms[h].append(0.0 if sinks is None else -weight[k_len] * mean)
                 d_biased = [weight[j] * (d_weight[j] - mean) if see[j] else 0.0 for j in range(k_len)]
                 d_scaled = [x * (1.0 - t * t) for x, t in zip(d_biased, tanh, strict=True)]
                 for j in seen:
@@ -128,6 +135,7 @@ def attention(
         out.d_bias.append(d_bias_b)
         out.d_k.append([[[math.fsum(terms) for terms in key] for key in head] for head in k_terms])
         out.d_v.append([[[math.fsum(terms) for terms in key] for key in head] for head in v_terms])
+    out.d_sinks = [math.fsum(terms) for terms in sink_terms]
     return out
 
 

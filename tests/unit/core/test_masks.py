@@ -111,3 +111,75 @@ def test_what_is_no_mask_is_refused(make, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sizes", [*SIZES, Sizes(2, 3), Sizes(1, 7)], ids=str)
+@pytest.mark.parametrize("name", REAL)
+def test_the_simplified_mask_hides_the_same(name: str, sizes: Sizes) -> None:
+    mask, wanted = _made(name, sizes)
+    for each in (mask, mask & Causal(offset=1), mask & Window(left=3) & Window(None, right=3)):
+        dense = each.dense(sizes.queries, sizes.keys)
+        simple = each.simplified(sizes.queries, sizes.keys)
+        again = torch.ones_like(dense) if simple is None else simple.dense(sizes.queries, sizes.keys)
+        shape = (BATCH, HEADS, sizes.queries, sizes.keys)
+        assert again.expand(shape).equal(dense.expand(shape))
+    assert mask.dense(sizes.queries, sizes.keys).expand(shape).tolist() == wanted
+
+
+def _real(*rows: str) -> Padding:
+    return Padding(torch.tensor([[sign == "1" for sign in row] for row in rows]))
+
+
+PADDED = _real("11110", "11111")
+PACKED = Segments(torch.tensor([[0, 0, 1, 1, 1]]))
+
+
+@pytest.mark.parametrize(
+    ("mask", "q_len", "wanted"),
+    [
+        (Causal(), 5, (Causal(),)),
+        (Causal(offset=3), 5, (Causal(offset=3),)),
+        (Causal(offset=4), 5, None),
+        (Window(left=4), 5, None),
+        (Window(left=3), 5, (Window(left=3),)),
+        (Window(left=3), 4, None),
+        (Window(left=3, offset=1), 4, (Window(left=3, offset=1),)),
+        (Window(left=4, right=4), 5, None),
+        (Window(left=4, right=3), 5, (Causal(offset=3),)),
+        (Window(left=3, right=4), 5, (Window(left=3),)),
+        (Window(left=9, right=0), 5, (Causal(),)),
+        (Window(None, right=2, offset=1), 5, (Causal(offset=3),)),
+        (Window(None), 5, None),
+        (Causal() & Window(left=4), 5, (Causal(),)),
+        (Causal(offset=2) & PADDED & Window(left=9, right=1), 5, (Causal(offset=1), PADDED)),
+        (_real("11111", "11111") & Causal(), 5, (Causal(),)),
+        (_real("11111"), 5, None),
+        (PADDED, 5, (PADDED,)),
+        (PACKED & PADDED, 5, (PACKED, PADDED)),
+        (Segments(torch.tensor([[3] * 5, [7] * 5])), 5, None),
+        (Segments(torch.tensor([[3] * 4]), torch.tensor([[3] * 5])), 4, None),
+        (Causal(offset=4) & _real("11111"), 5, None),
+    ],
+)
+def test_what_hides_nothing_is_left_out(mask: Mask, q_len: int, wanted: tuple[Mask, ...] | None) -> None:
+    simple = mask.simplified(q_len, 5)
+    assert (None if simple is None else simple.parts()) == wanted
+
+
+def test_what_cannot_be_simplified_is_the_same_object() -> None:
+    for mask in (Causal(), PADDED, Causal() & PADDED, PACKED & Window(left=2)):
+        assert mask.simplified(5, 5) is mask
+
+
+@pytest.mark.parametrize("keys", [[0, 0, 1, 1, 1], [2, 2, 2, 2, 2]])
+def test_segments_of_one_query_segment_still_hide_other_keys(keys: list[int]) -> None:
+    mask = Segments(torch.tensor([[0, 0, 0]]), torch.tensor([keys]))
+    assert mask.simplified(3, 5) is mask
+
+
+def test_numbers_on_another_device_are_not_looked_at() -> None:
+    # `meta` holds no numbers: looking would raise.
+    real = Padding(torch.ones(2, 5, dtype=torch.bool, device="meta"))
+    assert real.simplified(5, 5) is real
+    packed = Segments(torch.zeros(2, 5, dtype=torch.int64, device="meta"))
+    assert packed.simplified(5, 5) is packed

@@ -66,6 +66,10 @@ def _real(*shape: int) -> torch.Tensor:
         ({"bias": torch.ones(2, 6, 5, 7).long()}, "bias must be floating point.*got torch.int64"),
         ({"bias": torch.ones(2, 2, 5, 7)}, r"bias must broadcast .*\(2, 6, 5, 7\); got shape \(2, 2, 5, 7\)"),
         ({"bias": torch.ones(1, 1, 7, 5)}, r"bias must broadcast .*got shape \(1, 1, 7, 5\)"),
+        ({"sinks": torch.ones(2)}, r"sinks must be .*\(heads,\) = \(6,\) on cpu; got .*\(2,\)"),
+        ({"sinks": torch.ones(6, 1)}, r"sinks must be .*got torch.float32 of shape \(6, 1\)"),
+        ({"sinks": torch.ones(6).long()}, r"sinks must be floating point .*got torch.int64"),
+        ({"sinks": torch.ones(6, device="meta")}, "sinks must be .*on meta"),
     ],
 )
 def test_what_does_not_fit_is_refused(changed: dict[str, object], message: str) -> None:

@@ -1,0 +1,54 @@
+"""Attention with a soft cap (Gemma 2) where no gradient is wanted: written out, in place, in small blocks.
+
+No fused kernel has the cap. The arithmetic is bound by memory, not by multiplication: a block small enough
+for a core's own cache goes through product, tanh, mask and softmax before the next is begun.
+"""
+
+import torch
+from torch import Tensor
+
+from regard.core._attention import at_least_float32
+from regard.core._blocks import empty_context, plan
+from regard.core._inputs import AttentionInputs
+from regard.core._kernel import added_to_scores
+
+# Scores of one block for each thread that works on it: 2^18 are 1 MB in float32.
+_BLOCK_ENTRIES = 2**18
+
+
+def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
+    """softmax(softcap * tanh(scale * q k^T / softcap) + bias, masked) v, in float32 or wider.
+
+    Args:
+        inputs: the record, its padding silenced, without dropout and sinks; mask and bias are optional.
+        softcap: its cap.
+    """
+    q, heads, kv_heads = inputs.q, inputs.num_heads, inputs.k.shape[1]
+    batch, dtype, group = q.shape[0], at_least_float32(q), heads // kv_heads
+    # (batch, kv_heads, ..): the query heads of a group go through one product, and no key is repeated.
+    k, v = inputs.k.to(dtype).contiguous(), inputs.v.to(dtype).contiguous()
+    context = empty_context(q, inputs.v)
+    entries = _BLOCK_ENTRIES * min(8, torch.get_num_threads())
+    for rows, keys in plan(inputs, planes=heads, entries=entries):
+        made = added_to_scores(inputs, rows, keys)
+        at_rows, at_keys = slice(rows.start, rows.stop), slice(keys.start, keys.stop)
+        shape = (heads, len(rows), len(keys))
+        size = max(1, entries // (heads * len(rows) * len(keys)))
+        for start in range(0, batch, size):
+            items = slice(start, min(batch, start + size))
+            some = q[items, :, at_rows].to(dtype).contiguous() * inputs.factor
+            scores = some.view(-1, kv_heads, group * len(rows), q.shape[3]) @ k[items, :, at_keys].mT
+            scores.div_(softcap).tanh_().mul_(softcap)
+            matrices = scores.view(-1, *shape)
+            if made is not None:
+                matrices += _items(made.matrix, items)
+            weights = torch.softmax(matrices, dim=-1)
+            if made is not None and made.empty is not None:
+                weights.masked_fill_(_items(made.empty, items), 0.0)
+            product = weights.view_as(scores) @ v[items, :, at_keys]
+            context[items, :, at_rows] = product.view(-1, heads, len(rows), v.shape[3])
+    return context
+
+
+def _items(tensor: Tensor, items: slice) -> Tensor:
+    return tensor if tensor.shape[0] == 1 else tensor[items]

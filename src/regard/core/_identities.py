@@ -1,0 +1,82 @@
+"""Whether a context is that of its record: the identities of attention, checked in float64 in O(N) memory."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.core._inputs import AttentionInputs, silence_padding
+from regard.core._rows import weight_blocks
+from regard.core.errors import InputError
+
+
+class AttentionErrors(NamedTuple):
+    """How far the identities are from holding; infinite where something is not a finite number.
+
+    Args:
+        row_sum: the largest |sum of a row's weights - 1|, the sink's column among them; a row that may attend
+            to nothing, all of whose weights are zero, does not count.
+        context: the largest |weights v - context|.
+    """
+
+    row_sum: float
+    context: float
+
+
+def attention_errors(inputs: AttentionInputs, context: Tensor) -> AttentionErrors:
+    """How far a recorded context is from what its record gives, in float64, a block of rows at a time.
+
+    Args:
+        inputs: the record, without dropout: which weights it dropped is not an identity.
+        context: (batch, heads, queries, v_dim), as the model computed it, in any floating type.
+
+    Raises:
+        InputError: a context of another shape, or a record with dropout.
+
+    Example:
+        >>> import torch
+        >>> from regard.core import fused_attention
+        >>> inputs = AttentionInputs(q=torch.randn(1, 2, 7, 5), k=torch.randn(1, 2, 7, 5),
+        ...                          v=torch.randn(1, 2, 7, 3))
+        >>> errors = attention_errors(inputs, fused_attention(inputs))
+        >>> errors.row_sum < 1e-12, errors.context < 1e-5
+        (True, True)
+        >>> attention_errors(inputs, torch.zeros(1, 2, 7, 3)).context > 1e-5
+        True
+    """
+    wanted = (*inputs.q.shape[:3], inputs.v.shape[3])
+    if context.shape != wanted or not context.is_floating_point() or context.device != inputs.q.device:
+        raise InputError(
+            f"context must be floating point of shape (batch, heads, queries, v_dim) = {wanted} on "
+            f"{inputs.q.device}; got {context.dtype} of shape {tuple(context.shape)} on {context.device}."
+        )
+    if inputs.dropout is not None:
+        raise InputError(
+            "inputs must have no dropout, whose context is not the weights times the values; got one with "
+            f"p = {inputs.dropout.p}. Record the model in evaluation mode."
+        )
+    with torch.no_grad():
+        return _errors(inputs, context)
+
+
+def _errors(inputs: AttentionInputs, context: Tensor) -> AttentionErrors:
+    _, v = silence_padding(inputs.mask, inputs.k, inputs.v)
+    batch, kv_heads, keys, v_dim = v.shape
+    wide = v.double()
+    row_sum = apart = 0.0
+    for place, weights in weight_blocks(inputs, range(inputs.q_len)):
+        total = weights.sum(dim=3)
+        away = torch.where(total == 0, 0.0, (total - 1).abs())
+        of_keys = weights[..., :keys].reshape(batch, kv_heads, -1, keys)
+        expected = (of_keys @ wide).view(batch, inputs.num_heads, -1, v_dim)
+        difference = expected - context[:, :, place].double()
+        row_sum = max(row_sum, _largest(away))
+        apart = max(apart, _largest(difference))
+    return AttentionErrors(row_sum, apart)
+
+
+def _largest(values: Tensor) -> float:
+    # NaN would lose every comparison, and so pass for agreement.
+    largest = float(values.abs().max())
+    return largest if math.isfinite(largest) else math.inf

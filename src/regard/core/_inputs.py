@@ -1,0 +1,266 @@
+"""The record of what a head's attention is a function of, and the same record for one head alone."""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from regard.core._bias import Bias, DenseBias
+from regard.core._dropout import Dropout
+from regard.core._masks import Causal, Conjunction, Mask, Padding, Segments, Window
+from regard.core.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AttentionInputs:
+    """Everything that a head's attention is a function of; O(N) numbers stand for the N x N weights.
+
+    Args:
+        q: (batch, heads, queries, head_dim), floating point.
+        k: (batch, kv_heads, keys, head_dim); query head h reads head h // (heads // kv_heads).
+        v: (batch, kv_heads, keys, v_dim); v_dim may differ from head_dim.
+        mask: who may attend to whom; None lets every query attend to every key.
+        bias: added to the scaled scores: a tensor with four axes that broadcast to
+            (batch, heads, queries, keys), or an object with a `block` method.
+        scale: factor of q k^T; by default 1 / sqrt(head_dim).
+        softcap: bound c of the scaled scores, c * tanh(score / c).
+        dropout: which weights survive; None keeps all.
+        sinks: (heads,), a score that every query of the head gives to nothing (gpt-oss, arXiv 2508.10925,
+            section 2.2): one more column in the softmax, after the keys and without a value. What is told
+            of the softmax (masked scores, weights) has it, at position `keys`.
+
+    Raises:
+        InputError: shapes, dtypes or devices that do not fit together.
+
+    Example:
+        >>> import torch
+        >>> from regard.core import reference_attention
+        >>> inputs = AttentionInputs(q=torch.randn(1, 2, 3, 5), k=torch.randn(1, 2, 7, 5),
+        ...                          v=torch.randn(1, 2, 7, 11))
+        >>> reference_attention(inputs).context.shape
+        torch.Size([1, 2, 3, 11])
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Mask | None = None
+    bias: Bias | Tensor | None = None
+    scale: float | None = None
+    softcap: float | None = None
+    dropout: Dropout | None = None
+    sinks: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        # One comparison where all is well: this runs in every layer of every forward pass.
+        q, k, v = self.q, self.k, self.v
+        fits = (
+            q.ndim == k.ndim == v.ndim == 4
+            and q.dtype == k.dtype == v.dtype
+            and q.is_floating_point()
+            and q.device == k.device == v.device
+        )
+        if fits:
+            batch, heads, q_len, head_dim = q.shape
+            kv_batch, kv_heads, k_len, k_dim = k.shape
+            fits = (
+                kv_batch == batch
+                and k_dim == head_dim
+                and v.shape[:3] == k.shape[:3]
+                and kv_heads > 0
+                and heads % kv_heads == 0
+                and batch * heads * q_len * head_dim * k_len * v.shape[3] > 0
+            )
+        if not fits:
+            _refuse(q, k, v)
+        if self.scale is not None and not math.isfinite(self.scale):
+            raise InputError(f"scale must be a finite number; got {self.scale}.")
+        if self.softcap is not None and not 0 < self.softcap < math.inf:
+            raise InputError(
+                f"softcap must be finite and greater than 0, or None for no cap; got {self.softcap}."
+            )
+        if self.mask is not None:
+            self.mask.check(batch=batch, q_len=q_len, k_len=k_len)
+        if isinstance(self.bias, Tensor):
+            dense = DenseBias(self.bias)
+            dense.check(batch=batch, heads=heads, q_len=q_len, k_len=k_len)
+            object.__setattr__(self, "bias", dense)
+        sinks = self.sinks
+        if sinks is not None and (
+            sinks.shape != (heads,) or not sinks.is_floating_point() or sinks.device != q.device
+        ):
+            raise InputError(
+                f"sinks must be floating point of shape (heads,) = ({heads},) on {q.device}; "
+                f"got {sinks.dtype} of shape {tuple(sinks.shape)} on {sinks.device}."
+            )
+
+    def __repr__(self) -> str:
+        names = ("mask", "bias", "softcap", "dropout", "sinks")
+        given = [name for name in names if getattr(self, name) is not None]
+        shapes = ", ".join(f"{name} {tuple(getattr(self, name).shape)}" for name in "qkv")
+        return f"AttentionInputs({', '.join([shapes, f'scale {self.factor:.6g}', *given])})"
+
+    @property
+    def num_heads(self) -> int:
+        """Query heads."""
+        return self.q.shape[1]
+
+    @property
+    def q_len(self) -> int:
+        """Number of queries."""
+        return self.q.shape[2]
+
+    @property
+    def k_len(self) -> int:
+        """Number of keys."""
+        return self.k.shape[2]
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the softmax: one for each key, and one for the sink where there is one."""
+        return self.k_len + (self.sinks is not None)
+
+    @property
+    def factor(self) -> float:
+        """The scale in force: the given one, or 1 / sqrt(head_dim)."""
+        return 1.0 / math.sqrt(self.q.shape[3]) if self.scale is None else self.scale
+
+    def changed(self, **fields: object) -> "AttentionInputs":
+        """The record with other fields that are known to fit: `replace` would check them all again."""
+        copy = object.__new__(AttentionInputs)
+        copy.__dict__.update(self.__dict__)
+        copy.__dict__.update(fields)
+        return copy
+
+    def head(self, index: int) -> "AttentionInputs":
+        """The same attention with one query head only: q, k and v are views, mask and bias are narrowed."""
+        if not -self.num_heads <= index < self.num_heads:
+            raise InputError(
+                f"head must be from 0 to {self.num_heads - 1}, or negative to count from the end; "
+                f"got {index}."
+            )
+        index %= self.num_heads
+        kv = index // (self.num_heads // self.k.shape[1])
+        return replace(
+            self,
+            q=self.q[:, index : index + 1],
+            k=self.k[:, kv : kv + 1],
+            v=self.v[:, kv : kv + 1],
+            mask=None if self.mask is None else _mask_of_head(self.mask, index),
+            bias=None if self.bias is None else _BiasOfHead(as_object(self.bias), index),
+            dropout=None if self.dropout is None else _DropoutOfHead(self.dropout, self.num_heads, index),
+            sinks=None if self.sinks is None else self.sinks[index : index + 1],
+        )
+
+
+def _refuse(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Raise the InputError that says what does not fit."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.ndim != 4 or not tensor.is_floating_point():
+            raise InputError(
+                f"{name} must be floating point of shape (batch, heads, positions, dim); "
+                f"got {tensor.dtype} of shape {tuple(tensor.shape)}."
+            )
+        if tensor.dtype != q.dtype or tensor.device != q.device:
+            raise InputError(
+                f"q, k and v must share dtype and device; q is {q.dtype} on {q.device}, "
+                f"{name} is {tensor.dtype} on {tensor.device}."
+            )
+    batch, kv_heads, keys = q.shape[0], k.shape[1], k.shape[2]
+    if k.shape != (batch, kv_heads, keys, q.shape[3]):
+        raise InputError(
+            "k must have q's batch and head_dim, (batch, kv_heads, keys, head_dim) = "
+            f"({batch}, {kv_heads}, {keys}, {q.shape[3]}); got {tuple(k.shape)}."
+        )
+    if v.shape[:3] != k.shape[:3]:
+        raise InputError(
+            f"v must have k's batch, heads and positions {tuple(k.shape[:3])}; got {tuple(v.shape[:3])}."
+        )
+    if kv_heads == 0 or q.shape[1] % kv_heads:
+        raise InputError(f"the heads of k and v must divide those of q; got {kv_heads} and {q.shape[1]}.")
+    raise InputError(
+        "q, k and v must hold at least one position, head and dimension; "
+        f"got q {tuple(q.shape)}, v {tuple(v.shape)}."
+    )
+
+
+def as_object(bias: Bias | Tensor) -> Bias:
+    """A bias that came as a tensor, as an object."""
+    return DenseBias(bias) if isinstance(bias, Tensor) else bias
+
+
+def padding_of(mask: Mask | None) -> Tensor | None:
+    """bool (batch or 1, keys), the conjunction of the mask's padding parts; None where there is none."""
+    real: Tensor | None = None
+    for part in () if mask is None else mask.parts():
+        if isinstance(part, Padding):
+            real = part.real if real is None else real & part.real
+    return real
+
+
+def silence_padding(mask: Mask | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Set keys and values that padding excludes to zero, so that a NaN or 1e30 left there reaches nothing.
+
+    Their weight is zero, but 0 * NaN is NaN, forward and backward; `where` cuts both.
+    """
+    real = padding_of(mask)
+    if real is None:
+        return k, v
+    keep = real[:, None, :, None]
+    return torch.where(keep, k, 0.0), torch.where(keep, v, 0.0)
+
+
+def _of_head(block: Tensor, index: int) -> Tensor:
+    return block if block.shape[1] == 1 else block[:, index : index + 1]
+
+
+def _mask_of_head(mask: Mask, index: int) -> Mask:
+    # Masks that are the same for all heads stay themselves: padding must still be found, and silenced.
+    parts = [
+        part if isinstance(part, _SAME_FOR_ALL_HEADS) else _MaskOfHead(part, index) for part in mask.parts()
+    ]
+    return parts[0] if len(parts) == 1 else Conjunction(tuple(parts))
+
+
+_SAME_FOR_ALL_HEADS = (Padding, Causal, Window, Segments)
+
+
+@dataclass(frozen=True, eq=False)
+class _MaskOfHead(Mask):
+    mask: Mask
+    index: int
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return _of_head(self.mask.block(queries, keys), self.index)
+
+    def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
+        return self.mask.key_range(first_query, last_query, k_len)
+
+
+@dataclass(frozen=True, eq=False)
+class _BiasOfHead:
+    bias: Bias
+    index: int
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return _of_head(self.bias.block(queries, keys), self.index)
+
+    def learned(self) -> tuple[Tensor, ...]:
+        return self.bias.learned()
+
+
+@dataclass(frozen=True, eq=False)
+class _DropoutOfHead:
+    dropout: Dropout
+    num_heads: int
+    index: int
+
+    @property
+    def p(self) -> float:
+        return self.dropout.p
+
+    def keep(self, *, batch: int, heads: int, queries: Tensor, keys: Tensor) -> Tensor:
+        return _of_head(
+            self.dropout.keep(batch=batch, heads=self.num_heads, queries=queries, keys=keys), self.index
+        )

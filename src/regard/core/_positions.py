@@ -1,0 +1,42 @@
+"""Some positions of a sequence, as a range or as a tensor of numbers."""
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+
+Positions = range | Tensor
+"""Some positions: a range, read without a copy where its step is 1, or an int64 tensor (n,) in any order."""
+
+
+def check_positions(name: str, positions: Positions | None, length: int) -> Positions:
+    """The positions asked for, all of them by default; InputError where one is not there."""
+    if positions is None:
+        return range(length)
+    if isinstance(positions, Tensor):
+        if positions.ndim != 1 or positions.dtype != torch.int64:
+            raise InputError(
+                f"{name} must be a range or an int64 tensor of shape (n,); "
+                f"got {positions.dtype} of shape {tuple(positions.shape)}."
+            )
+        ends = [] if not len(positions) else [int(positions.min()), int(positions.max())]
+    else:
+        ends = [] if not positions else [positions[0], positions[-1]]
+    for end in ends:
+        if not 0 <= end < length:
+            raise InputError(f"{name} must be from 0 to {length - 1}; got {end}.")
+    return positions
+
+
+def take(tensor: Tensor, positions: Positions, dim: int) -> Tensor:
+    """Some positions of an axis: a view where they are a plain range."""
+    if isinstance(positions, range) and positions.step == 1 and positions:
+        return tensor.narrow(dim, positions.start, len(positions))
+    return tensor.index_select(dim, as_tensor(positions, tensor.device))
+
+
+def as_tensor(positions: Positions, device: torch.device) -> Tensor:
+    """The positions as int64 (n,)."""
+    if isinstance(positions, range):
+        return torch.arange(positions.start, positions.stop, positions.step, device=device)
+    return positions
