@@ -25,7 +25,9 @@ _STRONGER_THAN_HF_HOME = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the user's cache and token from whatever is imported from here on."""
+    """Keep the user's cache and token from whatever is imported from here on, and torch to one thread."""
+    # The models of the tests are tiny: a second thread only waits, and for other processes too.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     for name in _STRONGER_THAN_HF_HOME:
         os.environ.pop(name, None)
     home = tempfile.TemporaryDirectory(prefix="regard-tests-")

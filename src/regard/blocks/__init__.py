@@ -1,19 +1,30 @@
 """The parts that transformers are built from, as modules that carry taps."""
 
 from regard.blocks._embeddings import Embeddings
-from regard.blocks._feed_forward import ACTIVATIONS, FeedForward
+from regard.blocks._feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward, activation_named
 from regard.blocks._layers import DecoderLayer, EncoderLayer
 from regard.blocks._multi_head import MultiHeadAttention
-from regard.blocks._residual import PostNorm, PreNorm, Residual
+from regard.blocks._norms import RMSNorm
+from regard.blocks._residual import PostNorm, PreNorm, Residual, SandwichNorm
+from regard.blocks._stack import CountFrom, CountTokens, Numbering, Pattern, Stack
 
 __all__ = [
     "ACTIVATIONS",
+    "CountFrom",
+    "CountTokens",
     "DecoderLayer",
     "Embeddings",
     "EncoderLayer",
     "FeedForward",
+    "GatedFeedForward",
     "MultiHeadAttention",
+    "Numbering",
+    "Pattern",
     "PostNorm",
     "PreNorm",
+    "RMSNorm",
     "Residual",
+    "SandwichNorm",
+    "Stack",
+    "activation_named",
 ]

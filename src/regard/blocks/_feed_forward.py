@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -15,10 +16,27 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_new": partial(functional.gelu, approximate="tanh"),
     "gelu_pytorch_tanh": partial(functional.gelu, approximate="tanh"),
     "relu": functional.relu,
+    "tanh": torch.tanh,
     "silu": functional.silu,
     "swish": functional.silu,
 }
 """Activation functions by the names that checkpoints use."""
+
+
+def activation_named(name: str) -> Callable[[Tensor], Tensor]:
+    """The activation function of that name.
+
+    Raises:
+        InputError: there is none.
+
+    Example:
+        >>> import torch
+        >>> activation_named("relu")(torch.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+    """
+    if name not in ACTIVATIONS:
+        raise InputError(f"activation must be one of {', '.join(sorted(ACTIVATIONS))}; got {name!r}.")
+    return ACTIVATIONS[name]
 
 
 class FeedForward(nn.Module):
@@ -28,6 +46,8 @@ class FeedForward(nn.Module):
         d_model: size of the input and of the output.
         d_ff: size between.
         activation: a name in `ACTIVATIONS`.
+        use_bias: whether the two projections have a bias.
+        dropout_p: probability of dropping an entry between them in training.
 
     Raises:
         InputError: an unknown activation.
@@ -43,20 +63,84 @@ class FeedForward(nn.Module):
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.3, equation 2 (there with ReLU).
     """
 
-    def __init__(self, d_model: int, d_ff: int, *, activation: str = "gelu") -> None:
+    TAPS = ("hidden", "output")
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: str = "gelu",
+        use_bias: bool = True,
+        dropout_p: float = 0.0,
+    ) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise InputError(
-                f"activation must be one of {', '.join(sorted(ACTIVATIONS))}; got {activation!r}."
-            )
-        self.hidden = nn.Linear(d_model, d_ff)
-        self.output = nn.Linear(d_ff, d_model)
-        self.activation = ACTIVATIONS[activation]
+        self.hidden = nn.Linear(d_model, d_ff, bias=use_bias)
+        self.output = nn.Linear(d_ff, d_model, bias=use_bias)
+        self.activation = activation_named(activation)
+        # Most models have none here, and to call a module costs time even where it does nothing.
+        self.dropout = nn.Dropout(dropout_p) if dropout_p else None
 
     def forward(self, x: Tensor, *, taps: Taps | None = None) -> Tensor:
         """(batch, positions, d_model) -> the same shape."""
         hidden = self.activation(self.hidden(x))
         if taps is not None:
             hidden = taps.offer("hidden", hidden)
+        if self.dropout is not None:
+            hidden = self.dropout(hidden)
+        output: Tensor = self.output(hidden)
+        return output if taps is None else taps.offer("output", output)
+
+
+class GatedFeedForward(nn.Module):
+    """FFN(x) = W_o (activation(W_g x) * W_u x), applied to every position alone: GeGLU, SwiGLU.
+
+    Args:
+        d_model: size of the input and of the output.
+        d_ff: size between.
+        activation: a name in `ACTIVATIONS`; "silu" makes it SwiGLU, "gelu" GeGLU.
+        use_bias: whether the three projections have a bias.
+        dropout_p: as in `FeedForward`.
+
+    Raises:
+        InputError: an unknown activation.
+
+    Taps:
+        hidden (batch, positions, d_ff), the gated product; output (batch, positions, d_model).
+
+    Example:
+        >>> import torch
+        >>> GatedFeedForward(6, 11, activation="silu")(torch.randn(1, 5, 6)).shape
+        torch.Size([1, 5, 6])
+
+    Source: Shazeer 2020, arXiv 2002.05202, equation 6.
+    """
+
+    TAPS = ("hidden", "output")
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: str = "gelu",
+        use_bias: bool = False,
+        dropout_p: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.gate = nn.Linear(d_model, d_ff, bias=use_bias)
+        self.up = nn.Linear(d_model, d_ff, bias=use_bias)
+        self.output = nn.Linear(d_ff, d_model, bias=use_bias)
+        self.activation = activation_named(activation)
+        # Most models have none here, and to call a module costs time even where it does nothing.
+        self.dropout = nn.Dropout(dropout_p) if dropout_p else None
+
+    def forward(self, x: Tensor, *, taps: Taps | None = None) -> Tensor:
+        """(batch, positions, d_model) -> the same shape."""
+        hidden = self.activation(self.gate(x)) * self.up(x)
+        if taps is not None:
+            hidden = taps.offer("hidden", hidden)
+        if self.dropout is not None:
+            hidden = self.dropout(hidden)
         output: Tensor = self.output(hidden)
         return output if taps is None else taps.offer("output", output)

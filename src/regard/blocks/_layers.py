@@ -4,14 +4,19 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from regard.blocks._feed_forward import FeedForward
+from regard.blocks._feed_forward import FeedForward, GatedFeedForward
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.blocks._residual import Residual
 from regard.core import Bias, Mask, Taps
+from regard.positions import Rotation
 
 
 def _inner(taps: Taps | None, name: str) -> Taps | None:
     return None if taps is None else taps.at(name)
+
+
+def _within(name: str, part: MultiHeadAttention | FeedForward | GatedFeedForward) -> list[str]:
+    return [f"{name}.{point}" for point in part.TAPS]
 
 
 def _offer(taps: Taps | None, name: str, value: Tensor) -> Tensor:
@@ -19,7 +24,7 @@ def _offer(taps: Taps | None, name: str, value: Tensor) -> Tensor:
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward.
+    """Self-attention, then feed-forward: an encoder's layer, and a decoder's that reads no encoder.
 
     Args:
         attention, ffn: the two sublayers.
@@ -32,7 +37,8 @@ class EncoderLayer(nn.Module):
         >>> import torch
         >>> from regard.blocks import FeedForward, MultiHeadAttention, PreNorm
         >>> layer = EncoderLayer(MultiHeadAttention(6, 2), FeedForward(6, 11),
-        ...                      attention_residual=PreNorm(6), ffn_residual=PreNorm(6))
+        ...                      attention_residual=PreNorm(nn.LayerNorm(6)),
+        ...                      ffn_residual=PreNorm(nn.LayerNorm(6)))
         >>> layer(torch.randn(1, 5, 6)).shape
         torch.Size([1, 5, 6])
 
@@ -42,7 +48,7 @@ class EncoderLayer(nn.Module):
     def __init__(
         self,
         attention: MultiHeadAttention,
-        ffn: FeedForward,
+        ffn: FeedForward | GatedFeedForward,
         *,
         attention_residual: Residual,
         ffn_residual: Residual,
@@ -53,17 +59,24 @@ class EncoderLayer(nn.Module):
         self.ffn = ffn
         self.ffn_residual = ffn_residual
 
+    def tap_names(self) -> list[str]:
+        """Every point of the layer, in the order of the forward pass."""
+        return ["input", *_within("attention", self.attention), *_within("ffn", self.ffn), "output"]
+
     def forward(
         self,
         x: Tensor,
         *,
         mask: Mask | None = None,
         bias: Bias | Tensor | None = None,
+        rotation: Rotation | None = None,
         taps: Taps | None = None,
     ) -> Tensor:
         """(batch, positions, d_model) -> the same shape."""
         x = _offer(taps, "input", x)
-        attend = partial(self.attention, mask=mask, bias=bias, taps=_inner(taps, "attention"))
+        attend = partial(
+            self.attention, mask=mask, bias=bias, rotation=rotation, taps=_inner(taps, "attention")
+        )
         x = self.attention_residual(x, attend)
         x = self.ffn_residual(x, partial(self.ffn, taps=_inner(taps, "ffn")))
         return _offer(taps, "output", x)
@@ -87,8 +100,9 @@ class DecoderLayer(nn.Module):
         >>> from regard.core import Causal
         >>> layer = DecoderLayer(
         ...     MultiHeadAttention(6, 2), MultiHeadAttention(6, 2), FeedForward(6, 11),
-        ...     attention_residual=PostNorm(6), cross_attention_residual=PostNorm(6),
-        ...     ffn_residual=PostNorm(6))
+        ...     attention_residual=PostNorm(nn.LayerNorm(6)),
+        ...     cross_attention_residual=PostNorm(nn.LayerNorm(6)),
+        ...     ffn_residual=PostNorm(nn.LayerNorm(6)))
         >>> layer(torch.randn(1, 5, 6), torch.randn(1, 7, 6), mask=Causal()).shape
         torch.Size([1, 5, 6])
 
@@ -99,7 +113,7 @@ class DecoderLayer(nn.Module):
         self,
         attention: MultiHeadAttention,
         cross_attention: MultiHeadAttention,
-        ffn: FeedForward,
+        ffn: FeedForward | GatedFeedForward,
         *,
         attention_residual: Residual,
         cross_attention_residual: Residual,
@@ -113,6 +127,16 @@ class DecoderLayer(nn.Module):
         self.ffn = ffn
         self.ffn_residual = ffn_residual
 
+    def tap_names(self) -> list[str]:
+        """Every point of the layer, in the order of the forward pass."""
+        return [
+            "input",
+            *_within("attention", self.attention),
+            *_within("cross_attention", self.cross_attention),
+            *_within("ffn", self.ffn),
+            "output",
+        ]
+
     def forward(
         self,
         x: Tensor,
@@ -120,6 +144,8 @@ class DecoderLayer(nn.Module):
         *,
         mask: Mask | None = None,
         encoded_mask: Mask | None = None,
+        bias: Bias | Tensor | None = None,
+        rotation: Rotation | None = None,
         taps: Taps | None = None,
     ) -> Tensor:
         """Decode one step deeper.
@@ -129,13 +155,17 @@ class DecoderLayer(nn.Module):
             encoded: (batch, keys, d_model), the encoder's output.
             mask: who may attend to whom within x.
             encoded_mask: which of the encoder's positions may be attended to.
+            bias, rotation: of the attention within x.
             taps: listeners, or None.
 
         Returns:
             (batch, queries, d_model).
         """
         x = _offer(taps, "input", x)
-        x = self.attention_residual(x, partial(self.attention, mask=mask, taps=_inner(taps, "attention")))
+        attend = partial(
+            self.attention, mask=mask, bias=bias, rotation=rotation, taps=_inner(taps, "attention")
+        )
+        x = self.attention_residual(x, attend)
         cross = partial(
             self.cross_attention, source=encoded, mask=encoded_mask, taps=_inner(taps, "cross_attention")
         )

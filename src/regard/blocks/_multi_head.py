@@ -13,6 +13,7 @@ from regard.core import (
     reference_attention,
 )
 from regard.core.errors import InputError
+from regard.positions import Rotation
 
 
 class MultiHeadAttention(nn.Module):
@@ -29,17 +30,20 @@ class MultiHeadAttention(nn.Module):
         head_dim: size of a query and a key; by default d_model / num_heads.
         v_dim: size of a value; by default head_dim.
         d_source: size of the other sequence's vectors; by default d_model.
-        use_bias: whether the four projections have a bias.
+        use_bias: whether the projections to q, k and v have a bias.
+        output_bias: whether the one to the output has; by default as `use_bias`.
         scale, softcap: as in `regard.core.AttentionInputs`.
         dropout_p: probability of dropping a weight in training.
+        q_norm, k_norm: norms over the head_dim of every query and key (Qwen 3, Gemma 3); None for none.
 
     Raises:
         InputError: sizes that do not divide, or a `dropout_p` that is no probability below 1.
 
     Taps:
-        q (batch, num_heads, queries, head_dim); k, v (batch, num_kv_heads, keys, ...); scores, weights
-        (batch, num_heads, queries, keys), which make the pass take O(N^2) memory; context (batch, num_heads,
-        queries, v_dim); output (batch, queries, d_model); and inputs, the `AttentionInputs`, read-only.
+        q (batch, num_heads, queries, head_dim); k, v (batch, num_kv_heads, keys, ...): as they enter the
+        scores, after norms and rotation; inputs, the `AttentionInputs`, read-only; scores, weights (batch,
+        num_heads, queries, keys), which make the pass take O(N^2) memory; context (batch, num_heads, queries,
+        v_dim); output (batch, queries, d_model).
 
     Example:
         >>> attention = MultiHeadAttention(d_model=6, num_heads=2)
@@ -51,6 +55,8 @@ class MultiHeadAttention(nn.Module):
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2.
     """
 
+    TAPS = ("q", "k", "v", "inputs", "scores", "weights", "context", "output")
+
     def __init__(
         self,
         d_model: int,
@@ -61,9 +67,12 @@ class MultiHeadAttention(nn.Module):
         v_dim: int | None = None,
         d_source: int | None = None,
         use_bias: bool = True,
+        output_bias: bool | None = None,
         scale: float | None = None,
         softcap: float | None = None,
         dropout_p: float = 0.0,
+        q_norm: nn.Module | None = None,
+        k_norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
@@ -84,7 +93,9 @@ class MultiHeadAttention(nn.Module):
         self.q = nn.Linear(d_model, num_heads * head_dim, bias=use_bias)
         self.k = nn.Linear(d_source, num_kv_heads * head_dim, bias=use_bias)
         self.v = nn.Linear(d_source, num_kv_heads * v_dim, bias=use_bias)
-        self.output = nn.Linear(num_heads * v_dim, d_model, bias=use_bias)
+        output_bias = use_bias if output_bias is None else output_bias
+        self.output = nn.Linear(num_heads * v_dim, d_model, bias=output_bias)
+        self.q_norm, self.k_norm = q_norm, k_norm
 
     def forward(
         self,
@@ -93,6 +104,7 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Mask | None = None,
         bias: Bias | Tensor | None = None,
+        rotation: Rotation | None = None,
         taps: Taps | None = None,
     ) -> Tensor:
         """Attend from x to itself, or to `source`.
@@ -101,6 +113,7 @@ class MultiHeadAttention(nn.Module):
             x: (batch, queries, d_model).
             source: (batch, keys, d_source), where keys and values come from; by default x.
             mask, bias: as in `regard.core.AttentionInputs`.
+            rotation: rotates queries and keys by their positions.
             taps: listeners, or None.
 
         Returns:
@@ -110,13 +123,26 @@ class MultiHeadAttention(nn.Module):
         q = _split(self.q(x), self.num_heads)
         k = _split(self.k(source), self.num_kv_heads)
         v = _split(self.v(source), self.num_kv_heads)
+        if self.q_norm is not None:
+            q = self.q_norm(q)
+        if self.k_norm is not None:
+            k = self.k_norm(k)
+        if rotation is not None:
+            q, k = rotation.apply(q), rotation.apply(k)
         if taps is not None:
             q, k, v = taps.offer("q", q), taps.offer("k", k), taps.offer("v", v)
         dropout = None
         if self.training and self.dropout_p > 0:
             dropout = SeededDropout(self.dropout_p, seed=int(torch.randint(2**62, ())))
         inputs = AttentionInputs(
-            q=q, k=k, v=v, mask=mask, bias=bias, scale=self.scale, softcap=self.softcap, dropout=dropout
+            q=q,
+            k=k,
+            v=v,
+            mask=mask,
+            bias=self.bias_of(q, k, bias),
+            scale=self.scale,
+            softcap=self.softcap,
+            dropout=dropout,
         )
         if taps is None:
             return self._join(fused_attention(inputs))
@@ -126,6 +152,11 @@ class MultiHeadAttention(nn.Module):
         else:
             context = fused_attention(inputs)
         return taps.offer("output", self._join(taps.offer("context", context)))
+
+    def bias_of(self, q: Tensor, k: Tensor, bias: Bias | Tensor | None) -> Bias | Tensor | None:
+        """What is added to the scaled scores; an architecture whose bias depends on q and k says so here."""
+        del q, k
+        return bias
 
     def _join(self, context: Tensor) -> Tensor:
         joined: Tensor = self.output(context.transpose(1, 2).flatten(2))

@@ -1,4 +1,4 @@
-"""What surrounds a sublayer: the residual connection, dropout, and a norm before or after."""
+"""What surrounds a sublayer: the residual connection, dropout, and norms before or after."""
 
 from collections.abc import Callable
 
@@ -9,21 +9,21 @@ class PostNorm(nn.Module):
     """norm(x + dropout(sublayer(x))): the original Transformer, BERT.
 
     Args:
-        d_model: size of the vectors.
-        norm_eps: added to the variance by the layer norm.
+        norm: the norm, such as `nn.LayerNorm(d_model)`.
         dropout_p: probability of dropping an entry of the sublayer's output in training.
 
     Example:
         >>> import torch
-        >>> PostNorm(4)(torch.ones(1, 4), lambda x: torch.tensor([[0.0, 2.0, 0.0, 2.0]])).round().tolist()
+        >>> residual = PostNorm(nn.LayerNorm(4))
+        >>> residual(torch.ones(1, 4), lambda x: torch.tensor([[0.0, 2.0, 0.0, 2.0]])).round().tolist()
         [[-1.0, 1.0, -1.0, 1.0]]
 
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.1.
     """
 
-    def __init__(self, d_model: int, *, norm_eps: float = 1e-5, dropout_p: float = 0.0) -> None:
+    def __init__(self, norm: nn.Module, *, dropout_p: float = 0.0) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(d_model, eps=norm_eps)
+        self.norm = norm
         self.dropout = nn.Dropout(dropout_p)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -36,19 +36,19 @@ class PreNorm(nn.Module):
     """x + dropout(sublayer(norm(x))): GPT-2 and later; the stack needs a norm after its last layer.
 
     Args:
-        d_model, norm_eps, dropout_p: as in `PostNorm`.
+        norm, dropout_p: as in `PostNorm`.
 
     Example:
         >>> import torch
-        >>> PreNorm(4)(torch.ones(1, 4), lambda x: x).tolist()
+        >>> PreNorm(nn.LayerNorm(4))(torch.ones(1, 4), lambda x: x).tolist()
         [[1.0, 1.0, 1.0, 1.0]]
 
     Source: Xiong et al. 2020, arXiv 2002.04745, figure 1(b).
     """
 
-    def __init__(self, d_model: int, *, norm_eps: float = 1e-5, dropout_p: float = 0.0) -> None:
+    def __init__(self, norm: nn.Module, *, dropout_p: float = 0.0) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(d_model, eps=norm_eps)
+        self.norm = norm
         self.dropout = nn.Dropout(dropout_p)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -57,5 +57,32 @@ class PreNorm(nn.Module):
         return output
 
 
-Residual = PostNorm | PreNorm
+class SandwichNorm(nn.Module):
+    """x + dropout(after(sublayer(before(x)))): Gemma 2 and 3.
+
+    Args:
+        before, after: the two norms.
+        dropout_p: as in `PostNorm`.
+
+    Example:
+        >>> import torch
+        >>> SandwichNorm(nn.Identity(), nn.LayerNorm(2))(torch.ones(1, 2), lambda x: x).tolist()
+        [[1.0, 1.0]]
+
+    Source: Ding et al. 2021 (CogView), arXiv 2105.13290, section 2.4, "Sandwich-LN".
+    """
+
+    def __init__(self, before: nn.Module, after: nn.Module, *, dropout_p: float = 0.0) -> None:
+        super().__init__()
+        self.before = before
+        self.after = after
+        self.dropout = nn.Dropout(dropout_p)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(..., d_model) -> the same shape."""
+        output: Tensor = x + self.dropout(self.after(sublayer(self.before(x))))
+        return output
+
+
+Residual = PostNorm | PreNorm | SandwichNorm
 """What can surround a sublayer."""

@@ -3,9 +3,11 @@
 A family is a folder of config, network and key map; `FAMILIES` lists them.
 """
 
+from regard.models._describe import masks_of, positions_of
 from regard.models._loaded import Loaded, load_checkpoint
-from regard.models._network import Network, NetworkConfig, Output
+from regard.models._network import Network, NetworkConfig, Output, StackKind
 from regard.models._registry import FAMILIES, Family, family_of
+from regard.models._transformer import Transformer
 
 __all__ = [
     "FAMILIES",
@@ -14,6 +16,10 @@ __all__ = [
     "Network",
     "NetworkConfig",
     "Output",
+    "StackKind",
+    "Transformer",
     "family_of",
     "load_checkpoint",
+    "masks_of",
+    "positions_of",
 ]

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 
 import torch
 
@@ -40,7 +39,8 @@ class Loaded:
         """
         if self.tokenizer is None:
             raise CheckpointError(
-                f"{self.source.folder} has no tokenizer.json, which text needs; add the file."
+                f"{self.source.folder} has no tokenizer, which text needs; add its files, such as "
+                "tokenizer.json, or give token_ids."
             )
         return self.tokenizer
 
@@ -83,11 +83,12 @@ def load_checkpoint(
         raise CheckpointError(f"{source.folder} holds no tensors; its weights are missing.")
     config = family.read_config(fields, tensors.names())
     # Before anything is built: a file may ask for 10^9 layers, each of which has some tensor of its own.
-    if config.num_layers > len(tensors.names()):
-        raise CheckpointError(
-            f"{source.folder / 'config.json'}: num_layers must be at most {len(tensors.names())}, the number "
-            f"of stored tensors; got {config.num_layers}."
-        )
+    for depth in ("num_layers", "num_decoder_layers"):
+        if getattr(config, depth, 0) > len(tensors.names()):
+            raise CheckpointError(
+                f"{source.folder / 'config.json'}: {depth} must be at most {len(tensors.names())}, the "
+                f"number of stored tensors; got {getattr(config, depth)}."
+            )
     try:
         with blank():
             network = family.build(config)
@@ -98,9 +99,10 @@ def load_checkpoint(
         odd = ", ".join(sorted(str(each) for each in stored - set(_DTYPES)))
         raise CheckpointError(f"{source.folder} stores {odd}, which no layer computes in; pass dtype=.")
     report = load_into(network, tensors, family.keys, dtype=dtype, device=device)
+    tokenizer = Tokenizer.from_folder(source.folder, model_type=family.name)
     return Loaded(
         network=network.eval(),
-        tokenizer=_read_tokenizer(source.folder, config.vocab_size),
+        tokenizer=None if tokenizer is None else tokenizer.within(config.vocab_size),
         source=source,
         family=family.name,
         left_out=report.left_out,
@@ -120,16 +122,3 @@ def _check_device(device: torch.device | str | None) -> None:
         raise InputError(
             f"device must be one that torch has here, such as cpu; got {device!r} ({reason})."
         ) from error
-
-
-def _read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer | None:
-    path = folder / "tokenizer.json"
-    if not path.exists():
-        return None
-    tokenizer = Tokenizer.from_file(path)
-    if tokenizer.highest_id >= vocab_size:
-        raise CheckpointError(
-            f"{path} has tokens up to id {tokenizer.highest_id}, but the model's table of embeddings has "
-            f"{vocab_size} rows: the two do not belong together."
-        )
-    return tokenizer

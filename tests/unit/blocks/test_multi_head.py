@@ -4,22 +4,16 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.blocks import MultiHeadAttention
-from regard.core import Causal, Mask, Padding, Taps, Window
+from regard.blocks import MultiHeadAttention, RMSNorm
+from regard.core import AttentionInputs, Bias, Causal, DenseBias, Mask, Padding, Taps, Window
 from regard.core.errors import InputError
 from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
+from unit.blocks.by_hand import project, rms_norm_by_hand
+from unit.blocks.fakes import FakeRotation
 
 BATCH, QUERIES, KEYS, D_MODEL, D_SOURCE = 2, 5, 7, 13, 11
-
-
-def project(linear: nn.Linear, vector: list[float]) -> list[float]:
-    bias = [0.0] * linear.out_features if linear.bias is None else linear.bias.tolist()
-    return [
-        b + math.fsum(w * x for w, x in zip(row, vector, strict=True))
-        for row, b in zip(linear.weight.tolist(), bias, strict=True)
-    ]
 
 
 def by_hand(
@@ -28,16 +22,27 @@ def by_hand(
     source: Tensor,
     allowed: Tensor | None = None,
     bias: Tensor | None = None,
+    position_ids: Tensor | None = None,
 ) -> Tensor:
-    """The block, every sum written out; `allowed` (batch, queries, keys), `bias` (heads, queries, keys)."""
+    """The block, every sum written out; `allowed` (batch, queries, keys), `bias` (heads, queries, keys).
+
+    With `position_ids` (batch or 1, N), queries and keys are turned as `FakeRotation` does.
+    """
     heads, groups = block.num_heads, block.num_heads // block.num_kv_heads
     d_k = block.q.out_features // heads
     d_v = block.v.out_features // block.num_kv_heads
     scale = 1 / math.sqrt(d_k) if block.scale is None else block.scale
     result = []
     for b in range(x.shape[0]):
-        q = [project(block.q, row) for row in x[b].tolist()]
-        k = [project(block.k, row) for row in source[b].tolist()]
+        numbers = None if position_ids is None else position_ids[b % len(position_ids)].tolist()
+        q = [
+            _prepared(project(block.q, row), d_k, block.q_norm, numbers, i)
+            for i, row in enumerate(x[b].tolist())
+        ]
+        k = [
+            _prepared(project(block.k, row), d_k, block.k_norm, numbers, i)
+            for i, row in enumerate(source[b].tolist())
+        ]
         v = [project(block.v, row) for row in source[b].tolist()]
         rows = []
         for i in range(len(q)):
@@ -63,6 +68,21 @@ def by_hand(
     return torch.tensor(result, dtype=torch.float64)
 
 
+def _prepared(
+    row: list[float], d_k: int, norm: RMSNorm | None, numbers: list[int] | None, place: int
+) -> list[float]:
+    """Each head's part of a query or key, normed, then turned."""
+    done: list[float] = []
+    for start in range(0, len(row), d_k):
+        part = row[start : start + d_k]
+        if norm is not None:
+            part = rms_norm_by_hand(part, norm.weight.tolist(), norm.offset, norm.eps)
+        if numbers is not None:
+            part = [part[0] * (numbers[place] + 2), *part[1:]]
+        done += part
+    return done
+
+
 def made(num_heads: int = 3, **kwargs: object) -> MultiHeadAttention:
     kwargs = {"head_dim": 5} | kwargs
     return MultiHeadAttention(D_MODEL, num_heads, **kwargs).double()
@@ -78,6 +98,8 @@ def made(num_heads: int = 3, **kwargs: object) -> MultiHeadAttention:
         pytest.param(lambda: made(6, num_kv_heads=2, v_dim=3), id="grouped"),
         pytest.param(lambda: made(6, num_kv_heads=1), id="one-kv-head"),
         pytest.param(lambda: made(use_bias=False), id="no-bias"),
+        pytest.param(lambda: made(use_bias=True, output_bias=False), id="no-bias-of-the-output"),
+        pytest.param(lambda: made(use_bias=False, output_bias=True), id="bias-of-the-output-alone"),
         pytest.param(lambda: made(scale=1.7), id="scale"),
         pytest.param(lambda: made(softcap=0.5), id="softcap"),
         pytest.param(lambda: made(1, head_dim=1, v_dim=1), id="smallest"),
@@ -119,6 +141,94 @@ def test_a_bias_on_the_scores() -> None:
     assert_close_to_largest(attention(x, bias=bias[None]), wanted, FP64)
 
 
+# --- norms and rotation of queries and keys
+
+
+def normed_attention(which: str = "qk", **kwargs: object) -> MultiHeadAttention:
+    norms = {f"{name}_norm": RMSNorm(5, eps=1e-3, offset=1.0) for name in which}
+    attention = made(6, num_kv_heads=2, v_dim=3, **norms, **kwargs)
+    with torch.no_grad():
+        for name in norms:
+            getattr(attention, name).weight.copy_(torch.randn(5))
+    return attention
+
+
+@pytest.mark.parametrize("which", ["q", "k", "qk"])
+def test_norms_over_every_head_s_queries_and_keys(which: str) -> None:
+    attention = normed_attention(which)
+    x = torch.randn(BATCH, KEYS, D_MODEL, dtype=torch.float64)
+    wanted = by_hand(attention, x, x)
+    assert_close_to_largest(attention(x), wanted, FP64)
+    assert_close_to_largest(attention(x, taps=Taps({"weights": lambda value: None})), wanted, FP64)
+    attention.q_norm = attention.k_norm = None
+    assert (attention(x) - wanted).abs().max().item() > 1e-3
+
+
+@pytest.mark.parametrize("rows", [1, BATCH])
+@pytest.mark.parametrize("which", ["", "qk"])
+def test_the_rotation_comes_after_the_norms(which: str, rows: int) -> None:
+    # Turned before its norm, a query would lose what the rotation multiplied it by.
+    attention = normed_attention(which)
+    x = torch.randn(BATCH, KEYS, D_MODEL, dtype=torch.float64)
+    numbers = torch.randint(0, 5, (rows, KEYS))
+    wanted = by_hand(attention, x, x, position_ids=numbers)
+    output = attention(x, rotation=FakeRotation(numbers))
+    assert_close_to_largest(output, wanted, FP64)
+    assert (attention(x) - wanted).abs().max().item() > 1e-3
+
+
+def test_the_points_show_what_enters_the_softmax() -> None:
+    attention = normed_attention()
+    x = torch.randn(1, KEYS, D_MODEL, dtype=torch.float64)
+    rotation = FakeRotation(torch.arange(KEYS)[None])
+    seen: dict[str, Tensor] = {}
+    records: list[AttentionInputs] = []
+
+    def keep(name: str) -> object:
+        return lambda value: seen.__setitem__(name, value)
+
+    attention(x, rotation=rotation, taps=Taps({**{n: keep(n) for n in "qkv"}, "inputs": records.append}))
+    assert attention.q_norm is not None
+    heads = attention.q(x).view(1, KEYS, 6, 5).transpose(1, 2)
+    assert_close_to_largest(seen["q"], rotation.apply(attention.q_norm(heads)), FP64)
+    assert_close_to_largest(seen["v"], attention.v(x).view(1, KEYS, 2, 3).transpose(1, 2), FP64)
+    for name in "qkv":
+        assert getattr(records[0], name) is seen[name]
+
+
+# --- a bias of the architecture's own
+
+
+def test_a_subclass_may_add_to_the_scores_what_depends_on_queries_and_keys() -> None:
+    class OwnBias(MultiHeadAttention):
+        def bias_of(self, q: Tensor, k: Tensor, bias: Bias | Tensor | None) -> Bias | Tensor | None:
+            asked.append((q, k, bias))
+            return given
+
+    asked: list[tuple[Tensor, Tensor, object]] = []
+    given = torch.randn(1, 3, KEYS, KEYS, dtype=torch.float64)
+    attention = OwnBias(D_MODEL, 3, head_dim=5).double()
+    x = torch.randn(1, KEYS, D_MODEL, dtype=torch.float64)
+    rotation = FakeRotation(torch.arange(KEYS)[None])
+    handed = DenseBias(torch.zeros(1, 1, 1, 1, dtype=torch.float64))
+    points: list[Tensor] = []
+    output = attention(
+        x, bias=handed, rotation=rotation, taps=Taps({"q": points.append, "k": lambda value: value + 1})
+    )
+    [(q, k, bias)] = asked
+    assert q is points[0]
+    assert bias is handed
+    plain = MultiHeadAttention(D_MODEL, 3, head_dim=5).double()
+    plain.load_state_dict(attention.state_dict())
+    written = Taps({"k": lambda value: value + 1})
+    assert_close_to_largest(output, plain(x, bias=given, rotation=rotation, taps=written), FP64)
+    unwritten = plain.k(x).view(1, KEYS, 3, 5).transpose(1, 2)
+    assert_close_to_largest(k, rotation.apply(unwritten) + 1, FP64)
+
+
+# --- nothing to see
+
+
 def test_a_query_that_sees_nothing_gets_the_output_s_bias() -> None:
     attention = made()
     x = torch.randn(BATCH, KEYS, D_MODEL, dtype=torch.float64, requires_grad=True)
@@ -144,7 +254,28 @@ def test_parameters_and_their_sizes() -> None:
         "output.weight": (13, 42),
         "output.bias": (13,),
     }
-    assert not [name for name in MultiHeadAttention(6, 2, use_bias=False).state_dict() if "bias" in name]
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "with_bias"),
+    [
+        ({}, ["q", "k", "v", "output"]),
+        ({"use_bias": False}, []),
+        ({"output_bias": False}, ["q", "k", "v"]),
+        ({"use_bias": False, "output_bias": True}, ["output"]),
+        ({"use_bias": True, "output_bias": True}, ["q", "k", "v", "output"]),
+        ({"use_bias": False, "output_bias": False}, []),
+    ],
+)
+def test_which_projections_have_a_bias(kwargs: dict[str, bool], with_bias: list[str]) -> None:
+    names = MultiHeadAttention(6, 2, **kwargs).state_dict()
+    assert [name.removesuffix(".bias") for name in names if name.endswith(".bias")] == with_bias
+
+
+def test_the_norms_of_queries_and_keys_are_parameters() -> None:
+    attention = MultiHeadAttention(12, 6, num_kv_heads=2, q_norm=RMSNorm(2), k_norm=RMSNorm(2))
+    norms = {name: tuple(value.shape) for name, value in attention.state_dict().items() if "norm" in name}
+    assert norms == {"q_norm.weight": (2,), "k_norm.weight": (2,)}
 
 
 @pytest.mark.parametrize(
@@ -201,6 +332,7 @@ def test_every_point_is_offered_once_in_order(tapped: MultiHeadAttention, x: Ten
     everything: list[object] = []
     tapped(x, taps=Taps({"*": everything.append}))
     assert len(everything) == len(POINTS) + 1  # and `inputs`
+    assert list(MultiHeadAttention.TAPS) == [*POINTS[:3], "inputs", *POINTS[3:]]
 
 
 @pytest.mark.parametrize("point", POINTS)

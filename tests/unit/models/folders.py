@@ -9,18 +9,79 @@ import torch
 from torch import Tensor
 
 from regard.checkpoints import to_hf, write_tensors
-from regard.models import FAMILIES, Network
+from regard.models import FAMILIES, Network, Output
+from regard.models.bart import BartConfig
 from regard.models.bert import BertConfig
+from regard.models.deberta import DebertaConfig
 from regard.models.distilbert import DistilBertConfig
+from regard.models.electra import ElectraConfig
+from regard.models.gemma import GemmaConfig
+from regard.models.gpt2 import Gpt2Config
+from regard.models.llama import LlamaConfig
+from regard.models.modernbert import ModernBertConfig
+from regard.models.mpnet import MPNetConfig
+from regard.models.roberta import RobertaConfig
+from regard.models.t5 import T5Config
+from regard.positions import Rotary
 
-CONFIGS = {
-    "bert": BertConfig(
-        vocab_size=31, d_model=15, num_layers=2, num_heads=3, d_ff=19, max_seq_len=11, num_token_types=4
-    ),
-    "distilbert": DistilBertConfig(
-        vocab_size=31, d_model=15, num_layers=2, num_heads=3, d_ff=19, max_seq_len=11
-    ),
+_TYPES = ("sliding_attention", "full_attention")
+_SIZES: dict[str, Any] = {"vocab_size": 31, "d_model": 15, "num_layers": 2, "num_heads": 3, "d_ff": 19}
+_ENCODER = _SIZES | {"max_seq_len": 11}
+_GROUPED = _SIZES | {
+    "num_heads": 6,
+    "num_kv_heads": 3,
+    "head_dim": 10,
+    "max_seq_len": 11,
+    "layer_types": _TYPES,
 }
+_BART = _ENCODER | {
+    "decoder_vocab_size": 31,
+    "num_decoder_layers": 3,
+    "num_decoder_heads": 5,
+    "d_decoder_ff": 17,
+    "decoder_start_token_id": 4,
+}
+_LLAMA = _GROUPED | {"layer_types": ("full_attention",) * 2, "rotary": Rotary(10, base=100.0)}
+_GEMMA = _GROUPED | {
+    "sliding_window": 3,
+    "query_scalar": 7,
+    "rope": dict.fromkeys(_TYPES, Rotary(10, base=100.0)),
+}
+
+CONFIGS: dict[str, Any] = {
+    "bart": BartConfig(model_type="bart", **_BART),
+    "bert": BertConfig(**_ENCODER, num_token_types=4),
+    "deberta-v2": DebertaConfig(**_ENCODER, d_embedding=15, num_buckets=4, max_distance=7),
+    "distilbert": DistilBertConfig(**_ENCODER),
+    "electra": ElectraConfig(**_ENCODER, d_embedding=7, num_token_types=4),
+    "gemma2": GemmaConfig(model_type="gemma2", **_GEMMA),
+    "gemma3_text": GemmaConfig(model_type="gemma3_text", **_GEMMA, softcap=None, final_softcap=None),
+    "gpt2": Gpt2Config(**_ENCODER),
+    "llama": LlamaConfig(model_type="llama", **_LLAMA),
+    "marian": BartConfig(model_type="marian", **_BART),
+    "mbart": BartConfig(model_type="mbart", **_BART),
+    "mistral": LlamaConfig(
+        model_type="mistral", **(_LLAMA | {"layer_types": ("sliding_attention",) * 2}), sliding_window=3
+    ),
+    "modernbert": ModernBertConfig(
+        **(
+            _ENCODER
+            | {"d_model": 30, "layer_types": _TYPES, "rope": dict.fromkeys(_TYPES, Rotary(10, base=100.0))}
+        ),
+        local_attention=4,
+    ),
+    "mpnet": MPNetConfig(**_ENCODER),
+    "qwen2": LlamaConfig(model_type="qwen2", **_LLAMA, qkv_bias=True),
+    "qwen3": LlamaConfig(model_type="qwen3", **_LLAMA, qk_norm=True),
+    "roberta": RobertaConfig(model_type="roberta", **_ENCODER),
+    "t5": T5Config(**_SIZES, num_decoder_layers=3, head_dim=5),
+    "xlm-roberta": RobertaConfig(model_type="xlm-roberta", **_ENCODER),
+}
+"""A tiny one of every family."""
+
+TARGET = torch.tensor([[4, 7, 1, 28, 2, 6, 30], [4, 0, 5, 5, 1, 3, 3]])
+"""What a decoder beside an encoder reads."""
+
 REMOVED = object()
 """As a field's or a tensor's value: take it out."""
 
@@ -30,6 +91,14 @@ def network(family: str, **changes: Any) -> Network:
     from dataclasses import replace
 
     return FAMILIES[family].build(replace(CONFIGS[family], **changes)).eval()
+
+
+def call(net: Network, token_ids: Tensor, **arguments: Any) -> Output:
+    """The network's output; a decoder beside an encoder reads `TARGET`."""
+    if len(net.prefixes) == 2:
+        arguments = {"decoder_token_ids": TARGET[: len(token_ids)]} | arguments
+    output: Output = net(token_ids, **arguments)
+    return output
 
 
 def write(

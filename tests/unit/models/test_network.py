@@ -1,5 +1,6 @@
 """What a network takes and refuses, and the points that it offers."""
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from regard.core import Causal, Padding, Taps
 from regard.core.errors import InputError
 from regard.models import FAMILIES, Network
 from tolerances import FP64, assert_close_to_largest
-from unit.models.folders import CONFIGS, ids, network
+from unit.models.folders import CONFIGS, TARGET, call, ids, network
 
 IDS = ids([3, 1, 4, 1, 5], [9, 2, 6, 5, 30])
 
@@ -40,9 +41,7 @@ def test_every_family_has_a_config_here() -> None:
         (torch.tensor([[[3]]]), r"shape \(batch, positions\).* of shape \(1, 1, 1\)"),
         (torch.tensor([[3.0]]), "token_ids must be int64 .* got torch.float32"),
         (torch.tensor([[True]]), "token_ids must be int64 .* got torch.bool"),
-        (torch.zeros(2, 0, dtype=torch.int64), "from 1 to 11 positions, the model's limit; got 0"),
         (torch.zeros(0, 5, dtype=torch.int64), r"token_ids must .*shape \(0, 5\)"),
-        (torch.zeros(2, 12, dtype=torch.int64), "from 1 to 11 positions, the model's limit; got 12"),
         (ids([3, -1]), "token_ids must be from 0 to 30; got -1"),
         (ids([3, 31]), "token_ids must be from 0 to 30; got 31"),
         (ids([-100, 31]), "token_ids must be from 0 to 30; got -100"),
@@ -50,13 +49,36 @@ def test_every_family_has_a_config_here() -> None:
 )
 def test_token_ids(net: Network, token_ids: Tensor, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        net(token_ids)
+        call(net, token_ids)
 
 
 def test_the_ends_of_what_is_allowed(net: Network) -> None:
-    assert net(ids([0, 30])).last_hidden_state.isfinite().all()
-    assert net(torch.zeros(1, 11, dtype=torch.int64)).last_hidden_state.shape == (1, 11, 15)
-    assert torch.equal(net(IDS.int()).last_hidden_state, net(IDS).last_hidden_state)
+    assert call(net, ids([0, 30])).last_hidden_state.isfinite().all()
+    assert torch.equal(call(net, IDS.int()).last_hidden_state, call(net, IDS).last_hidden_state)
+    limit = net.limit(next(iter(net.prefixes)))
+    wanted = "at least 1 position" if limit is None else f"from 1 to {limit} positions, the model's limit"
+    with pytest.raises(InputError, match=f"token_ids must hold {wanted}; got 0"):
+        call(net, torch.zeros(2, 0, dtype=torch.int64))
+    longest = torch.full((1, limit or 97), 3)
+    assert call(net, longest).last_hidden_state.isfinite().all()
+    if limit is not None:
+        with pytest.raises(InputError, match=f"token_ids must hold {wanted}; got {limit + 1}"):
+            call(net, torch.full((1, limit + 1), 3))
+
+
+def test_the_limit_is_the_config_s_where_there_is_a_table(family: str, net: Network) -> None:
+    without = {
+        "deberta-v2",
+        "gemma2",
+        "gemma3_text",
+        "llama",
+        "mistral",
+        "modernbert",
+        "qwen2",
+        "qwen3",
+        "t5",
+    }
+    assert {net.limit(kind) for kind in net.prefixes} == {None if family in without else 11}
 
 
 @pytest.mark.parametrize(
@@ -79,20 +101,40 @@ def test_the_ends_of_what_is_allowed(net: Network) -> None:
 )
 def test_masks_that_do_not_fit(net: Network, mask: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        net(IDS, mask=mask)
+        call(net, IDS, mask=mask)
 
 
 def test_a_tensor_is_a_padding_mask(net: Network) -> None:
     real = torch.tensor([[True] * 5, [True, True, True, False, False]])
-    output = net(IDS, mask=real).last_hidden_state
-    assert torch.equal(output, net(IDS, mask=Padding(real)).last_hidden_state)
-    assert_close_to_largest(output[1, :3], net(IDS[1:, :3]).last_hidden_state[0], FP64)
-    assert not torch.allclose(output[1, :3], net(IDS).last_hidden_state[1, :3])
+    output = call(net, IDS, mask=real).last_hidden_state
+    assert torch.equal(output, call(net, IDS, mask=Padding(real)).last_hidden_state)
+    open_eyes = call(net, IDS).last_hidden_state[1]
+    if len(net.prefixes) == 2:
+        short = net(IDS[1:, :3], decoder_token_ids=TARGET[1:]).last_hidden_state
+        assert_close_to_largest(output[1], short[0], FP64)
+        assert not torch.allclose(output[1], open_eyes)
+    else:
+        assert_close_to_largest(output[1, :3], net(IDS[1:, :3]).last_hidden_state[0], FP64)
+        # Behind the tokens, padding is what a decoder does not see anyway.
+        assert torch.allclose(output[1, :3], open_eyes[:3]) == ("decoder" in net.prefixes)
 
 
 def test_a_causal_mask(net: Network) -> None:
-    output = net(IDS, mask=Causal()).last_hidden_state
-    assert_close_to_largest(output[:, :3], net(IDS[:, :3], mask=Causal()).last_hidden_state, FP64)
+    kind = next(iter(net.prefixes))
+
+    def state(token_ids: Tensor, **mask: Any) -> Any:
+        return getattr(call(net, token_ids, **mask), f"{kind}_state")
+
+    output = state(IDS, mask=Causal())
+    assert_close_to_largest(output[:, :3], state(IDS[:, :3], mask=Causal()), FP64)
+    assert torch.allclose(state(IDS)[:, :3], output[:, :3]) == (kind == "decoder")
+
+
+def test_a_decoder_sees_nothing_that_follows(net: Network) -> None:
+    if len(net.prefixes) == 2:
+        whole = net(IDS, decoder_token_ids=TARGET).decoder_state
+        part = net(IDS, decoder_token_ids=TARGET[:, :3]).decoder_state
+        assert_close_to_largest(part, whole[:, :3], FP64)
 
 
 class TestTokenTypes:
@@ -132,39 +174,58 @@ def test_the_pooler() -> None:
     assert network("distilbert")(IDS).pooled is None
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"d_model": 0},
-        {"d_model": -15},
-        {"vocab_size": 0},
-        {"num_layers": 0},
-        {"num_layers": -1},
-        {"num_heads": 0},
-        {"d_ff": 0},
-        {"max_seq_len": 0},
-        {"dropout_p": 1.0},
-        {"dropout_p": -0.1},
-        {"attention_dropout_p": 1.5},
-    ],
-    ids=str,
+NO_SIZES = (
+    ("d_model", 0),
+    ("d_model", -15),
+    ("vocab_size", 0),
+    ("decoder_vocab_size", 0),
+    ("num_layers", 0),
+    ("num_layers", -1),
+    ("num_decoder_layers", 0),
+    ("num_heads", 0),
+    ("num_decoder_heads", 0),
+    ("num_kv_heads", 0),
+    ("head_dim", 0),
+    ("d_embedding", 0),
+    ("d_ff", 0),
+    ("d_decoder_ff", 0),
+    ("max_seq_len", 0),
+    ("norm_eps", -1e-5),
+    ("dropout_p", 1.0),
+    ("dropout_p", -0.1),
+    ("attention_dropout_p", 1.5),
 )
-def test_sizes_that_make_no_network(family: str, changes: dict[str, float]) -> None:
-    (name,) = changes
-    with pytest.raises(InputError, match=rf"{name} must be .*; got {changes[name]}"):
-        network(family, **changes)
+
+
+def has(family: str, name: str) -> bool:
+    return name in {field.name for field in fields(CONFIGS[family])}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_heads": 4}, "num_heads must divide d_model; got 4 and 15"),
-        ({"activation": "gelo"}, "activation must be one of .*; got 'gelo'"),
-    ],
+    ("family", "name", "value"),
+    [(family, *size) for family in sorted(CONFIGS) for size in NO_SIZES if has(family, size[0])],
 )
-def test_what_the_blocks_refuse(family: str, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        network(family, **changes)
+def test_sizes_that_make_no_network(family: str, name: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"{name} must be .*; got {value}"):
+        network(family, **{name: value})
+
+
+@pytest.mark.parametrize("family", [family for family in sorted(CONFIGS) if not has(family, "head_dim")])
+def test_heads_that_do_not_divide(family: str) -> None:
+    d_model = CONFIGS[family].d_model
+    with pytest.raises(InputError, match=f"num_heads must divide d_model; got 4 and {d_model}"):
+        network(family, num_heads=4)
+
+
+@pytest.mark.parametrize("family", [family for family in sorted(CONFIGS) if has(family, "num_kv_heads")])
+def test_grouped_heads_that_do_not_divide(family: str) -> None:
+    with pytest.raises(InputError, match="num_kv_heads must divide num_heads; got 4 and 6"):
+        network(family, num_kv_heads=4)
+
+
+def test_an_activation_that_is_none(family: str) -> None:
+    with pytest.raises(InputError, match=r"activation must be one of .*; got 'gelo'"):
+        network(family, activation="gelo")
 
 
 def test_bert_s_own_sizes() -> None:
@@ -177,23 +238,36 @@ def test_bert_s_own_sizes() -> None:
 # --- dropout
 
 
-def test_dropout_is_for_training(net: Network) -> None:
-    assert torch.equal(net(IDS).last_hidden_state, net(IDS).last_hidden_state)
+DROPOUTS = (
+    "dropout_p",
+    "attention_dropout_p",
+    "embedding_dropout_p",
+    "activation_dropout_p",
+    "ffn_dropout_p",
+)
+
+
+def test_dropout_is_for_training(family: str) -> None:
+    net = network(family, attention_dropout_p=0.1) if has(family, "attention_dropout_p") else network(family)
+    assert torch.equal(call(net, IDS).last_hidden_state, call(net, IDS).last_hidden_state)
     net.train()
     torch.manual_seed(3)
-    first, second = net(IDS).last_hidden_state, net(IDS).last_hidden_state
+    first, second = call(net, IDS).last_hidden_state, call(net, IDS).last_hidden_state
     assert not torch.equal(first, second)
     torch.manual_seed(3)
-    assert torch.equal(net(IDS).last_hidden_state, first)
+    assert torch.equal(call(net, IDS).last_hidden_state, first)
 
 
-@pytest.mark.parametrize("which", ["dropout_p", "attention_dropout_p"])
+@pytest.mark.parametrize(
+    ("family", "which"),
+    [(family, name) for family in sorted(CONFIGS) for name in DROPOUTS if has(family, name)],
+)
 def test_each_dropout_of_the_config_acts(family: str, which: str) -> None:
-    off = {"dropout_p": 0.0, "attention_dropout_p": 0.0}
+    off = {name: 0.0 for name in DROPOUTS if has(family, name)}
     net = network(family, **off).train()
-    assert torch.equal(net(IDS).last_hidden_state, net(IDS).last_hidden_state)
+    assert torch.equal(call(net, IDS).last_hidden_state, call(net, IDS).last_hidden_state)
     net = network(family, **(off | {which: 0.5})).train()
-    assert not torch.equal(net(IDS).last_hidden_state, net(IDS).last_hidden_state)
+    assert not torch.equal(call(net, IDS).last_hidden_state, call(net, IDS).last_hidden_state)
 
 
 # --- taps
@@ -207,38 +281,46 @@ def test_the_names_are_the_points_in_their_order(net: Network) -> None:
     def listen(name: str) -> Any:
         return lambda value: seen.append(name)
 
-    net(IDS, taps=Taps({name: listen(name) for name in names}))
+    call(net, IDS, taps=Taps({name: listen(name) for name in names}))
     assert seen == names
     everything: list[object] = []
-    net(IDS, taps=Taps({"*": everything.append}))
+    call(net, IDS, taps=Taps({"*": everything.append}))
     assert len(everything) == len(names)
-    assert ("embeddings.token_types" in names) == (net.config.num_token_types > 0)
+    assert any("embeddings.token_types" in name for name in names) == (net.config.num_token_types > 0)
+    assert ("logits" in names) == (call(net, IDS).logits is not None)
 
 
-@pytest.mark.parametrize("family_name", sorted(FAMILIES))
-def test_every_point_is_written_to_at_its_place(family_name: str) -> None:
-    net = network(family_name).double()
-    with torch.no_grad():
-        for parameter in net.parameters():
+@torch.no_grad()
+def test_every_point_is_written_to_at_its_place(net: Network) -> None:
+    for name, parameter in net.named_parameters():
+        if "norm" not in name:  # else what comes early is damped to nothing
             parameter.copy_(torch.randn(parameter.shape) * 0.5)
+
+    def result(listener: Any, name: str) -> Tensor:
+        output = call(net, IDS, taps=Taps({name: listener}))
+        return output.last_hidden_state if output.logits is None else output.logits
+
+    plain = call(net, IDS)
+    whole = plain.last_hidden_state if plain.logits is None else plain.logits
     for name in net.tap_names():
         if name.endswith(".inputs"):
             continue
-        read = net(IDS, taps=Taps({name: lambda value: None})).last_hidden_state
-        assert_close_to_largest(read, net(IDS).last_hidden_state, FP64)
-        copied = net(IDS, taps=Taps({name: lambda value: value.clone()})).last_hidden_state
-        assert torch.equal(copied, read), name
-        written = net(IDS, taps=Taps({name: lambda value: value + torch.randn_like(value)}))
-        assert (written.last_hidden_state - read).abs().max().item() > 1e-3, name
+        read = result(lambda value: None, name)
+        assert_close_to_largest(read, whole, FP64)
+        assert torch.equal(result(lambda value: value.clone(), name), read), name
+        written = result(lambda value: value + torch.randn_like(value), name)
+        assert (written - read).abs().max().item() > 1e-6 * whole.abs().max().item(), name
 
 
 def test_a_tap_that_is_not_there(net: Network) -> None:
+    prefix = list(net.prefixes.values())[-1]
     with pytest.raises(
-        InputError, match=r"no tap is called 'layers.2.output'; the model has .*layers.i.output"
+        InputError,
+        match=rf"no tap is called '{prefix}layers.3.output'; the model has .*{prefix}layers.i.output",
     ):
-        net(IDS, taps=Taps({"layers.2.output": lambda value: None}))
+        call(net, IDS, taps=Taps({f"{prefix}layers.3.output": lambda value: None}))
     with pytest.raises(InputError, match=r"no tap is called 'layer.*'"):
-        net(IDS, taps=Taps({"layer.*": lambda value: None}))
+        call(net, IDS, taps=Taps({"layer.*": lambda value: None}))
 
 
 @pytest.mark.parametrize(
@@ -250,5 +332,6 @@ def test_a_tap_that_is_not_there(net: Network) -> None:
     ],
 )
 def test_what_cannot_take_a_tensor_s_place(net: Network, written: Any, message: str) -> None:
-    with pytest.raises(InputError, match=rf"listener at 'layers.1.ffn.output' {message}"):
-        net(IDS, taps=Taps({"layers.1.ffn.output": written}))
+    point = f"{list(net.prefixes.values())[-1]}layers.1.ffn.output"
+    with pytest.raises(InputError, match=rf"listener at '{point}' {message}"):
+        call(net, IDS, taps=Taps({point: written}))

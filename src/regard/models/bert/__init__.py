@@ -2,6 +2,6 @@
 
 from regard.models.bert._config import BertConfig
 from regard.models.bert._hf import BERT_KEYS
-from regard.models.bert._network import Bert, Pooler
+from regard.models.bert._network import build
 
-__all__ = ["BERT_KEYS", "Bert", "BertConfig", "Pooler"]
+__all__ = ["BERT_KEYS", "BertConfig", "build"]

@@ -1,0 +1,181 @@
+"""A stack: embeddings, layers, and the last norm. An encoder is one, a decoder is one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.blocks._embeddings import Embeddings
+from regard.blocks._layers import DecoderLayer, EncoderLayer
+from regard.core import Bias, Mask, Taps, forget, shared
+from regard.positions import Rotary, Rotation
+
+
+@dataclass(frozen=True, slots=True)
+class CountFrom:
+    """Positions first, first + 1, ...: (1, N). BART starts at 2.
+
+    Example:
+        >>> CountFrom(2)(torch.tensor([[5, 7, 6]]))
+        tensor([[2, 3, 4]])
+    """
+
+    first: int = 0
+
+    def __call__(self, token_ids: Tensor) -> Tensor:
+        start = self.first
+        return torch.arange(start, start + token_ids.shape[1], device=token_ids.device)[None]
+
+
+@dataclass(frozen=True, slots=True)
+class CountTokens:
+    """RoBERTa's numbers, (batch, N): tokens count on from pad_id, padding stays at it.
+
+    Example:
+        >>> CountTokens(1)(torch.tensor([[1, 0, 7, 2, 1]]))
+        tensor([[1, 2, 3, 4, 1]])
+
+    Source: Liu et al. 2019, arXiv 1907.11692; the numbering is in fairseq's `make_positions`.
+    """
+
+    pad_id: int
+
+    @property
+    def first(self) -> int:
+        """The number of a text's first token."""
+        return self.pad_id + 1
+
+    def __call__(self, token_ids: Tensor) -> Tensor:
+        is_token = token_ids != self.pad_id
+        return is_token.cumsum(dim=1) * is_token + self.pad_id
+
+
+Numbering = CountFrom | CountTokens
+"""From token ids (batch, N) to the numbers of their positions (batch or 1, N)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pattern:
+    """What the attention layers of one kind share: local or global, causal or not.
+
+    Args:
+        mask: who may attend to whom, whatever the input: `Causal()`, `Window(64, 64)`; None for all to all.
+        rotary: rotates queries and keys by their positions; None for none.
+    """
+
+    mask: Mask | None = None
+    rotary: Rotary | None = None
+
+
+class Stack(nn.Module):
+    """norm(layer_L-1(.. layer_0(embeddings(token_ids)))).
+
+    Args:
+        embeddings: from token ids to the input of layer 0.
+        layers: `EncoderLayer`s, or `DecoderLayer`s, which read an encoder's output as well.
+        patterns: one for each layer; the same object for layers of one kind, so that its mask and rotation
+            are worked out once a pass. None: every layer attends to everything.
+        norm: after the last layer; None for none.
+        bias: called without arguments, gives what is added to the scores of self-attention in every layer
+            (T5's relative bias), or what the layers' own `bias_of` makes theirs of (DeBERTa's table), for
+            one pass; None for none.
+        numbering: from token ids to the numbers of their positions.
+        dropout_p: probability of dropping an entry after the last norm, in training (T5).
+
+    Taps:
+        those of the embeddings under `embeddings.`, of the layers under `layers.i.`; output (batch, N,
+        d_model), after the last norm.
+
+    Example:
+        >>> from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm
+        >>> layer = EncoderLayer(
+        ...     MultiHeadAttention(6, 2), FeedForward(6, 11),
+        ...     attention_residual=PostNorm(nn.LayerNorm(6)), ffn_residual=PostNorm(nn.LayerNorm(6)))
+        >>> Stack(Embeddings(13, 6), [layer])(torch.tensor([[3, 1, 4]])).shape
+        torch.Size([1, 3, 6])
+    """
+
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        layers: Sequence[EncoderLayer | DecoderLayer],
+        *,
+        patterns: Sequence[Pattern] | None = None,
+        norm: nn.Module | None = None,
+        bias: Callable[[], Bias] | None = None,
+        numbering: Numbering | None = None,
+        dropout_p: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.embeddings = embeddings
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
+        self.bias = bias
+        self.dropout = nn.Dropout(dropout_p) if dropout_p else None
+        self.patterns = (Pattern(),) * len(layers) if patterns is None else tuple(patterns)
+        self.numbering = CountFrom(0) if numbering is None else numbering
+
+    def tap_names(self) -> list[str]:
+        """Every point, in the order of the forward pass."""
+        names = [f"embeddings.{name}" for name in self.embeddings.tap_names()]
+        for index, layer in enumerate(self.layers):
+            names += [f"layers.{index}.{name}" for name in layer.tap_names()]  # type: ignore[operator]
+        return [*names, "output"]
+
+    def forward(
+        self,
+        token_ids: Tensor,
+        *,
+        mask: Mask | None = None,
+        positions: Tensor | None = None,
+        token_types: Tensor | None = None,
+        encoded: Tensor | None = None,
+        encoded_mask: Mask | None = None,
+        taps: Taps | None = None,
+    ) -> Tensor:
+        """Run the stack.
+
+        Args:
+            token_ids: int64 (batch, N).
+            mask: conjoined with every pattern's own.
+            positions: int64 (batch or 1, N), the numbers of the positions; by default the stack's numbering.
+            token_types: int64 (batch, N), or None.
+            encoded: (batch, keys, d_source), an encoder's output, for layers with cross-attention.
+            encoded_mask: which of its positions may be attended to.
+            taps: listeners, or None.
+
+        Returns:
+            (batch, N, d_model).
+        """
+        positions = self.numbering(token_ids) if positions is None else positions.long()
+        inner = None if taps is None else taps.at("embeddings")
+        x: Tensor = self.embeddings(token_ids, positions=positions, token_types=token_types, taps=inner)
+        bias = None if self.bias is None else self.bias()
+        if isinstance(bias, Bias):
+            bias = shared(bias)
+        encoded_mask = shared(encoded_mask)
+        masks: dict[Pattern, Mask | None] = {}
+        rotations: dict[Rotary, Rotation] = {}
+        cross = {} if encoded is None else {"encoded": encoded, "encoded_mask": encoded_mask}
+        for index, (layer, pattern) in enumerate(zip(self.layers, self.patterns, strict=True)):
+            if pattern not in masks:
+                masks[pattern] = shared(_conjoined(pattern.mask, mask))
+            rotary = pattern.rotary
+            if rotary is not None and rotary not in rotations:
+                rotations[rotary] = rotary.rotation(positions, dtype=x.dtype, device=x.device)
+            rotation = None if rotary is None else rotations[rotary]
+            inner = None if taps is None else taps.at(f"layers.{index}")
+            x = layer(x, mask=masks[pattern], bias=bias, rotation=rotation, taps=inner, **cross)
+        forget(*masks.values(), encoded_mask, bias)
+        if self.norm is not None:
+            x = self.norm(x)
+        if self.dropout is not None:
+            x = self.dropout(x)
+        return x if taps is None else taps.offer("output", x)
+
+
+def _conjoined(one: Mask | None, other: Mask | None) -> Mask | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other

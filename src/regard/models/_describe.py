@@ -1,0 +1,100 @@
+"""What a network is made of, in words: how it knows positions, and who may attend to whom."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from regard.blocks import Pattern, Stack
+from regard.core import Causal, Mask, Window
+from regard.models._network import Network
+from regard.models._transformer import Transformer
+from regard.positions import (
+    LearnedPositions,
+    NoScaling,
+    RelativeBias,
+    Rotary,
+    SinusoidalPositions,
+)
+
+
+def positions_of(network: Network) -> str:
+    """How each stack knows positions.
+
+    Example:
+        >>> from regard.models.bert import BertConfig, build
+        >>> positions_of(build(BertConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)))
+        'learned (512)'
+    """
+    return _of_stacks(network, _positions)
+
+
+def masks_of(network: Network) -> str:
+    """Who may attend to whom, by the architecture alone, in each stack.
+
+    Example:
+        >>> from regard.models.gpt2 import Gpt2Config, build
+        >>> masks_of(build(Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)))
+        'causal'
+    """
+    return _of_stacks(network, _masks)
+
+
+def _of_stacks(network: Network, describe: Callable[[Stack], Iterable[str]]) -> str:
+    if not isinstance(network, Transformer):
+        return "as its own code has it"
+    said = {kind: "; ".join(describe(network.stack(kind))) or "none" for kind in network.prefixes}
+    if len(set(said.values())) == 1:
+        return next(iter(said.values()))
+    return ", ".join(f"{kind}: {words}" for kind, words in said.items())
+
+
+def _positions(stack: Stack) -> Iterator[str]:
+    table = stack.embeddings.positions
+    if isinstance(table, LearnedPositions):
+        yield f"learned ({len(table.weight) - stack.numbering.first})"
+    elif isinstance(table, SinusoidalPositions):
+        yield f"sinusoidal ({table.max_seq_len})"
+    for rotary, count in _counted(pattern.rotary for pattern in stack.patterns):
+        if rotary is not None:
+            yield f"rotary ({_rotary(rotary)}{_share(count, stack)})"
+    if isinstance(stack.bias, RelativeBias):
+        yield f"relative bias ({stack.bias.num_buckets} buckets to {stack.bias.max_distance} tokens)"
+    elif stack.bias is not None:
+        yield "relative, in the scores"
+
+
+def _rotary(rotary: Rotary) -> str:
+    scaling = "" if isinstance(rotary.scaling, NoScaling) else f", {type(rotary.scaling).__name__}"
+    return f"base {rotary.base:g}{scaling}"
+
+
+def _masks(stack: Stack) -> Iterator[str]:
+    counted = _counted(_mask(pattern) for pattern in stack.patterns)
+    for words, count in counted:
+        if len(counted) > 1 or words != "none":
+            yield f"{words}{_share(count, stack)}"
+
+
+def _mask(pattern: Pattern) -> str:
+    parts: tuple[Mask, ...] = () if pattern.mask is None else pattern.mask.parts()
+    is_causal = any(isinstance(part, Causal) for part in parts)
+    words = ["causal"] if is_causal else []
+    for part in parts:
+        if isinstance(part, Window) and is_causal and part.left is not None:
+            words.append(f"window of {part.left + 1} tokens")
+        elif isinstance(part, Window):
+            words.append(f"window of {part.left} tokens before and {part.right} after")
+    return ", ".join(words) or "none"
+
+
+_Value = TypeVar("_Value")
+
+
+def _counted(values: Iterable[_Value]) -> list[tuple[_Value, int]]:
+    counts: dict[_Value, int] = {}
+    for value in values:
+        counts[value] = counts.get(value, 0) + 1
+    return list(counts.items())
+
+
+def _share(count: int, stack: Stack) -> str:
+    return "" if count == len(stack.layers) else f" in {count} of {len(stack.layers)} layers"

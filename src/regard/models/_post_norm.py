@@ -1,0 +1,163 @@
+"""What the encoders descended from BERT share: layers, pooler and heads, and the names of those on disk.
+
+BERT, RoBERTa, ELECTRA and MPNet put the same layer on different embeddings, under different heads.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm, activation_named
+from regard.checkpoints import Rename
+from regard.core import Mask
+from regard.models._heads import Head, MaskedLMHead, TokenClassifier, output_layer
+
+
+def post_norm_layers(
+    num_layers: int,
+    d_model: int,
+    num_heads: int,
+    d_ff: int,
+    *,
+    activation: str,
+    norm_eps: float,
+    dropout_p: float,
+    attention_dropout_p: float,
+) -> list[EncoderLayer]:
+    """Layers of self-attention and feed-forward, each followed by dropout, the residual sum and a layer norm.
+
+    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.1; Devlin et al. 2019, arXiv 1810.04805.
+    """
+    return [
+        EncoderLayer(
+            MultiHeadAttention(d_model, num_heads, dropout_p=attention_dropout_p),
+            FeedForward(d_model, d_ff, activation=activation),
+            attention_residual=PostNorm(nn.LayerNorm(d_model, eps=norm_eps), dropout_p=dropout_p),
+            ffn_residual=PostNorm(nn.LayerNorm(d_model, eps=norm_eps), dropout_p=dropout_p),
+        )
+        for _ in range(num_layers)
+    ]
+
+
+class Pooler(nn.Module):
+    """tanh(W x_0 + b): the first position's contextual embedding, as BERT's sentence classifiers read it.
+
+    Args:
+        d_model: size of the vectors.
+
+    Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1 ("C"); the dense layer is in their code.
+    """
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(d_model, d_model)
+
+    def forward(self, last_hidden_state: Tensor) -> Tensor:
+        """(batch, positions, d_model) -> (batch, d_model)."""
+        pooled: Tensor = self.dense(last_hidden_state[:, 0]).tanh()
+        return pooled
+
+
+class UntiedOutput(nn.Linear):
+    """An output layer apart from the table of learned embeddings, and `bias`, which nothing reads.
+
+    On disk the bias of a tied output layer has a name of its own. Untied, `transformers` stores a bias with
+    the weight, here `own_bias`, and reads that one; the other is still there.
+    """
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__(d_in, d_out)
+        self.own_bias = nn.Parameter(torch.zeros(d_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., d_in) -> (..., d_out)."""
+        return functional.linear(x, self.weight, self.own_bias)
+
+
+class DenseClassifier(Head):
+    """logits = W activation(W_h x_0 + b_h) + b: a label for the text, read off its first position.
+
+    RoBERTa's, ELECTRA's and MPNet's, which do without the pooler. Its last layer is called `score`, since on
+    disk it has another name than that of the classifier of tokens.
+
+    Args:
+        d_model, num_labels: sizes of a vector and of the answer.
+        activation: a name in `regard.blocks.ACTIVATIONS`.
+        dropout_p: before each of the two layers, in training.
+    """
+
+    def __init__(self, d_model: int, num_labels: int, *, activation: str, dropout_p: float) -> None:
+        super().__init__()
+        self.hidden, self.score = nn.Linear(d_model, d_model), nn.Linear(d_model, num_labels)
+        self.activation = activation_named(activation)
+        self.dropout = nn.Dropout(dropout_p)
+
+    def forward(
+        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
+    ) -> Tensor:
+        """(batch, N, d_model) -> (batch, num_labels)."""
+        del pooled, token_ids, mask
+        x = self.activation(self.hidden(self.dropout(state[:, 0])))
+        logits: Tensor = self.score(self.dropout(x))
+        return logits
+
+
+def masked_lm_head(tokens: nn.Embedding, *, activation: str, norm_eps: float, is_tied: bool) -> MaskedLMHead:
+    """The masked-LM head of BERT, RoBERTa and MPNet, tied to the table of learned embeddings or not."""
+    d_model = tokens.embedding_dim
+    if is_tied:
+        output = output_layer(tokens, is_tied=True, use_bias=True)
+    else:
+        output = UntiedOutput(d_model, tokens.num_embeddings)
+    return MaskedLMHead(nn.Linear(d_model, d_model), activation, nn.LayerNorm(d_model, eps=norm_eps), output)
+
+
+def token_classifier(d_model: int, num_labels: int, *, dropout_p: float) -> TokenClassifier:
+    """The classifier of tokens."""
+    return TokenClassifier(nn.Linear(d_model, num_labels), dropout_p=dropout_p)
+
+
+_THEIRS, _OURS = "encoder.layer.{layer}", "encoder.layers.{layer}"
+
+EMBEDDING_RULES = (
+    Rename("embeddings.word_embeddings.weight", "encoder.embeddings.tokens.weight"),
+    Rename("embeddings.position_embeddings.weight", "encoder.embeddings.positions.weight"),
+    Rename("embeddings.token_type_embeddings.weight", "encoder.embeddings.token_types.weight"),
+    Rename("embeddings.LayerNorm.{part}", "encoder.embeddings.norm.{part}"),
+)
+"""The tables and their norm."""
+
+ATTENTION_RULES = (
+    Rename(f"{_THEIRS}.attention.self.query.{{part}}", f"{_OURS}.attention.q.{{part}}"),
+    Rename(f"{_THEIRS}.attention.self.key.{{part}}", f"{_OURS}.attention.k.{{part}}"),
+    Rename(f"{_THEIRS}.attention.self.value.{{part}}", f"{_OURS}.attention.v.{{part}}"),
+    Rename(f"{_THEIRS}.attention.output.dense.{{part}}", f"{_OURS}.attention.output.{{part}}"),
+    Rename(f"{_THEIRS}.attention.output.LayerNorm.{{part}}", f"{_OURS}.attention_residual.norm.{{part}}"),
+)
+"""Attention and the norm after it; MPNet has other names."""
+
+FEED_FORWARD_RULES = (
+    Rename(f"{_THEIRS}.intermediate.dense.{{part}}", f"{_OURS}.ffn.hidden.{{part}}"),
+    Rename(f"{_THEIRS}.output.dense.{{part}}", f"{_OURS}.ffn.output.{{part}}"),
+    Rename(f"{_THEIRS}.output.LayerNorm.{{part}}", f"{_OURS}.ffn_residual.norm.{{part}}"),
+)
+"""The feed-forward network and the norm after it."""
+
+POOLER_RULES = (Rename("pooler.dense.{part}", "pooler.dense.{part}"),)
+"""The pooler."""
+
+LM_HEAD_RULES = (
+    Rename("lm_head.dense.{part}", "head.dense.{part}"),
+    Rename("lm_head.layer_norm.{part}", "head.norm.{part}"),
+    Rename("lm_head.bias", "head.output.bias"),
+    Rename("lm_head.decoder.weight", "head.output.weight"),
+    Rename("lm_head.decoder.bias", "head.output.own_bias"),
+)
+"""The masked-LM head of RoBERTa and MPNet."""
+
+DENSE_CLASSIFIER_RULES = (
+    Rename("classifier.dense.{part}", "head.hidden.{part}"),
+    Rename("classifier.out_proj.{part}", "head.score.{part}"),
+    Rename("classifier.{part}", "head.labels.{part}"),
+)
+"""The classifiers of texts and of tokens, where the former has a layer in between."""

@@ -1,0 +1,188 @@
+"""The one network that regard builds: stacks, and what stands on top of them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from torch import Tensor, nn
+
+from regard.blocks import Stack
+from regard.core import Mask, Taps
+from regard.core.errors import InputError
+from regard.models._heads import Head
+from regard.models._inputs import as_mask, check_beside, check_ids, check_sizes, for_cross_attention
+from regard.models._network import Network, NetworkConfig, Output, StackKind
+from regard.positions import LearnedPositions, SinusoidalPositions
+
+
+class Transformer(Network):
+    """An encoder, a decoder or both, with the pooler and the head of the checkpoint.
+
+    Families differ in the parts they hand in, which their `build` puts together.
+
+    Args:
+        config: its sizes.
+        encoder, decoder: the stacks, at least one. With both, the decoder's layers attend to the encoder.
+        pooler: from the last hidden state to one vector a text.
+        head: from the last hidden state to logits.
+        start_id: the token that the decoder of two stacks reads first.
+
+    Raises:
+        InputError: a size that no network can have, or no stack.
+
+    Example:
+        >>> import torch
+        >>> from regard.models.bert import BertConfig, build
+        >>> bert = build(BertConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11))
+        >>> bert(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
+        torch.Size([1, 3, 6])
+
+    Source: Vaswani et al. 2017, arXiv 1706.03762, figure 1.
+    """
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        *,
+        encoder: Stack | None = None,
+        decoder: Stack | None = None,
+        pooler: nn.Module | None = None,
+        head: Head | None = None,
+        start_id: int | None = None,
+    ) -> None:
+        super().__init__()
+        check_sizes(config)
+        if encoder is None and decoder is None:
+            raise InputError("encoder or decoder must be given; got neither.")
+        self.config = config
+        self.encoder = encoder
+        self.decoder = decoder
+        self.pooler = pooler
+        self.head = head
+        self.prefixes = _prefixes(encoder, decoder)
+        self.start_id = start_id
+
+    def stack(self, kind: StackKind) -> Stack:
+        """One of the stacks.
+
+        Raises:
+            InputError: the network has no such stack.
+        """
+        stack = self.encoder if kind == "encoder" else self.decoder
+        if stack is None:
+            raise InputError(f"kind must be {' or '.join(self.prefixes)}, what this model has; got {kind!r}.")
+        return stack
+
+    def depth(self, kind: StackKind) -> int:
+        """Attention layers of a stack."""
+        return len(self.stack(kind).layers)
+
+    def limit(self, kind: StackKind) -> int | None:
+        """The most positions that a stack can take; None for no limit."""
+        stack = self.stack(kind)
+        rows = _rows(stack)
+        return None if rows is None else rows - stack.numbering.first
+
+    def tap_names(self) -> list[str]:
+        """Every point, in the order of the forward pass."""
+        names = [
+            f"{prefix}{name}"
+            for kind, prefix in self.prefixes.items()
+            for name in self.stack(kind).tap_names()
+        ]
+        return names if self.head is None else [*names, "logits"]
+
+    def forward(
+        self,
+        token_ids: Tensor,
+        *,
+        mask: Tensor | Mask | None = None,
+        token_types: Tensor | None = None,
+        positions: Tensor | None = None,
+        decoder_token_ids: Tensor | None = None,
+        decoder_mask: Tensor | Mask | None = None,
+        logits: bool = True,
+        taps: Taps | None = None,
+    ) -> Output:
+        """See `Network.forward`."""
+        first = self.decoder if self.encoder is None else self.encoder
+        assert first is not None
+        self._check(first, token_ids, token_types, positions)
+        padding = as_mask("mask", mask, token_ids)
+        both = self.encoder is not None and self.decoder is not None
+        if both:
+            if decoder_token_ids is None and self.head is not None:
+                decoder_token_ids = self.head.target_of(token_ids)
+            decoder_token_ids = self._check_target(token_ids, decoder_token_ids)
+            decoder_mask = as_mask("decoder_mask", decoder_mask, decoder_token_ids)
+            encoded_mask = for_cross_attention(padding)
+        elif decoder_token_ids is not None or decoder_mask is not None:
+            raise InputError("decoder_token_ids and decoder_mask must be None: this model has one stack.")
+        if taps is not None:
+            taps.check(self.tap_names())
+        outer = None if taps is None else taps.at("encoder") if both else taps
+        state = first(token_ids, mask=padding, positions=positions, token_types=token_types, taps=outer)
+        encoder_state = state if self.encoder is not None else None
+        if both:
+            state = self.decoder(  # type: ignore[misc]
+                decoder_token_ids,
+                mask=decoder_mask,
+                encoded=state,
+                encoded_mask=encoded_mask,
+                taps=None if taps is None else taps.at("decoder"),
+            )
+        pooled = None if self.pooler is None else self.pooler(state)
+        scores = None
+        if logits and self.head is not None:
+            scores = self.head(state, pooled=pooled, token_ids=token_ids, mask=padding)
+            if taps is not None:
+                scores = taps.offer("logits", scores)
+        return Output(
+            last_hidden_state=state,
+            logits=scores,
+            pooled=pooled,
+            encoder_state=encoder_state,
+            decoder_state=None if self.decoder is None else state,
+        )
+
+    def _check(
+        self, stack: Stack, token_ids: Tensor, token_types: Tensor | None, positions: Tensor | None
+    ) -> None:
+        kind: StackKind = "encoder" if stack is self.encoder else "decoder"
+        check_ids("token_ids", token_ids, stack.embeddings.tokens.num_embeddings, self.limit(kind))
+        if token_types is not None:
+            if stack.embeddings.token_types is None:
+                raise InputError("token_types must be None: this model has no token types.")
+            size = stack.embeddings.token_types.num_embeddings
+            check_beside("token_types", token_types, token_ids, size, one_row=False)
+        if positions is not None:
+            check_beside("positions", positions, token_ids, _rows(stack), one_row=True)
+
+    def _check_target(self, token_ids: Tensor, decoder_token_ids: Tensor | None) -> Tensor:
+        if decoder_token_ids is None:
+            raise InputError(
+                "decoder_token_ids must be given: this model has an encoder and a decoder, which reads them."
+            )
+        assert self.decoder is not None
+        size = self.decoder.embeddings.tokens.num_embeddings
+        check_ids("decoder_token_ids", decoder_token_ids, size, self.limit("decoder"))
+        if decoder_token_ids.shape[0] != token_ids.shape[0]:
+            raise InputError(
+                f"decoder_token_ids must have the batch of token_ids, {token_ids.shape[0]}; "
+                f"got {decoder_token_ids.shape[0]}."
+            )
+        return decoder_token_ids
+
+
+def _rows(stack: Stack) -> int | None:
+    positions = stack.embeddings.positions
+    if isinstance(positions, LearnedPositions):
+        return len(positions.weight)
+    return positions.max_seq_len if isinstance(positions, SinusoidalPositions) else None
+
+
+def _prefixes(encoder: Stack | None, decoder: Stack | None) -> Mapping[StackKind, str]:
+    if decoder is None:
+        return MappingProxyType({"encoder": ""})
+    if encoder is None:
+        return MappingProxyType({"decoder": ""})
+    return MappingProxyType({"encoder": "encoder.", "decoder": "decoder."})

@@ -1,0 +1,80 @@
+"""RoBERTa: BERT's layers, positions counted over the tokens only, and classifiers without the pooler."""
+
+from torch import nn
+
+from regard.blocks import CountTokens, Embeddings, Stack
+from regard.models._heads import Head
+from regard.models._inputs import check_sizes
+from regard.models._post_norm import (
+    DenseClassifier,
+    Pooler,
+    masked_lm_head,
+    post_norm_layers,
+    token_classifier,
+)
+from regard.models._transformer import Transformer
+from regard.models.roberta._config import RobertaConfig
+from regard.positions import LearnedPositions
+
+
+def build(config: RobertaConfig) -> Transformer:
+    """A BERT trained longer, on more text, without the next sentence; XLM-R is one in a hundred languages.
+
+    Padding is told by its id: where it is masked but has another id, positions count on over it, unless they
+    are given.
+
+    Raises:
+        InputError: a size that no network can have, or sizes that do not divide.
+
+    Example:
+        >>> import torch
+        >>> config = RobertaConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
+        >>> build(config)(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
+        torch.Size([1, 3, 6])
+
+    Source: Liu et al. 2019, arXiv 1907.11692, section 4; XLM-R: Conneau et al. 2020, arXiv 1911.02116.
+    """
+    check_sizes(config)
+    embeddings = Embeddings(
+        config.vocab_size,
+        config.d_model,
+        positions=LearnedPositions(config.num_positions, config.d_model),
+        num_token_types=config.num_token_types,
+        norm=nn.LayerNorm(config.d_model, eps=config.norm_eps),
+        dropout_p=config.dropout_p,
+    )
+    layers = post_norm_layers(
+        config.num_layers,
+        config.d_model,
+        config.num_heads,
+        config.d_ff,
+        activation=config.activation,
+        norm_eps=config.norm_eps,
+        dropout_p=config.dropout_p,
+        attention_dropout_p=config.attention_dropout_p,
+    )
+    return Transformer(
+        config,
+        encoder=Stack(embeddings, layers, numbering=CountTokens(config.pad_token_id)),
+        pooler=Pooler(config.d_model) if config.use_pooler else None,
+        head=_head(config, embeddings.tokens),
+    )
+
+
+def _head(config: RobertaConfig, tokens: nn.Embedding) -> Head | None:
+    # The masked-LM head has a gelu of its own, whatever the layers have.
+    match config.head:
+        case "masked-lm":
+            return masked_lm_head(
+                tokens,
+                activation="gelu",
+                norm_eps=config.norm_eps,
+                is_tied=config.tie_word_embeddings,
+            )
+        case "sequence":
+            return DenseClassifier(
+                config.d_model, config.num_labels, activation="tanh", dropout_p=config.label_dropout_p
+            )
+        case "token":
+            return token_classifier(config.d_model, config.num_labels, dropout_p=config.label_dropout_p)
+    return None

@@ -1,0 +1,153 @@
+"""T5: pre-norm stacks with RMSNorm, whose attention knows positions by a learned bias alone."""
+
+from torch import nn
+
+from regard.blocks import (
+    DecoderLayer,
+    Embeddings,
+    EncoderLayer,
+    FeedForward,
+    GatedFeedForward,
+    MultiHeadAttention,
+    Pattern,
+    PreNorm,
+    RMSNorm,
+    Stack,
+)
+from regard.core import Causal
+from regard.models._heads import EndClassifier, Head, LanguageModelHead, TokenClassifier, output_layer
+from regard.models._inputs import check_sizes
+from regard.models._transformer import Transformer
+from regard.models.t5._config import T5Config
+from regard.positions import RelativeBias
+
+
+def build(config: T5Config) -> Transformer:
+    """An encoder-decoder from text to text; or its encoder alone.
+
+    Raises:
+        InputError: a size that no network can have.
+
+    Example:
+        >>> import torch
+        >>> config = T5Config(vocab_size=13, d_model=6, num_layers=1, num_decoder_layers=2, num_heads=2,
+        ...                   head_dim=5, d_ff=11)
+        >>> output = build(config)(torch.tensor([[3, 1, 4]]), decoder_token_ids=torch.tensor([[0, 5]]))
+        >>> output.logits.shape
+        torch.Size([1, 2, 13])
+
+    Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1; the gated feed-forward of T5 1.1: Shazeer 2020,
+    arXiv 2002.05202.
+    """
+    check_sizes(config)
+    tokens = nn.Embedding(config.vocab_size, config.d_model)
+    return Transformer(
+        config,
+        encoder=_encoder(config, tokens),
+        decoder=_decoder(config, tokens) if config.has_decoder else None,
+        head=_head(config, tokens),
+        start_id=config.decoder_start_token_id if config.has_decoder else None,
+    )
+
+
+def _encoder(config: T5Config, tokens: nn.Embedding) -> Stack:
+    layers = [
+        EncoderLayer(
+            _attention(config),
+            _ffn(config),
+            attention_residual=_residual(config),
+            ffn_residual=_residual(config),
+        )
+        for _ in range(config.num_layers)
+    ]
+    return Stack(
+        _embeddings(config, tokens),
+        layers,
+        norm=_norm(config),
+        bias=_bias(config, bidirectional=True),
+        dropout_p=config.dropout_p,
+    )
+
+
+def _decoder(config: T5Config, tokens: nn.Embedding) -> Stack:
+    layers = [
+        DecoderLayer(
+            _attention(config),
+            _attention(config),
+            _ffn(config),
+            attention_residual=_residual(config),
+            cross_attention_residual=_residual(config),
+            ffn_residual=_residual(config),
+        )
+        for _ in range(config.num_decoder_layers)
+    ]
+    pattern = Pattern(mask=Causal())
+    return Stack(
+        _embeddings(config, tokens),
+        layers,
+        patterns=[pattern] * len(layers),
+        norm=_norm(config),
+        bias=_bias(config, bidirectional=False),
+        dropout_p=config.dropout_p,
+    )
+
+
+def _embeddings(config: T5Config, tokens: nn.Embedding) -> Embeddings:
+    return Embeddings(config.vocab_size, config.d_model, tokens=tokens, dropout_p=config.dropout_p)
+
+
+def _bias(config: T5Config, *, bidirectional: bool) -> RelativeBias:
+    return RelativeBias(
+        config.num_heads, config.num_buckets, config.max_distance, bidirectional=bidirectional
+    )
+
+
+def _attention(config: T5Config) -> MultiHeadAttention:
+    # The scores are not scaled: the initial weights make up for it.
+    return MultiHeadAttention(
+        config.d_model,
+        config.num_heads,
+        head_dim=config.head_dim,
+        use_bias=False,
+        scale=1.0,
+        dropout_p=config.dropout_p,
+    )
+
+
+def _ffn(config: T5Config) -> FeedForward | GatedFeedForward:
+    kind = GatedFeedForward if config.is_gated else FeedForward
+    return kind(
+        config.d_model,
+        config.d_ff,
+        activation=config.activation,
+        use_bias=False,
+        dropout_p=config.dropout_p,
+    )
+
+
+def _residual(config: T5Config) -> PreNorm:
+    return PreNorm(_norm(config), dropout_p=config.dropout_p)
+
+
+def _norm(config: T5Config) -> RMSNorm:
+    return RMSNorm(config.d_model, eps=config.norm_eps)
+
+
+def _head(config: T5Config, tokens: nn.Embedding) -> Head | None:
+    match config.head:
+        case "language-model":
+            scale = config.d_model**-0.5 if config.scale_decoder_outputs else 1.0
+            return LanguageModelHead(output_layer(tokens, is_tied=config.tie_word_embeddings), scale=scale)
+        case "sequence":
+            return EndClassifier(
+                nn.Linear(config.d_model, config.d_model),
+                nn.Linear(config.d_model, config.num_labels),
+                end_id=config.eos_token_id,
+                start_id=config.decoder_start_token_id,
+                pad_id=None,
+                dropout_p=config.classifier_dropout_p,
+            )
+        case "token":
+            labels = nn.Linear(config.d_model, config.num_labels)
+            return TokenClassifier(labels, dropout_p=config.classifier_dropout_p)
+    return None

@@ -1,0 +1,117 @@
+"""The feed-forward networks and their activations, by hand."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.blocks import ACTIVATIONS, FeedForward, GatedFeedForward, activation_named
+from regard.core import Taps
+from regard.core.errors import InputError
+from tolerances import FP64
+from unit.blocks.by_hand import project
+
+BY_HAND: dict[str, Callable[[float], float]] = {
+    "gelu": lambda x: 0.5 * x * (1 + math.erf(x / math.sqrt(2))),
+    "gelu_new": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "relu": lambda x: max(x, 0.0),
+    "silu": lambda x: x / (1 + math.exp(-x)),
+    "tanh": math.tanh,
+}
+BY_HAND["gelu_pytorch_tanh"] = BY_HAND["gelu_new"]
+BY_HAND["swish"] = BY_HAND["silu"]
+
+
+def test_every_activation_is_under_test() -> None:
+    assert set(BY_HAND) == set(ACTIVATIONS)
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize("name", sorted(BY_HAND))
+def test_feed_forward(name: str, use_bias: bool) -> None:
+    ffn = FeedForward(3, 5, activation=name, use_bias=use_bias).double()
+    x = torch.randn(2, 7, 3, dtype=torch.float64) * 3
+    for b in range(2):
+        for row in range(7):
+            hidden = [BY_HAND[name](value) for value in project(ffn.hidden, x[b, row].tolist())]
+            assert ffn(x)[b, row].tolist() == pytest.approx(project(ffn.output, hidden), abs=FP64)
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize("name", sorted(BY_HAND))
+def test_gated_feed_forward(name: str, use_bias: bool) -> None:
+    ffn = GatedFeedForward(3, 5, activation=name, use_bias=use_bias).double()
+    x = torch.randn(2, 7, 3, dtype=torch.float64) * 3
+    for b in range(2):
+        for row in range(7):
+            vector = x[b, row].tolist()
+            gates = [BY_HAND[name](value) for value in project(ffn.gate, vector)]
+            hidden = [g * h for g, h in zip(gates, project(ffn.up, vector), strict=True)]
+            assert ffn(x)[b, row].tolist() == pytest.approx(project(ffn.output, hidden), abs=FP64)
+
+
+def test_parameters() -> None:
+    weights = {"hidden.weight": (5, 3), "output.weight": (3, 5)}
+    biases = {"hidden.bias": (5,), "output.bias": (3,)}
+    gated = {"gate.weight": (5, 3), "up.weight": (5, 3), "output.weight": (3, 5)}
+
+    def sizes(ffn: torch.nn.Module) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(value.shape) for name, value in ffn.state_dict().items()}
+
+    assert sizes(FeedForward(3, 5)) == weights | biases
+    assert sizes(FeedForward(3, 5, use_bias=False)) == weights
+    assert sizes(GatedFeedForward(3, 5)) == gated
+    of_gated = {"gate.bias": (5,), "up.bias": (5,), "output.bias": (3,)}
+    assert sizes(GatedFeedForward(3, 5, use_bias=True)) == gated | of_gated
+
+
+@pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
+def test_an_unknown_activation(kind: type) -> None:
+    with pytest.raises(InputError, match=r"activation must be one of gelu, gelu_new, .*; got 'gelo'"):
+        kind(3, 5, activation="gelo")
+    with pytest.raises(InputError, match=r"activation must be one of .*; got 'GELU'"):
+        activation_named("GELU")
+
+
+@pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
+@pytest.mark.parametrize(("point", "size"), [("hidden", 5), ("output", 3)])
+def test_taps_of_the_feed_forward(kind: type, point: str, size: int) -> None:
+    ffn = kind(3, 5)
+    x = torch.randn(1, 7, 3)
+    seen: list[Tensor] = []
+    assert torch.equal(ffn(x, taps=Taps({point: seen.append})), ffn(x))
+    assert seen[0].shape == (1, 7, size)
+    assert torch.equal(ffn(x, taps=Taps({point: lambda value: value.clone()})), ffn(x))
+    assert (ffn(x, taps=Taps({point: lambda value: value + 1})) - ffn(x)).abs().max().item() > 1e-2
+
+
+@pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
+def test_the_hidden_point_is_what_the_output_reads(kind: type) -> None:
+    ffn = kind(3, 5).double()
+    x = torch.randn(1, 7, 3, dtype=torch.float64)
+    given = torch.randn(1, 7, 5, dtype=torch.float64)
+    seen: list[Tensor] = []
+    output = ffn(x, taps=Taps({"hidden": lambda value: given, "output": seen.append}))
+    assert torch.equal(output, ffn.output(given))
+    assert torch.equal(seen[0], output)
+    assert list(kind.TAPS) == ["hidden", "output"]
+
+
+@pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
+def test_dropout_is_between_the_projections_in_training(kind: type) -> None:
+    ffn = kind(3, 997, dropout_p=0.5).double()
+    x = torch.randn(1, 1, 3, dtype=torch.float64)
+    with torch.no_grad():
+        ffn.output.weight.copy_(torch.eye(3, 997))
+    torch.manual_seed(3)
+    trained = ffn(x)
+    torch.manual_seed(3)
+    hidden: list[Tensor] = []
+    assert torch.equal(ffn(x, taps=Taps({"hidden": hidden.append})), trained)
+    # The point is before dropout: it is what evaluation has.
+    torch.manual_seed(3)
+    dropped = torch.nn.functional.dropout(hidden[0], 0.5)
+    assert torch.equal(trained, ffn.output(dropped))
+    assert torch.equal(ffn.eval()(x), ffn.output(hidden[0]))

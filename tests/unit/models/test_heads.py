@@ -1,0 +1,292 @@
+"""Heads, each by hand or against the classifiers of `transformers`."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.blocks import Embeddings, RMSNorm
+from regard.core.errors import InputError
+from regard.models._heads import (
+    EndClassifier,
+    Head,
+    LanguageModelHead,
+    MaskedLMHead,
+    ScoreHead,
+    SequenceClassifier,
+    TokenClassifier,
+    output_layer,
+)
+from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
+from unit.blocks.by_hand import norm_by_hand, project
+
+BATCH, LENGTH, D_MODEL, VOCAB, LABELS = 2, 5, 6, 13, 3
+IDS = torch.zeros(BATCH, LENGTH, dtype=torch.int64)
+
+
+@pytest.fixture
+def state() -> Tensor:
+    return torch.randn(BATCH, LENGTH, D_MODEL, dtype=torch.float64)
+
+
+def run(head: Head, state: Tensor, pooled: Tensor | None = None, token_ids: Tensor = IDS) -> Tensor:
+    output: Tensor = head(state, pooled=pooled, token_ids=token_ids, mask=None)
+    return output
+
+
+def by_hand(rows: Tensor, linear: nn.Linear) -> Tensor:
+    done = [project(linear, row) for row in rows.flatten(0, -2).tolist()]
+    return torch.tensor(done, dtype=torch.float64).view(*rows.shape[:-1], -1)
+
+
+# --- words
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_a_language_model_head(state: Tensor, use_bias: bool) -> None:
+    head = LanguageModelHead(nn.Linear(D_MODEL, VOCAB, bias=use_bias)).double()
+    assert_close_to_largest(run(head, state), by_hand(state, head.output), FP64)
+    assert not [name for name in head.state_dict() if name == "bias"]
+
+
+def test_scale_softcap_and_the_constant_in_their_order(state: Tensor) -> None:
+    constant = torch.randn(1, VOCAB)
+    output = nn.Linear(D_MODEL, VOCAB, bias=False)
+    head = LanguageModelHead(output, scale=0.25, softcap=0.7, bias=constant).double()
+    wanted = by_hand(state * 0.25, head.output).apply_(lambda x: 0.7 * math.tanh(x / 0.7)) + constant.double()
+    assert_close_to_largest(run(head, state), wanted, FP64)
+    assert torch.equal(head.state_dict()["bias"], constant.double())
+    assert "bias" not in dict(head.named_parameters())  # a constant of the checkpoint: nothing learns it
+
+
+def test_a_masked_lm_head(state: Tensor) -> None:
+    head = MaskedLMHead(nn.Linear(D_MODEL, 7), "relu", nn.LayerNorm(7, eps=1e-3), nn.Linear(7, VOCAB))
+    with torch.no_grad():
+        head.norm.weight.copy_(torch.randn(7))
+        head.norm.bias.copy_(torch.randn(7))
+    head.double()
+    weight, bias = head.norm.weight.tolist(), head.norm.bias.tolist()
+    rows = []
+    for row in state.flatten(0, 1).tolist():
+        hidden = [max(x, 0.0) for x in project(head.dense, row)]
+        rows.append(project(head.output, norm_by_hand(hidden, weight, bias, 1e-3)))
+    assert_close_to_largest(run(head, state).flatten(0, 1), rows, FP64)
+
+
+def test_any_norm_can_be_handed_to_it(state: Tensor) -> None:
+    head = MaskedLMHead(nn.Linear(D_MODEL, 7), "gelu", RMSNorm(7), nn.Linear(7, VOCAB)).double()
+    hidden = nn.functional.gelu(head.dense(state))
+    assert_close_to_largest(run(head, state), head.output(head.norm(hidden)), FP64)
+
+
+# --- labels
+
+
+def test_a_classifier_of_the_first_position(state: Tensor) -> None:
+    head = SequenceClassifier(nn.Linear(D_MODEL, LABELS)).double()
+    assert_close_to_largest(run(head, state), by_hand(state[:, 0], head.labels), FP64)
+    pooled = torch.randn(BATCH, D_MODEL, dtype=torch.float64)
+    assert torch.equal(run(head, state, pooled), run(head, state))
+
+
+@pytest.mark.parametrize(("activation", "function"), [("tanh", math.tanh), ("relu", lambda x: max(x, 0.0))])
+def test_a_classifier_with_a_layer_between(state: Tensor, activation: str, function: object) -> None:
+    head = SequenceClassifier(nn.Linear(7, LABELS), hidden=nn.Linear(D_MODEL, 7), activation=activation)
+    head.double()
+    assert head.hidden is not None
+    hidden = by_hand(state[:, 0], head.hidden).apply_(function)
+    assert_close_to_largest(run(head, state), by_hand(hidden, head.labels), FP64)
+
+
+def test_a_classifier_of_the_pooler(state: Tensor) -> None:
+    head = SequenceClassifier(nn.Linear(D_MODEL, LABELS), reads_pooler=True).double()
+    pooled = torch.randn(BATCH, D_MODEL, dtype=torch.float64)
+    assert_close_to_largest(run(head, state, pooled), by_hand(pooled, head.labels), FP64)
+    with pytest.raises(AssertionError, match="a head that reads the pooler is built with one"):
+        run(head, state)
+
+
+def test_dropout_of_a_classifier(state: Tensor) -> None:
+    labels, hidden = nn.Linear(D_MODEL, LABELS), nn.Linear(D_MODEL, D_MODEL)
+    head = SequenceClassifier(labels, hidden=hidden, dropout_p=0.5).double()
+    torch.manual_seed(3)
+    trained = run(head, state)
+    torch.manual_seed(3)
+    dropped = torch.tanh(hidden(state[:, 0]))
+    assert torch.equal(trained, labels(nn.functional.dropout(dropped, 0.5)))
+    assert torch.equal(run(head.eval(), state), labels(torch.tanh(hidden(state[:, 0]))))
+
+
+def test_a_classifier_of_tokens(state: Tensor) -> None:
+    head = TokenClassifier(nn.Linear(D_MODEL, LABELS), dropout_p=0.5).double()
+    torch.manual_seed(3)
+    trained = run(head, state)
+    torch.manual_seed(3)
+    assert torch.equal(trained, head.labels(nn.functional.dropout(state, 0.5)))
+    assert_close_to_largest(run(head.eval(), state), by_hand(state, head.labels), FP64)
+
+
+# --- the last token, as decoders' classifiers read it
+
+PADDED = {
+    "none": [[5, 6, 7, 8, 9], [9, 8, 7, 6, 5]],
+    "right": [[5, 6, 7, 1, 1], [5, 1, 1, 1, 1]],
+    "left": [[1, 1, 5, 6, 7], [1, 1, 1, 1, 5]],
+    "both": [[1, 5, 6, 1, 1], [1, 1, 5, 6, 1]],
+    "within": [[5, 1, 6, 1, 7], [5, 1, 6, 1, 1]],
+    "nothing-else": [[1, 1, 1, 1, 1], [5, 6, 1, 1, 1]],
+}
+
+
+@pytest.mark.parametrize("ids", PADDED.values(), ids=PADDED)
+def test_the_last_token_is_transformers_s(ids: list[list[int]]) -> None:
+    from transformers import GPT2Config, GPT2ForSequenceClassification
+
+    sizes = {"vocab_size": VOCAB, "n_embd": D_MODEL, "n_layer": 1, "n_head": 2, "n_positions": 7}
+    theirs = GPT2ForSequenceClassification(GPT2Config(**sizes, pad_token_id=1, num_labels=LABELS)).eval()
+    token_ids = torch.tensor(ids)
+    with torch.no_grad():
+        state = theirs.transformer(token_ids).last_hidden_state
+        wanted = theirs(token_ids).logits
+    head = ScoreHead(theirs.score, of_last_token=True, pad_id=1)
+    assert_close_to_largest(run(head, state, token_ids=token_ids), wanted, FP32_OF_LARGEST)
+    assert_close_to_largest(run(head, state, token_ids=token_ids.int()), wanted, FP32_OF_LARGEST)
+
+
+@pytest.mark.parametrize(
+    ("kind", "places"), [("none", [4, 4]), ("right", [2, 0]), ("left", [4, 4]), ("both", [2, 3])]
+)
+def test_the_last_token_by_hand(state: Tensor, kind: str, places: list[int]) -> None:
+    head = ScoreHead(nn.Linear(D_MODEL, LABELS), of_last_token=True, pad_id=1).double()
+    wanted = [project(head.score, state[b, place].tolist()) for b, place in enumerate(places)]
+    assert_close_to_largest(run(head, state, token_ids=torch.tensor(PADDED[kind])), wanted, FP64)
+
+
+def test_without_padding_the_last_position_is_the_last_token(state: Tensor) -> None:
+    head = ScoreHead(nn.Linear(D_MODEL, LABELS), of_last_token=True).double()
+    wanted = by_hand(state[:, -1], head.score)
+    assert_close_to_largest(run(head, state, token_ids=torch.tensor(PADDED["right"])), wanted, FP64)
+
+
+def test_a_score_for_every_token(state: Tensor) -> None:
+    head = ScoreHead(nn.Linear(D_MODEL, LABELS), of_last_token=False, pad_id=1, dropout_p=0.5).double()
+    torch.manual_seed(3)
+    trained = run(head, state)
+    torch.manual_seed(3)
+    assert torch.equal(trained, head.score(nn.functional.dropout(state, 0.5)))
+    assert_close_to_largest(run(head.eval(), state), by_hand(state, head.score), FP64)
+
+
+# --- the end of the text, as BART reads it
+
+END, PAD, START = 2, 1, 4
+ENDED = torch.tensor([[0, 5, 2, 6, 2], [0, 7, 2, 1, 1]])
+
+
+def test_the_end_is_transformers_s() -> None:
+    from transformers import BartConfig, BartForSequenceClassification
+
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+    sizes |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 7, "decoder_ffn_dim": 7}
+    config = BartConfig(
+        vocab_size=VOCAB,
+        d_model=D_MODEL,
+        max_position_embeddings=11,
+        num_labels=LABELS,
+        eos_token_id=END,
+        pad_token_id=PAD,
+        decoder_start_token_id=START,
+        **sizes,
+    )
+    theirs = BartForSequenceClassification(config).eval()
+    # Its rule wants as many ends in every row: the first row's first one is another word here.
+    ids = torch.tensor([[0, 5, 8, 6, 2], [0, 7, 2, 1, 1]])
+    with torch.no_grad():
+        state = theirs.model(ids).last_hidden_state
+        wanted = theirs(ids).logits
+    of_theirs = theirs.classification_head
+    head = EndClassifier(of_theirs.dense, of_theirs.out_proj, end_id=END, start_id=START, pad_id=PAD)
+    assert_close_to_largest(run(head, state, token_ids=ids), wanted, FP32_OF_LARGEST)
+
+
+def end_classifier(**kwargs: int | float | None) -> EndClassifier:
+    given = {"end_id": END, "start_id": START, "pad_id": PAD} | kwargs
+    head = EndClassifier(nn.Linear(D_MODEL, D_MODEL), nn.Linear(D_MODEL, LABELS), **given)  # type: ignore[arg-type]
+    return head.double()
+
+
+def test_the_last_of_several_ends_by_hand(state: Tensor) -> None:
+    head = end_classifier()
+    wanted = []
+    for b, place in enumerate([4, 2]):
+        hidden = [math.tanh(x) for x in project(head.hidden, state[b, place].tolist())]
+        wanted.append(project(head.score, hidden))
+    assert_close_to_largest(run(head, state, token_ids=ENDED), wanted, FP64)
+
+
+def test_what_the_decoder_reads_is_transformers_s() -> None:
+    from transformers.models.bart.modeling_bart import shift_tokens_right as of_bart
+    from transformers.models.mbart.modeling_mbart import shift_tokens_right as of_mbart
+
+    assert torch.equal(end_classifier().target_of(ENDED), of_bart(ENDED, PAD, START))
+    assert end_classifier().target_of(ENDED).tolist() == [[4, 0, 5, 2, 6], [4, 0, 7, 2, 1]]
+    assert torch.equal(end_classifier(start_id=None).target_of(ENDED), of_mbart(ENDED, PAD))
+    assert end_classifier(start_id=None).target_of(ENDED).tolist() == [[2, 0, 5, 2, 6], [2, 0, 7, 2, 1]]
+    whole = end_classifier(start_id=None, pad_id=None).target_of(ENDED)
+    assert whole.tolist() == [[2, 0, 5, 2, 6], [1, 0, 7, 2, 1]]
+
+
+def test_other_heads_leave_it_to_the_caller(state: Tensor) -> None:
+    assert LanguageModelHead(nn.Linear(D_MODEL, VOCAB)).target_of(ENDED) is None
+
+
+def test_a_text_without_an_end(state: Tensor) -> None:
+    with pytest.raises(InputError, match="token_ids must hold the end of text, id 2, in every row"):
+        run(end_classifier(), state, token_ids=torch.tensor([[0, 5, 2, 6, 2], [0, 7, 7, 1, 1]]))
+
+
+def test_a_decoder_that_read_something_else(state: Tensor) -> None:
+    with pytest.raises(InputError, match=r"decoder_token_ids must have the shape .*\(2, 4\); got \(2, 5\)"):
+        run(end_classifier(), state, token_ids=ENDED[:, :4])
+
+
+def test_dropout_of_the_end_s_classifier(state: Tensor) -> None:
+    head = end_classifier(dropout_p=0.5)
+    torch.manual_seed(3)
+    trained = run(head, state, token_ids=ENDED)
+    torch.manual_seed(3)
+    x = state[torch.tensor([0, 1]), torch.tensor([4, 2])]
+    hidden = torch.tanh(head.hidden(nn.functional.dropout(x, 0.5)))
+    assert torch.equal(trained, head.score(nn.functional.dropout(hidden, 0.5)))
+
+
+# --- the output layer
+
+
+def test_a_tied_output_layer_is_the_table_itself() -> None:
+    tokens = nn.Embedding(VOCAB, D_MODEL)
+    output = output_layer(tokens, is_tied=True, use_bias=True)
+    assert output.weight is tokens.weight
+    assert (output.in_features, output.out_features) == (D_MODEL, VOCAB)
+    assert output.bias is not None
+    assert output.bias.shape == (VOCAB,)
+    both = nn.ModuleList([tokens, output]).to(torch.bfloat16)
+    assert sum(parameter.numel() for parameter in both.parameters()) == VOCAB * D_MODEL + VOCAB
+    assert output.weight is tokens.weight
+    with torch.no_grad():
+        tokens.weight[3] = 7.0
+    state = torch.ones(1, D_MODEL, dtype=torch.bfloat16)
+    assert output(state)[0, 3].item() == pytest.approx(7.0 * D_MODEL + output.bias[3].item(), rel=0.01)
+
+
+def test_an_untied_output_layer_is_another() -> None:
+    tokens = Embeddings(VOCAB, D_MODEL).tokens
+    output = output_layer(tokens, is_tied=False)
+    assert output.weight is not tokens.weight
+    assert output.weight.shape == tokens.weight.shape
+    assert output.bias is None
+
+
+def test_it_is_made_where_the_table_is() -> None:
+    assert output_layer(nn.Embedding(VOCAB, D_MODEL, device="meta"), is_tied=False).weight.is_meta

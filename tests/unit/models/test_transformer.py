@@ -1,0 +1,478 @@
+"""The network that regard builds: its three forms, what it takes and refuses, the points that it offers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.blocks import CountFrom, CountTokens, Embeddings, Stack
+from regard.core import Causal, Padding, Predicate, Segments, Taps, Window
+from regard.core.errors import InputError
+from regard.models import Network, Transformer
+from regard.models._heads import EndClassifier, LanguageModelHead, SequenceClassifier
+from regard.positions import LearnedPositions, SinusoidalPositions
+from tolerances import FP64, assert_close_to_largest
+from unit.models.tiny import (
+    D_MODEL,
+    DECODER_DEPTH,
+    ENCODER_DEPTH,
+    IDS,
+    MAX_SEQ_LEN,
+    REAL,
+    TARGET,
+    TARGET_VOCAB,
+    VOCAB,
+    TinyConfig,
+    both,
+    decoder,
+    encoder,
+    encoder_stack,
+    run,
+)
+
+FORMS: dict[str, Callable[..., Transformer]] = {"encoder": encoder, "decoder": decoder, "both": both}
+
+
+def numbers(count: int) -> Tensor:
+    return torch.arange(count)[None]
+
+
+@pytest.fixture(params=FORMS)
+def net(request: pytest.FixtureRequest) -> Transformer:
+    vocab = TARGET_VOCAB if request.param == "both" else VOCAB
+    return FORMS[request.param](head=LanguageModelHead(nn.Linear(D_MODEL, vocab)))
+
+
+# --- the three forms
+
+
+def test_an_encoder_alone() -> None:
+    net = encoder()
+    assert dict(net.prefixes) == {"encoder": ""}
+    assert net.depth("encoder") == ENCODER_DEPTH
+    assert net.limit("encoder") == MAX_SEQ_LEN
+    assert net.start_id is None
+    stack = net.stack("encoder")
+    x = stack.embeddings(IDS, positions=numbers(7), token_types=IDS % 2)
+    for layer in stack.layers:
+        x = layer(x, mask=Padding(REAL))
+    output = net(IDS, mask=REAL, token_types=IDS % 2)
+    assert_close_to_largest(output.last_hidden_state, x, FP64)
+    assert output.encoder_state is output.last_hidden_state
+    assert (output.decoder_state, output.logits, output.pooled) == (None, None, None)
+    with pytest.raises(InputError, match="kind must be encoder, what this model has; got 'decoder'"):
+        net.depth("decoder")
+
+
+def test_a_decoder_alone() -> None:
+    net = decoder()
+    assert dict(net.prefixes) == {"decoder": ""}
+    assert net.depth("decoder") == DECODER_DEPTH
+    assert net.limit("decoder") is None
+    stack = net.stack("decoder")
+    x = stack.embeddings(IDS, positions=numbers(7))
+    rotary = stack.patterns[0].rotary
+    assert rotary is not None
+    rotation = rotary.rotation(numbers(7), dtype=torch.float64)
+    for layer in stack.layers:
+        x = layer(x, mask=Causal() & Padding(REAL), rotation=rotation)
+    output = net(IDS, mask=REAL)
+    assert_close_to_largest(output.last_hidden_state, stack.norm(x), FP64)
+    assert output.decoder_state is output.last_hidden_state
+    assert output.encoder_state is None
+    with pytest.raises(InputError, match="kind must be decoder, what this model has; got 'encoder'"):
+        net.limit("encoder")
+
+
+def test_a_decoder_sees_nothing_that_follows() -> None:
+    net = decoder()
+    whole = run(net)
+    for length in (1, 3, 6):
+        part = net(IDS[:, :length]).last_hidden_state
+        assert_close_to_largest(part, whole[:, :length], FP64)
+
+
+def test_an_encoder_and_a_decoder_of_another_length_and_depth() -> None:
+    net = both()
+    assert dict(net.prefixes) == {"encoder": "encoder.", "decoder": "decoder."}
+    assert (net.depth("encoder"), net.depth("decoder")) == (ENCODER_DEPTH, DECODER_DEPTH)
+    assert (net.limit("encoder"), net.limit("decoder")) == (None, MAX_SEQ_LEN)
+    first, second = net.stack("encoder"), net.stack("decoder")
+    x = first.embeddings(IDS, positions=numbers(7))
+    for layer in first.layers:
+        x = layer(x, mask=Padding(REAL), bias=first.bias())
+    encoded = first.norm(x)
+    real = torch.arange(5) < torch.tensor([[5], [3]])
+    y = second.embeddings(TARGET, positions=numbers(5))
+    for layer in second.layers:
+        y = layer(y, encoded, mask=Causal() & Padding(real), encoded_mask=Padding(REAL), bias=second.bias())
+    output = net(IDS, mask=REAL, decoder_token_ids=TARGET, decoder_mask=real)
+    assert_close_to_largest(output.encoder_state, encoded, FP64)
+    assert_close_to_largest(output.decoder_state, second.norm(y), FP64)
+    assert output.last_hidden_state is output.decoder_state
+    assert output.last_hidden_state.shape == (2, 5, D_MODEL)
+
+
+def test_the_decoder_does_not_read_the_encoder_s_padding() -> None:
+    net = both()
+    changed = torch.where(REAL, IDS, 17)
+    assert torch.equal(run(net, mask=REAL), net(changed, mask=REAL, decoder_token_ids=TARGET).decoder_state)
+    short = net(IDS[1:, :4], decoder_token_ids=TARGET[1:]).decoder_state
+    assert_close_to_largest(run(net, mask=REAL)[1:], short, FP64)
+    assert (run(net) - run(net, mask=REAL))[1].abs().max().item() > 1e-3
+
+
+def test_neither() -> None:
+    with pytest.raises(InputError, match="encoder or decoder must be given; got neither"):
+        Transformer(TinyConfig())
+
+
+def test_it_is_a_network(net: Transformer) -> None:
+    assert isinstance(net, Network)
+
+
+def test_names_of_the_parameters() -> None:
+    net = both(pooler=nn.Linear(3, 3), head=LanguageModelHead(nn.Linear(D_MODEL, TARGET_VOCAB)))
+    names = set(net.state_dict())
+    assert {
+        "encoder.embeddings.tokens.weight",
+        "encoder.layers.1.attention.q.weight",
+        "encoder.norm.weight",
+        "encoder.bias.table.weight",
+        "decoder.layers.2.cross_attention.k.weight",
+        "decoder.layers.2.cross_attention_residual.norm.weight",
+        "head.output.weight",
+    } <= names
+    assert {name.partition(".")[0] for name in names} == {"encoder", "decoder", "pooler", "head"}
+
+
+# --- limits
+
+
+@pytest.mark.parametrize(
+    ("positions", "numbering", "limit"),
+    [
+        (LearnedPositions(11, 6), None, 11),
+        (LearnedPositions(11, 6), CountFrom(2), 9),
+        (LearnedPositions(11, 6), CountTokens(1), 9),
+        (SinusoidalPositions(11, 6), CountFrom(1), 10),
+        (None, CountFrom(2), None),
+    ],
+)
+def test_the_limit_is_the_table_s(
+    positions: nn.Module | None, numbering: CountFrom | CountTokens | None, limit: int | None
+) -> None:
+    stack = Stack(Embeddings(VOCAB, 6, positions=positions), [], numbering=numbering)
+    net = Transformer(TinyConfig(d_model=6), encoder=stack)
+    assert net.limit("encoder") == limit
+    longest = torch.full((1, limit or 97), 3)
+    assert net(longest).last_hidden_state.shape == (1, limit or 97, 6)
+    if limit is not None:
+        with pytest.raises(
+            InputError, match=f"from 1 to {limit} positions, the model's limit; got {limit + 1}"
+        ):
+            net(torch.full((1, limit + 1), 3))
+
+
+# --- what is refused, before anything is computed
+
+
+def refuse(net: Transformer, message: str, token_ids: Any = IDS, **arguments: Any) -> None:
+    seen: list[object] = []
+    with pytest.raises(InputError, match=message):
+        net(token_ids, taps=Taps({"*": seen.append}), **arguments)
+    assert seen == []
+
+
+TOO_LONG = torch.zeros(2, MAX_SEQ_LEN + 1, dtype=torch.int64)
+BAD_IDS = [
+    ([[3, 1]], r"{} must be a tensor; got list\. Make one: torch\.tensor"),
+    (None, r"{} must be a tensor; got NoneType"),
+    (
+        torch.tensor([3, 1]),
+        r"{} must be int64 of shape \(batch, positions\), with at least one row; .*\(2,\)",
+    ),
+    (torch.tensor([[[3]]]), r"{} must .*shape \(1, 1, 1\)"),
+    (torch.tensor([[3.0]]), "{} must be int64 .*; got torch.float32"),
+    (torch.tensor([[True]]), "{} must be int64 .*; got torch.bool"),
+    (torch.zeros(0, 5, dtype=torch.int64), r"{} must .* with at least one row; got .*\(0, 5\)"),
+    (torch.tensor([[3, -1], [0, 0]]), r"{} must be from 0 to \d+; got -1"),
+]
+
+
+@pytest.mark.parametrize(("token_ids", "message"), BAD_IDS)
+def test_token_ids(net: Transformer, token_ids: Any, message: str) -> None:
+    target = {"decoder_token_ids": TARGET} if len(net.prefixes) == 2 else {}
+    refuse(net, message.format("^token_ids"), token_ids, **target)
+
+
+def test_token_ids_beyond_the_ends(net: Transformer) -> None:
+    target = {"decoder_token_ids": TARGET[:1]} if len(net.prefixes) == 2 else {}
+    refuse(
+        net, f"^token_ids must be from 0 to {VOCAB - 1}; got {VOCAB}", torch.tensor([[3, VOCAB]]), **target
+    )
+    assert net(torch.tensor([[0, VOCAB - 1]]), **target).last_hidden_state.isfinite().all()
+    limit = next(iter(net.prefixes)) == "encoder" and len(net.prefixes) == 1
+    wanted = f"from 1 to {MAX_SEQ_LEN} positions, the model's limit" if limit else "at least 1 position"
+    refuse(net, f"token_ids must hold {wanted}; got 0", torch.zeros(1, 0, dtype=torch.int64), **target)
+
+
+@pytest.mark.parametrize(("token_ids", "message"), BAD_IDS)
+def test_decoder_token_ids(token_ids: Any, message: str) -> None:
+    if token_ids is None:
+        message = "decoder_token_ids must be given: this model has an encoder and a decoder"
+    refuse(both(), message.format("decoder_token_ids"), decoder_token_ids=token_ids)
+
+
+def test_decoder_token_ids_beyond_the_ends() -> None:
+    top = torch.full((2, 1), TARGET_VOCAB)
+    message = f"decoder_token_ids must be from 0 to {TARGET_VOCAB - 1}; got {TARGET_VOCAB}"
+    refuse(both(), message, decoder_token_ids=top)
+    refuse(both(), f"decoder_token_ids must hold from 1 to {MAX_SEQ_LEN}", decoder_token_ids=TOO_LONG)
+    assert both()(IDS, decoder_token_ids=top - 1).logits is None
+    message = "decoder_token_ids must have the batch of token_ids, 2; got 1"
+    refuse(both(), message, decoder_token_ids=TARGET[:1])
+
+
+@pytest.mark.parametrize("form", ["encoder", "decoder"])
+@pytest.mark.parametrize("name", ["decoder_token_ids", "decoder_mask"])
+def test_a_single_stack_has_no_target(form: str, name: str) -> None:
+    message = "decoder_token_ids and decoder_mask must be None: this model has one stack"
+    refuse(FORMS[form](), message, **{name: torch.ones_like(IDS)})
+
+
+def test_int32_is_as_good(net: Transformer) -> None:
+    arguments = {"decoder_token_ids": TARGET.int()} if len(net.prefixes) == 2 else {}
+    output = net(IDS.int(), positions=numbers(7).int(), **arguments)
+    assert torch.equal(output.last_hidden_state, run(net))
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ([0], "token_types must be a tensor; got list"),
+        (torch.zeros(2, 4, dtype=torch.int64), r"must have the shape of token_ids, \(2, 7\); got \(2, 4\)"),
+        (torch.zeros(1, 7, dtype=torch.int64), r"must have the shape of token_ids, \(2, 7\); got \(1, 7\)"),
+        (torch.zeros(2, 7), "token_types must be int64; got torch.float32"),
+        (torch.full((2, 7), 2), "token_types must be from 0 to 1; got 2"),
+        (torch.full((2, 7), -1), "token_types must be from 0 to 1; got -1"),
+    ],
+)
+def test_token_types(types: Any, message: str) -> None:
+    refuse(encoder(), message, token_types=types)
+
+
+def test_token_types_where_there_are_none() -> None:
+    refuse(decoder(), "token_types must be None: this model has no token types", token_types=IDS)
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        ([0], "positions must be a tensor; got list"),
+        (
+            torch.zeros(7, dtype=torch.int64),
+            r"positions must have the shape of token_ids, \(2, 7\); got \(7,",
+        ),
+        (torch.zeros(1, 6, dtype=torch.int64), r"must have the shape of token_ids, \(2, 7\); got \(1, 6\)"),
+        (torch.zeros(2, 7), "positions must be int64; got torch.float32"),
+        (torch.full((1, 7), MAX_SEQ_LEN), "positions must be from 0 to 10; got 11"),
+        (torch.full((1, 7), -1), "positions must be from 0 to 10; got -1"),
+    ],
+)
+def test_positions(positions: Any, message: str) -> None:
+    refuse(encoder(), message, positions=positions)
+
+
+def test_positions_without_a_table_have_no_end() -> None:
+    refuse(decoder(), "positions must be at least 0; got -1", positions=torch.full((1, 7), -1))
+    far = run(decoder(), positions=numbers(7) + 1000)
+    assert far.isfinite().all()
+
+
+def test_texts_packed_into_one_row() -> None:
+    segments, positions = torch.tensor([[0, 0, 0, 1, 1, 1, 1]]), torch.tensor([[0, 1, 2, 0, 1, 2, 3]])
+    for net in (encoder(), decoder()):
+        packed = net(IDS[:1], mask=Segments(segments), positions=positions).last_hidden_state
+        apart = [net(IDS[:1, :3]).last_hidden_state, net(IDS[:1, 3:]).last_hidden_state]
+        assert_close_to_largest(packed, torch.cat(apart, dim=1), FP64)
+
+
+BAD_MASKS = [
+    (torch.ones(2, 7), r"^{} must be bool of the shape of .*; got torch.float32 .*Convert 0/1 with \.bool"),
+    (torch.ones(2, 7, dtype=torch.int64), "^{} must be bool .*; got torch.int64"),
+    (torch.ones(2, 4, dtype=torch.bool), r"^{} must be bool .* of shape \(2, 4\)"),
+    (torch.ones(1, 1, dtype=torch.bool), r"^{} must be bool .* of shape \(1, 1\)"),
+    ([[True] * 7] * 2, "^{} must be bool .*; got list"),
+]
+
+
+@pytest.mark.parametrize(("mask", "message"), BAD_MASKS)
+def test_masks_that_do_not_fit(mask: Any, message: str) -> None:
+    refuse(encoder(), message.format("mask"), mask=mask)
+    refuse(
+        encoder(), r"of the shape of token_ids, \(2, 7\), True for a token, or a regard.core.Mask", mask=mask
+    )
+    refuse(both(), message.format("decoder_mask"), decoder_mask=mask, decoder_token_ids=TARGET)
+    wanted = r"of the shape of decoder_token_ids, \(2, 5\), True for a token"
+    refuse(both(), wanted, decoder_mask=mask, decoder_token_ids=TARGET)
+
+
+def test_of_the_encoder_s_mask_only_padding_reaches_the_decoder() -> None:
+    net = both()
+    records: list[Any] = []
+    point = "decoder.layers.0.cross_attention.inputs"
+
+    def crossed(mask: Any) -> Any:
+        run(net, mask=mask, taps=Taps({point: records.append}))
+        return records.pop().mask
+
+    assert crossed(None) is None
+    # About pairs of the encoder's positions, and the decoder's are none of them.
+    assert crossed(Causal() & Window(1, 1) & Predicate(lambda query, key: query == key)) is None
+    other = REAL.flip(0)
+    for mask in (Padding(REAL), Causal() & Padding(REAL), Padding(REAL) & Window(1, 1) & Padding(other)):
+        wanted = Padding(REAL & other if len(mask.parts()) == 3 else REAL)
+        assert torch.equal(crossed(mask).dense(5, 7), wanted.dense(5, 7))
+    causal = net(IDS, mask=Causal(), decoder_token_ids=TARGET)
+    assert_close_to_largest(
+        causal.encoder_state[:, :3],
+        net(IDS[:, :3], mask=Causal(), decoder_token_ids=TARGET).encoder_state,
+        FP64,
+    )
+    segments = Segments(torch.zeros(2, 7, dtype=torch.int64))
+    refuse(net, "mask must not hold Segments", mask=Padding(REAL) & segments, decoder_token_ids=TARGET)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 0}, "vocab_size must be at least 1 and below 2.31; got 0"),
+        ({"d_model": -1}, "d_model must be at least 1 and below 2.31; got -1"),
+        ({"num_layers": 2**31}, "num_layers must be at least 1 and below 2.31; got 2147483648"),
+        ({"num_heads": 0}, "num_heads must be at least 1 and below 2.31; got 0"),
+        ({"max_seq_len": 0}, "max_seq_len must be at least 1 and below 2.31; got 0"),
+        ({"num_token_types": -1}, "num_token_types must be at least 0 and below 2.31; got -1"),
+        ({"attention_dropout_p": 1.0}, "attention_dropout_p must be a probability below 1; got 1.0"),
+        ({"attention_dropout_p": float("nan")}, "attention_dropout_p must be a probability below 1; got nan"),
+    ],
+)
+def test_sizes(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Transformer(replace(TinyConfig(), **changes), encoder=encoder_stack())
+
+
+def test_sizes_that_are_properties_count_too() -> None:
+    class Derived(TinyConfig):
+        @property
+        def num_kv_heads(self) -> int:
+            return 0
+
+    with pytest.raises(InputError, match=r"num_kv_heads must be at least 1 and below 2.31; got 0"):
+        Transformer(Derived(), encoder=encoder_stack())
+
+
+# --- pooler and head
+
+
+class FirstAndLast(nn.Module):
+    def forward(self, state: Tensor) -> Tensor:
+        return state[:, 0] + state[:, -1]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_pooler_reads_the_last_hidden_state(form: str) -> None:
+    net = FORMS[form](pooler=FirstAndLast())
+    arguments = {"decoder_token_ids": TARGET} if form == "both" else {}
+    output = net(IDS, **arguments)
+    assert torch.equal(output.pooled, output.last_hidden_state[:, 0] + output.last_hidden_state[:, -1])
+
+
+def test_the_head_reads_the_last_hidden_state(net: Transformer) -> None:
+    arguments = {"decoder_token_ids": TARGET} if len(net.prefixes) == 2 else {}
+    output = net(IDS, **arguments)
+    assert net.head is not None
+    wanted = output.last_hidden_state @ net.head.output.weight.T + net.head.output.bias
+    assert_close_to_largest(output.logits, wanted, FP64)
+    seen: list[Tensor] = []
+    bare = net(IDS, logits=False, taps=Taps({"logits": seen.append}), **arguments)
+    assert bare.logits is None
+    assert seen == []
+    assert torch.equal(bare.last_hidden_state, output.last_hidden_state)
+
+
+def test_a_head_may_read_the_pooler() -> None:
+    net = encoder(pooler=FirstAndLast(), head=SequenceClassifier(nn.Linear(D_MODEL, 3), reads_pooler=True))
+    output = net(IDS)
+    assert output.pooled is not None
+    assert_close_to_largest(output.logits, net.head.labels(output.pooled), FP64)
+
+
+def test_a_head_may_say_what_the_decoder_reads() -> None:
+    head = EndClassifier(
+        nn.Linear(D_MODEL, D_MODEL), nn.Linear(D_MODEL, 3), end_id=5, start_id=4, pad_id=None
+    )
+    net = both(head=head)
+    ids = IDS.clamp(max=TARGET_VOCAB - 1)
+    shifted = torch.cat((torch.full((2, 1), 4), ids[:, :-1]), dim=1)
+    output, said = net(ids), net(ids, decoder_token_ids=shifted)
+    assert torch.equal(output.logits, said.logits)
+    assert output.last_hidden_state.shape == (2, 7, D_MODEL)
+
+
+# --- taps
+
+
+def test_the_names_are_the_points_in_their_order(net: Transformer) -> None:
+    names = net.tap_names()
+    assert len(names) == len(set(names))
+    seen: list[str] = []
+
+    def listen(name: str) -> Any:
+        return lambda value: seen.append(name)
+
+    run(net, taps=Taps({name: listen(name) for name in names}))
+    assert seen == names
+    everything: list[object] = []
+    run(net, taps=Taps({"*": everything.append}))
+    assert len(everything) == len(names)
+
+
+def test_the_prefixes_are_there_where_there_are_two_stacks() -> None:
+    names = {form: make().tap_names() for form, make in FORMS.items()}
+    assert names["encoder"][0] == names["decoder"][0] == "embeddings.tokens"
+    assert names["encoder"][-1] == names["decoder"][-1] == "output"
+    assert not any("cross" in name for name in names["encoder"] + names["decoder"])
+    assert {name.partition(".")[0] for name in names["both"]} == {"encoder", "decoder"}
+    crossed = [name for name in names["both"] if ".cross_attention." in name]
+    assert len(crossed) == 8 * DECODER_DEPTH
+    assert all(name.startswith("decoder.layers.") for name in crossed)
+    last = names["both"].index("encoder.output")
+    assert all(name.startswith("encoder.") for name in names["both"][: last + 1])
+    assert all(name.startswith("decoder.") for name in names["both"][last + 1 :])
+
+
+@torch.no_grad()
+def test_every_point_is_written_to_at_its_place(net: Transformer) -> None:
+    arguments = {"decoder_token_ids": TARGET} if len(net.prefixes) == 2 else {}
+    plain = net(IDS, **arguments).logits
+    for name in net.tap_names():
+        if name.endswith(".inputs"):
+            continue
+        read = net(IDS, taps=Taps({name: lambda value: None}), **arguments).logits
+        assert_close_to_largest(read, plain, FP64)
+        copied = net(IDS, taps=Taps({name: lambda value: value.clone()}), **arguments).logits
+        assert torch.equal(copied, read), name
+        noisy = Taps({name: lambda value: value + torch.randn_like(value)})
+        # Far above rounding: what comes early is damped by every norm after it.
+        assert (net(IDS, taps=noisy, **arguments).logits - read).abs().max().item() > 1e-6, name
+
+
+def test_a_tap_that_is_not_there() -> None:
+    with pytest.raises(InputError, match=r"no tap is called 'layers.0.output'; .*encoder.layers.i.output"):
+        run(both(), taps=Taps({"layers.0.output": lambda value: None}))
+    with pytest.raises(InputError, match=r"no tap is called 'logits'"):
+        run(encoder(), taps=Taps({"logits": lambda value: None}))
