@@ -1,291 +1,281 @@
-"""A family against transformers: its own class built tiny, with random weights and sizes that all differ.
+"""A family against transformers: both run on the same input, and everything that they compute is compared.
 
-A transformers model is saved, loaded by `regard.load`, and both are run on the same input; `assert_same_run`
-compares everything that they compute.
+`families.py` lists the families. `run_theirs` and `run_ours` run a model, `assert_same_run` compares. The
+gradients of transformers are brought to regard's names by loading them like weights: fused and transposed
+ones need nothing more.
 """
 
-from collections.abc import Callable
+import functools
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import regard
-from regard.core import AttentionInputs, Taps, attention_weights
+from parity.families_entry import Saved
+from parity.families_inputs import Batch, Kind
+from parity.families_oracle import as_new, at_full_width
+from regard.core import AttentionInputs, Segments, Taps, attention_weights
 from tolerances import assert_close_to_largest
 
-LAYERS, HEADS, HEAD_DIM, D_FF, MAX_LEN, VOCAB, TYPES = 2, 3, 7, 37, 23, 53, 5
-D_MODEL = HEADS * HEAD_DIM
 
-
-@dataclass(frozen=True, kw_only=True)
-class FamilyUnderTest:
-    """How transformers builds a family tiny.
-
-    Args:
-        name: `model_type`.
-        config: makes the configuration; keyword arguments are fields by their names on disk.
-        model: transformers' encoder.
-        masked_lm: transformers' encoder with the head for masked words.
-        head_prefix: how that head's tensors begin.
-        activation_field, eps_field: how the configuration calls these; None where it has none.
-        num_token_types: rows of the table of token types.
-    """
-
-    name: str
-    config: Callable[..., Any]
-    model: type
-    masked_lm: type
-    head_prefix: str
-    activation_field: str
-    num_token_types: int
-
-
-def _bert_config(**fields: Any) -> Any:
-    # norm_eps, dropout and token types differ from every default: a field that is not read shows.
-    sizes = {
-        "vocab_size": VOCAB,
-        "hidden_size": D_MODEL,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "intermediate_size": D_FF,
-        "max_position_embeddings": MAX_LEN,
-        "type_vocab_size": TYPES,
-        "layer_norm_eps": 1e-3,
-        "hidden_dropout_prob": 0.3,
-        "attention_probs_dropout_prob": 0.4,
-    }
-    return transformers.BertConfig(**(sizes | fields))
-
-
-def _distilbert_config(**fields: Any) -> Any:
-    sizes = {
-        "vocab_size": VOCAB,
-        "dim": D_MODEL,
-        "n_layers": LAYERS,
-        "n_heads": HEADS,
-        "hidden_dim": D_FF,
-        "max_position_embeddings": MAX_LEN,
-        "dropout": 0.3,
-        "attention_dropout": 0.4,
-    }
-    return transformers.DistilBertConfig(**(sizes | fields))
-
-
-BERT = FamilyUnderTest(
-    name="bert",
-    config=_bert_config,
-    model=transformers.BertModel,
-    masked_lm=transformers.BertForMaskedLM,
-    head_prefix="cls.",
-    activation_field="hidden_act",
-    num_token_types=TYPES,
-)
-DISTILBERT = FamilyUnderTest(
-    name="distilbert",
-    config=_distilbert_config,
-    model=transformers.DistilBertModel,
-    masked_lm=transformers.DistilBertForMaskedLM,
-    head_prefix="vocab_",
-    activation_field="activation",
-    num_token_types=0,
-)
-
-
-def build(cls: type, config: Any, *, seed: int = 0, dtype: torch.dtype = torch.float32, **kwargs: Any) -> Any:
-    """A transformers model in evaluation mode, eager attention, every parameter drawn anew.
-
-    Its own initialisation has zero biases, norms of one and weights so small that attention is uniform: it
-    would hide most faults. The embeddings stay small instead, so that the norm's epsilon shows.
-    """
-    config._attn_implementation = "eager"
-    torch.manual_seed(seed)
-    model = cls(config, **kwargs).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            noise = torch.randn(parameter.shape)
-            if "LayerNorm.weight" in name or "layer_norm.weight" in name:
-                parameter.copy_(1.0 + 0.3 * noise)
-            elif "embeddings.weight" in name:
-                parameter.copy_(0.01 * noise)
-            else:
-                parameter.copy_(0.3 * noise)
-    return model.to(dtype)
-
-
-def save(model: Any, folder: Path, **kwargs: Any) -> Path:
-    """Write a model as transformers does."""
-    model.save_pretrained(folder, **kwargs)
-    return folder
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """An input of both: ids, where there is a token, and token types."""
-
-    token_ids: Tensor
-    mask: Tensor | None = None
-    token_types: Tensor | None = None
-
-    @property
-    def real(self) -> Tensor:
-        """bool (batch, N): True where there is a token."""
-        return torch.ones_like(self.token_ids, dtype=torch.bool) if self.mask is None else self.mask
-
-
-def batches(num_token_types: int) -> dict[str, Batch]:
-    """Every kind of input. Padding holds ids of its own, never 0: what is masked must not matter.
-
-    transformers never trains row 0, which pads; regard does, where it is given as a token. So it is not.
-    """
-    generator = torch.Generator().manual_seed(7)
-
-    def ids(batch: int, length: int) -> Tensor:
-        return torch.randint(1, VOCAB, (batch, length), generator=generator)
-
-    def types(batch: int, length: int) -> Tensor:
-        return torch.randint(0, num_token_types, (batch, length), generator=generator)
-
-    position = torch.arange(13)
-    lengths = torch.tensor([13, 2, 7, 1, 11])
-    right = position < lengths[:, None]
-    holes = torch.rand(5, 13, generator=generator) < 0.5
-    holes[:, 0] = True
-    made = {
-        "plain": Batch(token_ids=ids(1, 11)),
-        "one-token": Batch(token_ids=ids(1, 1)),
-        "longest": Batch(token_ids=ids(1, MAX_LEN)),
-        "batch": Batch(token_ids=ids(5, 13)),
-        "mask-of-ones": Batch(token_ids=ids(5, 13), mask=torch.ones(5, 13, dtype=torch.bool)),
-        "right-padded": Batch(token_ids=ids(5, 13), mask=right),
-        "left-padded": Batch(token_ids=ids(5, 13), mask=right.flip(1)),
-        "holes": Batch(token_ids=ids(5, 13), mask=holes),
-    }
-    if num_token_types:
-        pair = torch.tensor([[0] * 6 + [1] * 5])
-        made["pair"] = Batch(token_ids=ids(1, 11), token_types=pair)
-        made["all-types-padded"] = Batch(token_ids=ids(5, 13), mask=right, token_types=types(5, 13))
-    return made
-
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Run:
-    """All that one forward and one backward pass give."""
+    """All that one forward and one backward pass give, stack by stack; gradients by regard's names."""
 
-    last_hidden_state: Tensor
+    logits: Tensor | None
     pooled: Tensor | None
-    hidden: list[Tensor]
-    weights: list[Tensor]
+    hidden: dict[str, list[Tensor]]
+    weights: dict[str, list[Tensor]]
     gradients: dict[str, Tensor] = field(default_factory=dict)
 
 
-def _loss(last_hidden_state: Tensor, pooled: Tensor | None, real: Tensor) -> Tensor:
-    generator = torch.Generator().manual_seed(11)
-    r = torch.randn(last_hidden_state.shape, generator=generator, dtype=torch.float64)
-    loss = (last_hidden_state.double() * r * real[..., None]).sum()
-    if pooled is not None:
-        r = torch.randn(pooled.shape, generator=generator, dtype=torch.float64)
-        loss = loss + (pooled.double() * r * real[:, :1]).sum()
-    return loss
+# --- transformers
 
 
-def run_theirs(model: Any, batch: Batch) -> Run:
-    """transformers' numbers, gradients by its own names."""
-    arguments = {"input_ids": batch.token_ids}
-    if batch.mask is not None:
-        arguments["attention_mask"] = batch.mask.long()
-    if batch.token_types is not None:
-        arguments["token_type_ids"] = batch.token_types
-    model.zero_grad()
-    output = model(**arguments, output_attentions=True, output_hidden_states=True)
-    pooled = getattr(output, "pooler_output", None)
-    _loss(output.last_hidden_state, pooled, batch.real).backward()
+def run_theirs(saved: Saved, batch: Batch, *, gradients: bool = True) -> Run:
+    """transformers' numbers; a packed row's texts one by one, each with the whole row to itself."""
+    saved.model.zero_grad()
+    with as_new(saved.model), at_full_width(saved.model):
+        if batch.packed:
+            run = _joined([_their_pass(saved, text) for text in batch.texts()])
+        else:
+            run = _their_pass(saved, batch)
+        if gradients:
+            _loss(run, batch).backward()
+    if gradients:
+        run.gradients = _by_our_names(saved)
+    return run
+
+
+def _their_pass(saved: Saved, batch: Batch) -> Run:
+    given = {
+        "input_ids": batch.token_ids,
+        "attention_mask": None if batch.mask is None else batch.mask.long(),
+        "token_type_ids": batch.token_types,
+        "position_ids": batch.positions,
+        "decoder_input_ids": batch.target_ids,
+        "decoder_attention_mask": None if batch.target_mask is None else batch.target_mask.long(),
+    }
+    output = saved.model(
+        **{name: value for name, value in given.items() if value is not None},
+        output_attentions=True,
+        output_hidden_states=True,
+    )
+    if batch.target_ids is None:
+        hidden = {saved.shape: list(output.hidden_states)}
+        weights = {saved.shape: list(output.attentions)}
+    else:
+        hidden = {kind: list(output[f"{kind}_hidden_states"]) for kind in ("encoder", "decoder")}
+        weights = {kind: list(output[f"{kind}_attentions"]) for kind in ("encoder", "decoder")}
+        weights["cross"] = list(output.cross_attentions)
+    state = output.get("last_hidden_state")
+    if state is not None:
+        hidden[list(hidden)[-1]][-1] = state
     return Run(
-        last_hidden_state=output.last_hidden_state.detach(),
-        pooled=None if pooled is None else pooled.detach(),
-        hidden=[hidden.detach() for hidden in output.hidden_states],
-        weights=[weights.detach() for weights in output.attentions],
-        gradients={name: p.grad for name, p in model.named_parameters() if p.grad is not None},
+        logits=output.get("logits"), pooled=output.get("pooler_output"), hidden=hidden, weights=weights
     )
 
 
-def run_ours(model: regard.Model, batch: Batch) -> Run:
+def _joined(runs: list[Run]) -> Run:
+    """Several texts as one row: states one after the other, attention in blocks on the diagonal."""
+    hidden = {
+        kind: [torch.cat(layer, dim=1) for layer in zip(*(run.hidden[kind] for run in runs), strict=True)]
+        for kind in runs[0].hidden
+    }
+    weights = {
+        kind: [_on_the_diagonal(layer) for layer in zip(*(run.weights[kind] for run in runs), strict=True)]
+        for kind in runs[0].weights
+    }
+    logits = [run.logits for run in runs if run.logits is not None]
+    return Run(
+        logits=torch.cat(logits, dim=1) if logits else None, pooled=None, hidden=hidden, weights=weights
+    )
+
+
+def _on_the_diagonal(blocks: tuple[Tensor, ...]) -> Tensor:
+    heads = range(blocks[0].shape[1])
+    return torch.stack([torch.block_diag(*(block[0, head] for block in blocks)) for head in heads])[None]
+
+
+def _by_our_names(saved: Saved) -> dict[str, Tensor]:
+    """transformers' gradients under regard's names, in regard's shapes."""
+    state, trained = saved.model.state_dict(), dict(saved.model.named_parameters(remove_duplicate=False))
+    gradients = []
+    for name in sorted(saved.stored):
+        gradient = trained[name].grad if name in trained else None
+        gradients.append(torch.zeros_like(state[name]) if gradient is None else gradient)
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    return {name: flat[places] for name, places in _places(saved).items()}
+
+
+@functools.cache
+def _places(saved: Saved) -> dict[str, Tensor]:
+    """Where each number of regard's parameters lies among all of transformers': loaded as if a weight.
+
+    So the family's own reading, of fused and transposed tensors too, says which gradient is whose.
+    """
+    numbers, start = {}, 0
+    for name, tensor in sorted(saved.model.state_dict().items()):
+        if name in saved.stored:
+            count = torch.arange(start, start + tensor.numel(), dtype=torch.float64)
+            numbers[name], start = count.reshape(tensor.shape), start + tensor.numel()
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_bytes((saved.folder / "config.json").read_bytes())
+        save_file(numbers, Path(folder) / "model.safetensors", metadata={"format": "pt"})
+        network = regard.load(folder).network
+        return {name: parameter.detach().long() for name, parameter in network.named_parameters()}
+
+
+# --- regard
+
+
+def run_ours(network: nn.Module, batch: Batch, *, gradients: bool = True) -> Run:
     """regard's numbers, on the fused kernel; the weights from the q and k that it kept."""
-    from regard.models import family_of
-
-    network, keys = model.network, family_of(model.loaded.family).keys
-    layers = len(network.layers)
-    hidden: dict[int, Tensor] = {}
-    inputs: dict[int, AttentionInputs] = {}
+    hidden: dict[str, list[Tensor]] = {}
+    inputs: dict[str, list[AttentionInputs]] = {}
     taps: dict[str, Callable[[Any], None]] = {}
-    for layer in range(layers):
-        taps[f"layers.{layer}.input"] = _keep(hidden, layer)
-        taps[f"layers.{layer}.attention.inputs"] = _keep(inputs, layer)
+    for kind, prefix in network.prefixes.items():
+        hidden[kind], inputs[kind] = [], []
+        for layer in range(network.depth(kind)):
+            taps[f"{prefix}layers.{layer}.input"] = hidden[kind].append
+            taps[f"{prefix}layers.{layer}.attention.inputs"] = inputs[kind].append
+            if kind == "decoder" and len(network.prefixes) == 2:
+                listen = inputs.setdefault("cross", []).append
+                taps[f"{prefix}layers.{layer}.cross_attention.inputs"] = listen
+        taps[f"{prefix}output"] = hidden[kind].append
     network.zero_grad()
-    output = network(batch.token_ids, mask=batch.mask, token_types=batch.token_types, taps=Taps(taps))
-    _loss(output.last_hidden_state, output.pooled, batch.real).backward()
+    output = network(batch.token_ids, **_arguments(batch), taps=Taps(taps))
     with torch.no_grad():
-        weights = [attention_weights(inputs[layer]) for layer in range(layers)]
-    return Run(
-        last_hidden_state=output.last_hidden_state.detach(),
-        pooled=None if output.pooled is None else output.pooled.detach(),
-        hidden=[*(hidden[layer].detach() for layer in range(layers)), output.last_hidden_state.detach()],
-        weights=weights,
-        gradients={keys.to_hf(name): p.grad for name, p in network.named_parameters() if p.grad is not None},
-    )
+        weights = {kind: [attention_weights(each) for each in inputs[kind]] for kind in inputs}
+    # As transformers: its classes with a head give nothing else, and texts in one row have no pooled vector.
+    pooled = None if output.logits is not None or batch.packed else output.pooled
+    run = Run(logits=output.logits, pooled=pooled, hidden=hidden, weights=weights)
+    if gradients:
+        _loss(run, batch).backward()
+        run.gradients = {name: p.grad for name, p in network.named_parameters() if p.grad is not None}
+    return run
 
 
-def _keep(store: dict[int, Any], key: int) -> Callable[[Any], None]:
-    def keep(value: Any) -> None:
-        store[key] = value
+def _arguments(batch: Batch) -> dict[str, Any]:
+    mask: Any = batch.mask
+    if batch.packed:
+        numbers = [torch.full((length,), number) for number, length in enumerate(batch.packed)]
+        mask = Segments(torch.cat(numbers)[None])
+    return {
+        "mask": mask,
+        "token_types": batch.token_types,
+        "positions": batch.positions,
+        "decoder_token_ids": batch.target_ids,
+        "decoder_mask": batch.target_mask,
+    }
 
-    return keep
+
+def ours_again(network: nn.Module, batch: Batch) -> Any:
+    """The output without taps, which may take other ways through the network."""
+    with torch.no_grad():
+        return network(batch.token_ids, **_arguments(batch))
 
 
-def assert_same_run(ours: Run, theirs: Run, tol: float, *, gradients: bool = True) -> None:
-    """Fail unless everything differs by at most `tol` of the largest entry, tensor by tensor."""
-    assert len(ours.hidden) == len(theirs.hidden)
-    assert len(ours.weights) == len(theirs.weights)
-    assert_close_to_largest(ours.last_hidden_state, theirs.last_hidden_state, tol)
-    assert (ours.pooled is None) == (theirs.pooled is None)
-    if theirs.pooled is not None:
-        assert_close_to_largest(ours.pooled, theirs.pooled, tol)
-    for mine, other in zip(ours.hidden, theirs.hidden, strict=True):
-        assert_close_to_largest(mine, other, tol)
-    for mine, other in zip(ours.weights, theirs.weights, strict=True):
-        assert_close_to_largest(mine, other, tol)
+# --- comparing
+
+
+def _counted(values: Tensor, run: Run, batch: Batch) -> Tensor:
+    """bool, the leading axes of `values`: what concerns tokens. A padded position may hold anything.
+
+    What there is one of for a text an encoder reads off the first position, which may be padding.
+    """
+    real = batch.real("encoder" if batch.target_ids is None else "decoder")
+    if values.ndim == 3 or values.shape == real.shape:  # the latter: ELECTRA's discriminator
+        return real
+    return torch.ones_like(real[:, 0]) if "decoder" in run.hidden else real[:, 0]
+
+
+def _loss(run: Run, batch: Batch) -> Tensor:
+    """Random factors times everything computed for tokens; without logits, the last hidden state."""
+    generator = torch.Generator().manual_seed(11)
+    last = run.logits if run.logits is not None else list(run.hidden.values())[-1][-1]
+    total = torch.zeros((), dtype=torch.float64)
+    for values in (last, run.pooled):
+        if values is not None:
+            factors = torch.randn(values.shape, generator=generator, dtype=torch.float64)
+            total = total + (values.double() * factors)[_counted(values, run, batch)].sum()
+    return total
+
+
+def assert_same_run(ours: Run, theirs: Run, batch: Batch, tol: float, *, gradients: bool = True) -> None:
+    """Fail unless all that concerns tokens differs by at most `tol` of the largest entry, tensor by tensor.
+
+    Where a row may attend to nothing transformers has uniform weights, regard none. Only padding has such
+    rows, and what padding computes reaches no token.
+    """
+    for name in ("logits", "pooled"):
+        mine, other = getattr(ours, name), getattr(theirs, name)
+        assert (mine is None) == (other is None), f"{name}: one has them, the other has not"
+        if other is not None:
+            _assert_close(name, mine, other, _counted(other, theirs, batch), tol)
+    assert ours.hidden.keys() == theirs.hidden.keys()
+    assert ours.weights.keys() == theirs.weights.keys()
+    for kind in theirs.hidden:
+        assert len(ours.hidden[kind]) == len(theirs.hidden[kind]), f"embedding layers of the {kind}"
+        for layer, (mine, other) in enumerate(zip(ours.hidden[kind], theirs.hidden[kind], strict=True)):
+            _assert_close(f"{kind}, embedding layer {layer}", mine, other, batch.real(_kind(kind)), tol)
+    for kind in theirs.weights:
+        assert len(ours.weights[kind]) == len(theirs.weights[kind]), f"attention layers, {kind}"
+        real = batch.real("decoder" if kind == "cross" else _kind(kind))
+        for layer, (mine, other) in enumerate(zip(ours.weights[kind], theirs.weights[kind], strict=True)):
+            _assert_close(
+                f"{kind}, attention layer {layer}", mine.transpose(1, 2), other.transpose(1, 2), real, tol
+            )
     if gradients:
         assert_same_gradients(ours, theirs, tol)
 
 
+def _kind(name: str) -> Kind:
+    return "decoder" if name == "decoder" else "encoder"
+
+
+def _assert_close(what: str, ours: Tensor, theirs: Tensor, real: Tensor, tol: float) -> None:
+    assert ours.shape == theirs.shape, f"{what}: shape {tuple(ours.shape)} instead of {tuple(theirs.shape)}"
+    try:
+        assert_close_to_largest(ours[real], theirs[real], tol)
+    except AssertionError as error:
+        raise AssertionError(f"{what}: {error}") from None
+
+
 def assert_same_gradients(ours: Run, theirs: Run, tol: float) -> None:
     """Fail unless both trained the same parameters, each gradient within `tol` of its measure."""
-    assert theirs.gradients
-    assert ours.gradients.keys() == theirs.gradients.keys()
+    assert any(gradient.any() for gradient in theirs.gradients.values())
+    assert ours.gradients.keys() <= theirs.gradients.keys()
     for name, other in theirs.gradients.items():
-        assert ours.gradients[name].isfinite().all(), name
-        apart = (ours.gradients[name].double() - other.double()).abs().max().item()
-        measure = max(theirs.gradients[like].abs().max().item() for like in _measures(name))
+        mine = ours.gradients.get(name, torch.zeros_like(other))
+        assert mine.isfinite().all(), name
+        apart = (mine.double() - other.double()).abs().max().item()
+        measure = max(theirs.gradients[like].abs().max().item() for like in _measures(name, theirs.gradients))
         assert apart <= tol * measure, f"gradient of {name}: {apart:g} apart, allowed {tol * measure:g}"
 
 
-def _measures(name: str) -> list[str]:
-    """The parameters whose largest gradient is the measure for this one: itself, and for q and k also v.
+def _measures(name: str, gradients: Mapping[str, Tensor]) -> list[str]:
+    """The parameters whose largest gradient is the measure for this one: itself, for scores also the values.
 
-    Gradients of q and k are differences between weights that sum to one. They cancel to little, to nothing
-    for one token or a key's bias; what is left is rounding of the size that v's have.
+    Gradients of what only decides the weights (q, k, their norms, biases) are differences between weights
+    that sum to one. They cancel to little, to nothing for one token or a key's bias; what is left is rounding
+    of the size that the values' gradients have.
     """
-    for query_or_key in (".query.", ".key.", ".q_lin.", ".k_lin."):
-        if query_or_key in name:
-            return [name, name.replace(query_or_key, ".value." if "y." in query_or_key else ".v_lin.")]
-    return [name]
-
-
-def permute_heads(linear: nn.Linear) -> None:
-    """Give head h the rows of head h + 1."""
-    with torch.no_grad():
-        for parameter in (linear.weight, linear.bias):
-            parameter.copy_(parameter.roll(HEAD_DIM, dims=0).clone())
+    measures = [name]
+    head, found, tail = name.partition("attention.")
+    if found and not tail.startswith(("v.", "output.")):
+        measures.append(f"{head}{found}v.weight")
+    elif "attention_residual." in name:  # one token: its norm before the queries of cross-attention
+        measures.append(f"{name.partition('_residual.')[0]}.v.weight")
+    elif not found and (".bias." in name or "relative" in name):  # for all layers of a stack
+        stack = name.split(".")[0]
+        measures += [
+            like for like in gradients if like.startswith(f"{stack}.") and like.endswith("attention.v.weight")
+        ]
+    return measures

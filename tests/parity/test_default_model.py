@@ -125,7 +125,7 @@ def test_weights_of_every_layer_and_head(both: Both) -> None:
 
 
 def test_weights_are_the_softmax_of_q_and_k(both: Both) -> None:
-    for layer, inputs in enumerate(both.trace.attention):
+    for layer, inputs in enumerate(each.inputs for each in both.trace.attention()):
         assert inputs.q.shape == inputs.k.shape == (1, NUM_HEADS, len(both.trace.tokens), HEAD_DIM)
         scores = inputs.q[0].double() @ inputs.k[0].double().mT / HEAD_DIM**0.5
         weights = torch.softmax(scores, dim=-1)
@@ -149,14 +149,14 @@ def test_contexts(both: Both) -> None:
     for layer, theirs in enumerate(both.contexts):
         joined = both.trace.context(layer).transpose(0, 1).flatten(1)
         assert_close_to_largest(joined, theirs[0], PARITY_FP32)
-        weighted = both.trace.weights(layer) @ both.trace.attention[layer].v[0]
+        weighted = both.trace.weights(layer) @ both.trace.attention()[layer].inputs.v[0]
         assert_close_to_largest(both.trace.context(layer), weighted, FP32_OF_LARGEST)
 
 
 def test_outputs(both: Both) -> None:
     assert len(both.outputs) == NUM_LAYERS
     for layer, theirs in enumerate(both.outputs):
-        assert_close_to_largest(both.trace.outputs[layer], theirs[0], PARITY_FP32)
+        assert_close_to_largest(both.trace.attention()[layer].output, theirs[0], PARITY_FP32)
 
 
 def test_the_learned_embedding_is_the_row_of_the_table(both: Both, oracle: Any) -> None:
@@ -164,10 +164,10 @@ def test_the_learned_embedding_is_the_row_of_the_table(both: Both, oracle: Any) 
     ids = torch.tensor(both.trace.token_ids)
     count = len(ids)
     assert torch.equal(both.trace.embeddings(0), embeddings.word_embeddings.weight[ids])
-    assert torch.equal(both.trace.positions, embeddings.position_embeddings.weight[:count])
+    assert torch.equal(both.trace.source.positions, embeddings.position_embeddings.weight[:count])
     types = torch.tensor([token.type_id for token in both.trace.encoding.tokens])
-    assert both.trace.token_types is not None
-    assert torch.equal(both.trace.token_types, embeddings.token_type_embeddings.weight[types])
+    assert both.trace.source.token_types is not None
+    assert torch.equal(both.trace.source.token_types, embeddings.token_type_embeddings.weight[types])
 
 
 def test_words_and_their_pieces(model: regard.Model) -> None:
@@ -232,8 +232,11 @@ def test_the_walk_finds_a_matrix_that_is_hidden(model: regard.Model) -> None:
     trace = model.trace("time flies like an arrow")
     count = 7
     matrix = torch.zeros(NUM_HEADS * 3, count, D_MODEL)
-    inputs = dataclasses.replace(trace.attention[4], bias=matrix[None, :NUM_HEADS, :, :count])
-    hidden = dataclasses.replace(trace, attention=(*trace.attention[:4], inputs, trace.attention[5]))
+    layers = trace.attention()
+    inputs = dataclasses.replace(layers[4].inputs, bias=matrix[None, :NUM_HEADS, :, :count])
+    biased = dataclasses.replace(layers[4], inputs=inputs)
+    passage = dataclasses.replace(trace.source, attention=(*layers[:4], biased, layers[5]))
+    hidden = dataclasses.replace(trace, encoder=passage)
     entries, storage = _largest(trace)
     assert _largest(hidden) == (entries, 4 * matrix.numel())
     assert storage < 4 * matrix.numel()
@@ -256,7 +259,7 @@ class Sizes(TorchDispatchMode):
 
 def test_the_forward_pass_makes_no_matrix(model: regard.Model) -> None:
     text = _of_length(model, NUM_TOKENS)
-    d_ff = model.network.layers[0].ffn.hidden.out_features
+    d_ff = model.network.encoder.layers[0].ffn.hidden.out_features
     assert d_ff < NUM_HEADS * NUM_TOKENS
     with Sizes() as sizes:
         trace = model.trace(text)
@@ -324,7 +327,9 @@ def test_threads(model: regard.Model) -> None:
         for trace in together[index]:
             assert trace.tokens == wanted.tokens
             for layer in range(NUM_LAYERS):
-                assert_close_to_largest(trace.hidden[layer + 1], wanted.hidden[layer + 1], PARITY_FP32)
+                assert_close_to_largest(
+                    trace.source.hidden[layer + 1], wanted.source.hidden[layer + 1], PARITY_FP32
+                )
                 assert (trace.weights(layer) - wanted.weights(layer)).abs().max().item() <= PARITY_FP32
 
 
@@ -333,7 +338,7 @@ def test_half_precision_is_near(model: regard.Model, dtype: torch.dtype) -> None
     # Weights of the real model in 8 or 11 bits of mantissa; what the trace gives is float32 all the same.
     trace = regard.load(dtype=dtype).trace("time flies like an arrow")
     wanted = model.trace("time flies like an arrow")
-    assert trace.attention[0].q.dtype == dtype
+    assert trace.attention()[0].inputs.q.dtype == dtype
     tolerance = {torch.float16: 0.01, torch.bfloat16: 0.06}[dtype]
     for layer in range(NUM_LAYERS):
         weights = trace.weights(layer)

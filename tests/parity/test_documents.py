@@ -110,11 +110,11 @@ class TestLifeIsShort:
     def x(self) -> Tensor:
         torch.manual_seed(123)
         table = nn.Embedding(6, D)
-        embeddings = Embeddings(vocab_size=6, d_model=D, max_seq_len=6)
+        embeddings = Embeddings(vocab_size=6, d_model=D)
         embeddings.tokens = table
         rows: list[Tensor] = []
         taps = Taps({"tokens": rows.append})
-        embeddings(torch.tensor([[0, 4, 5, 2, 1, 3]]), taps=taps)
+        embeddings(torch.tensor([[0, 4, 5, 2, 1, 3]]), positions=torch.arange(6)[None], taps=taps)
         return rows[0][0].detach()
 
     @pytest.fixture
