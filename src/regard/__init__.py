@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from regard._version import __version__
 
 if TYPE_CHECKING:
-    from regard._model import Model, load
+    from regard._model import Model, lens, load
     from regard.core.errors import (
         CheckpointError,
         InputError,
@@ -35,6 +35,7 @@ _HOME = {
     "OutputError": "core.errors",
     "RegardError": "core.errors",
     "Trace": "tracing",
+    "lens": "_model",
     "load": "_model",
 }
 
@@ -48,6 +49,7 @@ __all__ = [
     "RegardError",
     "Trace",
     "__version__",
+    "lens",
     "load",
 ]
 

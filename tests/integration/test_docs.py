@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.models import FAMILIES
 from regard.views import print_comparison
 
 ROOT = Path(__file__).parents[2]
@@ -15,13 +16,12 @@ def blocks(document: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/steps.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/steps.md", "docs/models.md"])
 def test_python_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = blocks(document, "python")
     assert code
-    for block in code:
-        exec(compile(block, document, "exec"), {})
+    exec(compile("\n".join(code), document, "exec"), {})
 
 
 def test_the_comparison_in_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,7 +47,16 @@ def test_the_names_in_the_steps_are_there() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for document in ("README.md", "CONTRIBUTING.md", "docs/steps.md", "benchmarks/results/README.md"):
+    for document in (
+        *("README.md", "CONTRIBUTING.md", "docs/steps.md", "docs/models.md", "docs/lens.md"),
+        "benchmarks/results/README.md",
+    ):
         text = (ROOT / document).read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert ((ROOT / document).parent / target).exists(), f"{document}: {target}"
+
+
+def test_every_family_is_in_the_docs() -> None:
+    table = (ROOT / "docs/models.md").read_text(encoding="utf-8")
+    for name in FAMILIES:
+        assert f"`{name}`" in table, name

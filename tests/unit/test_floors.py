@@ -35,7 +35,9 @@ FLOORS = {
 ROOF = 11
 """The floor of `regard/__init__.py`, which no module inside may import anything from."""
 
-ONLY_IN: dict[str, frozenset[str]] = {"transformers": frozenset()}
+ONLY_IN: dict[str, frozenset[str]] = {
+    "transformers": frozenset({"regard.text._sentencepiece", "regard.tracing._lens._implementations"})
+}
 """Third-party packages that only these modules of regard may import."""
 
 

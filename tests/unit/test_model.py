@@ -1,12 +1,14 @@
 """`regard.Model`: where all capabilities meet, on the default model."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
+import transformers
 
 import regard
-from regard.core.errors import InputError
+from regard.core.errors import InputError, RegardError
 from tolerances import PARITY_FP32, assert_close_to_largest
 
 FISHING = "Write a poem about a man fishing on a river bank."
@@ -53,7 +55,7 @@ def test_a_list_of_texts_gives_a_list_of_traces(model: regard.Model) -> None:
     assert [trace.encoding.texts for trace in traces] == [(FISHING,), (MONEY,)]
     assert torch.equal(traces[1].embedding("bank"), model.trace(MONEY).embedding("bank"))
     assert model.trace(()) == []
-    with pytest.raises(InputError, match="pair must be None with a list of texts"):
+    with pytest.raises(InputError, match="pair and target must be None with a list of texts"):
         model.trace([FISHING], MONEY)  # type: ignore[call-overload]
 
 
@@ -72,3 +74,53 @@ def test_compares_a_word_between_texts(model: regard.Model) -> None:
         [1.0, 0.896, 0.897, 0.896, 0.903, 0.913, 0.847], abs=0.0011
     )
     assert comparison.similarity[0, 0, 1] == pytest.approx(1.0, abs=1e-12)
+
+
+def test_token_ids_in_place_of_a_text(model: regard.Model) -> None:
+    trace = model.trace(FISHING)
+    of_ids = model.trace(token_ids=trace.token_ids)
+    assert of_ids.tokens == trace.tokens
+    assert torch.equal(of_ids.weights(3, 5), trace.weights(3, 5))
+    for arguments in ({}, {"text": FISHING, "token_ids": [1]}):
+        with pytest.raises(InputError, match="text or token_ids must be given, and not both; got "):
+            model.trace(**arguments)  # type: ignore[call-overload]
+    for name in ("pair", "target"):
+        with pytest.raises(InputError, match="must be None with token_ids"):
+            model.trace(token_ids=[1], **{name: MONEY})  # type: ignore[call-overload]
+    with pytest.raises(InputError, match="target_ids must be None with a text"):
+        model.trace(FISHING, target_ids=[1])  # type: ignore[call-overload]
+    with pytest.raises(InputError, match="target must be None: this model has no decoder"):
+        model.trace(FISHING, target=MONEY)
+
+
+def test_parity(model: regard.Model) -> None:
+    for parity in (model.parity, model.trace(FISHING).parity()):
+        assert [(each.kind, each.layer) for each in parity.layers] == [("encoder", i) for i in range(6)]
+        assert 0.0 < parity.largest <= parity.bound
+        parity.check("the default model")
+
+
+def test_parity_notices_a_context_that_is_not_the_model_s(model: regard.Model) -> None:
+    trace = model.trace(FISHING)
+    layers = trace.attention()
+    other = replace(layers[2], context=layers[2].context.roll(1, dims=0))  # each head has its neighbour's
+    wrong = replace(
+        trace, encoder=replace(trace.source, attention=(*layers[:2], other, *layers[3:]))
+    ).parity()
+    assert [each.context > wrong.bound for each in wrong.layers] == [False, False, True, False, False, False]
+    with pytest.raises(RegardError, match=r"tiny: encoder attention layer 2: weights x values differ"):
+        wrong.check("tiny")
+
+
+def test_the_lens_is_the_same_model(model: regard.Model) -> None:
+    hf_model = transformers.BertModel.from_pretrained(model.loaded.source.folder).eval()
+    seen = regard.lens(hf_model, model.tokenizer, name="seen")
+    assert (seen.name, seen.loaded.family, seen.parity.output) == ("seen", "bert", 0.0)
+    assert repr(seen) == "Model('seen', bert, 6 layers x 12 heads, d_model 384)"
+    ours, theirs = model.trace(FISHING), seen.trace(FISHING)
+    assert theirs.tokens == ours.tokens
+    for layer in range(6):
+        assert (theirs.weights(layer) - ours.weights(layer)).abs().max().item() <= PARITY_FP32
+        assert_close_to_largest(theirs.embedding("bank", layer), ours.embedding("bank", layer), PARITY_FP32)
+    facts = seen.describe()
+    assert (facts["found_in"], facts["positions"]) == ("transformers", "as its own code has it")

@@ -1,5 +1,6 @@
 """`regard explain`: one token's attention, worked out in the terminal."""
 
+from enum import Enum
 from typing import Annotated
 
 import typer
@@ -15,6 +16,14 @@ from regard.cli._options import (
     read_texts,
 )
 from regard.core.errors import InputError
+
+
+class Kind(str, Enum):
+    """The kinds of attention, as words to type."""
+
+    encoder = "encoder"
+    decoder = "decoder"
+    cross = "cross"
 
 
 def explain(
@@ -35,6 +44,16 @@ def explain(
     head: Annotated[
         int, typer.Option("--head", "-n", metavar="N", help="Which head of it, from 0; -1 is the last.")
     ] = 0,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="TEXT", help="What the decoder of an encoder-decoder reads."),
+    ] = None,
+    kind: Annotated[
+        Kind | None,
+        typer.Option(
+            "--kind", "-k", metavar="KIND", help="encoder, decoder or cross, where a model has several."
+        ),
+    ] = None,
     model: ModelOption = DEFAULT_MODEL,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,7 +63,8 @@ def explain(
         raise InputError("give either --word or --token, to say whose attention is worked out.")
     [text] = read_texts([text])
     selector = as_typed(selector) if isinstance(selector, str) else selector
-    explanation = load_model(model).trace(text).explain(selector, layer, head)
+    trace = load_model(model).trace(text, target=None if target is None else as_typed(target))
+    explanation = trace.explain(selector, layer, head, kind=None if kind is None else kind.value)
     if as_json:
         print_json(explanation.to_json())
         return

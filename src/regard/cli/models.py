@@ -37,10 +37,19 @@ def list_models(as_json: JsonOption = False) -> None:
         )
 
 
-@app.command(epilog="Example: regard models show sentence-transformers/all-MiniLM-L6-v2")
-def show(name: NameArgument = DEFAULT_MODEL, as_json: JsonOption = False) -> None:
-    """Show a model's family and sizes."""
-    facts = load_model(name).describe()
+@app.command(epilog="Example: regard models show sentence-transformers/all-MiniLM-L6-v2 --tokens 256")
+def show(
+    name: NameArgument = DEFAULT_MODEL,
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--tokens", metavar="N", help="For how many tokens the memory of a trace is told; by default 512."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a model's family, sizes, positions and masks, what a trace of it takes, and its licence."""
+    facts = load_model(name).describe(tokens)
     if as_json:
         print_json(facts)
         return
@@ -53,11 +62,19 @@ def show(name: NameArgument = DEFAULT_MODEL, as_json: JsonOption = False) -> Non
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for key, value in facts.items():
-        table.add_row(key.replace("_", " "), Text(printable(_written(value))))
+        unstated = "not stated" if key == "licence" else "none"
+        written = _size(value) if key.endswith("bytes") else _written(value, unstated)
+        table.add_row(key.replace("_", " "), Text(printable(written)))
     console().print(table)
 
 
-def _written(value: object) -> str:
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB" if count < 1e9 else f"{count / 1e9:,.2f} GB"
+
+
+def _written(value: object, unstated: str) -> str:
+    if value is None:
+        return unstated
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "nothing"
     if isinstance(value, bool):

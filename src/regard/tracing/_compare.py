@@ -46,10 +46,16 @@ def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
             trace.encoding.find(chosen)
         except InputError as error:
             raise InputError(f"text {number}: {error}") from error
-    layers = range(traces[0].num_layers + 1)
+    kind = traces[0].kinds[0]  # of the stack that reads the text
+    layers = range(len(traces[0].source.hidden))
     vectors = torch.stack(
         [
-            torch.stack([trace.embedding(chosen, layer) for trace, chosen in zip(traces, words, strict=True)])
+            torch.stack(
+                [
+                    trace.embedding(chosen, layer, kind=kind)
+                    for trace, chosen in zip(traces, words, strict=True)
+                ]
+            )
             for layer in layers
         ]
     ).double()

@@ -3,14 +3,17 @@
 from dataclasses import replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from regard.core import reference_attention
-from regard.tracing._trace import Trace
+from regard.tracing._trace import Kind, Trace
 from regard.views import Explanation
 
 
-def explain(trace: Trace, token: int | str, layer: int = -1, head: int = 0) -> Explanation:
+def explain(
+    trace: Trace, token: int | str, layer: int = -1, head: int = 0, *, kind: Kind | None = None
+) -> Explanation:
     """Work out one row of attention.
 
     Args:
@@ -19,36 +22,44 @@ def explain(trace: Trace, token: int | str, layer: int = -1, head: int = 0) -> E
             record names them all.
         layer: attention layer.
         head: query head.
+        kind: "encoder", "decoder" or "cross"; needed only where there are several.
 
     Returns:
         Every step, as numpy arrays: see `regard.views.Explanation`.
 
     Raises:
-        InputError: a layer, head, token or word that is not there.
+        InputError: a layer, head, token or word that is not there, or a kind that is not said.
     """
-    pieces = trace.encoding.find(token)
-    row, layer, head = pieces[0], trace.layer_index(layer), trace.head_index(head)
-    inputs = trace.attention[layer].head(head)
+    kind = trace.kind(kind)
+    of_queries, of_keys = trace.sides(kind)
+    pieces = of_queries.encoding.find(token)
+    row, layer, head = pieces[0], trace.layer_index(layer, kind), trace.head_index(head, kind)
+    traced = trace.attention(kind)[layer]
+    inputs = traced.inputs.head(head)
     # In float64, as `trace.weights` computes them: the two must show the same digits.
     exact = replace(inputs, q=inputs.q.double(), k=inputs.k.double(), v=inputs.v.double())
-    worked = reference_attention(exact, queries=range(row, row + 1))
-    joined = trace.context(layer, query=row)
+    with torch.no_grad():  # a bias may be learned
+        worked = reference_attention(exact, queries=range(row, row + 1))
+    learned = of_queries.embeddings(0)
     return Explanation(
         model=trace.model,
-        text=" | ".join(trace.encoding.texts),
+        text=" | ".join(of_queries.encoding.texts) or " ".join(of_queries.tokens),
+        kind=kind,
         layer=layer,
         head=head,
-        num_layers=trace.num_layers,
-        num_heads=trace.num_heads,
+        num_layers=len(trace.attention(kind)),
+        num_heads=traced.inputs.num_heads,
         token=row,
         pieces=tuple(pieces),
-        tokens=tuple(trace.tokens),
-        token_ids=tuple(trace.token_ids),
+        tokens=tuple(of_queries.tokens),
+        token_ids=tuple(of_queries.encoding.token_ids),
+        key_tokens=tuple(of_keys.tokens),
         scale=inputs.factor,
-        learned=_array(trace.learned[row]),
-        position=_array(trace.positions[row]),
-        token_type=None if trace.token_types is None else _array(trace.token_types[row]),
-        x=_array(trace.hidden[layer][row]),
+        learned=_array(learned[row]),
+        scaled=_row(of_queries.scaled, row),
+        position=_row(of_queries.positions, row),
+        token_type=_row(of_queries.token_types, row),
+        x=_array(of_queries.hidden[layer][row]),
         q=_array(inputs.q[0, 0, row]),
         k=_array(inputs.k[0, 0]),
         v=_array(inputs.v[0, 0]),
@@ -57,10 +68,14 @@ def explain(trace: Trace, token: int | str, layer: int = -1, head: int = 0) -> E
         masked_scores=_array(worked.masked_scores[0, 0, 0]),
         weights=_array(worked.weights[0, 0, 0]),
         context=_array(worked.context[0, 0, 0]),
-        joined=_array(joined.flatten()),
-        output=_array(trace.outputs[layer][row]),
-        contextual=_array(trace.hidden[layer + 1][row]),
+        joined=_array(traced.context[:, row].flatten()),
+        output=_row(traced.output, row),
+        contextual=_array(of_queries.hidden[layer + 1][row]),
     )
+
+
+def _row(values: Tensor | None, row: int) -> np.ndarray | None:
+    return None if values is None else _array(values[row])
 
 
 def _array(tensor: Tensor) -> np.ndarray:

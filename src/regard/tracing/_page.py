@@ -16,16 +16,30 @@ def page_record(trace: Trace) -> AttentionRecord:
         InputError: a layer has a mask, bias or soft cap, which the page does not draw: it would show other
             weights than the model's.
     """
-    first = trace.attention[0]
-    for layer, inputs in enumerate(trace.attention):
+    if trace.decoder is not None:
+        raise InputError(
+            f"the page draws encoders, and {trace.model} has a decoder; trace.weights gives its numbers."
+        )
+    layers = [each.inputs for each in trace.source.attention]
+    first = layers[0]
+    for layer, inputs in enumerate(layers):
         unknown = [
-            name for name in ("mask", "bias", "softcap", "dropout") if getattr(inputs, name) is not None
+            name
+            for name in ("mask", "bias", "softcap", "dropout", "sinks")
+            if getattr(inputs, name) is not None
         ]
-        if unknown or inputs.factor != first.factor:
+        odd = (
+            inputs.factor != first.factor
+            or inputs.q.shape != first.q.shape
+            or inputs.k.shape != first.k.shape
+        )
+        if unknown or odd:
             raise InputError(
                 f"the page cannot draw layer {layer} exactly: it has "
-                f"{' and '.join(unknown) or 'a scale of its own'}."
+                f"{' and '.join(unknown) or 'a scale or sizes of its own'}."
             )
+    if not trace.encoding.texts:
+        raise InputError("the page draws a text; this trace has token ids only.")
     texts = trace.encoding.texts
     return AttentionRecord(
         text=texts[0],
@@ -35,8 +49,8 @@ def page_record(trace: Trace) -> AttentionRecord:
             PageToken(text=token.text, special=token.special, sequence=token.sequence, word=token.word)
             for token in trace.encoding.tokens
         ),
-        q=_stack([inputs.q for inputs in trace.attention]),
-        k=_stack([inputs.k for inputs in trace.attention]),
+        q=_stack([inputs.q for inputs in layers]),
+        k=_stack([inputs.k for inputs in layers]),
         scale=first.factor,
     )
 

@@ -1,38 +1,38 @@
 """What a trace keeps of one forward pass, and everything that can be computed from it."""
 
-import operator
 from dataclasses import dataclass
 from os import PathLike
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from regard.core import AttentionInputs, attention_scores, attention_weights, fused_attention
+from regard.core import AttentionInputs, attention_scores, attention_weights
 from regard.core.errors import InputError
 from regard.text import Encoding
+from regard.tracing._parity import Parity, bound_of, layer_parity
+from regard.tracing._passage import AttentionTrace, Passage, counted
 from regard.views import Explanation, Page, render_page, write_page
 
 Selector = int | slice | str
 """Some tokens: an index (negative from the end), a slice, or a word of the text ("bank", "bank#2")."""
+
+Kind = Literal["encoder", "decoder", "cross"]
+"""Which attention: the encoder's, the decoder's own, or from the decoder to the encoder."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:
     """One text's way through a model: queries, keys and values of every layer, and the residual stream.
 
-    Nothing of size tokens x tokens is kept. Weights, scores and contexts are computed from q, k and v when
-    somebody asks, exactly as the model's own. Attention layers and heads count from 0 to L - 1 and H - 1,
-    embedding layers from 0 (the learned embedding) to L; negative numbers count from the end.
+    Nothing of size tokens x tokens is kept. Weights and scores are computed from q and k when somebody asks,
+    exactly as the model's own. Attention layers and heads count from 0 to L - 1 and H - 1, embedding layers
+    from 0 (the learned embedding) to L; negative numbers count from the end. Where a model has an encoder and
+    a decoder, `kind` says which is meant.
 
     Args:
         model: the model's name.
-        encoding: the tokens and words, with their spans in the text.
-        attention: for each layer the `regard.core.AttentionInputs`, of batch size 1.
-        learned: (tokens, d_model), the rows of the table of learned embeddings.
-        positions: (tokens, d_model), what was added for the position.
-        token_types: the same for the token type, or None.
-        hidden: L + 1 tensors (tokens, d_model): the input of layer 0, then the output of each layer.
-        outputs: for each layer (tokens, d_model), what attention adds to the residual stream.
+        encoder, decoder: what each stack did; None where the model has none.
 
     Example:
         >>> import regard
@@ -42,28 +42,43 @@ class Trace:
     """
 
     model: str
-    encoding: Encoding
-    attention: tuple[AttentionInputs, ...]
-    learned: Tensor
-    positions: Tensor
-    token_types: Tensor | None
-    hidden: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    encoder: Passage | None = None
+    decoder: Passage | None = None
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of attention that there are."""
+        kinds: list[Kind] = [] if self.encoder is None else ["encoder"]
+        if self.decoder is not None:
+            kinds += ["decoder", "cross"] if self.decoder.cross_attention else ["decoder"]
+        return tuple(kinds)
+
+    @property
+    def source(self) -> Passage:
+        """The stack that reads the text: the encoder where there is one, else the decoder."""
+        passage = self.decoder if self.encoder is None else self.encoder
+        assert passage is not None, "a trace has a stack"
+        return passage
+
+    @property
+    def encoding(self) -> Encoding:
+        """The text's tokens and words; of a decoder beside an encoder: `trace.decoder.encoding`."""
+        return self.source.encoding
 
     @property
     def num_layers(self) -> int:
-        """Attention layers, L."""
-        return len(self.attention)
+        """Attention layers, L, of the stack that reads the text."""
+        return len(self.source.attention)
 
     @property
     def num_heads(self) -> int:
-        """Query heads a layer."""
-        return self.attention[0].num_heads
+        """Query heads a layer, of the stack that reads the text."""
+        return self.source.attention[0].inputs.num_heads
 
     @property
     def tokens(self) -> list[str]:
-        """The tokens, as the vocabulary writes them."""
-        return [token.text for token in self.encoding.tokens]
+        """The tokens of the text, as the vocabulary writes them."""
+        return self.source.tokens
 
     @property
     def token_ids(self) -> list[int]:
@@ -76,16 +91,19 @@ class Trace:
         return [word.text for word in self.encoding.words]
 
     def __repr__(self) -> str:
-        return (
-            f"Trace({self.model!r}, {len(self.encoding.tokens)} tokens, "
-            f"{self.num_layers} layers x {self.num_heads} heads)"
+        stacks = [each for each in (self.encoder, self.decoder) if each is not None]
+        sizes = " + ".join(f"{len(each.encoding.tokens)} tokens" for each in stacks)
+        layers = " + ".join(
+            f"{len(each.attention)} layers x {each.attention[0].inputs.num_heads} heads" for each in stacks
         )
+        return f"Trace({self.model!r}, {sizes}, {layers})"
 
     def weights(
         self,
         layer: int,
         head: int | None = None,
         *,
+        kind: Kind | None = None,
         query: Selector | None = None,
         key: Selector | None = None,
     ) -> Tensor:
@@ -94,14 +112,16 @@ class Trace:
         Args:
             layer: attention layer, 0 to L - 1.
             head: 0 to H - 1; None gives all heads.
+            kind: "encoder", "decoder" or "cross"; needed only where there are several.
             query, key: which tokens; a word of several pieces gives one row or column each; None gives all.
 
         Returns:
             float32 on the CPU, (queries, keys), or (heads, queries, keys) where head is None. Rows are
-            normalised over all keys, so that a selection is a part of the whole matrix.
+            normalised over all keys, so that a selection is a part of the whole matrix. A model with
+            attention sinks has a last column of them, where `key` is None.
 
         Raises:
-            InputError: a layer, head, token or word that is not there.
+            InputError: a layer, head, token or word that is not there, or a kind that is not said.
 
         Example:
             >>> import regard
@@ -109,15 +129,16 @@ class Trace:
             >>> trace.weights(layer=5, head=0).sum(dim=1).round(decimals=5)
             tensor([1., 1., 1., 1., 1., 1., 1.])
         """
-        inputs = self._inputs(layer, head)
-        matrix = attention_weights(inputs, self._positions(query), self._positions(key))[0]
-        return _delivered(matrix, head)
+        inputs, queries, keys = self._asked(layer, head, kind, query, key)
+        with torch.no_grad():  # a bias may be learned
+            return _delivered(attention_weights(inputs, queries, keys)[0], head)
 
     def scores(
         self,
         layer: int,
         head: int | None = None,
         *,
+        kind: Kind | None = None,
         query: Selector | None = None,
         key: Selector | None = None,
     ) -> Tensor:
@@ -125,61 +146,85 @@ class Trace:
 
         Args, returns and errors are those of `weights`.
         """
-        inputs = self._inputs(layer, head)
-        matrix = attention_scores(inputs, self._positions(query), self._positions(key))[0]
-        return _delivered(matrix, head)
+        inputs, queries, keys = self._asked(layer, head, kind, query, key)
+        with torch.no_grad():
+            return _delivered(attention_scores(inputs, queries, keys)[0], head)
 
-    def context(self, layer: int, head: int | None = None, *, query: Selector | None = None) -> Tensor:
-        """The weighted sum of the values, before the heads are joined.
+    def context(
+        self,
+        layer: int,
+        head: int | None = None,
+        *,
+        kind: Kind | None = None,
+        query: Selector | None = None,
+    ) -> Tensor:
+        """The weighted sum of the values, before the heads are joined, as the model computed it.
 
         Args:
-            layer, head, query: as in `weights`.
+            layer, head, kind, query: as in `weights`.
 
         Returns:
             float32 on the CPU, (queries, v_dim), or (heads, queries, v_dim) where head is None.
         """
-        inputs = self._inputs(layer, head)
-        context = fused_attention(inputs)[0]
-        positions = self._positions(query)
-        if positions is not None:
-            context = context.index_select(1, positions)
-        return _delivered(context, head)
+        kind = self.kind(kind)
+        context = self.attention(kind)[self.layer_index(layer, kind)].context
+        if head is not None:
+            context = context[self.head_index(head, kind)][None]
+        positions = _positions(self.sides(kind)[0].encoding, query, context.device)
+        return _delivered(context if positions is None else context.index_select(1, positions), head)
 
-    def embedding(self, token: int | str, layer: int | str = -1) -> Tensor:
+    def embedding(self, token: int | str, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
         """A token's or a word's vector.
 
         Args:
             token: an index, or a word of the text; a word of several pieces gives their mean.
             layer: 0 is the learned embedding (the row of the table), i >= 1 the output of attention layer
-                i - 1, so L, or -1, the contextual embedding; "input" is what layer 0 reads: table row,
-                position and norm.
+                i - 1, so L, or -1, the contextual embedding, after the last norm; "input" is what layer 0
+                reads: table row, position and norm.
+            kind: "encoder" or "decoder"; needed only where there are both.
 
         Returns:
             float32 on the CPU, (d_model,).
 
         Raises:
-            InputError: a layer, token or word that is not there.
+            InputError: a layer, token or word that is not there, or a kind that is not said.
         """
-        rows = self.encoding.find(token)
-        return self.embeddings(layer)[list(rows)].mean(dim=0)
+        passage = self.passage(kind)
+        rows = passage.encoding.find(token)
+        return passage.embeddings(layer)[list(rows)].float().cpu().mean(dim=0)
 
-    def embeddings(self, layer: int | str = -1) -> Tensor:
+    def embeddings(self, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
         """Every token's vector at an embedding layer: float32 on the CPU, (tokens, d_model)."""
-        if layer == "input":
-            return self.hidden[0].float().cpu()
-        index = _index(layer, self.num_layers + 1)
-        if index is None:
-            raise InputError(
-                f'layer must be from 0 (learned) to {self.num_layers} (contextual), or "input", or negative '
-                f"to count from the end; got {layer!r}."
-            )
-        return (self.learned if index == 0 else self.hidden[index]).float().cpu()
+        return self.passage(kind).embeddings(layer).float().cpu()
 
-    def explain(self, token: int | str, layer: int = -1, head: int = 0) -> Explanation:
+    def explain(
+        self, token: int | str, layer: int = -1, head: int = 0, *, kind: Kind | None = None
+    ) -> Explanation:
         """Work out one row of attention, step by step: see `regard.tracing.explain`."""
         from regard.tracing._explain import explain
 
-        return explain(self, token, layer, head)
+        return explain(self, token, layer, head, kind=kind)
+
+    def parity(self) -> Parity:
+        """How exactly the weights, computed from q and k, give back the contexts that the model computed.
+
+        In float64: rows of weights sum to one, and weights x values equal the recorded context. O(N) memory.
+
+        Returns:
+            The largest error, in total and for each layer; `check` raises where it is more than rounding.
+
+        Example:
+            >>> import regard
+            >>> parity = regard.load().trace("time flies like an arrow").parity()
+            >>> len(parity.layers), parity.largest <= parity.bound
+            (6, True)
+        """
+        layers = tuple(
+            layer_parity(kind, layer, each.inputs, each.context[None])
+            for kind in self.kinds
+            for layer, each in enumerate(self.attention(kind))
+        )
+        return Parity(layers=layers, output=None, bound=bound_of(self.source.attention[0].context.dtype))
 
     def page(self) -> Page:
         """The interactive page of this trace: `trace.page().html`; `write_page` puts it in a file."""
@@ -197,30 +242,83 @@ class Trace:
 
         return write_page(page_record(self), path)
 
-    def layer_index(self, layer: int) -> int:
+    def kind(self, kind: Kind | None) -> Kind:
+        """The kind of attention that is meant.
+
+        Raises:
+            InputError: there is none of that kind, or several and none is said.
+        """
+        kinds = self.kinds
+        if kind is None and len(kinds) == 1:
+            return kinds[0]
+        if kind is None or kind not in kinds:
+            listed = " or ".join(f'"{each}"' for each in kinds)
+            raise InputError(f"kind must be {listed}, the attention that this model has; got {kind!r}.")
+        return kind
+
+    def passage(self, kind: Kind | None = None) -> Passage:
+        """The stack that is meant; "cross" is none.
+
+        Raises:
+            InputError: there is none of that kind, or there are two and none is said.
+        """
+        stacks = {"encoder": self.encoder, "decoder": self.decoder}
+        present = {name: each for name, each in stacks.items() if each is not None}
+        if kind is None and len(present) == 1:
+            return self.source
+        if kind is None or kind not in present:
+            listed = " or ".join(f'"{each}"' for each in present)
+            raise InputError(f"kind must be {listed}, the stack whose embeddings are meant; got {kind!r}.")
+        return present[kind]
+
+    def sides(self, kind: Kind) -> tuple[Passage, Passage]:
+        """The stacks whose tokens are the queries and the keys of a kind of attention."""
+        of_keys = self.decoder if kind == "decoder" else self.encoder
+        of_queries = self.encoder if kind == "encoder" else self.decoder
+        assert of_queries is not None
+        assert of_keys is not None
+        return of_queries, of_keys
+
+    def attention(self, kind: Kind | None = None) -> tuple[AttentionTrace, ...]:
+        """Every layer's attention of a kind."""
+        kind = self.kind(kind)
+        passage = self.sides(kind)[0]
+        return passage.cross_attention if kind == "cross" else passage.attention
+
+    def layer_index(self, layer: int, kind: Kind | None = None) -> int:
         """An attention layer's number from 0 to L - 1, whatever end it was counted from."""
-        return _checked("layer", layer, self.num_layers)
+        return _checked("layer", layer, len(self.attention(kind)))
 
-    def head_index(self, head: int) -> int:
+    def head_index(self, head: int, kind: Kind | None = None) -> int:
         """A query head's number from 0 to H - 1, whatever end it was counted from."""
-        return _checked("head", head, self.num_heads)
+        return _checked("head", head, self.attention(kind)[0].inputs.num_heads)
 
-    def _inputs(self, layer: int, head: int | None) -> AttentionInputs:
-        inputs = self.attention[self.layer_index(layer)]
-        return inputs if head is None else inputs.head(self.head_index(head))
+    def _asked(
+        self, layer: int, head: int | None, kind: Kind | None, query: Selector | None, key: Selector | None
+    ) -> tuple[AttentionInputs, Tensor | None, Tensor | None]:
+        kind = self.kind(kind)
+        inputs = self.attention(kind)[self.layer_index(layer, kind)].inputs
+        if head is not None:
+            inputs = inputs.head(self.head_index(head, kind))
+        of_queries, of_keys = self.sides(kind)
+        device = inputs.q.device
+        return (
+            inputs,
+            _positions(of_queries.encoding, query, device),
+            _positions(of_keys.encoding, key, device),
+        )
 
-    def _positions(self, selector: Selector | None) -> Tensor | None:
-        if selector is None:
-            return None
-        if isinstance(selector, slice):
-            chosen = tuple(range(len(self.encoding.tokens))[selector])
-            if not chosen:
-                raise InputError(
-                    f"{selector} must pick at least one of the {len(self.encoding.tokens)} tokens."
-                )
-        else:
-            chosen = self.encoding.find(selector)
-        return torch.tensor(chosen, device=self.learned.device)
+
+def _positions(encoding: Encoding, selector: Selector | None, device: torch.device) -> Tensor | None:
+    if selector is None:
+        return None
+    if isinstance(selector, slice):
+        chosen = tuple(range(len(encoding.tokens))[selector])
+        if not chosen:
+            raise InputError(f"{selector} must pick at least one of the {len(encoding.tokens)} tokens.")
+    else:
+        chosen = encoding.find(selector)
+    return torch.tensor(chosen, device=device)
 
 
 def _delivered(values: Tensor, head: int | None) -> Tensor:
@@ -228,19 +326,9 @@ def _delivered(values: Tensor, head: int | None) -> Tensor:
 
 
 def _checked(name: str, value: int, count: int) -> int:
-    index = _index(value, count)
+    index = counted(value, count)
     if index is None:
         raise InputError(
             f"{name} must be from 0 to {count - 1}, or negative to count from the end; got {value!r}."
         )
     return index
-
-
-def _index(value: object, count: int) -> int | None:
-    """The number from 0 to count - 1 that is meant, or None."""
-    try:
-        # operator.index lets numpy's integers pass; a bool is an integer to it, and never meant as one.
-        index = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return None
-    return index % count if -count <= index < count and not isinstance(value, bool) else None

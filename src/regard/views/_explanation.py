@@ -24,27 +24,32 @@ class Explanation:
 
     Args:
         model, text: what was traced.
+        kind: whose attention: "encoder", "decoder" (its own), or "cross" (from the decoder to the encoder).
         layer, head: which attention, counted from 0, of num_layers x num_heads.
         token: the query's place among the tokens; `pieces` are those of its word.
         tokens, token_ids: all tokens.
+        key_tokens: the tokens that are attended to: those of the encoder for "cross", else `tokens`.
         learned: (d_model,), the token's row in the table of learned embeddings.
-        position, token_type: (d_model,), what is added to it; token_type may be None.
+        scaled: the same times the model's factor (sqrt(d_model)); None where it has none.
+        position, token_type: (d_model,), what is added to it; None where the model adds none.
         x: (d_model,), what the layer reads.
         q: (head_dim,), its query.
-        k, v: (tokens, head_dim or v_dim), every token's key and value.
-        scores: (tokens,), q . k.
-        scaled_scores: (tokens,), scale * scores; where the model does so capped and biased.
-        masked_scores: (tokens,), -inf where the mask forbids; the softmax's argument.
-        weights: (tokens,), their softmax.
+        k, v: (keys, head_dim or v_dim), every key token's key and value.
+        scores: (keys,), q . k.
+        scaled_scores: (keys,), scale * scores; where the model does so capped and biased.
+        masked_scores: (keys,), -inf where the mask forbids; the softmax's argument.
+        weights: (keys,), their softmax.
         scale: the factor, 1 / sqrt(head_dim) in most models.
         context: (v_dim,), the sum of weights * v.
         joined: (heads * v_dim,), all heads' contexts in a row.
-        output: (d_model,), the output projection of it, which is added to x.
+        output: (d_model,), the output projection of it, which is added to x; None where it cannot be
+            seen.
         contextual: (d_model,), the layer's output, after residual, norm and feed-forward network.
     """
 
     model: str
     text: str
+    kind: str
     layer: int
     head: int
     num_layers: int
@@ -53,8 +58,10 @@ class Explanation:
     pieces: tuple[int, ...]
     tokens: tuple[str, ...]
     token_ids: tuple[int, ...]
+    key_tokens: tuple[str, ...]
     learned: np.ndarray
-    position: np.ndarray
+    scaled: np.ndarray | None
+    position: np.ndarray | None
     token_type: np.ndarray | None
     x: np.ndarray
     q: np.ndarray
@@ -67,7 +74,7 @@ class Explanation:
     scale: float
     context: np.ndarray
     joined: np.ndarray
-    output: np.ndarray
+    output: np.ndarray | None
     contextual: np.ndarray
 
     def __repr__(self) -> str:
@@ -107,7 +114,8 @@ def _steps(e: Explanation) -> Iterator["RenderableType"]:
     token = _name(e, e.token)
     head_dim, v_dim = len(e.q), len(e.context)
     yield Text.assemble(
-        ("Attention of ", ""), (token, "bold"), (f" (token {e.token}), layer {e.layer} of 0..", ""),
+        ("Cross-attention of " if e.kind == "cross" else "Attention of ", ""), (token, "bold"),
+        (f" (token {e.token}), layer {e.layer} of 0..", ""),
         (f"{e.num_layers - 1}, head {e.head} of 0..{e.num_heads - 1}", ""),
     )  # fmt: skip
     yield Text(f"{printable(e.model)}\n“{excerpt(e.text, _MAX_TEXT)}”", style="dim")
@@ -120,25 +128,34 @@ def _steps(e: Explanation) -> Iterator["RenderableType"]:
 
     yield heading(2, f"Learned embedding of {token}: row {e.token_ids[e.token]} of the table")
     yield _vector("learned", e.learned)
+    if e.scaled is not None:
+        yield _vector("scaled", e.scaled)
 
-    yield heading(3, "Position, added" if e.token_type is None else "Position and token type, added")
-    yield _vector(f"position {e.token}", e.position)
-    if e.token_type is not None:
-        yield _vector("token type", e.token_type)
+    added = [(f"position {e.token}", e.position), ("token type", e.token_type)]
+    names = " and ".join(
+        name.partition(" ")[0] if place == 0 else name
+        for place, (name, each) in enumerate(added)
+        if each is not None
+    )
+    yield heading(3, f"{names.capitalize()}, added" if names else "Nothing is added for the position")
+    for name, values in added:
+        if values is not None:
+            yield _vector(name, values)
 
     source = "what the embeddings give" if e.layer == 0 else f"the output of layer {e.layer - 1}"
     yield heading(4, f"Input x of layer {e.layer}: {source}")
     yield _vector("x", e.x)
 
-    yield heading(5, f"Query q, projected from x ({head_dim} dimensions)")
+    made_from = "x after the decoder's own attention" if e.kind == "cross" else "x"
+    yield heading(5, f"Query q, made from {made_from} ({head_dim} dimensions)")
     yield _vector("q", e.q)
     yield heading(6, "Every key k, the scores q . k, scaled, and their softmax: the attention weights")
     yield Text(f"The scale is {e.scale:.6g}{_root(e.scale, head_dim)}.", style="dim")
     yield _keys(e)
     total = float(e.weights.sum())
-    yield Text(f"The weights of all {len(e.tokens)} tokens sum to {total:.6f}.", style="dim")
+    yield Text(f"The weights of all {len(e.key_tokens)} tokens sum to {total:.6f}.", style="dim")
     best = np.argsort(-e.weights, kind="stable")[:2].tolist()
-    yield Text(f"\nWorked out for the largest, {_name(e, best[0])}:")
+    yield Text(f"\nWorked out for the largest, {_key(e, best[0])}:")
     yield _worked(
         "q . k", [(e.q[i], e.k[best[0], i]) for i in range(min(2, head_dim))], head_dim, e.scores[best[0]]
     )
@@ -146,11 +163,12 @@ def _steps(e: Explanation) -> Iterator["RenderableType"]:
 
     yield heading(7, f"Context: the sum of weight x value over all tokens ({v_dim} dimensions)")
     yield _vector("context", e.context)
-    yield _worked("context[0]", [(e.weights[key], e.v[key, 0]) for key in best], len(e.tokens), e.context[0])
+    yield _worked("context[0]", [(e.weights[key], e.v[key, 0]) for key in best], len(e.weights), e.context[0])
 
     yield heading(8, f"The contexts of all {e.num_heads} heads joined, then projected")
     yield _vector("joined", e.joined)
-    yield _vector("output", e.output)
+    if e.output is not None:
+        yield _vector("output", e.output)
 
     yield heading(9, f"Layer {e.layer}'s output, after residual, norm and feed-forward network")
     yield _vector("contextual", e.contextual)
@@ -158,6 +176,10 @@ def _steps(e: Explanation) -> Iterator["RenderableType"]:
 
 def _name(e: Explanation, token: int) -> str:
     return excerpt(e.tokens[token], 30)
+
+
+def _key(e: Explanation, token: int) -> str:
+    return excerpt(e.key_tokens[token], 30)
 
 
 def _tokens(e: Explanation) -> str:
@@ -233,7 +255,7 @@ def _keys(e: Explanation) -> "Table":
     for key in sorted(order.tolist()):
         table.add_row(
             str(key),
-            Text(_name(e, key)),  # not a string: rich would read "[SEP]" as its own markup
+            Text(_key(e, key)),  # not a string: rich would read "[SEP]" as its own markup
             _number(e.k[key, 0], 7, 3),
             _number(e.k[key, 1], 7, 3) if e.k.shape[1] > 1 else "",
             _number(e.scores[key], 9),
@@ -242,7 +264,7 @@ def _keys(e: Explanation) -> "Table":
             "█" * round(14 * float(e.weights[key])),
             style="bold" if key == order[0] else None,
         )
-    rest = len(e.tokens) - len(order)
+    rest = len(e.key_tokens) - len(order)
     if rest:
         left = max(0.0, float(e.weights.sum() - e.weights[order].sum()))
         table.add_row("", f"{rest} more", "", "", "", "", f"{left:.4f}", "")

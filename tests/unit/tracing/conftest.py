@@ -11,7 +11,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from regard.checkpoints import Source
 from regard.models import Loaded
-from regard.models.bert import Bert, BertConfig
+from regard.models.bert import BertConfig, build
 from regard.text import Tokenizer
 from regard.tracing import Trace, trace_text
 
@@ -43,7 +43,7 @@ def make_loaded(name: str = "tiny", *, tokenizer: bool = True, **fields: Any) ->
         "max_seq_len": MAX_SEQ_LEN,
     }
     return Loaded(
-        network=Bert(BertConfig(**(usual | fields))).eval(),
+        network=build(BertConfig(**(usual | fields))).eval(),
         tokenizer=make_tokenizer() if tokenizer else None,
         source=Source(name=name, folder=Path("tiny"), kind="folder"),
         family="bert",

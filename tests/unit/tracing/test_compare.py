@@ -60,7 +60,9 @@ def test_a_pair_is_one_text(loaded: Loaded, traces: list[Trace]) -> None:
 
 
 def test_a_zero_vector_has_no_direction(traces: list[Trace]) -> None:
-    still = replace(traces[0], learned=torch.zeros_like(traces[0].learned))
+    passage = traces[0].source
+    assert passage.learned is not None
+    still = replace(traces[0], encoder=replace(passage, learned=torch.zeros_like(passage.learned)))
     comparison = compare([still, traces[1]], "bank")
     assert np.isnan(comparison.similarity[0, 0, 1])
     assert np.isfinite(comparison.similarity[1:]).all()

@@ -24,7 +24,7 @@ def test_is_the_row_that_was_asked_for(
     e = explain(trace, token, layer, head)
     assert (e.token, e.layer, e.head) == (row, layer % 2, head % 3)
     assert (e.num_layers, e.num_heads) == (2, 3)
-    q, k, v = (getattr(trace.attention[layer], name)[0, head].double().numpy() for name in "qkv")
+    q, k, v = (getattr(trace.attention()[layer].inputs, name)[0, head].double().numpy() for name in "qkv")
     assert_close_to_largest(e.q, q[row], FP32_OF_LARGEST)
     assert_close_to_largest(e.k, k, FP32_OF_LARGEST)
     assert_close_to_largest(e.v, v, FP32_OF_LARGEST)
@@ -45,14 +45,14 @@ def test_agrees_with_the_trace(trace: Trace, token: int | str, row: int, layer: 
     assert_close_to_largest(e.joined, trace.context(layer)[:, row].flatten(), FP32_OF_LARGEST)
     assert_close_to_largest(e.joined[5 * e.head : 5 * e.head + 5], e.context, FP32_OF_LARGEST)
     assert_close_to_largest(e.learned, trace.embeddings(0)[row], FP32_OF_LARGEST)
-    assert_close_to_largest(e.x, trace.hidden[e.layer][row], FP32_OF_LARGEST)
-    assert_close_to_largest(e.output, trace.outputs[layer][row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.x, trace.source.hidden[e.layer][row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.output, trace.attention()[layer].output[row], FP32_OF_LARGEST)
     assert_close_to_largest(e.contextual, trace.embeddings(e.layer + 1)[row], FP32_OF_LARGEST)
 
 
 def test_the_projections(trace: Trace, loaded: Loaded) -> None:
     e = trace.explain("river", 1, 2)
-    attention = loaded.network.layers[1].attention
+    attention = loaded.network.encoder.layers[1].attention
     q = attention.q(torch.from_numpy(e.x))[10:15]
     assert_close_to_largest(e.q, q, FP32_OF_LARGEST)
     assert_close_to_largest(e.output, attention.output(torch.from_numpy(e.joined)), FP32_OF_LARGEST)
@@ -62,7 +62,7 @@ def test_the_sum_that_layer_0_reads(trace: Trace, loaded: Loaded) -> None:
     e = trace.explain("bank", 0)
     assert e.token_type is not None
     summed = torch.from_numpy(e.learned + e.position + e.token_type)
-    assert_close_to_largest(e.x, loaded.network.embeddings.norm(summed), FP32_OF_LARGEST)
+    assert_close_to_largest(e.x, loaded.network.encoder.embeddings.norm(summed), FP32_OF_LARGEST)
 
 
 def test_names_all_pieces_and_works_out_the_first(trace: Trace) -> None:
@@ -77,8 +77,9 @@ def test_a_pair_shows_both_texts(loaded: Loaded) -> None:
 
 
 def test_a_mask_shows_between_scaled_and_masked_scores(trace: Trace) -> None:
-    masked = tuple(replace(inputs, mask=Causal()) for inputs in trace.attention)
-    e = replace(trace, attention=masked).explain("bank", 1, 2)
+    passage = trace.source
+    masked = tuple(replace(each, inputs=replace(each.inputs, mask=Causal())) for each in passage.attention)
+    e = replace(trace, encoder=replace(passage, attention=masked)).explain("bank", 1, 2)
     assert np.isfinite(e.scaled_scores).all()
     assert np.array_equal(np.isneginf(e.masked_scores), np.arange(9) > 4)
     assert np.array_equal(e.weights > 0, np.arange(9) <= 4)

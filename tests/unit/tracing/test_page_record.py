@@ -18,7 +18,7 @@ def test_holds_q_k_and_tokens(trace: Trace) -> None:
     record = page_record(trace)
     assert (record.text, record.pair, record.model) == ("the fishing bank by the river", None, "tiny")
     assert record.q.shape == record.k.shape == (2, 3, 9, 5)
-    for layer, inputs in enumerate(trace.attention):
+    for layer, inputs in enumerate(each.inputs for each in trace.attention()):
         assert np.array_equal(record.q[layer], inputs.q[0].numpy())
         assert np.array_equal(record.k[layer], inputs.k[0].numpy())
     assert record.scale == pytest.approx(5**-0.5)
@@ -39,14 +39,16 @@ def test_holds_both_texts(loaded: Loaded) -> None:
         ({"mask": Causal()}, "it has mask"),
         ({"bias": torch.zeros(1, 1, 1, 1)}, "it has bias"),
         ({"softcap": 7.0}, "it has softcap"),
-        ({"scale": 0.3}, "it has a scale of its own"),
+        ({"scale": 0.3}, "it has a scale or sizes of its own"),
         ({"mask": Causal(), "softcap": 7.0}, "it has mask and softcap"),
     ],
 )
 def test_refuses_what_the_page_would_draw_wrong(
     trace: Trace, tmp_path: Path, fields: dict[str, Any], message: str
 ) -> None:
-    changed = replace(trace, attention=(trace.attention[0], replace(trace.attention[1], **fields)))
+    first, second = trace.attention()
+    second = replace(second, inputs=replace(second.inputs, **fields))
+    changed = replace(trace, encoder=replace(trace.source, attention=(first, second)))
     for look in (page_record, Trace.page, lambda each: each.write_page(tmp_path / "page.html")):
         with pytest.raises(InputError, match=f"cannot draw layer 1 exactly: {message}"):
             look(changed)

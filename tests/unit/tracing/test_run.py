@@ -14,9 +14,10 @@ from tolerances import WEIGHTS
 def test_a_pair_has_token_types(loaded: Loaded) -> None:
     trace = trace_text(loaded, "the bank", "the river")
     assert trace.tokens == ["[CLS]", "the", "bank", "[SEP]", "the", "river", "[SEP]"]
-    types = loaded.network.embeddings.token_types.weight
-    assert trace.token_types is not None
-    assert torch.equal(trace.token_types, types[torch.tensor([0, 0, 0, 0, 1, 1, 1])])
+    types = loaded.network.encoder.embeddings.token_types.weight
+    assert trace.encoder is not None
+    assert trace.encoder.token_types is not None
+    assert torch.equal(trace.encoder.token_types, types[torch.tensor([0, 0, 0, 0, 1, 1, 1])])
     output = loaded.network(
         torch.tensor([trace.token_ids]), token_types=torch.tensor([[0, 0, 0, 0, 1, 1, 1]])
     ).last_hidden_state[0]
@@ -27,7 +28,8 @@ def test_a_pair_has_token_types(loaded: Loaded) -> None:
 
 def test_a_model_without_token_types(load_tiny: Callable[..., Loaded]) -> None:
     trace = trace_text(load_tiny(num_token_types=0), "the bank")
-    assert trace.token_types is None
+    assert trace.encoder is not None
+    assert trace.encoder.token_types is None
     assert trace.explain("bank").token_type is None
 
 
@@ -50,14 +52,14 @@ def test_nothing_to_look_at(loaded: Loaded, text: str) -> None:
 
 
 def test_no_tokenizer(load_tiny: Callable[..., Loaded]) -> None:
-    with pytest.raises(CheckpointError, match=r"no tokenizer\.json, which text needs"):
+    with pytest.raises(CheckpointError, match=r"has no tokenizer, which text needs"):
         trace_text(load_tiny(tokenizer=False), "bank")
 
 
 def test_half_precision_is_delivered_as_float32(loaded: Loaded) -> None:
     loaded.network.to(torch.bfloat16)
     trace = trace_text(loaded, "the bank")
-    assert trace.attention[0].q.dtype == torch.bfloat16
+    assert trace.attention()[0].inputs.q.dtype == torch.bfloat16
     for values in (trace.weights(0), trace.scores(0), trace.context(0), trace.embedding("bank")):
         assert values.dtype == torch.float32
     assert trace.weights(0).sum(dim=2).sub(1).abs().max() < WEIGHTS
@@ -75,6 +77,6 @@ def test_a_damaged_weight_is_not_drawn(load_tiny: Callable[..., Loaded], words: 
     # torch's CPU kernel gives a query of NaN a context of zeros where there are fewer than eight keys.
     loaded = load_tiny()
     with torch.no_grad():
-        loaded.network.layers[1].attention.q.weight[0, 0] = float("nan")
-    with pytest.raises(RegardError, match="layer 1 has queries, keys or values that are not finite"):
+        loaded.network.encoder.layers[1].attention.q.weight[0, 0] = float("nan")
+    with pytest.raises(RegardError, match=r"^layers\.1\.attention has queries, keys .* not finite"):
         trace_text(loaded, "the " * words)

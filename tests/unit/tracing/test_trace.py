@@ -19,7 +19,7 @@ D_MODEL = HEADS * HEAD_DIM
 
 def worked(trace: Trace, layer: int, head: int) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, weights and context of one head from its q, k and v alone, in float64."""
-    q, k, v = (getattr(trace.attention[layer], name)[0, head].double() for name in "qkv")
+    q, k, v = (getattr(trace.attention()[layer].inputs, name)[0, head].double() for name in "qkv")
     scores = q @ k.T / math.sqrt(HEAD_DIM)
     powers = torch.exp(scores - scores.max(dim=1, keepdim=True).values)
     weights = powers / powers.sum(dim=1, keepdim=True)
@@ -127,7 +127,7 @@ def test_no_such_token(trace: Trace, selector: Any, message: str) -> None:
 
 
 def test_embedding_layers(trace: Trace, loaded: Loaded) -> None:
-    table = loaded.network.embeddings.tokens.weight
+    table = loaded.network.encoder.embeddings.tokens.weight
     assert torch.equal(trace.embedding("bank", 0), table[7])
     assert torch.equal(trace.embeddings(0), table[torch.tensor(trace.token_ids)])
     output = loaded.network(torch.tensor([trace.token_ids])).last_hidden_state[0]
@@ -139,14 +139,15 @@ def test_embedding_layers(trace: Trace, loaded: Loaded) -> None:
 
 
 def test_input_is_what_layer_0_reads(trace: Trace, loaded: Loaded) -> None:
-    parts = loaded.network.embeddings
-    rows = parts.tokens.weight[torch.tensor(trace.token_ids)] + trace.positions + parts.token_types.weight[0]
+    parts = loaded.network.encoder.embeddings
+    words = parts.tokens.weight[torch.tensor(trace.token_ids)]
+    rows = words + trace.source.positions + parts.token_types.weight[0]
     normed = (rows - rows.mean(1, keepdim=True)) / rows.var(1, keepdim=True, unbiased=False).add(1e-12).sqrt()
     assert_close_to_largest(
         trace.embeddings("input"), normed * parts.norm.weight + parts.norm.bias, FP32_OF_LARGEST
     )
-    q = loaded.network.layers[0].attention.q(trace.embeddings("input"))
-    assert_close_to_largest(trace.attention[0].q[0].transpose(0, 1).flatten(1), q, FP32_OF_LARGEST)
+    q = loaded.network.encoder.layers[0].attention.q(trace.embeddings("input"))
+    assert_close_to_largest(trace.attention()[0].inputs.q[0].transpose(0, 1).flatten(1), q, FP32_OF_LARGEST)
 
 
 def test_a_word_of_several_pieces_has_their_mean(trace: Trace) -> None:
@@ -165,13 +166,14 @@ def test_no_such_embedding_layer(trace: Trace, layer: Any) -> None:
 
 
 def test_the_stream_adds_up(trace: Trace, loaded: Loaded) -> None:
-    layer = loaded.network.layers[1]
+    layer = loaded.network.encoder.layers[1]
     contexts = trace.context(1).transpose(0, 1).flatten(1)
-    assert_close_to_largest(layer.attention.output(contexts), trace.outputs[1], FP32_OF_LARGEST)
-    after = layer.attention_residual.norm(trace.hidden[1] + trace.outputs[1])
+    assert_close_to_largest(layer.attention.output(contexts), trace.attention()[1].output, FP32_OF_LARGEST)
+    after = layer.attention_residual.norm(trace.source.hidden[1] + trace.attention()[1].output)
     output = layer.ffn_residual.norm(after + layer.ffn(after))
     assert_close_to_largest(trace.embeddings(2), output, FP32_OF_LARGEST)
 
 
 def test_nothing_holds_a_gradient(trace: Trace) -> None:
-    assert not any(tensor.requires_grad for tensor in (trace.weights(0), trace.embeddings(), trace.learned))
+    kept = (trace.weights(0), trace.embeddings(), trace.source.learned)
+    assert not any(tensor.requires_grad for tensor in kept)

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import unicodedata
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ def make(count: int = 7, /, **fields: Any) -> Explanation:
     usual: dict[str, Any] = {
         "model": "random",
         "text": "some text",
+        "kind": "encoder",
         "layer": 1,
         "head": 2,
         "num_layers": 2,
@@ -37,7 +39,9 @@ def make(count: int = 7, /, **fields: Any) -> Explanation:
         "pieces": (min(4, count - 1),),
         "tokens": tuple(f"t{i}" for i in range(count)),
         "token_ids": tuple(range(100, 100 + count)),
+        "key_tokens": tuple(f"t{i}" for i in range(count)),
         "learned": random(D_MODEL),
+        "scaled": None,
         "position": random(D_MODEL),
         "token_type": None,
         "x": random(D_MODEL),
@@ -54,6 +58,8 @@ def make(count: int = 7, /, **fields: Any) -> Explanation:
         "output": random(D_MODEL),
         "contextual": random(D_MODEL),
     }
+    if "tokens" in fields:
+        usual["key_tokens"] = fields["tokens"]
     return Explanation(**(usual | fields))
 
 
@@ -186,6 +192,41 @@ def test_pieces_and_token_type_are_named() -> None:
     assert "token type    0.2500" in text
     assert "The word is" not in printed(make())
     assert "token type" not in printed(make())
+
+
+def test_a_scaled_embedding_is_a_step_of_its_own() -> None:
+    assert not re.search(r"^  scaled ", printed(make(scaled=None)), re.MULTILINE)
+    shown = printed(make(scaled=np.full(D_MODEL, 2.5)))
+    assert re.search(r"^  learned .*\n  scaled +2\.5000 ", shown, re.MULTILINE)
+
+
+def test_what_is_not_there_is_not_printed() -> None:
+    text = printed(make(position=None, output=None))
+    assert "3. Nothing is added for the position" in text
+    assert not re.search(r"^  (position|output) ", text, re.MULTILINE)
+    of_type = printed(make(position=None, token_type=np.full(15, 0.25)))
+    assert "3. Token type, added" in of_type
+    assert "token type    0.2500" in of_type
+    assert "3. Position, added" in printed(make())
+    assert make(position=None, output=None).to_json()["position"] is None
+
+
+def test_cross_attention_is_over_the_other_text_s_tokens() -> None:
+    keys = tuple(f"s{i}" for i in range(7))
+    e = make(kind="cross", tokens=("a", "b", "c"), token_ids=(7, 8, 9), token=1, pieces=(1,), key_tokens=keys)
+    text = printed(e)
+    assert text.startswith("Cross-attention of b (token 1), layer 1 of 0..1")
+    assert "a:7 b:8 c:9" in text
+    assert re.findall(r"^ *(\d+) (s\d) ", text, re.MULTILINE) == [(str(i), f"s{i}") for i in range(7)]
+    assert f"Worked out for the largest, s{int(np.argmax(e.weights))}:" in text
+    assert "The weights of all 7 tokens sum to 1.000000." in text
+    assert "… 7 terms" in text
+    assert "5. Query q, made from x after the decoder's own attention (5 dimensions)" in text
+    assert "5. Query q, made from x (5 dimensions)" in printed(make())
+    assert printed(make(kind="decoder")).startswith("Attention of t4")
+    many = make(503, kind="cross", tokens=("a", "b"), token_ids=(7, 8), token=1, pieces=(1,))
+    many = replace(many, key_tokens=tuple(f"s{i}" for i in range(503)))
+    assert "471 more" in printed(many)
 
 
 def test_layer_0_reads_the_sum() -> None:

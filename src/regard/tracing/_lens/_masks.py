@@ -1,0 +1,141 @@
+"""transformers' masks as `regard.core` masks: an object where the rule is known, else the model's tensor."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.core import Bias, Causal, DenseBias, Mask, Padding, Predicate, Window
+
+
+@dataclass(frozen=True, eq=False)
+class TensorMask(Mask):
+    """A mask that is there as the model's own tensor, which it holds without a copy.
+
+    Args:
+        values: four axes that broadcast to (batch, heads, queries, keys): bool, True = may attend; or
+            floating point, added to the scores: what is hardly above the type's lowest number forbids.
+    """
+
+    values: Tensor
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        rows = self.values if self.values.shape[2] == 1 else self.values.index_select(2, queries)
+        picked = rows if rows.shape[3] == 1 else rows.index_select(3, keys)
+        return picked if picked.dtype == torch.bool else ~_forbids(picked)
+
+
+def _forbids(values: Tensor) -> Tensor:
+    # Also what a model adds to the lowest number, such as a position's bias.
+    return values <= torch.finfo(values.dtype).min / 2
+
+
+def read_tensor(values: Tensor, known: Mask | None, *, zero_rows: bool) -> tuple[Mask | None, Bias | None]:
+    """The mask, or else the bias, that a mask's tensor amounts to.
+
+    A model that adds its mask attends to everything alike where a row allows nothing: the lowest number
+    swallows every score. No mask says that; the tensor as a bias does.
+
+    Args:
+        values: bool or floating point, broadcastable to (batch, heads, queries, keys).
+        known: the object that means the same, if there is one.
+        zero_rows: whether a row that allows nothing gives zeros here; only a bool mask can.
+    """
+    if values.dtype == torch.bool:
+        if not zero_rows and bool((~values.any(dim=-1)).any()):
+            lowest = torch.zeros(values.shape, device=values.device)
+            return None, DenseBias(lowest.masked_fill(~values, torch.finfo(torch.float32).min))
+        return known or TensorMask(values), None
+    forbids = _forbids(values)
+    if bool(forbids.all(dim=-1).any()) or bool(((values != 0) & ~forbids).any()):
+        return None, DenseBias(values)
+    return known or TensorMask(values), None
+
+
+def read_rule(masking: Any, values: Tensor, arguments: dict[str, Any]) -> Mask | None:
+    """The object that means the same as the mask made with these arguments; None where it is not to be told.
+
+    Args:
+        masking: `transformers.masking_utils`.
+        values: the mask, (batch, 1, queries, keys).
+        arguments: what transformers' mask function was called with.
+    """
+    q_offset, kv_offset = arguments.get("q_offset", 0), arguments.get("kv_offset", 0)
+    if arguments.get("use_vmap") or not (isinstance(q_offset, int) and isinstance(kv_offset, int)):
+        return None  # a rule that only vmap can evaluate
+    rule = arguments.get("mask_function", masking.causal_mask_function)
+    parts: list[Mask] = []
+    for part in _conjuncts(masking, rule):
+        if part is not masking.bidirectional_mask_function:
+            parts.append(
+                _plain(masking, part, q_offset - kv_offset) or _asked(part, values, q_offset, kv_offset)
+            )
+    padding = arguments.get("attention_mask")
+    if padding is not None:
+        # transformers pads what is missing with False, and leaves out what is before kv_offset.
+        real = padding[:, kv_offset : kv_offset + values.shape[3]].bool()
+        real = torch.nn.functional.pad(real, (0, values.shape[3] - real.shape[1]))
+        if not bool(real.all()):
+            parts.append(Padding(real))
+    if not parts:
+        return None
+    mask = parts[0]
+    for other in parts[1:]:
+        mask = mask & other
+    return mask if _agrees(mask, values) else None
+
+
+def _agrees(mask: Mask, values: Tensor) -> bool:
+    """Whether a mask is the tensor in some rows: a newer transformers may mean something else by a rule."""
+    rows = torch.tensor([0, values.shape[2] // 2, values.shape[2] - 1], device=values.device)
+    keys = torch.arange(values.shape[3], device=values.device)
+    theirs = TensorMask(values).block(rows, keys)
+    return torch.equal(mask.block(rows, keys).expand_as(theirs), theirs)
+
+
+_Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def _conjuncts(masking: Any, rule: _Rule) -> list[_Rule]:
+    if _is_made_by(masking.and_masks, rule):
+        return [inner for part in _held(rule)["mask_functions"] for inner in _conjuncts(masking, part)]
+    return [rule]
+
+
+def _plain(masking: Any, rule: _Rule, offset: int) -> Mask | None:
+    if rule is masking.causal_mask_function:
+        return Causal(offset)
+    if _is_made_by(masking.sliding_window_overlay, rule):
+        width = _held(rule)["sliding_window"]
+        return Window(left=width - 1, offset=offset) if isinstance(width, int) and width > 0 else None
+    if _is_made_by(masking.sliding_window_bidirectional_overlay, rule):
+        width = _held(rule)["sliding_window"]
+        return (
+            Window(left=width, right=width, offset=offset) if isinstance(width, int) and width >= 0 else None
+        )
+    return None
+
+
+def _asked(rule: _Rule, values: Tensor, q_offset: int, kv_offset: int) -> Mask:
+    """The rule itself, asked as transformers asks it."""
+    batch = torch.arange(values.shape[0], device=values.device)[:, None, None, None]
+    head = torch.zeros(1, 1, 1, 1, dtype=torch.int64, device=values.device)
+
+    def allowed(queries: Tensor, keys: Tensor) -> Tensor:
+        return rule(batch, head, queries[None, None] + q_offset, keys[None, None] + kv_offset)
+
+    return Predicate(allowed)
+
+
+def _is_made_by(maker: Any, rule: Any) -> bool:
+    """Whether a rule is the closure that this function returns, told by its code."""
+    return getattr(rule, "__code__", None) in maker.__code__.co_consts
+
+
+def _held(rule: Any) -> dict[str, Any]:
+    return {
+        name: cell.cell_contents
+        for name, cell in zip(rule.__code__.co_freevars, rule.__closure__, strict=True)
+    }

@@ -1,0 +1,83 @@
+"""What a trace keeps of one stack: an encoder's or a decoder's way from tokens to contextual embeddings."""
+
+import operator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from regard.core import AttentionInputs
+from regard.core.errors import InputError
+from regard.text import Encoding
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AttentionTrace:
+    """One attention layer: what it is a function of, and what the model made of it.
+
+    Args:
+        inputs: of batch size 1; the weights are computed from them when somebody asks.
+        context: (heads, queries, v_dim), the weighted values, as the model computed them.
+        output: (queries, d_model), what the layer makes of the joined contexts; None where it cannot be seen.
+    """
+
+    inputs: AttentionInputs
+    context: Tensor
+    output: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Passage:
+    """One sequence's way through one stack.
+
+    Args:
+        encoding: the tokens and words, with their spans in the text.
+        attention: for each layer its self-attention.
+        cross_attention: for each layer its attention to the encoder; () where there is none.
+        hidden: L + 1 tensors (tokens, d_model): the input of layer 0, then what each layer hands on, the last
+            one after the stack's last norm; () where they cannot be seen.
+        learned: (tokens, d), the rows of the table of learned embeddings; None where they cannot be seen.
+        scaled: (tokens, d), these rows times the model's factor, or None where it has none.
+        positions: (tokens, d), what was added for the position, or None.
+        token_types: the same for the token type, or None.
+    """
+
+    encoding: Encoding
+    attention: tuple[AttentionTrace, ...]
+    cross_attention: tuple[AttentionTrace, ...] = ()
+    hidden: tuple[Tensor, ...] = ()
+    learned: Tensor | None = None
+    scaled: Tensor | None = None
+    positions: Tensor | None = None
+    token_types: Tensor | None = None
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens, as the vocabulary writes them."""
+        return [token.text for token in self.encoding.tokens]
+
+    def embeddings(self, layer: int | str = -1) -> Tensor:
+        """Every token's vector at an embedding layer: (tokens, d_model); see `Trace.embedding`."""
+        if not self.hidden or self.learned is None:
+            raise InputError(
+                "layer must be None: this model's hidden states cannot be seen through the lens."
+            )
+        if layer == "input":
+            return self.hidden[0]
+        last = len(self.hidden) - 1
+        index = counted(layer, last + 1)
+        if index is None:
+            raise InputError(
+                f'layer must be from 0 (learned) to {last} (contextual), or "input", or negative to count '
+                f"from the end; got {layer!r}."
+            )
+        return self.learned if index == 0 else self.hidden[index]
+
+
+def counted(value: object, count: int) -> int | None:
+    """The number from 0 to count - 1 that is meant, negative ones from the end, or None."""
+    try:
+        # operator.index lets numpy's integers pass; a bool is an integer to it, and never meant as one.
+        index = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    return index % count if -count <= index < count and not isinstance(value, bool) else None

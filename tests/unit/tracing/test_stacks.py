@@ -1,0 +1,485 @@
+"""Traces of decoders, and of encoders with decoders: each kind of attention against loops over its record."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from regard.checkpoints import Source
+from regard.core.errors import InputError, RegardError
+from regard.models import Loaded, Transformer
+from regard.positions import RelativeBias, relative_buckets
+from regard.tracing import Trace, compare, page_record, trace_ids, trace_text
+from regard.tracing._run import _trace
+from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
+from unit.core import oracle
+from unit.models import tiny
+from unit.tracing.conftest import make_tokenizer
+
+TEXT, TARGET = "the fishing bank by the river", "money by the river"
+SOURCE_TOKENS = ["[CLS]", "the", "fish", "##ing", "bank", "by", "the", "river", "[SEP]"]
+TARGET_TOKENS = ["[CLS]", "money", "by", "the", "river", "[SEP]"]
+KINDS = {"encoder": (9, 9, 3), "decoder": (6, 6, 5), "cross": (6, 9, 5)}
+"""Queries, keys, heads."""
+
+
+def loaded(network: Transformer, *, tokenizer: bool = True) -> Loaded:
+    source = Source(name="tiny", folder=Path("tiny"), kind="folder")
+    made = make_tokenizer() if tokenizer else None
+    return Loaded(network=network, tokenizer=made, source=source, family="none", left_out=())
+
+
+@pytest.fixture(scope="module")
+def network() -> Transformer:
+    torch.manual_seed(7)
+    return tiny.both().float()
+
+
+@pytest.fixture(scope="module")
+def trace(network: Transformer) -> Trace:
+    """A text and what a decoder reads beside it, both with words."""
+    tokenizer = make_tokenizer()
+    return _trace(loaded(network), tokenizer.encode(TEXT), tokenizer.encode(TARGET))
+
+
+@pytest.fixture(scope="module")
+def alone() -> Trace:
+    torch.manual_seed(7)
+    return trace_text(loaded(tiny.decoder().float()), TEXT)
+
+
+def worked(trace: Trace, kind: Any, layer: int, bias: RelativeBias | None, *, scale: float | None) -> Any:
+    """Scores, weights and context by loops over q, k, v and the table of the bias."""
+    inputs = trace.attention(kind)[layer].inputs
+    q, k, v = (getattr(inputs, name).double().tolist() for name in "qkv")
+    table = None
+    if bias is not None:
+        rows, columns = torch.arange(len(q[0][0]))[:, None], torch.arange(len(k[0][0]))[None, :]
+        buckets = relative_buckets(
+            columns - rows, num_buckets=8, max_distance=5, bidirectional=bias.bidirectional
+        )
+        table = [bias.table.weight.double()[buckets].permute(2, 0, 1).tolist()]
+    upstream = torch.zeros(inputs.q.shape[:3] + inputs.v.shape[3:]).tolist()
+    allowed = (lambda b, h, i, j: j <= i) if kind == "decoder" else None
+    return oracle.attention(q, k, v, upstream, allowed=allowed, bias=table, scale=scale)
+
+
+# --- a decoder alone
+
+
+def test_a_decoder_alone(alone: Trace) -> None:
+    assert alone.kinds == ("decoder",)
+    assert alone.encoder is None
+    assert alone.source is alone.decoder
+    assert alone.tokens == SOURCE_TOKENS
+    assert (alone.num_layers, alone.num_heads) == (3, 5)
+    assert repr(alone) == "Trace('tiny', 9 tokens, 3 layers x 5 heads)"
+    for layer in range(3):
+        wanted = worked(alone, "decoder", layer, None, scale=None)
+        weights = np.array(wanted.weights[0])
+        assert alone.weights(layer).sub(torch.from_numpy(weights)).abs().max() < WEIGHTS
+        assert torch.equal(alone.weights(layer, kind="decoder"), alone.weights(layer))
+        assert_close_to_largest(alone.scores(layer), wanted.masked_scores[0], FP32_OF_LARGEST)
+        assert_close_to_largest(alone.context(layer), wanted.context[0], FP32_OF_LARGEST)
+    assert not alone.weights(2).triu(1).any()
+    assert alone.weights(0, 4, query="bank", key="fishing").shape == (1, 2)
+
+
+def test_a_decoder_s_embeddings(alone: Trace) -> None:
+    network = tiny.decoder().float()
+    torch.manual_seed(7)
+    network = tiny.decoder().float()
+    ids = torch.tensor([alone.token_ids])
+    assert torch.equal(alone.embeddings(0), network.stack("decoder").embeddings.tokens.weight[ids[0]])
+    assert torch.equal(alone.embeddings("input"), alone.embeddings(0))
+    output = network(ids).last_hidden_state[0]
+    assert_close_to_largest(alone.embeddings(), output, FP32_OF_LARGEST)
+    assert_close_to_largest(alone.embedding("bank", kind="decoder"), output[4], FP32_OF_LARGEST)
+    assert alone.decoder is not None
+    assert alone.decoder.positions is None
+    assert alone.decoder.token_types is None
+
+
+def test_a_decoder_explained(alone: Trace) -> None:
+    e = alone.explain("bank", 1, 4)
+    assert (e.kind, e.token, e.num_layers, e.num_heads) == ("decoder", 4, 3, 5)
+    assert (e.position, e.token_type) == (None, None)
+    assert e.key_tokens == e.tokens == tuple(SOURCE_TOKENS)
+    assert np.array_equal(np.isneginf(e.masked_scores), np.arange(9) > 4)
+    assert np.abs(e.weights - alone.weights(1, 4)[4].numpy()).max() < WEIGHTS
+
+
+@pytest.mark.parametrize("kind", ["encoder", "cross", "both", 0])
+def test_a_decoder_has_one_kind(alone: Trace, kind: Any) -> None:
+    for ask in (alone.weights, alone.scores, alone.context):
+        with pytest.raises(InputError, match=f'kind must be "decoder", the attention .*; got {kind!r}'):
+            ask(0, kind=kind)
+    with pytest.raises(InputError, match=f'kind must be "decoder", the stack .*; got {kind!r}'):
+        alone.embedding("bank", kind=kind)
+
+
+# --- an encoder and a decoder
+
+
+def test_the_kinds_of_an_encoder_and_a_decoder(trace: Trace) -> None:
+    assert trace.kinds == ("encoder", "decoder", "cross")
+    assert trace.tokens == SOURCE_TOKENS
+    assert trace.decoder is not None
+    assert trace.decoder.tokens == TARGET_TOKENS
+    assert trace.words == ["the", "fishing", "bank", "by", "the", "river"]
+    assert (trace.num_layers, trace.num_heads) == (2, 3)
+    assert repr(trace) == "Trace('tiny', 9 tokens + 6 tokens, 2 layers x 3 heads + 3 layers x 5 heads)"
+    assert [len(trace.attention(kind)) for kind in trace.kinds] == [2, 3, 3]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_equals_the_definition(trace: Trace, network: Transformer, kind: Any) -> None:
+    bias = None if kind == "cross" else network.stack(kind).bias
+    queries, keys, heads = KINDS[kind]
+    for layer in range(len(trace.attention(kind))):
+        wanted = worked(trace, kind, layer, bias, scale=1.0)
+        weights = trace.weights(layer, kind=kind)
+        assert weights.shape == (heads, queries, keys)
+        assert weights.dtype == torch.float32
+        assert weights.sub(torch.tensor(wanted.weights[0])).abs().max() < WEIGHTS
+        assert_close_to_largest(trace.scores(layer, kind=kind), wanted.masked_scores[0], FP32_OF_LARGEST)
+        assert_close_to_largest(trace.context(layer, kind=kind), wanted.context[0], FP32_OF_LARGEST)
+        one = trace.weights(layer, heads - 1, kind=kind)
+        assert_close_to_largest(one, weights[heads - 1], FP32_OF_LARGEST)
+    assert not torch.equal(trace.weights(0, kind=kind), trace.weights(1, kind=kind))
+
+
+def test_the_bias_is_in_the_scores(trace: Trace, network: Transformer) -> None:
+    for kind in ("encoder", "decoder"):
+        without = worked(trace, kind, 0, None, scale=1.0)
+        apart = trace.weights(0, kind=kind) - torch.tensor(without.weights[0])  # type: ignore[arg-type]
+        assert apart.abs().max() > 1e-3
+
+
+def test_the_layers_read_what_the_stacks_handed_on(trace: Trace, network: Transformer) -> None:
+    assert trace.decoder is not None
+    layer = network.stack("decoder").layers[2]
+    with torch.no_grad():
+        own = layer.attention_residual.norm(trace.decoder.hidden[2])
+        q = layer.attention.q(own)
+        middle = trace.decoder.hidden[2] + trace.attention("decoder")[2].output
+        crossed = layer.cross_attention.q(layer.cross_attention_residual.norm(middle))
+        k = layer.cross_attention.k(trace.embeddings(kind="encoder"))
+    flat = [
+        record.transpose(0, 1).flatten(1)
+        for record in (
+            trace.attention("decoder")[2].inputs.q[0],
+            trace.attention("cross")[2].inputs.q[0],
+            trace.attention("cross")[2].inputs.k[0],
+        )
+    ]
+    for recorded, wanted in zip(flat, (q, crossed, k), strict=True):
+        assert_close_to_largest(recorded, wanted, FP32_OF_LARGEST)
+
+
+@pytest.mark.parametrize("kind", [None, "both", "Cross", True, 1])
+def test_a_kind_has_to_be_said(trace: Trace, kind: Any) -> None:
+    message = f'kind must be "encoder" or "decoder" or "cross", the attention .*; got {kind!r}'
+    for ask in (trace.weights, trace.scores, trace.context):
+        with pytest.raises(InputError, match=message):
+            ask(0, kind=kind)
+    with pytest.raises(InputError, match=message):
+        trace.explain("by", kind=kind)
+
+
+def test_layers_and_heads_are_those_of_the_kind(trace: Trace) -> None:
+    assert trace.weights(-1, -1, kind="cross").shape == (6, 9)
+    assert torch.equal(trace.weights(-1, -1, kind="cross"), trace.weights(2, 4, kind="cross"))
+    with pytest.raises(InputError, match="layer must be from 0 to 1"):
+        trace.weights(2, kind="encoder")
+    with pytest.raises(InputError, match="head must be from 0 to 2"):
+        trace.weights(0, 3, kind="encoder")
+    with pytest.raises(InputError, match="head must be from 0 to 4"):
+        trace.explain("by", 0, 5, kind="cross")
+
+
+# --- words on both sides of the cross-attention
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "rows", "columns"),
+    [
+        ("river", "bank", [4], [4]),
+        ("money", "fishing", [1], [2, 3]),
+        ("the", "the#2", [3], [6]),
+        ("by the", slice(0, 3), [2, 3], [0, 1, 2]),
+        (-1, -1, [5], [8]),
+        (None, "river", list(range(6)), [7]),
+        (slice(1, 4), None, [1, 2, 3], list(range(9))),
+    ],
+)
+def test_queries_are_of_the_target_and_keys_of_the_text(
+    trace: Trace, query: Any, key: Any, rows: list[int], columns: list[int]
+) -> None:
+    for ask in (trace.weights, trace.scores):
+        whole, part = ask(1, 3, kind="cross"), ask(1, 3, kind="cross", query=query, key=key)
+        assert_close_to_largest(part, whole[rows][:, columns], FP32_OF_LARGEST)
+    context = trace.context(1, 3, kind="cross")
+    assert_close_to_largest(trace.context(1, 3, kind="cross", query=query), context[rows], FP32_OF_LARGEST)
+
+
+def test_a_word_of_the_other_side(trace: Trace) -> None:
+    with pytest.raises(InputError, match='"money" is not a word of the text'):
+        trace.weights(0, kind="cross", key="money")
+    with pytest.raises(InputError, match='"bank" is not a word of the text'):
+        trace.weights(0, kind="cross", query="bank")
+    with pytest.raises(InputError, match='"money" is not a word of the text'):
+        trace.weights(0, kind="encoder", query="money")
+    with pytest.raises(InputError, match="token position 6 is out of range: the text has 6 tokens"):
+        trace.weights(0, kind="cross", query=6)
+    assert trace.weights(0, kind="cross", key=6).shape == (5, 6, 1)
+
+
+# --- embeddings
+
+
+def test_embeddings_of_each_stack(trace: Trace, network: Transformer) -> None:
+    assert trace.decoder is not None
+    ids = torch.tensor([trace.token_ids]), torch.tensor([trace.decoder.encoding.token_ids])
+    output = network(ids[0], decoder_token_ids=ids[1])
+    for kind, states, which, depth in (
+        ("encoder", output.encoder_state, ids[0], 2),
+        ("decoder", output.decoder_state, ids[1], 3),
+    ):
+        table = network.stack(kind).embeddings.tokens.weight  # type: ignore[arg-type]
+        assert torch.equal(trace.embeddings(0, kind=kind), table[which[0]])  # type: ignore[arg-type]
+        for last in (-1, depth):
+            there = trace.embeddings(last, kind=kind)  # type: ignore[arg-type]
+            assert_close_to_largest(there, states[0], FP32_OF_LARGEST)
+        with pytest.raises(InputError, match=rf"layer must be from 0 \(learned\) to {depth}"):
+            trace.embeddings(depth + 1, kind=kind)  # type: ignore[arg-type]
+    assert torch.equal(trace.embedding("river", kind="decoder"), trace.embeddings(kind="decoder")[4])
+    assert torch.equal(trace.embedding("river", kind="encoder"), trace.embeddings(kind="encoder")[7])
+    positions = network.stack("decoder").embeddings.positions
+    assert positions is not None
+    assert trace.decoder.positions is not None
+    assert torch.equal(trace.decoder.positions, positions.weight[:6])
+    assert trace.source.positions is None
+
+
+@pytest.mark.parametrize("kind", [None, "cross", "both"])
+def test_which_embeddings_has_to_be_said(trace: Trace, kind: Any) -> None:
+    message = f'kind must be "encoder" or "decoder", the stack whose embeddings are meant; got {kind!r}'
+    with pytest.raises(InputError, match=message):
+        trace.embedding("river", kind=kind)
+    with pytest.raises(InputError, match=message):
+        trace.embeddings(kind=kind)
+
+
+# --- what the decoder reads
+
+
+def test_a_target_is_read_after_the_start_token(network: Transformer) -> None:
+    trace = trace_text(loaded(network), TEXT, target="money by the river")
+    assert trace.tokens == SOURCE_TOKENS
+    assert trace.decoder is not None
+    # The start token, then the target's tokens without the closing one, which is only ever given.
+    assert list(trace.decoder.encoding.token_ids) == [tiny.START, 2, 10, 8, 4, 9]
+    assert trace.decoder.encoding.texts == ("money by the river",)
+    assert [token.special for token in trace.decoder.encoding.tokens] == [True, True, *[False] * 4]
+    assert trace.weights(0, kind="cross", query="money", key="fishing").shape == (5, 1, 2)
+    ids = torch.tensor([trace.token_ids])
+    output = network(ids, decoder_token_ids=torch.tensor([trace.decoder.encoding.token_ids]))
+    assert_close_to_largest(trace.embeddings(kind="decoder"), output.decoder_state[0], FP32_OF_LARGEST)
+    assert trace.explain("river", kind="cross").token == 5
+
+
+def test_by_default_a_text_s_decoder_reads_its_start(network: Transformer) -> None:
+    trace = trace_text(loaded(network), TEXT)
+    assert trace.decoder is not None
+    assert list(trace.decoder.encoding.token_ids) == [tiny.START]
+    assert trace.decoder.encoding.tokens[0].special
+    assert trace.weights(0, kind="cross").shape == (5, 1, 9)
+
+
+def test_the_target_may_start_with_its_own_last_token() -> None:
+    without = loaded(tiny.both(start_id=None).float())
+    trace = trace_text(without, TEXT, target="money by the river")
+    assert trace.decoder is not None
+    assert list(trace.decoder.encoding.token_ids) == [3, 2, 10, 8, 4, 9]
+    with pytest.raises(InputError, match="target must be given"):
+        trace_text(without, TEXT)
+
+
+def test_a_target_that_does_not_fit(network: Transformer) -> None:
+    message = "^target has 12 tokens with the special ones, but tiny takes at most 11; shorten it"
+    with pytest.raises(InputError, match=message):
+        trace_text(loaded(network), TEXT, target="the " * 10)
+    with pytest.raises(InputError, match="is empty"):
+        trace_text(loaded(network), TEXT, target=" ")
+
+
+# --- the worked calculation
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_explained(trace: Trace, kind: Any) -> None:
+    row = 7 if kind == "encoder" else 4
+    e = trace.explain("river", -1, -1, kind=kind)
+    layers, heads = len(trace.attention(kind)), KINDS[kind][2]
+    assert (e.kind, e.token, e.layer, e.head) == (kind, row, layers - 1, heads - 1)
+    assert (e.num_layers, e.num_heads) == (layers, heads)
+    assert e.tokens == tuple(SOURCE_TOKENS if kind == "encoder" else TARGET_TOKENS)
+    assert e.key_tokens == tuple(TARGET_TOKENS if kind == "decoder" else SOURCE_TOKENS)
+    assert e.text == (TEXT if kind == "encoder" else TARGET)
+    assert len(e.weights) == len(e.k) == len(e.v) == len(e.key_tokens)
+    layer, head = e.layer, e.head
+    assert np.abs(e.weights - trace.weights(layer, head, kind=kind)[row].numpy()).max() < WEIGHTS
+    assert_close_to_largest(e.masked_scores, trace.scores(layer, head, kind=kind)[row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.context, trace.context(layer, head, kind=kind)[row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.joined, trace.context(layer, kind=kind)[:, row].flatten(), FP32_OF_LARGEST)
+    record = trace.attention(kind)[layer]
+    assert record.output is not None
+    assert e.output is not None
+    assert_close_to_largest(e.output, record.output[row], FP32_OF_LARGEST)
+    stack: Any = "encoder" if kind == "encoder" else "decoder"
+    assert_close_to_largest(e.x, trace.passage(stack).hidden[layer][row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.contextual, trace.embeddings(layer + 1, kind=stack)[row], FP32_OF_LARGEST)
+    assert e.scale == 1.0
+    assert (e.position is None) == (kind == "encoder")
+    assert e.to_json()["kind"] == kind
+
+
+# --- what is made of the trace
+
+
+def test_nothing_holds_a_gradient(trace: Trace) -> None:
+    # The biases are learned, and read when somebody asks.
+    for kind in ("encoder", "decoder", "cross"):
+        for ask in (trace.weights, trace.scores, trace.context):
+            assert not ask(0, kind=kind).requires_grad  # type: ignore[operator]
+        assert not trace.weights(0, 1, kind=kind, query=1).requires_grad  # type: ignore[arg-type]
+
+
+def test_the_page_refuses_a_decoder(trace: Trace, alone: Trace) -> None:
+    for each in (trace, alone):
+        with pytest.raises(InputError, match="the page draws encoders, and tiny has a decoder"):
+            page_record(each)
+
+
+def test_compared_where_the_text_is_read(trace: Trace, network: Transformer) -> None:
+    tokenizer = make_tokenizer()
+    other = _trace(loaded(network), tokenizer.encode("the money bank"), tokenizer.encode("river"))
+    similarity = compare([trace, other], "bank").similarity
+    assert similarity.shape == (3, 2, 2)
+    for layer in range(3):
+        one = trace.embeddings(layer, kind="encoder")[4].double()
+        two = other.embeddings(layer, kind="encoder")[3].double()
+        cosine = float(torch.cosine_similarity(one, two, dim=0))
+        assert similarity[layer, 0, 1] == pytest.approx(cosine, rel=FP32_OF_LARGEST)
+    assert similarity[0, 0, 1] == pytest.approx(1.0)
+
+
+# --- token ids
+
+
+def test_token_ids_need_no_tokenizer() -> None:
+    network = tiny.decoder().float()
+    trace = trace_ids(loaded(network, tokenizer=False), [3, 1, 4, 1])
+    assert (trace.tokens, trace.words, trace.token_ids) == (["3", "1", "4", "1"], [], [3, 1, 4, 1])
+    assert trace.encoding.texts == ()
+    output = network(torch.tensor([[3, 1, 4, 1]])).last_hidden_state[0]
+    assert_close_to_largest(trace.embeddings(), output, FP32_OF_LARGEST)
+    assert trace.weights(0, query="4").shape == (5, 1, 4)
+    assert trace.explain(2).text == "3 1 4 1"
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [[3, 1, 4], (3, 1, 4), torch.tensor([3, 1, 4]), torch.tensor([[3, 1, 4]]).int(), np.array([3, 1, 4])],
+)
+def test_forms_of_token_ids(ids: Any) -> None:
+    assert trace_ids(loaded(tiny.encoder().float()), ids).token_ids == [3, 1, 4]
+
+
+def test_token_ids_are_named_by_the_tokenizer() -> None:
+    trace = trace_ids(loaded(tiny.encoder().float()), [2, 7, 3, 25])
+    assert trace.tokens == ["[CLS]", "bank", "[SEP]", "25"]
+    assert [token.special for token in trace.encoding.tokens] == [True, False, True, False]
+
+
+def test_ids_of_a_target(network: Transformer) -> None:
+    trace = trace_ids(loaded(network, tokenizer=False), [3, 1, 4], [4, 7])
+    assert trace.decoder is not None
+    assert list(trace.decoder.encoding.token_ids) == [4, 7]
+    assert trace.weights(0, kind="cross").shape == (5, 2, 3)
+    output = network(torch.tensor([[3, 1, 4]]), decoder_token_ids=torch.tensor([[4, 7]]))
+    assert_close_to_largest(trace.embeddings(kind="decoder"), output.last_hidden_state[0], FP32_OF_LARGEST)
+
+
+def test_by_default_the_decoder_reads_its_start(network: Transformer) -> None:
+    trace = trace_ids(loaded(network), [3, 1, 4])
+    assert trace.decoder is not None
+    assert list(trace.decoder.encoding.token_ids) == [tiny.START]
+    assert trace.weights(0, kind="decoder").tolist() == [[[1.0]]] * 5
+    with pytest.raises(InputError, match="target_ids must be given: the checkpoint does not say which token"):
+        trace_ids(loaded(tiny.both(start_id=None).float()), [3, 1, 4])
+
+
+@pytest.mark.parametrize("make", [tiny.encoder, tiny.decoder])
+def test_one_stack_has_no_target(make: Any) -> None:
+    with pytest.raises(InputError, match="target_ids must be None: this model has no decoder beside"):
+        trace_ids(loaded(make().float()), [3, 1], [4])
+    with pytest.raises(InputError, match="target must be None: this model has no decoder beside"):
+        trace_text(loaded(make().float()), "the bank", target="the river")
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (
+            [],
+            r"{} must be whole numbers, \(N,\) or \(1, N\), at least one; got torch.float32 of shape \(0,\)",
+        ),
+        ([1.5], "{} must be whole numbers, .*; got torch.float32"),
+        ([True], "{} must be whole numbers, .*; got torch.bool"),
+        ([[1], [2]], r"{} must be whole numbers, .* of shape \(2, 1\)"),
+        (3, r"{} must be whole numbers, .* of shape \(\)"),
+        ("bank", "{} must be whole numbers, .*; got str"),
+        (["bank"], "{} must be whole numbers, .*; got list"),
+        ([[1, 2], [3]], "{} must be whole numbers, .*; got list"),
+        ([2**70], "{} must be whole numbers, .*; got list"),
+        (None, "{} must be whole numbers, .*; got NoneType"),
+        ([-1], "ids must be integers from 0 up"),
+        ([1000], "from 0 to (28|30); got 1000"),
+        ([1] * 12, "{} has 12 tokens with the special ones, but tiny takes at most 11"),
+    ],
+)
+def test_ids_that_make_no_text(network: Transformer, ids: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message.format("token_ids")):
+        trace_ids(loaded(tiny.encoder().float()), ids)
+    if ids is not None:
+        with pytest.raises(InputError, match=message.format("target_ids")):
+            trace_ids(loaded(network), [3, 1], ids)
+
+
+def test_a_damaged_weight_is_named_with_its_stack() -> None:
+    damaged = tiny.both().float()
+    with torch.no_grad():
+        damaged.stack("decoder").layers[1].cross_attention.k.weight[0, 0] = float("nan")
+    message = r"^decoder\.layers\.1\.cross_attention has queries, keys or values that are not finite"
+    with pytest.raises(RegardError, match=message):
+        trace_ids(loaded(damaged), [3, 1], [4])
+
+
+def test_training_is_refused(network: Transformer) -> None:
+    trained = tiny.decoder().float().train()
+    with pytest.raises(InputError, match="the network must be in evaluation mode"):
+        trace_ids(loaded(trained), [3, 1])
+
+
+def test_half_precision_is_delivered_as_float32() -> None:
+    trace = trace_ids(loaded(tiny.both().to(torch.bfloat16)), [3, 1, 4, 1], [4, 7])
+    delivered: list[Tensor] = [trace.embeddings(kind="decoder")]
+    for kind in trace.kinds:
+        delivered += [trace.weights(0, kind=kind), trace.scores(0, kind=kind), trace.context(0, kind=kind)]
+        assert trace.explain(1, 0, kind=kind).weights.dtype == np.float32
+    assert {each.dtype for each in delivered} == {torch.float32}
