@@ -35,7 +35,7 @@ look: $(VENV)/.look ## Draw the attention of TEXT="..." (with PAIR="...": of two
 	@$(BIN)/regard look -- "$$REGARD_TEXT" $${REGARD_PAIR:+"$$REGARD_PAIR"}
 
 test: system lint types ## Every check: style, types, all tests and doctests
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 system: ## Install the browser and fonts that the page's tests need (Debian, as root or by sudo)
 	@scripts/system-packages.sh chromium fonts-noto-cjk fonts-noto-color-emoji
@@ -48,7 +48,7 @@ types: $(VENV)/.test ## Check types
 	$(BIN)/mypy
 
 unit: $(VENV)/.test ## The quick tests: units and doctests
-	$(BIN)/pytest tests/unit src
+	$(BIN)/pytest -n auto --dist loadfile tests/unit src
 
 format: $(VENV)/.test ## Rewrite the sources in the project's style
 	$(BIN)/ruff check --fix-only .
