@@ -23,7 +23,8 @@ class Embeddings(nn.Module):
 
     Taps:
         tokens (batch, N, d_embedding), the rows of the table; scaled, the same times `scale`, where that is
-        not 1; positions (batch or 1, N, d_embedding) and token_types, what is added; output, what enters layer 0, (batch, N, d_model).
+        not 1; positions (batch or 1, N, d_embedding) and token_types, what is added; output (batch, N,
+        d_model), what enters layer 0.
 
     Example:
         >>> from regard.positions import LearnedPositions

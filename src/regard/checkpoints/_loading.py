@@ -84,8 +84,8 @@ def load_into(
         target = wanted[group[0]]
         stored = read_place(places[0], wanted, reader)
         place = device or ("cpu" if target.is_meta else target.device)
-        # Where a copy is made anyway it lies as the network has it, and in half precision one is made for that:
-        # there, products with a view of a transposed matrix take five times as long.
+        # Where a copy is made anyway it lies as the network has it, and in half precision one is made for
+        # that: there, products with a view of a transposed matrix take five times as long.
         tensor = stored.to(
             device=place,
             dtype=dtype if stored.is_floating_point() else None,

@@ -1,6 +1,6 @@
 """`regard explain`: one token's attention, worked out in the terminal."""
 
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -18,7 +18,7 @@ from regard.cli._options import (
 from regard.core.errors import InputError
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     """The kinds of attention, as words to type."""
 
     encoder = "encoder"

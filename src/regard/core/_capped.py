@@ -36,8 +36,9 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
         size = max(1, entries // (heads * len(rows) * len(keys)))
         for start in range(0, batch, size):
             items = slice(start, min(batch, start + size))
-            some = q[items, :, at_rows].to(dtype).contiguous() * inputs.factor
-            scores = some.view(-1, kv_heads, group * len(rows), q.shape[3]) @ k[items, :, at_keys].mT
+            some = q[items, :, at_rows].to(dtype)
+            scaled = torch.mul(some, inputs.factor, out=some.new_empty(some.shape))  # scaled and in order
+            scores = scaled.view(-1, kv_heads, group * len(rows), q.shape[3]) @ k[items, :, at_keys].mT
             scores.div_(softcap).tanh_().mul_(softcap)
             matrices = scores.view(-1, *shape)
             if made is not None:

@@ -96,7 +96,8 @@ class Added:
 def added_to_scores(inputs: AttentionInputs, rows: range, keys: range) -> Added | None:
     """Mask and bias of some rows over some keys; None where neither is. Shared ones are made once.
 
-    In float32 also for half precision on the CPU, whose kernel takes that and loses nothing of the bias.
+    In float32 also for half precision on the CPU, whose kernel takes that and loses nothing of the bias. A
+    bias that wants a gradient does not come here: it is written out.
     """
     if inputs.mask is None and inputs.bias is None:
         return None
@@ -107,8 +108,7 @@ def added_to_scores(inputs: AttentionInputs, rows: range, keys: range) -> Added 
     made: Added | None = memory.recall(key, of=inputs.bias)
     if made is None:
         made = Added(_matrix(inputs, rows, keys))
-        if not made.matrix.requires_grad:  # a gradient belongs to one layer's graph
-            memory.keep(key, of=inputs.bias, made=made, entries=made.matrix.numel())
+        memory.keep(key, of=inputs.bias, made=made, entries=made.matrix.numel())
     return made
 
 

@@ -91,7 +91,8 @@ def shared(what: Mask | Bias | None) -> Mask | Bias | None:
 
     T5's layers have one relative bias, a decoder's one mask: without this each layer makes its own additive
     matrix of it. What is kept goes with the object: make a new one each pass, since neither the padding nor
-    the learned table is looked at again. At most 64 MB are kept; nothing that has a gradient is.
+    the learned table is looked at again. At most 64 MB are kept. A bias that wants a gradient is written out
+    in every layer, shared or not.
 
     Example:
         >>> import torch

@@ -17,7 +17,7 @@ def kept_bytes(trace: Trace) -> int:
     Example:
         >>> import regard
         >>> kept_bytes(regard.load().trace("time flies like an arrow"))
-        547848
+        430080
     """
     storages = {
         storage.data_ptr(): storage.nbytes()
@@ -30,8 +30,8 @@ def kept_bytes(trace: Trace) -> int:
 def bytes_at(loaded: Loaded, num_tokens: int) -> int:
     """What a trace of so many tokens will hold; for an encoder-decoder, so many on either side.
 
-    Each token adds the same, so two short traces tell what a long one takes: in O(N) memory, never N x N. It is
-    at most this where a table of relative positions stops growing with the text (DeBERTa).
+    Each token adds the same, so two short traces tell what a long one takes: in O(N) memory, never N x N.
+    It is at most this where a table of relative positions stops growing with the text (DeBERTa).
 
     Raises:
         InputError: fewer tokens than one, or more than the model takes.

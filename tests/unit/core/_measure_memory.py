@@ -74,6 +74,8 @@ def _options(kind: str, length: int) -> dict[str, object]:
                 options["softcap"] = 20.0
             case "dropout":
                 options["dropout"] = SeededDropout(0.1, seed=1)
+            case "sinks":
+                options["sinks"] = torch.zeros(HEADS).requires_grad_()
     return options
 
 

@@ -39,6 +39,9 @@ FORWARD = [
     "causal + softcap",
     "causal + dropout",
     "window + bias",
+    "padding + bias",
+    "sinks",
+    "causal + sinks",
 ]
 BACKWARD = [
     "plain",
@@ -48,6 +51,7 @@ BACKWARD = [
     "grouped + causal & padding",
     "window & causal + bias + softcap",
     "window + dropout",
+    "causal + sinks",
 ]
 CASES = [
     *((kind, "fused", False) for kind in FORWARD),
