@@ -16,7 +16,7 @@ def blocks(document: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/steps.md", "docs/models.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/steps.md", "docs/models.md", "docs/lens.md"])
 def test_python_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = blocks(document, "python")
