@@ -10,15 +10,37 @@ from torch.nn import functional
 from regard.core import Taps
 from regard.core.errors import InputError
 
+
+def _quick_gelu(x: Tensor) -> Tensor:
+    return x * torch.sigmoid(1.702 * x)
+
+
+def _fast_gelu(x: Tensor) -> Tensor:
+    # The tanh approximation again, with sqrt(2 / pi) cut off where the code behind the name cuts it off.
+    return 0.5 * x * (1.0 + torch.tanh(x * 0.7978845608 * (1.0 + 0.044715 * x * x)))
+
+
+def _squared_relu(x: Tensor) -> Tensor:
+    return functional.relu(x).square()
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
+    "gelu_python": functional.gelu,
     # The tanh approximation of Hendrycks and Gimpel 2016, arXiv 1606.08415, under its two names.
     "gelu_new": partial(functional.gelu, approximate="tanh"),
     "gelu_pytorch_tanh": partial(functional.gelu, approximate="tanh"),
+    "gelu_fast": _fast_gelu,
+    # The sigmoid approximation, of the same paper.
+    "quick_gelu": _quick_gelu,
     "relu": functional.relu,
+    # So et al. 2021, arXiv 2109.08668.
+    "relu2": _squared_relu,
     "tanh": torch.tanh,
     "silu": functional.silu,
     "swish": functional.silu,
+    # Misra 2019, arXiv 1908.08681.
+    "mish": functional.mish,
 }
 """Activation functions by the names that checkpoints use."""
 
@@ -35,7 +57,10 @@ def activation_named(name: str) -> Callable[[Tensor], Tensor]:
         tensor([0., 2.])
     """
     if name not in ACTIVATIONS:
-        raise InputError(f"activation must be one of {', '.join(sorted(ACTIVATIONS))}; got {name!r}.")
+        raise InputError(
+            f"activation must be one of {', '.join(sorted(ACTIVATIONS))}; got {name!r}. "
+            "regard.lens(model, tokenizer) traces the model of transformers, whatever its activation."
+        )
     return ACTIVATIONS[name]
 
 

@@ -28,7 +28,7 @@ class EncoderLayer(nn.Module):
 
     Args:
         attention, ffn: the two sublayers.
-        attention_residual, ffn_residual: what surrounds each: `PostNorm` or `PreNorm`.
+        attention_residual, ffn_residual: what surrounds each: `PostNorm`, `PreNorm` or `SandwichNorm`.
 
     Taps:
         input, output (batch, positions, d_model); those of the sublayers under `attention.` and `ffn.`.
@@ -74,12 +74,25 @@ class EncoderLayer(nn.Module):
     ) -> Tensor:
         """(batch, positions, d_model) -> the same shape."""
         x = _offer(taps, "input", x)
+        x = self.sublayers(x, mask=mask, bias=bias, rotation=rotation, taps=taps)
+        return _offer(taps, "output", x)
+
+    def sublayers(
+        self,
+        x: Tensor,
+        *,
+        mask: Mask | None,
+        bias: Bias | Tensor | None,
+        rotation: Rotation | None,
+        taps: Taps | None,
+    ) -> Tensor:
+        """What lies between the taps `input` and `output`, for a layer with more in it to override."""
         attend = partial(
             self.attention, mask=mask, bias=bias, rotation=rotation, taps=_inner(taps, "attention")
         )
         x = self.attention_residual(x, attend)
-        x = self.ffn_residual(x, partial(self.ffn, taps=_inner(taps, "ffn")))
-        return _offer(taps, "output", x)
+        output: Tensor = self.ffn_residual(x, partial(self.ffn, taps=_inner(taps, "ffn")))
+        return output
 
 
 class DecoderLayer(nn.Module):

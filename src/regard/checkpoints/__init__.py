@@ -8,7 +8,7 @@ all of a model or raises one error that lists everything which does not fit.
 from regard.checkpoints._architecture import HEADS, HeadKind, head_of, num_labels
 from regard.checkpoints._config import Config, read_config
 from regard.checkpoints._find import Source, SourceKind, available, find
-from regard.checkpoints._inert import INERT, INERT_WITHOUT_OUTPUT
+from regard.checkpoints._inert import INERT
 from regard.checkpoints._keymap import KeyMap
 from regard.checkpoints._licence import licence_of
 from regard.checkpoints._loading import LoadReport, load_into, to_hf
@@ -20,7 +20,6 @@ __all__ = [
     "DEFAULT_MODEL",
     "HEADS",
     "INERT",
-    "INERT_WITHOUT_OUTPUT",
     "PACKAGED",
     "Config",
     "HeadKind",

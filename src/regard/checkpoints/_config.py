@@ -81,6 +81,19 @@ class Config:
             return None
         return self._typed(key, kind)
 
+    def get_or_null(self, key: str, kind: type[_T], default: _T | None) -> _T | None:
+        """A field whose absence means the family's default, and whose `null` means None.
+
+        >>> given = Config(file=Path("config.json"), values={"sliding_window": None})
+        >>> absent = Config(file=Path("config.json"), values={})
+        >>> given.get_or_null("sliding_window", int, 4096), absent.get_or_null("sliding_window", int, 4096)
+        (None, 4096)
+
+        Raises:
+            CheckpointError: the field is of another type.
+        """
+        return self.get(key, kind, None) if key in self.values else default
+
     def expect(self, key: str, allowed: Collection[_V], default: _V) -> _V:
         """A field that regard supports at these values only; `default` is what its absence means.
 

@@ -86,9 +86,6 @@ INERT: frozenset[str] = frozenset(
 )
 """Fields that change nothing in any network, whatever their value."""
 
-INERT_WITHOUT_OUTPUT: frozenset[str] = frozenset({"tie_encoder_decoder", "tie_word_embeddings"})
-"""Fields that change nothing where one stack stands alone, without a table of its own for the output."""
-
 INERT_AT: Mapping[str, object] = MappingProxyType(
     {
         "add_cross_attention": False,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from regard.core._dropout import Dropout, GivenDropout, SeededDropout
     from regard.core._fused import fused_attention
     from regard.core._identities import AttentionErrors, attention_errors
-    from regard.core._inputs import AttentionInputs
+    from regard.core._inputs import AttentionInputs, padding_of
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
     from regard.core._rows import attention_scores, attention_weights
     from regard.core._shared import forget, shared
@@ -42,6 +42,7 @@ _HOME = {
     "attention_weights": "_rows",
     "forget": "_shared",
     "fused_attention": "_fused",
+    "padding_of": "_inputs",
     "reference_attention": "_attention",
     "shared": "_shared",
 }
@@ -69,6 +70,7 @@ __all__ = [
     "attention_weights",
     "forget",
     "fused_attention",
+    "padding_of",
     "reference_attention",
     "shared",
 ]

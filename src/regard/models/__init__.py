@@ -4,6 +4,7 @@ A family is a folder of config, network and key map; `FAMILIES` lists them.
 """
 
 from regard.models._describe import masks_of, positions_of
+from regard.models._inputs import check_ids
 from regard.models._loaded import Loaded, load_checkpoint
 from regard.models._network import Network, NetworkConfig, Output, StackKind
 from regard.models._registry import FAMILIES, Family, family_of
@@ -18,6 +19,7 @@ __all__ = [
     "Output",
     "StackKind",
     "Transformer",
+    "check_ids",
     "family_of",
     "load_checkpoint",
     "masks_of",

@@ -7,11 +7,16 @@ from torch import Tensor, nn
 
 from regard.blocks import activation_named
 from regard.core import Mask
-from regard.core.errors import InputError
+from regard.models._reading import EveryPosition, LastEnd, Reading, last_of
 
 
 class Head(nn.Module, ABC):
     """From the last hidden state to logits."""
+
+    @property
+    def of_text(self) -> bool:
+        """Whether a row gets one answer, so that it must hold one text."""
+        return False
 
     @abstractmethod
     def forward(
@@ -102,81 +107,68 @@ class MaskedLMHead(Head):
         return logits
 
 
-class SequenceClassifier(Head):
-    """logits = W activation(W_h x_0 + b_h) + b: a label for the text, read off its first position.
+class Activation(nn.Module):
+    """One of `regard.blocks.ACTIVATIONS`, as a layer.
 
     Args:
-        labels: (d_model -> num_labels).
-        hidden: a linear layer before it; None for none.
-        activation: after `hidden`.
-        reads_pooler: whether it reads the pooler's output in place of the first position.
-        dropout_p: before `labels`, in training.
-
-    Source: Devlin et al. 2019, arXiv 1810.04805, section 4.1.
+        name: which.
     """
 
-    def __init__(
-        self,
-        labels: nn.Linear,
-        *,
-        hidden: nn.Linear | None = None,
-        activation: str = "tanh",
-        reads_pooler: bool = False,
-        dropout_p: float = 0.0,
-    ) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__()
-        self.hidden, self.labels = hidden, labels
-        self.activation = activation_named(activation)
-        self.reads_pooler = reads_pooler
-        self.dropout = nn.Dropout(dropout_p)
+        self.function = activation_named(name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(...) -> the same shape."""
+        return self.function(x)
+
+
+class Classifier(Head):
+    """logits = layers(x): labels for the text or for every token, by which vectors x are read.
+
+    Args:
+        reads: which vectors of the last hidden state.
+        layers: what they go through, in this order; the names are those of the network's state.
+
+    Example:
+        >>> import torch
+        >>> from regard.models._reading import FirstPosition
+        >>> head = Classifier(FirstPosition(), dropout=nn.Dropout(0.1), labels=nn.Linear(6, 3))
+        >>> head(torch.randn(2, 5, 6), pooled=None, token_ids=torch.zeros(2, 5), mask=None).shape
+        torch.Size([2, 3])
+        >>> list(head.state_dict())
+        ['labels.weight', 'labels.bias']
+
+    Source: Devlin et al. 2019, arXiv 1810.04805, section 4.1; of the last token: Radford et al. 2018,
+    "Improving Language Understanding by Generative Pre-Training", section 3.2.
+    """
+
+    def __init__(self, reads: Reading, **layers: nn.Module) -> None:
+        super().__init__()
+        self.reads = reads
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+
+    @property
+    def of_text(self) -> bool:
+        """Whether a row gets one label."""
+        return self.reads.of_text
 
     def forward(
         self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
     ) -> Tensor:
-        """(batch, N, d_model) -> (batch, num_labels)."""
-        del token_ids, mask
-        if self.reads_pooler:
-            assert pooled is not None, "a head that reads the pooler is built with one"
-        x: Tensor = pooled if self.reads_pooler and pooled is not None else state[:, 0]
-        if self.hidden is not None:
-            x = self.activation(self.hidden(x))
-        logits: Tensor = self.labels(self.dropout(x))
-        return logits
+        """(batch, N, d_model) -> (batch, num_labels), or (batch, N, num_labels).
+
+        Raises:
+            InputError: of `reads`.
+        """
+        x = self.reads(state, pooled=pooled, token_ids=token_ids, mask=mask)
+        for layer in self.children():
+            x = layer(x)
+        return x
 
 
-class ScoreHead(Head):
-    """logits = W h + b, of every token or of the last: how decoders classify.
-
-    Args:
-        score: (d_model -> num_labels).
-        of_last_token: whether one token speaks for the text: the last that is not `pad_id`, or with None the
-            last position.
-        pad_id: what fills up a text.
-        dropout_p: before `score`, in training.
-
-    Source: the classifiers of `transformers`' decoders; no paper has them.
-    """
-
-    def __init__(
-        self, score: nn.Linear, *, of_last_token: bool, pad_id: int | None = None, dropout_p: float = 0.0
-    ) -> None:
-        super().__init__()
-        self.score, self.of_last_token, self.pad_id = score, of_last_token, pad_id
-        self.dropout = nn.Dropout(dropout_p)
-
-    def forward(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
-        """(batch, N, d_model) -> (batch, N, num_labels), or (batch, num_labels) of the last token."""
-        del pooled, mask
-        if self.of_last_token:
-            last = _last(token_ids, self.pad_id)
-            state = state[torch.arange(len(state), device=state.device), last]
-        logits: Tensor = self.score(self.dropout(state))
-        return logits
-
-
-class EndClassifier(Head):
+class EndClassifier(Classifier):
     """logits = W tanh(W_h x_end + b_h) + b: a label for the text, read off its last end-of-text token.
 
     The decoder reads the text that the encoder reads, one position later.
@@ -202,74 +194,30 @@ class EndClassifier(Head):
         pad_id: int | None,
         dropout_p: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.hidden, self.score = hidden, score
-        self.end_id, self.start_id, self.pad_id = end_id, start_id, pad_id
-        self.dropout = nn.Dropout(dropout_p)
+        super().__init__(
+            LastEnd(end_id),
+            input_dropout=nn.Dropout(dropout_p),
+            hidden=hidden,
+            activation=Activation("tanh"),
+            dropout=nn.Dropout(dropout_p),
+            score=score,
+        )
+        self.start_id, self.pad_id = start_id, pad_id
 
     def target_of(self, token_ids: Tensor) -> Tensor:
         """The token ids, one position later."""
-        if self.start_id is None:
-            start = token_ids.gather(1, _last(token_ids, self.pad_id)[:, None])
-        else:
+        if self.start_id is not None:
             start = torch.full_like(token_ids[:, :1], self.start_id)
+        elif self.pad_id is None:
+            start = token_ids[:, -1:]
+        else:
+            start = token_ids.gather(1, last_of(token_ids != self.pad_id)[:, None])
         return torch.cat((start, token_ids[:, :-1]), dim=1)
 
-    def forward(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
-        """(batch, N, d_model) -> (batch, num_labels).
 
-        Raises:
-            InputError: a text without an end, or the decoder read another number of tokens.
-        """
-        del pooled, mask
-        if state.shape[:2] != token_ids.shape:
-            raise InputError(
-                "decoder_token_ids must have the shape of token_ids, whose end the classifier reads: "
-                f"{tuple(token_ids.shape)}; got {tuple(state.shape[:2])}."
-            )
-        is_end = token_ids == self.end_id
-        if not bool(is_end.any(dim=1).all()):
-            raise InputError(
-                f"token_ids must hold the end of text, id {self.end_id}, in every row: the classifier reads "
-                "its label there."
-            )
-        numbers = torch.arange(token_ids.shape[1], device=token_ids.device)
-        x = state[torch.arange(len(state), device=state.device), (numbers * is_end).argmax(dim=1)]
-        x = torch.tanh(self.hidden(self.dropout(x)))
-        logits: Tensor = self.score(self.dropout(x))
-        return logits
-
-
-def _last(token_ids: Tensor, pad_id: int | None) -> Tensor:
-    """int64 (batch,), where the last token that is not padding stands."""
-    if pad_id is None:
-        return torch.full_like(token_ids[:, 0], token_ids.shape[1] - 1)
-    numbers = torch.arange(token_ids.shape[1], device=token_ids.device)
-    return (numbers * (token_ids != pad_id)).argmax(dim=1)
-
-
-class TokenClassifier(Head):
-    """logits = W h + b: a label for every token.
-
-    Args:
-        labels: (d_model -> num_labels).
-        dropout_p: before it, in training.
-    """
-
-    def __init__(self, labels: nn.Linear, *, dropout_p: float = 0.0) -> None:
-        super().__init__()
-        self.labels = labels
-        self.dropout = nn.Dropout(dropout_p)
-
-    def forward(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
-        """(batch, N, d_model) -> (batch, N, num_labels)."""
-        del pooled, token_ids, mask
-        logits: Tensor = self.labels(self.dropout(state))
-        return logits
+def token_classifier(d_model: int, num_labels: int, *, dropout_p: float) -> Classifier:
+    """logits = W h + b, a label for every token; its layer is called `labels`."""
+    return Classifier(EveryPosition(), dropout=nn.Dropout(dropout_p), labels=nn.Linear(d_model, num_labels))
 
 
 def output_layer(tokens: nn.Embedding, *, is_tied: bool, use_bias: bool = False) -> nn.Linear:

@@ -134,8 +134,7 @@ def read_window(fields: Config, field: str, default: int | None, *, switch: str 
         64
         >>> read_window(fields, "sliding_window", 4096, switch="use_sliding_window")
     """
-    given = fields.get(field, int, None)
-    window = default if field not in fields.values else given
+    window = fields.get_or_null(field, int, default)
     if switch is not None and not fields.get(switch, bool, False):
         return None
     if window is not None and window < 1:

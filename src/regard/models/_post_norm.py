@@ -7,36 +7,31 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm, activation_named
+from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm
 from regard.checkpoints import Rename
-from regard.core import Mask
-from regard.models._heads import Head, MaskedLMHead, TokenClassifier, output_layer
+from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer, token_classifier
+from regard.models._post_norm_config import PostNormConfig
+from regard.models._reading import FirstPosition
 
 
-def post_norm_layers(
-    num_layers: int,
-    d_model: int,
-    num_heads: int,
-    d_ff: int,
-    *,
-    activation: str,
-    norm_eps: float,
-    dropout_p: float,
-    attention_dropout_p: float,
-) -> list[EncoderLayer]:
+def post_norm_layers(config: PostNormConfig) -> list[EncoderLayer]:
     """Layers of self-attention and feed-forward, each followed by dropout, the residual sum and a layer norm.
 
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.1; Devlin et al. 2019, arXiv 1810.04805.
     """
     return [
         EncoderLayer(
-            MultiHeadAttention(d_model, num_heads, dropout_p=attention_dropout_p),
-            FeedForward(d_model, d_ff, activation=activation),
-            attention_residual=PostNorm(nn.LayerNorm(d_model, eps=norm_eps), dropout_p=dropout_p),
-            ffn_residual=PostNorm(nn.LayerNorm(d_model, eps=norm_eps), dropout_p=dropout_p),
+            MultiHeadAttention(config.d_model, config.num_heads, dropout_p=config.attention_dropout_p),
+            FeedForward(config.d_model, config.d_ff, activation=config.activation),
+            attention_residual=_residual(config),
+            ffn_residual=_residual(config),
         )
-        for _ in range(num_layers)
+        for _ in range(config.num_layers)
     ]
+
+
+def _residual(config: PostNormConfig) -> PostNorm:
+    return PostNorm(nn.LayerNorm(config.d_model, eps=config.norm_eps), dropout_p=config.dropout_p)
 
 
 class Pooler(nn.Module):
@@ -74,32 +69,39 @@ class UntiedOutput(nn.Linear):
         return functional.linear(x, self.weight, self.own_bias)
 
 
-class DenseClassifier(Head):
+def dense_classifier(config: PostNormConfig, activation: str) -> Classifier:
     """logits = W activation(W_h x_0 + b_h) + b: a label for the text, read off its first position.
 
     RoBERTa's, ELECTRA's and MPNet's, which do without the pooler. Its last layer is called `score`, since on
     disk it has another name than that of the classifier of tokens.
 
     Args:
-        d_model, num_labels: sizes of a vector and of the answer.
+        config: its sizes.
         activation: a name in `regard.blocks.ACTIVATIONS`.
-        dropout_p: before each of the two layers, in training.
     """
+    return Classifier(
+        FirstPosition(),
+        input_dropout=nn.Dropout(config.label_dropout_p),
+        hidden=nn.Linear(config.d_model, config.d_model),
+        activation=Activation(activation),
+        dropout=nn.Dropout(config.label_dropout_p),
+        score=nn.Linear(config.d_model, config.num_labels),
+    )
 
-    def __init__(self, d_model: int, num_labels: int, *, activation: str, dropout_p: float) -> None:
-        super().__init__()
-        self.hidden, self.score = nn.Linear(d_model, d_model), nn.Linear(d_model, num_labels)
-        self.activation = activation_named(activation)
-        self.dropout = nn.Dropout(dropout_p)
 
-    def forward(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
-        """(batch, N, d_model) -> (batch, num_labels)."""
-        del pooled, token_ids, mask
-        x = self.activation(self.hidden(self.dropout(state[:, 0])))
-        logits: Tensor = self.score(self.dropout(x))
-        return logits
+def head_without_pooler(config: PostNormConfig, tokens: nn.Embedding) -> Head | None:
+    """RoBERTa's and MPNet's heads, on the table of learned embeddings."""
+    match config.head:
+        case "masked-lm":
+            # With a gelu of its own, whatever the layers have.
+            return masked_lm_head(
+                tokens, activation="gelu", norm_eps=config.norm_eps, is_tied=config.tie_word_embeddings
+            )
+        case "sequence":
+            return dense_classifier(config, "tanh")
+        case "token":
+            return token_classifier(config.d_model, config.num_labels, dropout_p=config.label_dropout_p)
+    return None
 
 
 def masked_lm_head(tokens: nn.Embedding, *, activation: str, norm_eps: float, is_tied: bool) -> MaskedLMHead:
@@ -110,11 +112,6 @@ def masked_lm_head(tokens: nn.Embedding, *, activation: str, norm_eps: float, is
     else:
         output = UntiedOutput(d_model, tokens.num_embeddings)
     return MaskedLMHead(nn.Linear(d_model, d_model), activation, nn.LayerNorm(d_model, eps=norm_eps), output)
-
-
-def token_classifier(d_model: int, num_labels: int, *, dropout_p: float) -> TokenClassifier:
-    """The classifier of tokens."""
-    return TokenClassifier(nn.Linear(d_model, num_labels), dropout_p=dropout_p)
 
 
 _THEIRS, _OURS = "encoder.layer.{layer}", "encoder.layers.{layer}"

@@ -27,7 +27,8 @@ class PostNormConfig:
         num_labels: of a classifier.
         classifier_dropout_p: in training, in a classifier; None for `dropout_p`.
         tie_word_embeddings: whether the masked-LM head's output is the table of learned embeddings.
-        pad_token_id: what fills up a text.
+        pad_token_id: what fills up a text. Where positions are not counted by it, it changes no number:
+            `transformers` keeps the row of that id from being trained.
     """
 
     vocab_size: int = 30522
@@ -121,14 +122,6 @@ def read_head(
         )
     head = kind if kind is not None and any(name.startswith(starts[kind]) for name in tensors) else None
     return {"head": head} | ({"num_labels": num_labels(fields)} if head in ("sequence", "token") else {})
-
-
-def read_pad(fields: Config, default: int) -> int | None:
-    """The id that fills up a text, of a family that does not count positions by it: it changes no number.
-
-    `transformers` keeps the row of that id from being trained.
-    """
-    return fields.get("pad_token_id", int, None) if "pad_token_id" in fields.values else default
 
 
 def has_pooler(tensors: Collection[str]) -> bool:

@@ -5,9 +5,8 @@ since version 5 all of it stands in `rope_parameters`, once, or once for each ty
 where a file has both, they must agree.
 """
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from regard.checkpoints import Config
@@ -20,7 +19,6 @@ from regard.positions import (
     NoScaling,
     ProportionalScaling,
     Rotary,
-    RotaryLayout,
     RotaryScaling,
     YaRNScaling,
 )
@@ -47,9 +45,6 @@ class RopeSpelling:
 
     Args:
         full, sliding: the base of either type of layer.
-        partial: the part of a head that is rotated where the file does not say; None where the family always
-            rotates whole heads, and a file that says otherwise is refused.
-        layout: which entries form a pair; files do not say.
 
     Example:
         >>> gemma3 = RopeSpelling(
@@ -62,9 +57,6 @@ class RopeSpelling:
 
     full: Theta = Theta()
     sliding: Theta = Theta()
-    _: KW_ONLY
-    partial: float | None = None
-    layout: RotaryLayout = "half"
 
     @property
     def thetas(self) -> dict[str, Theta]:
@@ -184,12 +176,12 @@ def _read_rotary(file: _File, kind: str, sub: Config) -> Rotary:
     base = _agreed(sub, "rope_theta", sub.get("rope_theta", float, None), field, stated, outside=True)
     try:
         scaling = read(file, sub)
+        if not isinstance(scaling, ProportionalScaling):
+            _check_part(file, sub)
         return Rotary(
             file.head_dim,
             base=file.bases[kind] if base is None else base,
             scaling=scaling,
-            rotary_dim=None if isinstance(scaling, ProportionalScaling) else _rotary_dim(file, sub),
-            layout=file.spelling.layout,
         )
     except InputError as error:
         raise CheckpointError(f"{sub.file}: the field {sub.path.removesuffix('.')!r}: {error}") from error
@@ -221,16 +213,13 @@ def _part(file: _File, sub: Config) -> float | None:
     return _agreed(sub, key, sub.get(key, float, None), key, file.part, outside=True)
 
 
-def _rotary_dim(file: _File, sub: Config) -> int | None:
+def _check_part(file: _File, sub: Config) -> None:
     part = _part(file, sub)
-    if part not in (None, 1.0) and file.spelling.partial is None:
+    if part not in (None, 1.0):
         raise CheckpointError(
             f"{sub.file}: the field 'partial_rotary_factor' is {part}, but models of this family rotate "
             "whole heads; take it out of the file if that is so"
         )
-    part = file.spelling.partial if part is None else part
-    rotated = file.head_dim if part is None else int(file.head_dim * part)
-    return None if rotated == file.head_dim else rotated
 
 
 def _original(file: _File, sub: Config) -> int:
@@ -308,6 +297,9 @@ def write_rope(rotaries: Mapping[str, Rotary], spelling: RopeSpelling = _LLAMA) 
         rotaries: as `read_rope` returns them.
         spelling: the family's.
 
+    Raises:
+        InputError: what no file of these families can say: a part of a head, or another layout.
+
     Example:
         >>> rotary = Rotary(8, base=500_000.0, scaling=LinearScaling(2.0))
         >>> fields = write_rope({FULL: rotary, SLIDING: rotary})
@@ -340,13 +332,12 @@ def _without_base(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(rotary: Rotary) -> dict[str, Any]:
-    values = _write_scaling(rotary.scaling) | {"rope_theta": rotary.base}
-    if rotary.rotary_dim is not None:
-        part = rotary.rotary_dim / rotary.head_dim
-        # Its readers cut the product off: 2 / 98 would come back as 1.
-        is_short = int(rotary.head_dim * part) < rotary.rotary_dim
-        values["partial_rotary_factor"] = math.nextafter(part, 1.0) if is_short else part
-    return values
+    if rotary.rotary_dim not in (None, rotary.head_dim) or rotary.layout != "half":
+        raise InputError(
+            "rotary must turn whole heads, entries half a head apart, which is all that config.json can say "
+            f"of these families; got rotary_dim={rotary.rotary_dim!r}, layout={rotary.layout!r}."
+        )
+    return _write_scaling(rotary.scaling) | {"rope_theta": rotary.base}
 
 
 def _write_scaling(scaling: RotaryScaling) -> dict[str, Any]:

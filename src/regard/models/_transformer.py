@@ -1,12 +1,9 @@
 """The one network that regard builds: stacks, and what stands on top of them."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from torch import Tensor, nn
 
 from regard.blocks import Stack
-from regard.core import Mask, Taps
+from regard.core import Mask, Segments, Taps
 from regard.core.errors import InputError
 from regard.models._heads import Head
 from regard.models._inputs import as_mask, check_beside, check_ids, check_sizes, for_cross_attention
@@ -117,6 +114,8 @@ class Transformer(Network):
             encoded_mask = for_cross_attention(padding)
         elif decoder_token_ids is not None or decoder_mask is not None:
             raise InputError("decoder_token_ids and decoder_mask must be None: this model has one stack.")
+        if logits and self.head is not None and self.head.of_text:
+            _refuse_segments(padding)
         if taps is not None:
             taps.check(self.tap_names())
         outer = None if taps is None else taps.at("encoder") if both else taps
@@ -180,9 +179,17 @@ def _rows(stack: Stack) -> int | None:
     return positions.max_seq_len if isinstance(positions, SinusoidalPositions) else None
 
 
-def _prefixes(encoder: Stack | None, decoder: Stack | None) -> Mapping[StackKind, str]:
+def _refuse_segments(mask: Mask | None) -> None:
+    if mask is not None and any(isinstance(part, Segments) for part in mask.parts()):
+        raise InputError(
+            "mask must not hold Segments: this model's head gives a row one label, read off one of its texts "
+            "or all of them together. Give the texts as rows of their own, or ask for logits=False."
+        )
+
+
+def _prefixes(encoder: Stack | None, decoder: Stack | None) -> dict[StackKind, str]:
     if decoder is None:
-        return MappingProxyType({"encoder": ""})
+        return {"encoder": ""}
     if encoder is None:
-        return MappingProxyType({"decoder": ""})
-    return MappingProxyType({"encoder": "encoder.", "decoder": "decoder."})
+        return {"decoder": ""}
+    return {"encoder": "encoder.", "decoder": "decoder."}

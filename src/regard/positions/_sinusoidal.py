@@ -99,10 +99,13 @@ class SinusoidalPositions(nn.Module):
         return self._on(torch.device("cpu"))
 
     def _on(self, device: torch.device) -> Tensor:
-        if self._table is None or self._table.device != device:
+        # Read once and kept here: another thread may ask for another device at any time.
+        table = self._table
+        if table is None or table.device != device:
             encoding = sinusoidal_encoding(self.max_seq_len, self.d_model, base=self.base, layout=self.layout)
-            self._table = encoding.float().to(device)
-        return self._table
+            table = encoding.float().to(device)
+            self._table = table
+        return table
 
     def forward(self, positions: Tensor) -> Tensor:
         """int64 positions of any shape (...) -> float32 (..., d_model), on their device.

@@ -1,5 +1,7 @@
 """Encoder and decoder layers by hand, and the points that they offer."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -156,6 +158,26 @@ def test_taps_of_an_encoder_layer(kind: type, point: str) -> None:
     assert torch.equal(layer(x, taps=Taps({point: lambda value: value.clone()})), read)
     noise = torch.randn(seen[0].shape, dtype=torch.float64)
     assert (layer(x, taps=Taps({point: lambda value: value + noise})) - read).abs().max().item() > 1e-3
+
+
+class Doubled(EncoderLayer):
+    def sublayers(self, x: Tensor, **given: Any) -> Tensor:
+        return 2 * super().sublayers(x, **given)
+
+
+def test_what_a_layer_has_more_lies_between_its_ends() -> None:
+    layer = encoder_layer(PostNorm)
+    more = Doubled(
+        layer.attention,
+        layer.ffn,
+        attention_residual=layer.attention_residual,
+        ffn_residual=layer.ffn_residual,
+    )
+    x = torch.randn(BATCH, LENGTH, D_MODEL, dtype=torch.float64)
+    seen: list[Tensor] = []
+    read = more(x, mask=Causal(), taps=Taps({"input": lambda value: value + 1, "output": seen.append}))
+    assert torch.equal(read, 2 * layer(x + 1, mask=Causal()))
+    assert torch.equal(seen[0], read)
 
 
 # --- decoder layer

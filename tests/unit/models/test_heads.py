@@ -9,17 +9,19 @@ from torch import Tensor, nn
 from regard.blocks import Embeddings, RMSNorm
 from regard.core.errors import InputError
 from regard.models._heads import (
+    Activation,
+    Classifier,
     EndClassifier,
     Head,
     LanguageModelHead,
     MaskedLMHead,
-    ScoreHead,
-    SequenceClassifier,
-    TokenClassifier,
     output_layer,
+    token_classifier,
 )
+from regard.models._reading import FirstPosition, LastToken, Pooled
 from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
 from unit.blocks.by_hand import norm_by_hand, project
+from unit.models.folders import network
 
 BATCH, LENGTH, D_MODEL, VOCAB, LABELS = 2, 5, 6, 13, 3
 IDS = torch.zeros(BATCH, LENGTH, dtype=torch.int64)
@@ -83,48 +85,66 @@ def test_any_norm_can_be_handed_to_it(state: Tensor) -> None:
 # --- labels
 
 
-def test_a_classifier_of_the_first_position(state: Tensor) -> None:
-    head = SequenceClassifier(nn.Linear(D_MODEL, LABELS)).double()
-    assert_close_to_largest(run(head, state), by_hand(state[:, 0], head.labels), FP64)
+@pytest.fixture
+def labels() -> nn.Linear:
+    return nn.Linear(D_MODEL, LABELS).double()
+
+
+def test_a_classifier_of_the_first_position(state: Tensor, labels: nn.Linear) -> None:
+    head = Classifier(FirstPosition(), labels=labels)
+    assert_close_to_largest(run(head, state), by_hand(state[:, 0], labels), FP64)
     pooled = torch.randn(BATCH, D_MODEL, dtype=torch.float64)
     assert torch.equal(run(head, state, pooled), run(head, state))
 
 
 @pytest.mark.parametrize(("activation", "function"), [("tanh", math.tanh), ("relu", lambda x: max(x, 0.0))])
 def test_a_classifier_with_a_layer_between(state: Tensor, activation: str, function: object) -> None:
-    head = SequenceClassifier(nn.Linear(7, LABELS), hidden=nn.Linear(D_MODEL, 7), activation=activation)
-    head.double()
-    assert head.hidden is not None
-    hidden = by_hand(state[:, 0], head.hidden).apply_(function)
-    assert_close_to_largest(run(head, state), by_hand(hidden, head.labels), FP64)
+    first, last = nn.Linear(D_MODEL, 7).double(), nn.Linear(7, LABELS).double()
+    head = Classifier(FirstPosition(), hidden=first, activation=Activation(activation), labels=last)
+    hidden = by_hand(state[:, 0], first).apply_(function)
+    assert_close_to_largest(run(head, state), by_hand(hidden, last), FP64)
 
 
-def test_a_classifier_of_the_pooler(state: Tensor) -> None:
-    head = SequenceClassifier(nn.Linear(D_MODEL, LABELS), reads_pooler=True).double()
+def test_the_layers_have_their_names_in_the_state(labels: nn.Linear) -> None:
+    hidden = nn.Linear(D_MODEL, D_MODEL)
+    head = Classifier(FirstPosition(), hidden=hidden, activation=Activation("tanh"), score=labels)
+    assert list(head.state_dict()) == ["hidden.weight", "hidden.bias", "score.weight", "score.bias"]
+    assert head.get_parameter("score.weight") is labels.weight
+
+
+def test_which_heads_say_one_thing_of_a_text(labels: nn.Linear) -> None:
+    assert Classifier(FirstPosition(), labels=labels).of_text
+    assert end_classifier().of_text
+    assert not token_classifier(D_MODEL, LABELS, dropout_p=0.0).of_text
+    assert not LanguageModelHead(nn.Linear(D_MODEL, VOCAB)).of_text
+
+
+def test_a_classifier_of_the_pooler(state: Tensor, labels: nn.Linear) -> None:
+    head = Classifier(Pooled(), labels=labels)
     pooled = torch.randn(BATCH, D_MODEL, dtype=torch.float64)
-    assert_close_to_largest(run(head, state, pooled), by_hand(pooled, head.labels), FP64)
+    assert_close_to_largest(run(head, state, pooled), by_hand(pooled, labels), FP64)
     with pytest.raises(AssertionError, match="a head that reads the pooler is built with one"):
         run(head, state)
 
 
-def test_dropout_of_a_classifier(state: Tensor) -> None:
-    labels, hidden = nn.Linear(D_MODEL, LABELS), nn.Linear(D_MODEL, D_MODEL)
-    head = SequenceClassifier(labels, hidden=hidden, dropout_p=0.5).double()
+def test_dropout_of_a_classifier(state: Tensor, labels: nn.Linear) -> None:
+    head = Classifier(FirstPosition(), dropout=nn.Dropout(0.5), labels=labels)
     torch.manual_seed(3)
     trained = run(head, state)
     torch.manual_seed(3)
-    dropped = torch.tanh(hidden(state[:, 0]))
-    assert torch.equal(trained, labels(nn.functional.dropout(dropped, 0.5)))
-    assert torch.equal(run(head.eval(), state), labels(torch.tanh(hidden(state[:, 0]))))
+    assert torch.equal(trained, labels(nn.functional.dropout(state[:, 0], 0.5)))
+    assert torch.equal(run(head.eval(), state), labels(state[:, 0]))
 
 
 def test_a_classifier_of_tokens(state: Tensor) -> None:
-    head = TokenClassifier(nn.Linear(D_MODEL, LABELS), dropout_p=0.5).double()
+    head = token_classifier(D_MODEL, LABELS, dropout_p=0.5).double()
+    labels = head.get_submodule("labels")
+    assert isinstance(labels, nn.Linear)
     torch.manual_seed(3)
     trained = run(head, state)
     torch.manual_seed(3)
-    assert torch.equal(trained, head.labels(nn.functional.dropout(state, 0.5)))
-    assert_close_to_largest(run(head.eval(), state), by_hand(state, head.labels), FP64)
+    assert torch.equal(trained, labels(nn.functional.dropout(state, 0.5)))
+    assert_close_to_largest(run(head.eval(), state), by_hand(state, labels), FP64)
 
 
 # --- the last token, as decoders' classifiers read it
@@ -149,7 +169,7 @@ def test_the_last_token_is_transformers_s(ids: list[list[int]]) -> None:
     with torch.no_grad():
         state = theirs.transformer(token_ids).last_hidden_state
         wanted = theirs(token_ids).logits
-    head = ScoreHead(theirs.score, of_last_token=True, pad_id=1)
+    head = Classifier(LastToken(1), score=theirs.score)
     assert_close_to_largest(run(head, state, token_ids=token_ids), wanted, FP32_OF_LARGEST)
     assert_close_to_largest(run(head, state, token_ids=token_ids.int()), wanted, FP32_OF_LARGEST)
 
@@ -157,25 +177,22 @@ def test_the_last_token_is_transformers_s(ids: list[list[int]]) -> None:
 @pytest.mark.parametrize(
     ("kind", "places"), [("none", [4, 4]), ("right", [2, 0]), ("left", [4, 4]), ("both", [2, 3])]
 )
-def test_the_last_token_by_hand(state: Tensor, kind: str, places: list[int]) -> None:
-    head = ScoreHead(nn.Linear(D_MODEL, LABELS), of_last_token=True, pad_id=1).double()
-    wanted = [project(head.score, state[b, place].tolist()) for b, place in enumerate(places)]
+def test_the_last_token_by_hand(state: Tensor, labels: nn.Linear, kind: str, places: list[int]) -> None:
+    head = Classifier(LastToken(1), score=labels)
+    wanted = [project(labels, state[b, place].tolist()) for b, place in enumerate(places)]
     assert_close_to_largest(run(head, state, token_ids=torch.tensor(PADDED[kind])), wanted, FP64)
 
 
-def test_without_padding_the_last_position_is_the_last_token(state: Tensor) -> None:
-    head = ScoreHead(nn.Linear(D_MODEL, LABELS), of_last_token=True).double()
-    wanted = by_hand(state[:, -1], head.score)
-    assert_close_to_largest(run(head, state, token_ids=torch.tensor(PADDED["right"])), wanted, FP64)
-
-
-def test_a_score_for_every_token(state: Tensor) -> None:
-    head = ScoreHead(nn.Linear(D_MODEL, LABELS), of_last_token=False, pad_id=1, dropout_p=0.5).double()
-    torch.manual_seed(3)
-    trained = run(head, state)
-    torch.manual_seed(3)
-    assert torch.equal(trained, head.score(nn.functional.dropout(state, 0.5)))
-    assert_close_to_largest(run(head.eval(), state), by_hand(state, head.score), FP64)
+def test_a_text_s_label_does_not_depend_on_the_padding_beside_it() -> None:
+    # No id says what is padding, which transformers refuses; the mask does.
+    net = network("llama", head="sequence", pad_token_id=None)
+    short, mask = torch.tensor([[5, 6, 7]]), torch.tensor([[True] * 3 + [False] * 2, [True] * 5])
+    padded = torch.tensor([[5, 6, 7, 0, 0], [1, 2, 3, 4, 5]])
+    with torch.no_grad():
+        alone, together = net(short).logits, net(padded, mask=mask).logits
+    assert alone is not None
+    assert together is not None
+    assert_close_to_largest(together[:1], alone, FP32_OF_LARGEST)
 
 
 # --- the end of the text, as BART reads it

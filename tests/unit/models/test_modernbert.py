@@ -1,4 +1,4 @@
-"""ModernBERT's own parts: its classifiers, and the spellings of its config.
+"""ModernBERT's own parts: its mean over a text, and the spellings of its config.
 
 That the whole network is transformers' is tested in tests/parity.
 """
@@ -11,12 +11,11 @@ import pytest
 import torch
 
 from regard.checkpoints import Config
-from regard.core import Padding, Window
+from regard.core import Window
 from regard.core.errors import CheckpointError
 from regard.models import FAMILIES
 from regard.models.modernbert import ModernBertConfig
-from regard.models.modernbert._classifiers import MeanOfTokens
-from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
+from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.models.folders import network
 
 # As the first published files have it, with sizes of our own.
@@ -88,17 +87,6 @@ def test_half_of_the_window_lies_on_either_side() -> None:
 def test_fields_that_it_does_not_have(changes: dict[str, Any]) -> None:
     with pytest.raises(CheckpointError, match=next(iter(changes))):
         read(OLD | changes)
-
-
-def test_the_mean_is_of_tokens() -> None:
-    state = torch.randn(3, 5, 7, dtype=torch.float64)
-    real = torch.tensor([[True] * 5, [False, True, True, False, False], [False] * 5])
-    state[1, 3] = torch.nan
-    expected = torch.stack([state[0].sum(0) / 5, (state[1, 1] + state[1, 2]) / 2, torch.zeros(7)])
-    assert_close_to_largest(MeanOfTokens()(state, Padding(real)), expected, FP64)
-    narrower = Padding(real) & Padding(torch.tensor([[True, True, False, True, True]]))
-    assert_close_to_largest(MeanOfTokens()(state, narrower)[1], state[1, 1], FP64)
-    assert_close_to_largest(MeanOfTokens()(state[:1], None), expected[:1], FP64)
 
 
 def test_a_classifier_of_means_leaves_padding_out() -> None:

@@ -10,15 +10,15 @@ from torch import nn
 from regard.blocks import ACTIVATIONS
 from regard.checkpoints import to_hf
 from regard.models import FAMILIES, Transformer
-from regard.models._heads import MaskedLMHead, SequenceClassifier, TokenClassifier
+from regard.models._heads import Classifier, MaskedLMHead, token_classifier
 from regard.models._post_norm import (
-    DenseClassifier,
     Pooler,
     UntiedOutput,
+    dense_classifier,
     masked_lm_head,
     post_norm_layers,
-    token_classifier,
 )
+from regard.models._post_norm_config import PostNormConfig
 from regard.models.bert import BertConfig
 from regard.models.distilbert import DistilBertConfig
 from regard.models.electra import ElectraConfig
@@ -71,9 +71,17 @@ def test_the_pooler_reads_the_first_position() -> None:
 
 
 def test_layers_are_apart_and_their_dropout_is_as_given() -> None:
-    layers = post_norm_layers(
-        3, 6, 2, 11, activation="relu", norm_eps=1e-3, dropout_p=0.3, attention_dropout_p=0.4
+    config = PostNormConfig(
+        num_layers=3,
+        d_model=6,
+        num_heads=2,
+        d_ff=11,
+        activation="relu",
+        norm_eps=1e-3,
+        dropout_p=0.3,
+        attention_dropout_p=0.4,
     )
+    layers = post_norm_layers(config)
     assert len({id(parameter) for layer in layers for parameter in layer.parameters()}) == 3 * 16
     for layer in layers:
         assert layer.attention.dropout_p == 0.4
@@ -84,23 +92,24 @@ def test_layers_are_apart_and_their_dropout_is_as_given() -> None:
 
 
 def test_a_dense_classifier_by_hand() -> None:
-    head = DenseClassifier(2, 3, activation="tanh", dropout_p=0.5).eval()
-    with torch.no_grad():
-        head.hidden.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
-        head.hidden.bias.zero_()
-        head.score.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
-        head.score.bias.copy_(torch.tensor([0.0, 0.0, 10.0]))
+    head = dense_classifier(PostNormConfig(d_model=2, num_labels=3, dropout_p=0.5), "tanh").eval()
+    state_dict = {
+        "hidden.weight": torch.tensor([[1.0, 0.0], [0.0, 2.0]]),
+        "hidden.bias": torch.zeros(2),
+        "score.weight": torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
+        "score.bias": torch.tensor([0.0, 0.0, 10.0]),
+    }
+    head.load_state_dict(state_dict)
     # atanh(0.5) = ln(3) / 2: after the layer and tanh, 0.5 and 0.8 = tanh(ln(9) / 2).
     state = torch.tensor([[[0.549306, 0.549306], [7.0, 7.0]]])
     assert_close_to_largest(apply(head, state), torch.tensor([[0.5, 0.8, 11.3]]), FP32_OF_LARGEST)
 
 
 def test_dropout_comes_before_both_layers_of_a_dense_classifier() -> None:
-    head = DenseClassifier(64, 64, activation="relu", dropout_p=0.5)
-    with torch.no_grad():
-        for layer in (head.hidden, head.score):
-            layer.weight.copy_(torch.eye(64))
-            layer.bias.zero_()
+    config = PostNormConfig(d_model=64, num_labels=64, classifier_dropout_p=0.5, dropout_p=0.0)
+    head = dense_classifier(config, "relu")
+    for name in ("hidden", "score"):
+        head.get_submodule(name).load_state_dict({"weight": torch.eye(64), "bias": torch.zeros(64)})
     logits = apply(head.train(), torch.ones(1, 1, 64)).detach()
     # What a dropout of 1/2 keeps, it doubles.
     assert set(logits[0].tolist()) == {0.0, 4.0}
@@ -109,7 +118,7 @@ def test_dropout_comes_before_both_layers_of_a_dense_classifier() -> None:
 def test_a_classifier_of_tokens_has_a_row_for_each() -> None:
     head = token_classifier(6, 3, dropout_p=0.0)
     state = torch.randn(2, 5, 6)
-    assert torch.equal(apply(head, state), head.labels(state))
+    assert torch.equal(apply(head, state), head.get_submodule("labels")(state))
 
 
 class TestTheOutputLayer:
@@ -221,5 +230,6 @@ def test_dropout_in_classifiers(family: str, sequence: float, token: float) -> N
     changes = {"dropout_p": 0.3} | ({} if family == "mpnet" else {"classifier_dropout_p": 0.2})
     for head, expected in (("sequence", sequence), ("token", token)):
         network = made(family, head=head, **changes)
-        assert isinstance(network.head, SequenceClassifier | DenseClassifier | TokenClassifier)
-        assert network.head.dropout.p == expected
+        assert isinstance(network.head, Classifier)
+        dropouts = [layer.p for layer in network.head.children() if isinstance(layer, nn.Dropout)]
+        assert set(dropouts) == {expected}

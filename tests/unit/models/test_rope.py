@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Gemma3TextConfig, LlamaConfig, ModernBertConfig, PhiConfig
+from transformers import Gemma3TextConfig, LlamaConfig, ModernBertConfig
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.models.modernbert.modeling_modernbert import ModernBertRotaryEmbedding
-from transformers.models.phi.modeling_phi import PhiRotaryEmbedding
 
 from regard.checkpoints import Config
-from regard.core.errors import CheckpointError
+from regard.core.errors import CheckpointError, InputError
 from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
 from regard.positions import (
     LinearScaling,
@@ -32,7 +31,6 @@ HEAD_DIM, MAX_SEQ_LEN = 2 * 11, 97
 LLAMA = RopeSpelling()
 GEMMA3 = RopeSpelling(Theta("rope_theta", 1e6), Theta("rope_local_base_freq", 1e4, is_scaled=False))
 MODERNBERT = RopeSpelling(Theta("global_rope_theta", 160_000.0), Theta("local_rope_theta", 10_000.0))
-PHI = RopeSpelling(partial=0.5)
 
 LINEAR = {"rope_type": "linear", "factor": 3.0}
 OLD_LINEAR = {"type": "linear", "factor": 3.0}
@@ -184,30 +182,6 @@ def test_modernbert_whose_scaling_is_about_all_layers(values: dict[str, Any]) ->
         assert_same(rotary, getattr(theirs, f"{kind}_inv_freq"), getattr(theirs, f"{kind}_attention_scaling"))
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pytest.param({}, id="default"),
-        pytest.param({"partial_rotary_factor": 0.25}, id="outside"),
-        pytest.param({"rope_parameters": LINEAR | {"partial_rotary_factor": 0.75}}, id="inside"),
-        pytest.param({"partial_rotary_factor": 1.0}, id="whole"),
-    ],
-)
-def test_a_family_that_rotates_a_part(values: dict[str, Any]) -> None:
-    config = PhiConfig(
-        hidden_size=3 * 24,
-        num_attention_heads=3,
-        max_position_embeddings=MAX_SEQ_LEN,
-        **json.loads(json.dumps(values)),
-    )
-    theirs = PhiRotaryEmbedding(config)
-    rotary = read_rope(fields(**values), PHI, head_dim=24, max_seq_len=MAX_SEQ_LEN)[FULL]
-    assert rotary.rotary_dim == (
-        None if values == {"partial_rotary_factor": 1.0} else 2 * len(theirs.inv_freq)
-    )
-    assert_same(rotary, theirs.inv_freq, theirs.attention_scaling)
-
-
 def test_types_of_layers_in_a_family_with_one_base() -> None:
     rotaries = read(rope_parameters={FULL: LINEAR | {"rope_theta": 7.0}, SLIDING: {"rope_theta": 5.0}})
     assert rotaries == {
@@ -317,12 +291,14 @@ def test_the_old_spelling_is_written_where_it_can_say_it() -> None:
     assert list(write_rope({FULL: full, SLIDING: full}, GEMMA3)) == ["rope_parameters"]
 
 
-@pytest.mark.parametrize(("head_dim", "rotary_dim"), [(22, 6), (98, 2), (128, 126)])
-def test_written_with_a_part(head_dim: int, rotary_dim: int) -> None:
-    rotary = Rotary(head_dim, base=777.0, rotary_dim=rotary_dim)
-    written = write_rope({FULL: rotary, SLIDING: rotary}, PHI)
-    assert written["partial_rotary_factor"] == pytest.approx(rotary_dim / head_dim)
-    old = {key: value for key, value in written.items() if key != "rope_parameters"}
-    for values in (written, old):
-        again = read_rope(fields(**values), PHI, head_dim=head_dim, max_seq_len=MAX_SEQ_LEN)
-        assert again[FULL] == rotary
+@pytest.mark.parametrize(
+    ("given", "said"), [({"rotary_dim": 6}, "rotary_dim=6"), ({"layout": "interleaved"}, "'interleaved'")]
+)
+def test_what_no_file_can_say(given: dict[str, Any], said: str) -> None:
+    rotary = Rotary(HEAD_DIM, base=777.0, **given)
+    with pytest.raises(InputError, match=f"whole heads, .*{said}"):
+        write_rope({FULL: rotary, SLIDING: rotary})
+
+
+def test_a_whole_part_is_no_part() -> None:
+    assert read(partial_rotary_factor=1.0) == read()

@@ -12,7 +12,8 @@ from regard.blocks import CountFrom, CountTokens, Embeddings, Stack
 from regard.core import Causal, Padding, Predicate, Segments, Taps, Window
 from regard.core.errors import InputError
 from regard.models import Network, Transformer
-from regard.models._heads import EndClassifier, LanguageModelHead, SequenceClassifier
+from regard.models._heads import Classifier, EndClassifier, LanguageModelHead, token_classifier
+from regard.models._reading import FirstPosition, Pooled
 from regard.positions import LearnedPositions, SinusoidalPositions
 from tolerances import FP64, assert_close_to_largest
 from unit.models.tiny import (
@@ -405,10 +406,21 @@ def test_the_head_reads_the_last_hidden_state(net: Transformer) -> None:
 
 
 def test_a_head_may_read_the_pooler() -> None:
-    net = encoder(pooler=FirstAndLast(), head=SequenceClassifier(nn.Linear(D_MODEL, 3), reads_pooler=True))
+    labels = nn.Linear(D_MODEL, 3)
+    net = encoder(pooler=FirstAndLast(), head=Classifier(Pooled(), labels=labels))
     output = net(IDS)
     assert output.pooled is not None
-    assert_close_to_largest(output.logits, net.head.labels(output.pooled), FP64)
+    assert_close_to_largest(output.logits, labels(output.pooled), FP64)
+
+
+def test_a_label_for_the_row_is_refused_where_it_holds_several_texts() -> None:
+    segments = Segments(torch.tensor([[0, 0, 0, 1, 1, 1, 1]] * 2))
+    net = encoder(head=Classifier(FirstPosition(), labels=nn.Linear(D_MODEL, 3)))
+    for mask in (segments, Padding(torch.ones(2, 7, dtype=torch.bool)) & segments):
+        refuse(net, "mask must not hold Segments: this model's head gives a row one label", mask=mask)
+        assert net(IDS, mask=mask, logits=False).last_hidden_state.shape == (2, 7, D_MODEL)
+    of_tokens = encoder(head=token_classifier(D_MODEL, 3, dropout_p=0.0))
+    assert of_tokens(IDS, mask=segments).logits.shape == (2, 7, 3)
 
 
 def test_a_head_may_say_what_the_decoder_reads() -> None:

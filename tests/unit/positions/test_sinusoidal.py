@@ -101,6 +101,19 @@ class TestModule:
         assert torch.equal(SinusoidalPositions(11, 7).double()(torch.arange(11)), wanted)
         assert torch.equal(SinusoidalPositions(11, 7).bfloat16()(torch.arange(11)), wanted)
 
+    def test_another_device_s_table_may_come_in_between(self) -> None:
+        class Raced(SinusoidalPositions):
+            @property
+            def _table(self) -> torch.Tensor:  # whatever is set, another thread has set it anew since
+                return torch.zeros(5, 3, device="meta")
+
+            @_table.setter
+            def _table(self, table: object) -> None:
+                del table
+
+        positions = torch.tensor([4, 1])
+        assert torch.equal(Raced(5, 3)(positions), SinusoidalPositions(5, 3)(positions))
+
     def test_built_on_the_meta_device(self) -> None:
         with torch.device("meta"):
             positions = SinusoidalPositions(11, 7)

@@ -7,19 +7,22 @@ from typing import Any, Literal
 from regard.checkpoints import INERT, Config, HeadKind, head_of, num_labels
 from regard.core.errors import CheckpointError
 
-# Sizes said twice, fields of fairseq and of the generator, and what acts in training only.
+# What changes nothing here; `num_hidden_layers` repeats `encoder_layers`. The others are fields of fairseq,
+# of the generator (which token is forced first) and of distillation, and what acts in training only.
 _INERT_HERE = frozenset(
     {
         "classif_dropout",
         "decoder_layerdrop",
         "encoder_layerdrop",
-        "init_std",
-        "max_length",
-        "num_hidden_layers",
         "extra_pos_embeddings",
+        "force_bos_token_to_be_generated",
+        "init_std",
+        "num_hidden_layers",
+        "replacing_rate",
+        "student_decoder_layers",
+        "student_encoder_layers",
     }
 )
-"""What changes nothing here; `num_hidden_layers` repeats `encoder_layers`."""
 
 _STEMS = {"bart": "Bart", "mbart": "MBart", "marian": "Marian"}
 
@@ -137,7 +140,7 @@ class BartConfig:
             else True,
             tie_word_embeddings=fields.get("tie_word_embeddings", bool, True),
             dropout_p=fields.get("dropout", float, 0.1),
-            attention_dropout_p=fields.get("attention_dropout", float, 0.0),
+            attention_dropout_p=fields.get("attention_dropout", float, None) or 0.0,
             activation_dropout_p=fields.get("activation_dropout", float, 0.0),
             stores_positions=is_marian and any("embed_positions" in name for name in tensors),
             head=head_of(fields),

@@ -9,7 +9,6 @@ from regard.models._post_norm_config import (
     PostNormConfig,
     has_pooler,
     read_head,
-    read_pad,
     read_shared,
     write_shared,
 )
@@ -70,7 +69,7 @@ class BertConfig(PostNormConfig):
         config = cls(
             **read_shared(fields),
             **head,
-            pad_token_id=read_pad(fields, 0),
+            pad_token_id=fields.get_or_null("pad_token_id", int, 0),
             classifier_dropout_p=fields.get("classifier_dropout", float, None),
             num_token_types=fields.get("type_vocab_size", int, 2),
             # A classifier of texts reads it: if it is not stored, loading says so.

@@ -3,9 +3,10 @@
 from torch import nn
 
 from regard.blocks import Embeddings, Stack
-from regard.models._heads import Head, SequenceClassifier
+from regard.models._heads import Classifier, Head, token_classifier
 from regard.models._inputs import check_sizes
-from regard.models._post_norm import Pooler, masked_lm_head, post_norm_layers, token_classifier
+from regard.models._post_norm import Pooler, masked_lm_head, post_norm_layers
+from regard.models._reading import Pooled
 from regard.models._transformer import Transformer
 from regard.models.bert._config import BertConfig
 from regard.positions import LearnedPositions
@@ -34,19 +35,9 @@ def build(config: BertConfig) -> Transformer:
         norm=nn.LayerNorm(config.d_model, eps=config.norm_eps),
         dropout_p=config.dropout_p,
     )
-    layers = post_norm_layers(
-        config.num_layers,
-        config.d_model,
-        config.num_heads,
-        config.d_ff,
-        activation=config.activation,
-        norm_eps=config.norm_eps,
-        dropout_p=config.dropout_p,
-        attention_dropout_p=config.attention_dropout_p,
-    )
     return Transformer(
         config,
-        encoder=Stack(embeddings, layers),
+        encoder=Stack(embeddings, post_norm_layers(config)),
         pooler=Pooler(config.d_model) if config.use_pooler else None,
         head=_head(config, embeddings.tokens),
     )
@@ -63,7 +54,7 @@ def _head(config: BertConfig, tokens: nn.Embedding) -> Head | None:
             )
         case "sequence":
             labels = nn.Linear(config.d_model, config.num_labels)
-            return SequenceClassifier(labels, reads_pooler=True, dropout_p=config.label_dropout_p)
+            return Classifier(Pooled(), dropout=nn.Dropout(config.label_dropout_p), labels=labels)
         case "token":
             return token_classifier(config.d_model, config.num_labels, dropout_p=config.label_dropout_p)
     return None

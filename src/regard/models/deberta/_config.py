@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.checkpoints import INERT, Config, HeadKind
 from regard.core.errors import CheckpointError
-from regard.models._post_norm_config import PostNormConfig, read_head, read_pad, read_shared, write_shared
+from regard.models._post_norm_config import PostNormConfig, read_head, read_shared, write_shared
 from regard.models.deberta._attention import C2P, P2C
 
 # What v1 calls `pad_token_id`.
@@ -109,7 +109,7 @@ class DebertaConfig(PostNormConfig):
         config = cls(
             **shared,
             **read_head(fields, tensors, starts),
-            pad_token_id=read_pad(fields, 0),
+            pad_token_id=fields.get_or_null("pad_token_id", int, 0),
             classifier_dropout_p=fields.get("cls_dropout", float, None),
             d_embedding=fields.get("embedding_size", int, d_model),
             num_token_types=fields.get("type_vocab_size", int, 0),

@@ -35,8 +35,9 @@ DEBERTA_KEYS = KeyMap(
     prefixes=("deberta.",),
     # What a network may lack of these: the heads of the training, answers to questions.
     heads=("cls.", "lm_predictions.", "mask_predictions.", "pooler.", "classifier.", "qa_outputs."),
-    # Absolute positions that a model was trained with, and does without since.
-    left_out=("embeddings.position_embeddings.",),
+    # Absolute positions that a model was trained with, and does without since; and the norm of a table of
+    # distances that there is not where attention is not relative.
+    left_out=("embeddings.position_embeddings.", "encoder.LayerNorm."),
     # 0, 1, 2, ..: written by transformers before 4.31.
     buffers=("embeddings.position_ids",),
 )

@@ -1,14 +1,12 @@
 """What DeBERTa has in other places than other encoders: a projection, a convolution, and a head."""
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 
 from regard.blocks import EncoderLayer, FeedForward, PostNorm, activation_named
-from regard.core import Bias, Mask, Padding, Segments, Taps
+from regard.core import Bias, Mask, Segments, Taps, padding_of
 from regard.core.errors import InputError
-from regard.models._heads import Head, MaskedLMHead, SequenceClassifier
+from regard.models._heads import Head, MaskedLMHead
 from regard.models.deberta._attention import DisentangledAttention
 from regard.positions import Rotation
 
@@ -66,77 +64,37 @@ class ConvolvedLayer(EncoderLayer):
         self.convolution_activation = activation_named(activation)
         self.dropout = nn.Dropout(dropout_p)
 
-    def forward(
+    def sublayers(
         self,
         x: Tensor,
         *,
-        mask: Mask | None = None,
-        bias: Bias | Tensor | None = None,
-        rotation: Rotation | None = None,
-        taps: Taps | None = None,
+        mask: Mask | None,
+        bias: Bias | Tensor | None,
+        rotation: Rotation | None,
+        taps: Taps | None,
     ) -> Tensor:
         """(batch, positions, d_model) -> the same shape.
 
         Raises:
             InputError: several texts in a row, which the convolution would mix.
         """
-        parts = () if mask is None else mask.parts()
-        if any(isinstance(part, Segments) for part in parts):
+        if mask is not None and any(isinstance(part, Segments) for part in mask.parts()):
             raise InputError(
                 "mask must not hold Segments: this model's convolution sees the tokens around each, also "
                 "those of the next text. Give the texts as rows of their own."
             )
-        paddings = [part.real.expand(x.shape[:2]) for part in parts if isinstance(part, Padding)]
-        real = torch.stack(paddings).all(dim=0)[:, :, None] if paddings else None
-        x = x if taps is None else taps.offer("input", x)
+        padding = padding_of(mask)
+        real = None if padding is None else padding[:, :, None]
         convolved = self._convolve(x, real)
-        attend = partial(
-            self.attention,
-            mask=mask,
-            bias=bias,
-            rotation=rotation,
-            taps=None if taps is None else taps.at("attention"),
-        )
-        x = self.attention_residual(x, attend)
-        x = self.ffn_residual(x, partial(self.ffn, taps=None if taps is None else taps.at("ffn")))
+        x = super().sublayers(x, mask=mask, bias=bias, rotation=rotation, taps=taps)
         x = self.convolution_norm(x + convolved)
-        if real is not None:
-            x = torch.where(real, x, 0.0)
-        return x if taps is None else taps.offer("output", x)
+        return x if real is None else torch.where(real, x, 0.0)
 
     def _convolve(self, x: Tensor, real: Tensor | None) -> Tensor:
         if real is not None:
             x = torch.where(real, x, 0.0)
         convolved = self.convolution(x.mT).mT
         return self.convolution_activation(self.dropout(convolved))
-
-
-class ContextClassifier(SequenceClassifier):
-    """A `SequenceClassifier` with dropout before its first layer as well.
-
-    Args:
-        labels, hidden, activation, dropout_p: as there.
-        input_dropout_p: probability of dropping an entry of what it reads in training.
-    """
-
-    def __init__(
-        self,
-        labels: nn.Linear,
-        *,
-        hidden: nn.Linear,
-        activation: str,
-        dropout_p: float = 0.0,
-        input_dropout_p: float = 0.0,
-    ) -> None:
-        super().__init__(labels, hidden=hidden, activation=activation, dropout_p=dropout_p)
-        self.input_dropout = nn.Dropout(input_dropout_p)
-
-    def forward(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
-        """(batch, N, d_model) -> (batch, num_labels)."""
-        first = self.input_dropout(state[:, :1])
-        return super().forward(first, pooled=pooled, token_ids=token_ids, mask=mask)
 
 
 class TrainedHead(Head):

@@ -3,13 +3,14 @@
 from torch import nn
 
 from regard.blocks import Embeddings, EncoderLayer, FeedForward, PostNorm, Stack
-from regard.models._heads import Head, MaskedLMHead, output_layer
+from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer, token_classifier
 from regard.models._inputs import check_sizes
-from regard.models._post_norm import UntiedOutput, token_classifier
+from regard.models._post_norm import UntiedOutput
+from regard.models._reading import FirstPosition
 from regard.models._transformer import Transformer
 from regard.models.deberta._attention import DisentangledAttention, RelativePositions
 from regard.models.deberta._config import DebertaConfig
-from regard.models.deberta._layers import ContextClassifier, ConvolvedLayer, ProjectedNorm, TrainedHead
+from regard.models.deberta._layers import ConvolvedLayer, ProjectedNorm, TrainedHead
 from regard.positions import LearnedPositions
 
 
@@ -108,12 +109,13 @@ def _head(config: DebertaConfig, tokens: nn.Embedding) -> Head | None:
         case "masked-lm":
             return _masked_lm_head(config, tokens)
         case "sequence":
-            return ContextClassifier(
-                nn.Linear(config.d_model, config.num_labels),
+            return Classifier(
+                FirstPosition(),
+                input_dropout=nn.Dropout(config.pooler_dropout_p),
                 hidden=nn.Linear(config.d_model, config.d_model),
-                activation=config.pooler_activation,
-                dropout_p=config.label_dropout_p,
-                input_dropout_p=config.pooler_dropout_p,
+                activation=Activation(config.pooler_activation),
+                dropout=nn.Dropout(config.label_dropout_p),
+                labels=nn.Linear(config.d_model, config.num_labels),
             )
         case "token":
             return token_classifier(config.d_model, config.num_labels, dropout_p=config.dropout_p)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.checkpoints import INERT, Config, HeadKind
-from regard.models._post_norm_config import read_head, read_pad
+from regard.models._post_norm_config import read_head
 
 # The first acts in answers to questions and in training only; nothing ever read the other.
 _INERT_HERE = frozenset({"qa_dropout", "tie_weights_"})
@@ -95,7 +95,7 @@ class DistilBertConfig:
             attention_dropout_p=fields.get("attention_dropout", float, 0.1),
             classifier_dropout_p=fields.get("seq_classif_dropout", float, 0.2),
             tie_word_embeddings=fields.get("tie_word_embeddings", bool, True),
-            pad_token_id=read_pad(fields, 0),
+            pad_token_id=fields.get_or_null("pad_token_id", int, 0),
             **read_head(fields, tensors, _STARTS),
         )
         fields.done(INERT | _INERT_HERE)

@@ -3,8 +3,9 @@
 from torch import nn
 
 from regard.blocks import Embeddings, EncoderLayer, FeedForward, MultiHeadAttention, PostNorm, Stack
-from regard.models._heads import Head, MaskedLMHead, SequenceClassifier, TokenClassifier, output_layer
+from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer, token_classifier
 from regard.models._inputs import check_sizes
+from regard.models._reading import FirstPosition
 from regard.models._transformer import Transformer
 from regard.models.distilbert._config import DistilBertConfig
 from regard.positions import LearnedPositions
@@ -60,12 +61,13 @@ def _head(config: DistilBertConfig, tokens: nn.Embedding) -> Head | None:
             output = output_layer(tokens, is_tied=config.tie_word_embeddings, use_bias=True)
             return MaskedLMHead(dense, config.activation, _norm(config), output)
         case "sequence":
-            return SequenceClassifier(
-                nn.Linear(config.d_model, config.num_labels),
+            return Classifier(
+                FirstPosition(),
                 hidden=nn.Linear(config.d_model, config.d_model),
-                activation="relu",
-                dropout_p=config.classifier_dropout_p,
+                activation=Activation("relu"),
+                dropout=nn.Dropout(config.classifier_dropout_p),
+                labels=nn.Linear(config.d_model, config.num_labels),
             )
         case "token":
-            return TokenClassifier(nn.Linear(config.d_model, config.num_labels), dropout_p=config.dropout_p)
+            return token_classifier(config.d_model, config.num_labels, dropout_p=config.dropout_p)
     return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.checkpoints import INERT, Config, HeadKind
-from regard.models._post_norm_config import PostNormConfig, read_head, read_pad, read_shared, write_shared
+from regard.models._post_norm_config import PostNormConfig, read_head, read_shared, write_shared
 
 # Of the head for multiple choice only.
 _INERT_HERE = frozenset(
@@ -64,7 +64,7 @@ class ElectraConfig(PostNormConfig):
         config = cls(
             **read_shared(fields),
             **read_head(fields, tensors, _STARTS),
-            pad_token_id=read_pad(fields, 0),
+            pad_token_id=fields.get_or_null("pad_token_id", int, 0),
             d_embedding=fields.require("embedding_size", int),
             classifier_dropout_p=fields.get("classifier_dropout", float, None),
             num_token_types=fields.get("type_vocab_size", int, 2),

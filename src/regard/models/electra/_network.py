@@ -3,9 +3,9 @@
 from torch import nn
 
 from regard.blocks import Embeddings, Stack
-from regard.models._heads import Head, MaskedLMHead, output_layer
+from regard.models._heads import Head, MaskedLMHead, output_layer, token_classifier
 from regard.models._inputs import check_sizes
-from regard.models._post_norm import DenseClassifier, post_norm_layers, token_classifier
+from regard.models._post_norm import dense_classifier, post_norm_layers
 from regard.models._transformer import Transformer
 from regard.models.electra._config import ElectraConfig
 from regard.positions import LearnedPositions
@@ -35,17 +35,9 @@ def build(config: ElectraConfig) -> Transformer:
         d_embedding=None if config.d_embedding == config.d_model else config.d_embedding,
         dropout_p=config.dropout_p,
     )
-    layers = post_norm_layers(
-        config.num_layers,
-        config.d_model,
-        config.num_heads,
-        config.d_ff,
-        activation=config.activation,
-        norm_eps=config.norm_eps,
-        dropout_p=config.dropout_p,
-        attention_dropout_p=config.attention_dropout_p,
+    return Transformer(
+        config, encoder=Stack(embeddings, post_norm_layers(config)), head=_head(config, embeddings.tokens)
     )
-    return Transformer(config, encoder=Stack(embeddings, layers), head=_head(config, embeddings.tokens))
 
 
 def _head(config: ElectraConfig, tokens: nn.Embedding) -> Head | None:
@@ -59,9 +51,7 @@ def _head(config: ElectraConfig, tokens: nn.Embedding) -> Head | None:
                 output_layer(tokens, is_tied=config.tie_word_embeddings, use_bias=True),
             )
         case "sequence":
-            return DenseClassifier(
-                config.d_model, config.num_labels, activation="gelu", dropout_p=config.label_dropout_p
-            )
+            return dense_classifier(config, "gelu")
         case "token":
             return token_classifier(config.d_model, config.num_labels, dropout_p=config.label_dropout_p)
     return None

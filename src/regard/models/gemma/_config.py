@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regard.checkpoints import INERT, Config, HeadKind, head_of, num_labels
+from regard.core.errors import CheckpointError, InputError
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
 from regard.positions import Rotary
@@ -122,7 +123,11 @@ class GemmaConfig:
 
     @classmethod
     def from_hf(cls, fields: Config, tensors: Collection[str]) -> "GemmaConfig":
-        """Read config.json."""
+        """Read config.json.
+
+        Raises:
+            CheckpointError: fields that are missing, wrong, unknown, or ask for another architecture.
+        """
         del tensors
         model_type = fields.require("model_type", str)
         member = _MEMBERS[model_type]
@@ -138,7 +143,7 @@ class GemmaConfig:
         else:
             is_bidirectional = False
             fields.expect("use_bidirectional_attention", (None, False), default=None)
-            softcap = _cap(fields, "attn_logit_softcapping", 50.0)
+            softcap = fields.get_or_null("attn_logit_softcapping", float, 50.0)
         config = cls(
             model_type=model_type,
             vocab_size=fields.require("vocab_size", int),
@@ -155,29 +160,41 @@ class GemmaConfig:
             is_bidirectional=is_bidirectional,
             query_scalar=fields.get("query_pre_attn_scalar", float, 256.0),
             softcap=softcap,
-            final_softcap=_cap(fields, "final_logit_softcapping", None if member.is_gemma3 else 30.0),
+            final_softcap=fields.get_or_null(
+                "final_logit_softcapping", float, None if member.is_gemma3 else 30.0
+            ),
             activation=_activation(fields),
             norm_eps=fields.get("rms_norm_eps", float, 1e-6),
             attention_bias=fields.get("attention_bias", bool, False),
             attention_dropout_p=fields.get("attention_dropout", float, None) or 0.0,
-            head=head_of(fields),
+            head=_head(fields, member),
             num_labels=num_labels(fields),
             classifier_dropout_p=fields.get("classifier_dropout", float, 0.1),
-            pad_token_id=fields.get("pad_token_id", int, None) if "pad_token_id" in fields.values else 0,
+            pad_token_id=fields.get_or_null("pad_token_id", int, 0),
             tie_word_embeddings=fields.get("tie_word_embeddings", bool, True),
         )
         fields.done(INERT | _INERT_HERE)
         return config
 
     def to_hf(self) -> dict[str, Any]:
-        """The fields of config.json."""
+        """The fields of config.json.
+
+        Raises:
+            InputError: a head that `transformers` has no class for.
+        """
         member = _MEMBERS[self.model_type]
-        names = {
+        names: dict[HeadKind | None, str] = {
             None: f"{member.sequence_stem}Model",
             "language-model": f"{member.stem}ForCausalLM",
             "sequence": f"{member.sequence_stem}ForSequenceClassification",
-            "token": f"{member.stem}ForTokenClassification",
         }
+        if not member.is_gemma3:
+            names["token"] = f"{member.stem}ForTokenClassification"
+        if self.head not in names:
+            raise InputError(
+                f"head must be one that transformers has for {self.model_type}: "
+                f"{', '.join(str(name) for name in names)}; got {self.head!r}."
+            )
         written: dict[str, Any] = {
             "architectures": [names[self.head]],
             "model_type": self.model_type,
@@ -191,7 +208,7 @@ class GemmaConfig:
             "max_position_embeddings": self.max_seq_len,
             "layer_types": list(self.layer_types),
             "sliding_window": self.sliding_window,
-            "query_pre_attn_scalar": int(self.query_scalar),
+            "query_pre_attn_scalar": _whole(self.query_scalar),
             "attn_logit_softcapping": self.softcap,
             "final_logit_softcapping": self.final_softcap,
             "hidden_activation": self.activation,
@@ -209,9 +226,20 @@ class GemmaConfig:
         return written
 
 
-def _cap(fields: Config, name: str, default: float | None) -> float | None:
-    cap = fields.get(name, float, None)
-    return default if name not in fields.values else cap
+def _head(fields: Config, member: _Member) -> HeadKind | None:
+    head = head_of(fields)
+    if head == "token" and member.is_gemma3:
+        raise CheckpointError(
+            f"{fields.file}: the field 'architectures' names a classifier of tokens, which transformers does "
+            "not have for gemma3_text, so that nothing says how it reads; got "
+            f"{fields.values.get('architectures')}"
+        )
+    return head
+
+
+def _whole(value: float) -> float:
+    """As an int where it is one, which is what the code of transformers has the field as."""
+    return int(value) if value == int(value) else value
 
 
 def _activation(fields: Config) -> str:

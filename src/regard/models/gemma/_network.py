@@ -15,9 +15,10 @@ from regard.blocks import (
     Stack,
 )
 from regard.core import Causal, Mask, Window
-from regard.models._heads import Head, LanguageModelHead, ScoreHead, output_layer
+from regard.models._heads import Classifier, Head, LanguageModelHead, output_layer
 from regard.models._inputs import check_sizes
 from regard.models._layer_types import FULL, SLIDING
+from regard.models._reading import EveryPosition, LastToken
 from regard.models._transformer import Transformer
 from regard.models.gemma._config import GemmaConfig
 
@@ -93,8 +94,8 @@ def _head(config: GemmaConfig, tokens: nn.Embedding) -> Head | None:
             return LanguageModelHead(output, softcap=config.final_softcap)
         case "sequence":
             score = nn.Linear(config.d_model, config.num_labels, bias=False)
-            return ScoreHead(score, of_last_token=True, pad_id=config.pad_token_id)
+            return Classifier(LastToken(config.pad_token_id), score=score)
         case "token":
             score = nn.Linear(config.d_model, config.num_labels)
-            return ScoreHead(score, of_last_token=False, dropout_p=config.classifier_dropout_p)
+            return Classifier(EveryPosition(), dropout=nn.Dropout(config.classifier_dropout_p), score=score)
     return None

@@ -6,10 +6,12 @@ from typing import Any
 
 from regard.checkpoints import INERT, Config, HeadKind, head_of, num_labels
 
-# The summary is of a head for multiple choice; upcasting only says in which type the same numbers come about.
+# The summary is of a head for multiple choice; upcasting only says in which type the same numbers come about;
+# `predict_special_tokens` is about as many as `n_special` says, and there are none.
 _INERT_HERE = frozenset(
     {
         "n_ctx",
+        "predict_special_tokens",
         "reorder_and_upcast_attn",
         "summary_activation",
         "summary_first_dropout",
@@ -84,6 +86,7 @@ class Gpt2Config:
         del tensors
         d_model = fields.require("n_embd", int)
         inner = fields.get("n_inner", int, None)
+        fields.expect("n_special", (0,), default=0)
         config = cls(
             vocab_size=fields.require("vocab_size", int),
             d_model=d_model,

@@ -12,8 +12,9 @@ from regard.blocks import (
     Stack,
 )
 from regard.core import Causal
-from regard.models._heads import Head, LanguageModelHead, ScoreHead, TokenClassifier, output_layer
+from regard.models._heads import Classifier, Head, LanguageModelHead, output_layer, token_classifier
 from regard.models._inputs import check_sizes
+from regard.models._reading import LastToken
 from regard.models._transformer import Transformer
 from regard.models.gpt2._config import Gpt2Config
 from regard.positions import LearnedPositions
@@ -74,8 +75,7 @@ def _head(config: Gpt2Config, tokens: nn.Embedding) -> Head | None:
             return LanguageModelHead(output_layer(tokens, is_tied=config.tie_word_embeddings))
         case "sequence":
             score = nn.Linear(config.d_model, config.num_labels, bias=False)
-            return ScoreHead(score, of_last_token=True, pad_id=config.pad_token_id)
+            return Classifier(LastToken(config.pad_token_id), score=score)
         case "token":
-            labels = nn.Linear(config.d_model, config.num_labels)
-            return TokenClassifier(labels, dropout_p=config.classifier_dropout_p)
+            return token_classifier(config.d_model, config.num_labels, dropout_p=config.classifier_dropout_p)
     return None

@@ -73,8 +73,9 @@ _MEMBERS = {
     "qwen3": _Member(stem="Qwen3", layers=LaterLayers("max_window_layers", 28), qk_norm=True, head_dim=128),
 }
 
-# transformers splits a matrix product into so many, with the same sum, and only in old versions.
-_INERT_HERE = frozenset({"pretraining_tp"})
+# What SmolLM's training code calls itself; the first Llamas' name for `max_position_embeddings`, which their
+# rotary embeddings need no more than that one; and into how many an old version splits a matrix product.
+_INERT_HERE = frozenset({"is_llama_config", "max_sequence_length", "pretraining_tp"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,9 +155,9 @@ class LlamaConfig:
         if member.has_window:
             window = read_window(fields, "sliding_window", 4096, switch=member.window_switch)
         bias = fields.get("attention_bias", bool, False) if member.qkv_bias is None else None
-        kv_heads = fields.get("num_key_value_heads", int, None)
-        if kv_heads is None:
-            kv_heads = num_heads if "num_key_value_heads" in fields.values else member.num_kv_heads
+        fields.expect("rope_interleaved", (False,), default=False)
+        fields.expect("use_mrope", (False,), default=False)
+        kv_heads = fields.get_or_null("num_key_value_heads", int, member.num_kv_heads)
         config = cls(
             model_type=model_type,
             vocab_size=fields.require("vocab_size", int),

@@ -13,8 +13,9 @@ from regard.blocks import (
     Stack,
 )
 from regard.core import Causal, Window
-from regard.models._heads import Head, LanguageModelHead, ScoreHead, output_layer
+from regard.models._heads import Classifier, Head, LanguageModelHead, output_layer
 from regard.models._inputs import check_sizes
+from regard.models._reading import EveryPosition, LastToken
 from regard.models._transformer import Transformer
 from regard.models.llama._config import LlamaConfig
 
@@ -83,8 +84,8 @@ def _head(config: LlamaConfig, tokens: nn.Embedding) -> Head | None:
             return LanguageModelHead(output_layer(tokens, is_tied=config.tie_word_embeddings))
         case "sequence":
             score = nn.Linear(config.d_model, config.num_labels, bias=False)
-            return ScoreHead(score, of_last_token=True, pad_id=config.pad_token_id)
+            return Classifier(LastToken(config.pad_token_id), score=score)
         case "token":
             score = nn.Linear(config.d_model, config.num_labels)
-            return ScoreHead(score, of_last_token=False, dropout_p=config.classifier_dropout_p)
+            return Classifier(EveryPosition(), dropout=nn.Dropout(config.classifier_dropout_p), score=score)
     return None

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from regard.checkpoints import INERT, Config, HeadKind
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
-from regard.models._post_norm_config import read_head, read_pad
+from regard.models._post_norm_config import read_head
 from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
 from regard.positions import Rotary
 
@@ -145,7 +145,7 @@ class ModernBertConfig:
             head_activation=fields.get("classifier_activation", str, "gelu"),
             pooling=fields.expect("classifier_pooling", _POOLINGS, "cls"),
             classifier_dropout_p=fields.get("classifier_dropout", float, 0.0),
-            pad_token_id=read_pad(fields, 50283),
+            pad_token_id=fields.get_or_null("pad_token_id", int, 50283),
             tie_word_embeddings=fields.get("tie_word_embeddings", bool, True),
             **read_head(fields, tensors, _STARTS),
         )

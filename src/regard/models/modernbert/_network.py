@@ -12,11 +12,11 @@ from regard.blocks import (
     Stack,
 )
 from regard.core import Window
-from regard.models._heads import Head, MaskedLMHead, output_layer
+from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer
 from regard.models._inputs import check_sizes
 from regard.models._layer_types import FULL, SLIDING
+from regard.models._reading import EveryPosition, FirstPosition, MeanOfTokens
 from regard.models._transformer import Transformer
-from regard.models.modernbert._classifiers import EveryPosition, FirstPosition, MeanOfTokens, NormedClassifier
 from regard.models.modernbert._config import ModernBertConfig
 
 
@@ -92,11 +92,11 @@ def _head(config: ModernBertConfig, tokens: nn.Embedding) -> Head | None:
         output = output_layer(tokens, is_tied=config.tie_word_embeddings, use_bias=config.output_bias)
         return MaskedLMHead(dense, config.head_activation, norm, output)
     of_text = MeanOfTokens() if config.pooling == "mean" else FirstPosition()
-    return NormedClassifier(
-        dense,
-        config.head_activation,
-        norm,
-        nn.Linear(config.d_model, config.num_labels),
-        reading=EveryPosition() if config.head == "token" else of_text,
-        dropout_p=config.classifier_dropout_p,
+    return Classifier(
+        EveryPosition() if config.head == "token" else of_text,
+        dense=dense,
+        activation=Activation(config.head_activation),
+        norm=norm,
+        dropout=nn.Dropout(config.classifier_dropout_p),
+        labels=nn.Linear(config.d_model, config.num_labels),
     )

@@ -10,7 +10,6 @@ from regard.models._post_norm_config import (
     PostNormConfig,
     has_pooler,
     read_head,
-    read_pad,
     read_shared,
     write_shared,
 )
@@ -85,7 +84,7 @@ class MPNetConfig(PostNormConfig):
         config = cls(
             **(shared | {"max_seq_len": shared["max_seq_len"] - PAD_ID - 1}),
             **read_head(fields, tensors, _STARTS),
-            pad_token_id=read_pad(fields, PAD_ID),
+            pad_token_id=fields.get_or_null("pad_token_id", int, PAD_ID),
             num_buckets=buckets,
             use_pooler=has_pooler(tensors),
         )

@@ -4,15 +4,8 @@ from torch import nn
 
 from regard.blocks import CountTokens, Embeddings, Stack
 from regard.core.errors import InputError
-from regard.models._heads import Head
 from regard.models._inputs import check_sizes
-from regard.models._post_norm import (
-    DenseClassifier,
-    Pooler,
-    masked_lm_head,
-    post_norm_layers,
-    token_classifier,
-)
+from regard.models._post_norm import Pooler, head_without_pooler, post_norm_layers
 from regard.models._transformer import Transformer
 from regard.models.mpnet._config import NUM_BUCKETS, PAD_ID, MPNetConfig
 from regard.positions import LearnedPositions, RelativeBias
@@ -45,41 +38,12 @@ def build(config: MPNetConfig) -> Transformer:
         norm=nn.LayerNorm(config.d_model, eps=config.norm_eps),
         dropout_p=config.dropout_p,
     )
-    layers = post_norm_layers(
-        config.num_layers,
-        config.d_model,
-        config.num_heads,
-        config.d_ff,
-        activation=config.activation,
-        norm_eps=config.norm_eps,
-        dropout_p=config.dropout_p,
-        attention_dropout_p=config.attention_dropout_p,
-    )
     bias = RelativeBias(config.num_heads, NUM_BUCKETS, max_distance=128, bidirectional=True)
     if config.num_buckets > NUM_BUCKETS:
         bias.table = nn.Embedding(config.num_buckets, config.num_heads)
     return Transformer(
         config,
-        encoder=Stack(embeddings, layers, bias=bias, numbering=CountTokens(PAD_ID)),
+        encoder=Stack(embeddings, post_norm_layers(config), bias=bias, numbering=CountTokens(PAD_ID)),
         pooler=Pooler(config.d_model) if config.use_pooler else None,
-        head=_head(config, embeddings.tokens),
+        head=head_without_pooler(config, embeddings.tokens),
     )
-
-
-def _head(config: MPNetConfig, tokens: nn.Embedding) -> Head | None:
-    # The masked-LM head has a gelu of its own, whatever the layers have.
-    match config.head:
-        case "masked-lm":
-            return masked_lm_head(
-                tokens,
-                activation="gelu",
-                norm_eps=config.norm_eps,
-                is_tied=config.tie_word_embeddings,
-            )
-        case "sequence":
-            return DenseClassifier(
-                config.d_model, config.num_labels, activation="tanh", dropout_p=config.label_dropout_p
-            )
-        case "token":
-            return token_classifier(config.d_model, config.num_labels, dropout_p=config.label_dropout_p)
-    return None

@@ -7,8 +7,8 @@ from typing import Any
 from regard.checkpoints import INERT, Config, HeadKind, head_of, num_labels
 from regard.core.errors import CheckpointError
 
-# Written by the first T5 files, read by no code; the rest follows from `feed_forward_proj`.
-_INERT_HERE = frozenset({"n_positions", "output_past", "dense_act_fn", "is_gated_act"})
+# Written by the first T5 files, read by no code.
+_INERT_HERE = frozenset({"n_positions"})
 
 _CLASSES: dict[HeadKind | None, str] = {
     None: "T5Model",
@@ -42,6 +42,7 @@ class T5Config:
         classifier_dropout_p: before a classifier, in training.
         tie_word_embeddings: whether the output layer is the table of learned embeddings.
         scale_decoder_outputs: whether the decoder's output is divided by sqrt(d_model) before it.
+        pad_token_id: what fills up a text.
         decoder_start_token_id: what the decoder reads first.
         eos_token_id: where a classifier of texts reads.
 
@@ -69,6 +70,7 @@ class T5Config:
     classifier_dropout_p: float = 0.0
     tie_word_embeddings: bool = True
     scale_decoder_outputs: bool = True
+    pad_token_id: int | None = 0
     decoder_start_token_id: int = 0
     eos_token_id: int = 1
 
@@ -93,7 +95,7 @@ class T5Config:
         # transformers 5, which has a field for it. Whether the layer is tied, the stored tensors show.
         tied = fields.get("tie_word_embeddings", bool, True)
         num_layers = fields.require("num_layers", int)
-        pad_id = fields.get("pad_token_id", int, 0)
+        pad_id = fields.get_or_null("pad_token_id", int, 0)
         config = cls(
             vocab_size=fields.require("vocab_size", int),
             d_model=fields.require("d_model", int),
@@ -114,7 +116,8 @@ class T5Config:
             classifier_dropout_p=fields.get("classifier_dropout", float, 0.0),
             tie_word_embeddings="lm_head.weight" not in tensors,
             scale_decoder_outputs=fields.get("scale_decoder_outputs", bool, tied),
-            decoder_start_token_id=fields.get("decoder_start_token_id", int, pad_id),
+            pad_token_id=pad_id,
+            decoder_start_token_id=fields.get("decoder_start_token_id", int, pad_id or 0),
             eos_token_id=fields.get("eos_token_id", int, 1),
         )
         fields.done(INERT | _INERT_HERE)
@@ -146,7 +149,7 @@ class T5Config:
             "tie_word_embeddings": self.scale_decoder_outputs,
             "scale_decoder_outputs": self.scale_decoder_outputs,
             "num_labels": self.num_labels,
-            "pad_token_id": self.decoder_start_token_id,
+            "pad_token_id": self.pad_token_id,
             "decoder_start_token_id": self.decoder_start_token_id,
             "eos_token_id": self.eos_token_id,
         }
@@ -161,5 +164,10 @@ def _activation(fields: Config) -> tuple[str, bool]:
             f"{fields.file}: the field 'feed_forward_proj' must be an activation or gated-<activation>; "
             f"got {name!r}"
         )
+    is_gated = gate == "gated"
     # "gated-gelu" has always meant the tanh approximation.
-    return ("gelu_new" if name == "gated-gelu" else gated), gate == "gated"
+    activation = "gelu_new" if name == "gated-gelu" else gated
+    # transformers writes both beside `feed_forward_proj`, and obeys them where they say something else.
+    fields.expect("dense_act_fn", (activation,), default=activation)
+    fields.expect("is_gated_act", (is_gated,), default=is_gated)
+    return activation, is_gated

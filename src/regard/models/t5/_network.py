@@ -15,7 +15,7 @@ from regard.blocks import (
     Stack,
 )
 from regard.core import Causal
-from regard.models._heads import EndClassifier, Head, LanguageModelHead, TokenClassifier, output_layer
+from regard.models._heads import EndClassifier, Head, LanguageModelHead, output_layer, token_classifier
 from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.models.t5._config import T5Config
@@ -148,6 +148,5 @@ def _head(config: T5Config, tokens: nn.Embedding) -> Head | None:
                 dropout_p=config.classifier_dropout_p,
             )
         case "token":
-            labels = nn.Linear(config.d_model, config.num_labels)
-            return TokenClassifier(labels, dropout_p=config.classifier_dropout_p)
+            return token_classifier(config.d_model, config.num_labels, dropout_p=config.classifier_dropout_p)
     return None

@@ -1,0 +1,178 @@
+"""What stands in the config.json of encoder-decoders that many people use, as in `published`."""
+
+from typing import Any
+
+Fields = dict[str, Any]
+
+_T5: Fields = {
+    "architectures": ["T5ForConditionalGeneration"],
+    "d_ff": 2048,
+    "d_kv": 64,
+    "d_model": 512,
+    "decoder_start_token_id": 0,
+    "dropout_rate": 0.1,
+    "eos_token_id": 1,
+    "initializer_factor": 1.0,
+    "is_encoder_decoder": True,
+    "layer_norm_epsilon": 1e-6,
+    "model_type": "t5",
+    "num_heads": 8,
+    "num_layers": 6,
+    "output_past": True,
+    "pad_token_id": 0,
+    "relative_attention_num_buckets": 32,
+    "vocab_size": 32128,
+}
+_T5_1_1 = _T5 | {
+    "d_model": 768,
+    "feed_forward_proj": "gated-gelu",
+    "num_decoder_layers": 12,
+    "num_heads": 12,
+    "num_layers": 12,
+    "tie_word_embeddings": False,
+}
+_BART: Fields = {
+    "activation_dropout": 0.0,
+    "activation_function": "gelu",
+    "add_final_layer_norm": False,
+    "architectures": ["BartForConditionalGeneration"],
+    "attention_dropout": 0.0,
+    "bos_token_id": 0,
+    "classif_dropout": 0.0,
+    "classifier_dropout": 0.0,
+    "d_model": 1024,
+    "decoder_attention_heads": 16,
+    "decoder_ffn_dim": 4096,
+    "decoder_layerdrop": 0.0,
+    "decoder_layers": 12,
+    "decoder_start_token_id": 2,
+    "dropout": 0.1,
+    "encoder_attention_heads": 16,
+    "encoder_ffn_dim": 4096,
+    "encoder_layerdrop": 0.0,
+    "encoder_layers": 12,
+    "eos_token_id": 2,
+    "forced_eos_token_id": 2,
+    "gradient_checkpointing": False,
+    "id2label": {"0": "contradiction", "1": "neutral", "2": "entailment"},
+    "init_std": 0.02,
+    "is_encoder_decoder": True,
+    "label2id": {"contradiction": 0, "entailment": 2, "neutral": 1},
+    "max_position_embeddings": 1024,
+    "model_type": "bart",
+    "normalize_before": False,
+    "num_hidden_layers": 12,
+    "pad_token_id": 1,
+    "scale_embedding": False,
+    "use_cache": True,
+    "vocab_size": 50265,
+}
+_OF_SUMMARIES: Fields = {
+    "_num_labels": 3,
+    "early_stopping": True,
+    "force_bos_token_to_be_generated": True,
+    "forced_bos_token_id": 0,
+    "length_penalty": 2.0,
+    "max_length": 142,
+    "min_length": 56,
+    "no_repeat_ngram_size": 3,
+    "num_beams": 4,
+    "output_past": True,
+    "prefix": " ",
+    "task_specific_params": {"summarization": {"length_penalty": 2.0}},
+    "vocab_size": 50264,
+}
+_MBART = _BART | {
+    "_num_labels": 3,
+    "add_bias_logits": False,
+    "add_final_layer_norm": True,
+    "architectures": ["MBartForConditionalGeneration"],
+    "model_type": "mbart",
+    "normalize_before": True,
+    "normalize_embedding": True,
+    "num_beams": 5,
+    "output_past": True,
+    "scale_embedding": True,
+    "static_position_embeddings": False,
+    "vocab_size": 250027,
+}
+
+PAIRS: dict[str, Fields] = {
+    "t5-small": _T5 | {"n_positions": 512, "task_specific_params": {"summarization": {"num_beams": 4}}},
+    "google/t5-v1_1-base": _T5_1_1,
+    "google/flan-t5-base": _T5_1_1
+    | {"n_positions": 512, "transformers_version": "4.23.1", "use_cache": True},
+    "facebook/bart-base": _BART
+    | {
+        "_name_or_path": "bart-base",
+        "activation_dropout": 0.1,
+        "add_bias_logits": False,
+        "architectures": ["BartModel"],
+        "attention_dropout": 0.1,
+        "classif_dropout": 0.1,
+        "d_model": 768,
+        "decoder_attention_heads": 12,
+        "decoder_ffn_dim": 3072,
+        "decoder_layers": 6,
+        "encoder_attention_heads": 12,
+        "encoder_ffn_dim": 3072,
+        "encoder_layers": 6,
+        "normalize_embedding": True,
+        "num_hidden_layers": 6,
+    },
+    "facebook/bart-large-cnn": _BART | _OF_SUMMARIES,
+    "facebook/bart-large-mnli": _BART
+    | {"_num_labels": 3, "architectures": ["BartForSequenceClassification"], "output_past": False},
+    "sshleifer/distilbart-cnn-12-6": _BART
+    | _OF_SUMMARIES
+    | {
+        "add_bias_logits": False,
+        "decoder_layers": 6,
+        "extra_pos_embeddings": 2,
+        "normalize_embedding": True,
+        "replacing_rate": 0,
+        "static_position_embeddings": False,
+        "student_decoder_layers": None,
+        "student_encoder_layers": None,
+    },
+    "facebook/mbart-large-cc25": {
+        name: value for name, value in _MBART.items() if name != "decoder_start_token_id"
+    }
+    | {"task_specific_params": {"translation_en_to_ro": {"decoder_start_token_id": 250020}}},
+    "facebook/mbart-large-50-many-to-many-mmt": _MBART
+    | {
+        "early_stopping": True,
+        "max_length": 200,
+        "tokenizer_class": "MBart50Tokenizer",
+        "vocab_size": 250054,
+    },
+    "Helsinki-NLP/opus-mt-en-de": _BART
+    | {
+        "_num_labels": 3,
+        "activation_function": "swish",
+        "add_bias_logits": False,
+        "architectures": ["MarianMTModel"],
+        "bad_words_ids": [[58100]],
+        "d_model": 512,
+        "decoder_attention_heads": 8,
+        "decoder_ffn_dim": 2048,
+        "decoder_layers": 6,
+        "decoder_start_token_id": 58100,
+        "encoder_attention_heads": 8,
+        "encoder_ffn_dim": 2048,
+        "encoder_layers": 6,
+        "eos_token_id": 0,
+        "forced_eos_token_id": 0,
+        "max_length": 512,
+        "max_position_embeddings": 512,
+        "model_type": "marian",
+        "normalize_embedding": False,
+        "num_beams": 6,
+        "num_hidden_layers": 6,
+        "pad_token_id": 58100,
+        "scale_embedding": True,
+        "static_position_embeddings": True,
+        "vocab_size": 58101,
+    },
+}
+"""Encoder-decoders."""
