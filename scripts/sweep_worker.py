@@ -50,7 +50,7 @@ def look(model_type: str) -> dict[str, Any]:
     try:
         network = LensNetwork(model)
     except RegardError as error:
-        broken = "does not run on token ids alone" in str(error) and not wants_more(model, str(error))
+        broken = "does not run on " in str(error) and not wants_more(model, str(error))
         return row | {"result": "not built" if broken else "refused", "why": str(error)}
     except Exception as error:
         return row | {"result": "fails", "why": f"the lens: {reason(error)}"}

@@ -34,20 +34,23 @@ def explain(
     of_queries, of_keys = trace.sides(kind)
     pieces = of_queries.encoding.find(token)
     row, layer, head = pieces[0], trace.layer_index(layer, kind), trace.head_index(head, kind)
-    traced = trace.attention(kind)[layer]
+    traced = trace.attention_of(layer, kind)
     inputs = traced.inputs.head(head)
     # In float64, as `trace.weights` computes them: the two must show the same digits.
     exact = replace(inputs, q=inputs.q.double(), k=inputs.k.double(), v=inputs.v.double())
     with torch.no_grad():  # a bias may be learned
         worked = reference_attention(exact, queries=range(row, row + 1))
     learned = of_queries.embeddings(0)
+    # A sink is a column of the softmax, and no key: it has no token, no value and no share in the context.
+    keys = exact.k_len
+    sink = None if exact.sinks is None else float(worked.weights[0, 0, 0, keys])
     return Explanation(
         model=trace.model,
         text=" | ".join(of_queries.encoding.texts) or " ".join(of_queries.tokens),
         kind=kind,
         layer=layer,
         head=head,
-        num_layers=len(trace.attention(kind)),
+        num_layers=len(of_queries.attention),
         num_heads=traced.inputs.num_heads,
         token=row,
         pieces=tuple(pieces),
@@ -65,8 +68,9 @@ def explain(
         v=_array(inputs.v[0, 0]),
         scores=_array(worked.scores[0, 0, 0]),
         scaled_scores=_array(worked.scaled_scores[0, 0, 0]),
-        masked_scores=_array(worked.masked_scores[0, 0, 0]),
-        weights=_array(worked.weights[0, 0, 0]),
+        masked_scores=_array(worked.masked_scores[0, 0, 0, :keys]),
+        weights=_array(worked.weights[0, 0, 0, :keys]),
+        sink=sink,
         context=_array(worked.context[0, 0, 0]),
         joined=_array(traced.context[:, row].flatten()),
         output=_row(traced.output, row),

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regard.core import AttentionInputs, attention_weights
+from regard.core import AttentionInputs, attention_errors
 from regard.core.errors import RegardError
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
@@ -110,34 +110,22 @@ def bound_of(dtype: torch.dtype) -> float:
     return _BOUNDS.get(dtype, _BOUNDS[torch.float16])
 
 
-def layer_parity(
-    kind: AttentionKind, layer: int, inputs: AttentionInputs, context: Tensor, *, rows: int = 256
-) -> LayerParity:
+def layer_parity(kind: AttentionKind, layer: int, inputs: AttentionInputs, context: Tensor) -> LayerParity:
     """Compare a record with what the model computed from it.
 
     Args:
         kind, layer: which layer, for the result.
         inputs: the record.
         context: (batch, heads, queries, v_dim), as the model computed it.
-        rows: how many queries are worked on at a time.
     """
-    of_rows = of_context = 0.0
-    context = context.detach()
-    largest = float(context.abs().max())
-    groups = inputs.num_heads // inputs.k.shape[1]
-    values = inputs.v.detach().double().repeat_interleave(groups, dim=1)
-    values = torch.where(values.isfinite(), values, 0.0)
-    for start in range(0, inputs.q_len, rows):
-        part = range(start, min(inputs.q_len, start + rows))
-        weights = attention_weights(inputs, part).detach().double()
-        sums = weights.sum(dim=-1)
-        # A row is zero, or else sums to 1.
-        of_rows = _larger(of_rows, torch.where(sums == 0, 0.0, (sums - 1.0).abs()).max())
-        weighted = weights[..., : inputs.k_len] @ values
-        theirs = context[:, :, part.start : part.stop].double()
-        of_context = _larger(of_context, (weighted - theirs).abs().max())
+    errors = attention_errors(inputs, context)
+    largest = float(context.detach().abs().max())
     return LayerParity(
-        kind=kind, layer=layer, weights=of_rows, context=of_context / largest if largest else of_context
+        kind=kind,
+        layer=layer,
+        weights=errors.row_sum,
+        # Of no context, or one with a NaN, there is no largest entry to relate to.
+        context=errors.context / largest if 0.0 < largest < math.inf else errors.context,
     )
 
 

@@ -32,7 +32,8 @@ class Passage:
     Args:
         encoding: the tokens and words, with their spans in the text.
         attention: for each layer its self-attention.
-        cross_attention: for each layer its attention to the encoder; () where there is none.
+        cross_attention: the attention to the encoder of each layer that has it; () where there is none.
+        cross_layers: the numbers of these layers, where some layer has none; None where all have it.
         hidden: L + 1 tensors (tokens, d_model): the input of layer 0, then what each layer hands on, the last
             one after the stack's last norm; () where they cannot be seen.
         learned: (tokens, d), the rows of the table of learned embeddings; None where they cannot be seen.
@@ -44,6 +45,7 @@ class Passage:
     encoding: Encoding
     attention: tuple[AttentionTrace, ...]
     cross_attention: tuple[AttentionTrace, ...] = ()
+    cross_layers: tuple[int, ...] | None = None
     hidden: tuple[Tensor, ...] = ()
     learned: Tensor | None = None
     scaled: Tensor | None = None
@@ -59,7 +61,8 @@ class Passage:
         """Every token's vector at an embedding layer: (tokens, d_model); see `Trace.embedding`."""
         if not self.hidden or self.learned is None:
             raise InputError(
-                "layer must be None: this model's hidden states cannot be seen through the lens."
+                "this model's hidden states cannot be seen through the lens, and so no embeddings; ask for "
+                "weights, scores or context."
             )
         if layer == "input":
             return self.hidden[0]

@@ -1,5 +1,6 @@
 """Running a model on a text while listening: the fused forward pass, with what a trace keeps read off it."""
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -152,18 +153,20 @@ def _keep(store: dict[str, Any], name: str) -> Callable[[object], None]:
 def _passage(kept: Mapping[str, Any], prefix: str, depth: int, encoding: Encoding) -> Passage:
     hidden = [f"{prefix}layers.{layer}.input" for layer in range(depth)] + [f"{prefix}output"]
     embedded = {name: kept.get(f"{prefix}embeddings.{name}") for name in _OF_EMBEDDINGS}
-    of_layers = {
-        each: tuple(
-            _attention(kept, f"{prefix}layers.{layer}.{each}")
-            for layer in range(depth)
-            if f"{prefix}layers.{layer}.{each}.inputs" in kept
-        )
+    layers = {
+        each: [layer for layer in range(depth) if f"{prefix}layers.{layer}.{each}.inputs" in kept]
         for each in _ATTENTIONS
     }
+    of_layers = {
+        each: tuple(_attention(kept, f"{prefix}layers.{layer}.{each}") for layer in found)
+        for each, found in layers.items()
+    }
+    crossed = tuple(layers["cross_attention"])
     return Passage(
         encoding=encoding,
         attention=of_layers["attention"],
         cross_attention=of_layers["cross_attention"],
+        cross_layers=crossed if 0 < len(crossed) < depth else None,
         hidden=tuple(kept[name][0] for name in hidden) if _all_in(kept, hidden) else (),
         learned=_row(embedded["tokens"]),
         scaled=_row(embedded["scaled"]),
@@ -183,7 +186,7 @@ def _row(value: Tensor | None) -> Tensor | None:
 def _attention(kept: Mapping[str, Any], at: str) -> AttentionTrace:
     inputs = kept[f"{at}.inputs"]
     # Some fused kernels turn a NaN into a zero, and the layers after it would look healthy.
-    if not all(bool(tensor.isfinite().all()) for tensor in (inputs.q, inputs.k, inputs.v)):
+    if not _are_finite(inputs.q, inputs.k, inputs.v):
         raise RegardError(
             f"{at} has queries, keys or values that are not finite: the weights are damaged, or too large "
             f"for {inputs.q.dtype}; load the model again, or with dtype=torch.float32."
@@ -191,6 +194,14 @@ def _attention(kept: Mapping[str, Any], at: str) -> AttentionTrace:
     return AttentionTrace(
         inputs=inputs, context=kept[f"{at}.context"][0], output=_row(kept.get(f"{at}.output"))
     )
+
+
+def _are_finite(*tensors: Tensor) -> bool:
+    # A sum with a NaN or an infinity in it is none that is finite, and one pass finds it. The sum of finite
+    # numbers may still overflow: only then is each looked at.
+    if math.isfinite(sum(float(tensor.sum()) for tensor in tensors)):
+        return True
+    return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
 _IDS_OF = {"text": "token_ids", "target": "target_ids"}

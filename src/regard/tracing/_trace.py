@@ -1,5 +1,6 @@
 """What a trace keeps of one forward pass, and everything that can be computed from it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Literal
@@ -167,7 +168,7 @@ class Trace:
             float32 on the CPU, (queries, v_dim), or (heads, queries, v_dim) where head is None.
         """
         kind = self.kind(kind)
-        context = self.attention(kind)[self.layer_index(layer, kind)].context
+        context = self.attention_of(layer, kind).context
         if head is not None:
             context = context[self.head_index(head, kind)][None]
         positions = _positions(self.sides(kind)[0].encoding, query, context.device)
@@ -222,7 +223,7 @@ class Trace:
         layers = tuple(
             layer_parity(kind, layer, each.inputs, each.context[None])
             for kind in self.kinds
-            for layer, each in enumerate(self.attention(kind))
+            for layer, each in zip(self._layers(kind), self.attention(kind), strict=True)
         )
         return Parity(layers=layers, output=None, bound=bound_of(self.source.attention[0].context.dtype))
 
@@ -280,14 +281,42 @@ class Trace:
         return of_queries, of_keys
 
     def attention(self, kind: Kind | None = None) -> tuple[AttentionTrace, ...]:
-        """Every layer's attention of a kind."""
+        """The attention of a kind, of each layer that has it: of "cross", some decoders' layers have none."""
         kind = self.kind(kind)
         passage = self.sides(kind)[0]
         return passage.cross_attention if kind == "cross" else passage.attention
 
+    def attention_of(self, layer: int, kind: Kind | None = None) -> AttentionTrace:
+        """One layer's attention of a kind; layers count as in the names of taps.
+
+        Raises:
+            InputError: a layer that is not there, or has no attention of this kind, or a kind that is not
+                said.
+        """
+        index = self.layer_index(layer, kind)
+        return self.attention(kind)[self._layers(self.kind(kind)).index(index)]
+
     def layer_index(self, layer: int, kind: Kind | None = None) -> int:
-        """An attention layer's number from 0 to L - 1, whatever end it was counted from."""
-        return _checked("layer", layer, len(self.attention(kind)))
+        """A layer's number from 0 to L - 1, whatever end it was counted from.
+
+        Raises:
+            InputError: a layer that is not there, or has no attention of this kind.
+        """
+        kind = self.kind(kind)
+        index = _checked("layer", layer, len(self.sides(kind)[0].attention))
+        layers = self._layers(kind)
+        if index not in layers:
+            raise InputError(
+                f"layer must be one with cross-attention, of {', '.join(map(str, layers))}; got {layer!r}."
+            )
+        return index
+
+    def _layers(self, kind: Kind) -> Sequence[int]:
+        """The numbers of the layers with attention of a kind."""
+        passage = self.sides(kind)[0]
+        if kind == "cross" and passage.cross_layers is not None:
+            return passage.cross_layers
+        return range(len(self.attention(kind)))
 
     def head_index(self, head: int, kind: Kind | None = None) -> int:
         """A query head's number from 0 to H - 1, whatever end it was counted from."""
@@ -297,7 +326,7 @@ class Trace:
         self, layer: int, head: int | None, kind: Kind | None, query: Selector | None, key: Selector | None
     ) -> tuple[AttentionInputs, Tensor | None, Tensor | None]:
         kind = self.kind(kind)
-        inputs = self.attention(kind)[self.layer_index(layer, kind)].inputs
+        inputs = self.attention_of(layer, kind).inputs
         if head is not None:
             inputs = inputs.head(self.head_index(head, kind))
         of_queries, of_keys = self.sides(kind)

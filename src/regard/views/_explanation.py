@@ -39,6 +39,8 @@ class Explanation:
         scaled_scores: (keys,), scale * scores; where the model does so capped and biased.
         masked_scores: (keys,), -inf where the mask forbids; the softmax's argument.
         weights: (keys,), their softmax.
+        sink: the weight of the head's sink, one more column of the softmax that has no key and no value (in
+            gpt-oss); with it, not without, the row sums to 1. None where the model has no sinks.
         scale: the factor, 1 / sqrt(head_dim) in most models.
         context: (v_dim,), the sum of weights * v.
         joined: (heads * v_dim,), all heads' contexts in a row.
@@ -76,6 +78,7 @@ class Explanation:
     joined: np.ndarray
     output: np.ndarray | None
     contextual: np.ndarray
+    sink: float | None = None
 
     def __repr__(self) -> str:
         token = f"token {self.token} {self.tokens[self.token]!r}"
@@ -154,6 +157,8 @@ def _steps(e: Explanation) -> Iterator["RenderableType"]:
     yield _keys(e)
     total = float(e.weights.sum())
     yield Text(f"The weights of all {len(e.key_tokens)} tokens sum to {total:.6f}.", style="dim")
+    if e.sink is not None:
+        yield Text(f"The rest, {e.sink:.6f}, goes to the head's sink, which has no value.", style="dim")
     best = np.argsort(-e.weights, kind="stable")[:2].tolist()
     yield Text(f"\nWorked out for the largest, {_key(e, best[0])}:")
     yield _worked(
@@ -230,10 +235,15 @@ def _softmax(e: Explanation, key: int) -> "RenderableType":
     if np.isneginf(e.masked_scores[key]):
         return Text("  weight = 0, since the mask forbids every key")
     # Less the largest, so that no power overflows: the quotient is the same.
-    powers = np.exp(e.masked_scores.astype(np.float64) - float(e.masked_scores[key]))
-    score, least = _number(e.masked_scores[key], 9), _number(float(powers.sum()), 9)
+    powers = np.exp(e.masked_scores.astype(np.float64) - float(e.masked_scores[key])).sum()
+    over = "keys"
+    if e.sink is not None:
+        over = "keys and sink"
+        # Powers are as weights are: the sink's follows from its weight. A sink may take everything.
+        powers = powers + (e.sink / float(e.weights[key]) if e.weights[key] else np.inf)
+    score, least = _number(e.masked_scores[key], 9), _number(float(powers), 9)
     return Text(
-        f"  weight = exp({score}) / sum over keys of exp(scaled)\n"
+        f"  weight = exp({score}) / sum over {over} of exp(scaled)\n"
         f"         = 1 / sum of exp(scaled - {score}) = 1 / {least} = {_number(e.weights[key], 7)}"
     )
 

@@ -1,5 +1,6 @@
 """The worked calculation is the trace's own, and each step follows from the one before."""
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,11 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
+from lens_models import FAMILIES
+from regard import lens
 from regard.core import Causal
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.tracing import Trace, explain, trace_text
+from regard.views import Explanation, print_explanation
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 
 CASES = [("bank", 4, 0, 0), ("the#2", 6, 1, 2), (0, 0, 1, 1), (-1, 8, -1, -1), ("fishing", 2, 0, 2)]
@@ -99,3 +104,41 @@ def test_half_precision(load_tiny: Callable[..., Loaded]) -> None:
     loaded.network.to(torch.float16)
     e = trace_text(loaded, "the bank").explain("bank")
     assert {getattr(e, name).dtype for name in ("q", "weights", "context", "joined")} == {np.dtype("float32")}
+
+
+def test_a_sink_is_no_key() -> None:
+    trace = lens(FAMILIES["gpt_oss"]()).trace(token_ids=[11, 12, 13, 14, 15])
+    whole = trace.weights(1, 2)[3]
+    e = trace.explain(3, 1, 2)
+    for each in (e.weights, e.masked_scores, e.scores, e.k, e.v):
+        assert len(each) == len(e.key_tokens) == 5
+    assert e.sink is not None
+    assert 0 < e.sink < 1
+    assert e.sink == pytest.approx(float(whole[5]), abs=WEIGHTS)
+    assert np.abs(e.weights - whole[:5].numpy()).max() < WEIGHTS
+    assert_close_to_largest(e.masked_scores[:4], trace.scores(1, 2)[3, :4], FP32_OF_LARGEST)
+    assert_close_to_largest(e.context, e.weights @ e.v, FP32_OF_LARGEST)
+    assert f"The rest, {e.sink:.6f}, goes to the head's sink" in printed(e)
+
+
+def test_a_record_by_hand_with_a_sink(trace: Trace) -> None:
+    passage = trace.source
+    inputs = passage.attention[1].inputs
+    sinks = torch.tensor([-1.0, 0.5, 40.0])
+    layer = replace(passage.attention[1], inputs=replace(inputs, sinks=sinks))
+    sunk = replace(trace, encoder=replace(passage, attention=(passage.attention[0], layer)))
+    for head in range(3):
+        e = sunk.explain("bank", 1, head)
+        powers = np.exp((inputs.k[0, head] @ inputs.q[0, head, 4]).double().numpy() * 5**-0.5)
+        total = powers.sum() + np.exp(float(sinks[head]))
+        assert np.abs(e.weights - powers / total).max() < WEIGHTS
+        assert e.sink == pytest.approx(np.exp(float(sinks[head])) / total, abs=WEIGHTS)
+        assert "head's sink" in printed(e)
+    assert trace.explain("bank", 1).sink is None
+    assert "sink" not in printed(trace.explain("bank", 1))
+
+
+def printed(explanation: Explanation) -> str:
+    file = io.StringIO()
+    print_explanation(explanation, Console(file=file, width=80, highlight=False))
+    return file.getvalue()

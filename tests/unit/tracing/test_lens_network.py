@@ -22,6 +22,7 @@ from lens_models import (
 )
 from regard.core import Causal, Padding, Taps, Window
 from regard.core.errors import InputError, RegardError
+from regard.tracing import trace_ids, trace_text
 from regard.tracing._lens import LensConfig, lens, lens_network
 from regard.tracing._lens._masks import TensorMask
 
@@ -233,5 +234,46 @@ def test_tokenizers_of_both_libraries_are_taken() -> None:
     with pytest.raises(InputError, match="tokenizer must be a fast one"):
         lens(model, object())
     big = Tokenizer(models.WordLevel({"bank": VOCAB}, unk_token="bank"))
-    with pytest.raises(InputError, match="must belong to hf_model"):
+    with pytest.raises(InputError, match=f"must belong to hf_model: .* up to id {VOCAB}, .* {VOCAB} rows"):
         lens(model, big)
+
+
+def test_a_table_too_short_for_a_mark_that_was_added_is_taken_without_it() -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {f"w{id}": id for id in range(VOCAB)}
+    backend = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.add_special_tokens(["<image>"])
+    loaded = lens(bert(), backend)
+    assert trace_text(loaded, "w5 w7").token_ids == [5, 7]
+    with pytest.raises(InputError, match="<image>"):
+        trace_text(loaded, "w5 <image>")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_a_classifier_that_takes_no_batch_is_looked_at_with_one_text(name: str) -> None:
+    config = FAMILIES[name]().config
+    config.pad_token_id = None
+    classes = {
+        "gpt2": transformers.GPT2ForSequenceClassification,
+        "llama": transformers.LlamaForSequenceClassification,
+    }
+    model = build(classes[name], config)
+    ids = torch.tensor([[11, 12, 13]])
+    with pytest.raises(ValueError, match="batch sizes > 1"):
+        model(ids.expand(2, 3))
+    network = lens_network(model)
+    assert dict(network.prefixes) == {"decoder": ""}
+    assert network.parity.output == 0.0
+    with torch.no_grad():
+        assert torch.equal(network(ids).logits, model(ids).logits)
+    assert not trace_ids(lens(model), [11, 12, 13]).weights(1).triu(1).any()
+
+
+def test_a_classifier_that_wants_the_text_in_its_decoder_is_refused_and_its_base_taken() -> None:
+    model = build(transformers.BartForSequenceClassification, FAMILIES["bart"]().config)
+    with pytest.raises(InputError, match=r"a text and a shorter target, .*\(IndexError") as refused:
+        lens(model)
+    assert str(refused.value).endswith("hand in the model without it: hf_model.model.")
+    assert lens_network(model.model).depth("decoder") == DECODER_LAYERS

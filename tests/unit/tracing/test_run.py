@@ -1,6 +1,7 @@
 """Running a model on a text: what it takes, what it refuses, and that listening changes nothing."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -80,3 +81,31 @@ def test_a_damaged_weight_is_not_drawn(load_tiny: Callable[..., Loaded], words: 
         loaded.network.encoder.layers[1].attention.q.weight[0, 0] = float("nan")
     with pytest.raises(RegardError, match=r"^layers\.1\.attention has queries, keys .* not finite"):
         trace_text(loaded, "the " * words)
+
+
+def test_finite_numbers_whose_sum_overflows_are_finite(load_tiny: Callable[..., Loaded]) -> None:
+    loaded = load_tiny()
+    network = loaded.network.to(torch.float16)
+    with torch.no_grad():
+        network.encoder.layers[1].attention.v.bias.fill_(3e4)
+    trace = trace_text(loaded, "the bank")
+    v = trace.attention()[1].inputs.v
+    assert v.isfinite().all()
+    assert not v.sum().isfinite()
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_one_number_that_is_not_finite_is_refused(loaded: Loaded, name: str, value: float) -> None:
+    with torch.no_grad():
+        getattr(loaded.network.encoder.layers[1].attention, name).bias[2] = value
+    with pytest.raises(RegardError, match=r"^layers\.1\.attention has queries, keys .* not finite"):
+        trace_text(loaded, "the bank")
+
+
+def test_embeddings_that_nobody_could_see_say_what_can_be_asked_for(loaded: Loaded) -> None:
+    trace = trace_text(loaded, "the bank")
+    assert trace.encoder is not None
+    unseen = replace(trace, encoder=replace(trace.encoder, hidden=()))
+    with pytest.raises(InputError, match=r"cannot be seen .* ask for weights, scores or context"):
+        unseen.embeddings()

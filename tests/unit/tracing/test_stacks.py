@@ -201,6 +201,39 @@ def test_layers_and_heads_are_those_of_the_kind(trace: Trace) -> None:
         trace.explain("by", 0, 5, kind="cross")
 
 
+def test_cross_attention_in_some_layers_only_keeps_their_numbers(
+    network: Transformer, trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [name for name in network.tap_names() if "layers.1.cross_attention." not in name]
+    monkeypatch.setattr(network, "tap_names", lambda: names)
+    tokenizer = make_tokenizer()
+    some = _trace(loaded(network), tokenizer.encode(TEXT), tokenizer.encode(TARGET))
+    assert some.decoder is not None
+    assert some.decoder.cross_layers == (0, 2)
+    assert len(some.attention("cross")) == 2
+    for layer, at in ((0, 0), (2, 2), (-1, 2)):
+        for ask in ("weights", "scores", "context"):
+            found, wanted = getattr(some, ask)(layer, kind="cross"), getattr(trace, ask)(at, kind="cross")
+            assert torch.equal(found, wanted)
+        assert some.attention_of(layer, "cross") is some.attention("cross")[at // 2]
+        explained = some.explain("by", layer, 1, kind="cross")
+        assert (explained.layer, explained.num_layers) == (at, 3)
+        assert np.array_equal(explained.weights, trace.explain("by", at, 1, kind="cross").weights)
+    for layer in (1, -2):
+        message = rf"layer must be one with cross-attention, of 0, 2; got {layer}\."
+        for refused in (some.weights, some.scores, some.context):
+            with pytest.raises(InputError, match=message):
+                refused(layer, kind="cross")
+        with pytest.raises(InputError, match=message):
+            some.explain("by", layer, kind="cross")
+    with pytest.raises(InputError, match="layer must be from 0 to 2"):
+        some.weights(3, kind="cross")
+    assert torch.equal(some.weights(1, kind="decoder"), trace.weights(1, kind="decoder"))
+    assert [each.layer for each in some.parity().layers if each.kind == "cross"] == [0, 2]
+    assert trace.decoder is not None
+    assert trace.decoder.cross_layers is None
+
+
 # --- words on both sides of the cross-attention
 
 

@@ -243,3 +243,28 @@ def test_json_holds_every_field_and_no_infinity() -> None:
     assert plain["token_type"] is None
     assert plain["pieces"] == [4]
     assert plain["scale"] == e.scale
+
+
+def test_a_sink_takes_its_share_and_is_no_key() -> None:
+    plain = make()
+    powers = np.exp(plain.masked_scores.astype(float))
+    total = powers.sum() + np.exp(0.75)
+    weights, sink = (powers / total).astype(np.float32), float(np.exp(0.75) / total)
+    e = make(weights=weights, sink=sink, context=weights @ plain.v)
+    best = int(np.argmax(weights))
+    text = printed(e)
+    assert [row[6] for row in table(text.splitlines())] == [f"{weight:.4f}" for weight in weights]
+    assert f"The weights of all 7 tokens sum to {1 - sink:.6f}." in text
+    assert f"The rest, {sink:.6f}, goes to the head's sink, which has no value." in text
+    assert "sum over keys and sink of exp(scaled)" in text
+    assert f"= 1 / {total / powers[best]:.4f} = {weights[best]:.4f}" in text
+    assert "… 7 terms" in text
+    assert json.loads(json.dumps(e.to_json()))["sink"] == sink
+    assert "sink" not in printed(plain)
+    assert plain.to_json()["sink"] is None
+
+
+def test_a_sink_may_take_everything() -> None:
+    text = printed(make(weights=np.zeros(7), context=np.zeros(5), sink=1.0))
+    assert "The rest, 1.000000, goes to the head's sink" in text
+    assert "= 1 / inf = 0.0000" in text

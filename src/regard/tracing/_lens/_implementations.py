@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -161,15 +162,23 @@ def _mask_for(name: str) -> Callable[..., Tensor | None]:
 
 
 def _original_of(name: str, module: nn.Module) -> AttentionFunction:
-    modeling, _ = transformers_modules()
-    forward = inspect.unwrap(type(module).forward)
+    home = _home_of(type(module).forward)
     # A file of models may keep a registry of its own, in which a name means something else.
-    home = getattr(forward, "__globals__", {})
-    registry = home.get("ALL_ATTENTION_FUNCTIONS", modeling.ALL_ATTENTION_FUNCTIONS)
+    registry = home.get("ALL_ATTENTION_FUNCTIONS")
+    if registry is None:
+        modeling, _ = transformers_modules()
+        registry = modeling.ALL_ATTENTION_FUNCTIONS
     if name in registry:
         found: AttentionFunction = registry[name]
         return found
     return _eager_of(type(module))
+
+
+@cache
+def _home_of(forward: Callable[..., Any]) -> dict[str, Any]:
+    """What the names in a function's file mean, at any time; kept, since every call asks."""
+    found: dict[str, Any] = getattr(inspect.unwrap(forward), "__globals__", {})
+    return found
 
 
 _EAGER: dict[type, AttentionFunction] = {}

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.checkpoints import Source
-from regard.core.errors import InputError
+from regard.core.errors import CheckpointError, InputError
 from regard.models import Loaded
 from regard.text import Tokenizer
 from regard.tracing._lens._network import LensNetwork
@@ -44,18 +44,20 @@ def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Lo
     network = lens_network(hf_model)
     shown = name or getattr(hf_model, "name_or_path", "") or type(hf_model).__name__
     read = _read_tokenizer(tokenizer)
-    if read is not None and read.highest_id >= network.config.vocab_size:
-        raise InputError(
-            f"tokenizer must belong to hf_model: it has tokens up to id {read.highest_id}, but the model's "
-            f"table of embeddings has {network.config.vocab_size} rows."
-        )
     return Loaded(
         network=network,
-        tokenizer=read,
+        tokenizer=None if read is None else _belonging(read, network.config.vocab_size),
         source=Source(name=shown, folder=Path(shown), kind="transformers"),
         family=str(hf_model.config.model_type),
         left_out=(),
     )
+
+
+def _belonging(tokenizer: Tokenizer, rows: int) -> Tokenizer:
+    try:
+        return tokenizer.within(rows)
+    except CheckpointError as error:  # of an argument here, not of a file
+        raise InputError(f"tokenizer must belong to hf_model: {error}") from error
 
 
 def _read_tokenizer(tokenizer: Any) -> Tokenizer | None:

@@ -1,15 +1,14 @@
 """A transformers model as a `regard.models.Network`: the model's own forward pass, listened to."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core import Mask, Taps
 from regard.core.errors import InputError, RegardError
-from regard.models import FAMILIES, Network, Output, StackKind
+from regard.models import FAMILIES, Network, Output, StackKind, check_ids
 from regard.tracing._lens import _implementations
 from regard.tracing._lens._implementations import SEEN, configs_of
 from regard.tracing._lens._modules import main_output
@@ -74,9 +73,7 @@ class LensNetwork(Network):
         self._configs = configs_of(hf_model)
         _check_implementations(self._configs, self._name)
         self._vocab_size = _vocabulary(hf_model)
-        arguments = probe(hf_model, self._vocab_size)
-        with torch.no_grad():
-            untouched = _run(hf_model, arguments, self._name)
+        arguments, untouched = _first_run(hf_model, self._vocab_size, self._name)
         found = survey(hf_model, self._configs, arguments)
         self._check_seen(found)
         target = arguments.get("decoder_input_ids")
@@ -84,6 +81,8 @@ class LensNetwork(Network):
         self.prefixes = self.layout.prefixes
         self.start_id = _start_id(hf_model) if len(self.prefixes) == 2 else None
         self.config = self._sizes(found)
+        # Once: a trace asks for them at every call.
+        self._tap_names = (*self.layout.tap_names(), *(["logits"] if self._has_logits else []))
         self.parity = self._compare(found, untouched)
         self.parity.check(f"lens on {self._name}")
 
@@ -97,8 +96,7 @@ class LensNetwork(Network):
 
     def tap_names(self) -> list[str]:
         """Every point that was found, in the order of the forward pass."""
-        names = self.layout.tap_names()
-        return [*names, "logits"] if self._has_logits else names
+        return list(self._tap_names)
 
     def forward(
         self,
@@ -114,7 +112,7 @@ class LensNetwork(Network):
     ) -> Output:
         """See `Network.forward`; masks are bool tensors here, of which the model makes its own."""
         _check_mode(self.hf_model)
-        self._check_ids("token_ids", token_ids)
+        check_ids("token_ids", token_ids, self._vocab_size, None)
         arguments: dict[str, Any] = {"input_ids": token_ids}
         self._add(arguments, "attention_mask", "mask", _padding("mask", mask, token_ids))
         self._add(arguments, "token_type_ids", "token_types", token_types)
@@ -125,14 +123,14 @@ class LensNetwork(Network):
                     "decoder_token_ids must be given: this model has an encoder and a decoder, which reads "
                     "them."
                 )
-            self._check_ids("decoder_token_ids", decoder_token_ids)
+            check_ids("decoder_token_ids", decoder_token_ids, self._vocab_size, None)
             arguments["decoder_input_ids"] = decoder_token_ids
             padding = _padding("decoder_mask", decoder_mask, decoder_token_ids)
             self._add(arguments, "decoder_attention_mask", "decoder_mask", padding)
         elif decoder_token_ids is not None or decoder_mask is not None:
             raise InputError("decoder_token_ids and decoder_mask must be None: this model has one stack.")
         if taps is not None:
-            taps.check(self.tap_names())
+            taps.check(self._tap_names)
         if not logits and "logits_to_keep" in self._accepted:
             arguments["logits_to_keep"] = 1
         ends = tuple(f"{prefix}output" for prefix in self.prefixes.values())
@@ -147,16 +145,6 @@ class LensNetwork(Network):
         if theirs not in self._accepted:
             raise InputError(f"{ours} must be None: {self._name} takes no {theirs}.")
         arguments[theirs] = value
-
-    def _check_ids(self, name: str, ids: Tensor) -> None:
-        if not isinstance(ids, Tensor) or ids.ndim != 2 or 0 in ids.shape or ids.is_floating_point():
-            got = tuple(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__
-            raise InputError(f"{name} must be int64 of shape (batch, positions), not empty; got {got}.")
-        low, high = (int(end) for end in torch.aminmax(ids))
-        if low < 0 or high >= self.config.vocab_size:
-            raise InputError(
-                f"{name} must be from 0 to {self.config.vocab_size - 1}; got {low if low < 0 else high}."
-            )
 
     def _output(self, result: Any, run: Run, logits: bool, taps: Taps | None) -> Output:
         states = {kind: run.captured.get(f"{prefix}output") for kind, prefix in self.prefixes.items()}
@@ -294,14 +282,28 @@ def _vocabulary(hf_model: Any) -> int:
     return size
 
 
-def _run(hf_model: Any, arguments: Mapping[str, Any], name: str) -> Any:
-    try:
-        return hf_model(**arguments)
-    # Whatever a model of unknown make raises when it is given tokens and nothing else.
-    except Exception as error:
-        raise InputError(
-            f"hf_model {name} does not run on token ids alone ({type(error).__name__}: {str(error)[:200]})."
-        ) from error
+def _first_run(hf_model: Any, vocab_size: int, name: str) -> tuple[dict[str, Any], Any]:
+    """What the model is looked at with, and what it makes of that untouched."""
+    failed: Exception | None = None
+    # One text by itself for those that take no batch, such as a decoder's classifier without a padding token.
+    for texts in (2, 1):
+        arguments = probe(hf_model, vocab_size, texts)
+        try:
+            with torch.no_grad():
+                return arguments, hf_model(**arguments)
+        # Whatever a model of unknown make raises when it is given tokens and nothing else.
+        except Exception as error:
+            failed = failed or error
+    assert failed is not None
+    what, way_out = "token ids alone", ""
+    if "decoder_input_ids" in arguments:
+        what = "a text and a shorter target, by whose lengths the lens tells the encoder from the decoder"
+    base = getattr(hf_model, "base_model_prefix", "")
+    if base and isinstance(getattr(hf_model, base, None), nn.Module):
+        way_out = f" If it is the head that wants more, hand in the model without it: hf_model.{base}."
+    raise InputError(
+        f"hf_model {name} does not run on {what} ({type(failed).__name__}: {str(failed)[:200]}).{way_out}"
+    ) from failed
 
 
 def _start_id(hf_model: Any) -> int | None:

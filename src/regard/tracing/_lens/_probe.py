@@ -11,25 +11,25 @@ _LENGTH, _SHORTER, _TARGET = 13, 11, 7
 """Tokens of the first text, of the second, which is padded, and of what a decoder reads: all different."""
 
 
-def probe(model: Any, vocab_size: int) -> dict[str, Any]:
-    """Arguments for the model's forward: two texts of different lengths, the shorter one padded.
+def probe(model: Any, vocab_size: int, texts: int) -> dict[str, Any]:
+    """Arguments for the model's forward: one text, or two of different lengths, the shorter one padded.
 
     The ids are none that the config gives a meaning, such as the place of an image or the end of a text.
     """
     device = next(model.parameters()).device
-    ids = _ids(model, vocab_size, (2, _LENGTH), device)
+    ids = _ids(model, vocab_size, (texts, _LENGTH), device)
     names = accepted(model)
     arguments: dict[str, Any] = {"input_ids": ids}
     if "attention_mask" in names:
         pad = _number(model, "pad_token_id")
         real = torch.arange(_LENGTH, device=device)[None] < torch.tensor(
-            [[_LENGTH], [_SHORTER]], device=device
+            [[_LENGTH], [_SHORTER]][:texts], device=device
         )
         arguments["attention_mask"] = real.long()
         if pad is not None and 0 <= pad < vocab_size:
             arguments["input_ids"] = ids.masked_fill(~real, pad)
     if "decoder_input_ids" in names and model.config.is_encoder_decoder:
-        arguments["decoder_input_ids"] = _ids(model, vocab_size, (2, _TARGET), device)
+        arguments["decoder_input_ids"] = _ids(model, vocab_size, (texts, _TARGET), device)
     return arguments | quiet(names)
 
 

@@ -50,11 +50,14 @@ class Run:
             RegardError: an attention layer that the survey found was not called.
         """
         with ExitStack() as stack:
-            for module in self._modules.values():
+            for key, module in self._modules.items():
                 # Both count their own calls: only those of this run, in whichever thread.
-                before = module.register_forward_pre_hook(self._before(), with_kwargs=True)
-                stack.callback(before.remove)
-                stack.callback(module.register_forward_hook(self._after()).remove)
+                sides = {side for _, side in self._points[key]}
+                if "input" in sides:
+                    before = module.register_forward_pre_hook(self._before(), with_kwargs=True)
+                    stack.callback(before.remove)
+                if "output" in sides:
+                    stack.callback(module.register_forward_hook(self._after()).remove)
             with listening(configs, self):
                 yield
         if self._left:
