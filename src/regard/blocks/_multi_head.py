@@ -1,5 +1,7 @@
 """Multi-head attention: project to queries, keys and values, attend in every head, join the heads."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -86,6 +88,8 @@ class MultiHeadAttention(nn.Module):
             head_dim = d_model // num_heads
         if not 0.0 <= dropout_p < 1.0:
             raise InputError(f"dropout_p must be a probability with 0 <= dropout_p < 1; got {dropout_p}.")
+        if softcap is not None and not 0.0 < softcap < math.inf:
+            raise InputError(f"softcap must be greater than 0, or None for no cap; got {softcap}.")
         v_dim = head_dim if v_dim is None else v_dim
         d_source = d_model if d_source is None else d_source
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads

@@ -81,14 +81,15 @@ def load_checkpoint(
     tensors = read_tensors(source.folder)
     if not tensors.names():
         raise CheckpointError(f"{source.folder} holds no tensors; its weights are missing.")
-    config = family.read_config(fields, tensors.names())
-    # Before anything is built: a file may ask for 10^9 layers, each of which has some tensor of its own.
-    for depth in ("num_layers", "num_decoder_layers"):
-        if getattr(config, depth, 0) > len(tensors.names()):
+    # Before anything is read or built: a file may ask for 10^9 layers, each of which has a tensor of its own.
+    for depth in _DEPTHS:
+        asked = fields.values.get(depth)
+        if isinstance(asked, int) and asked > len(tensors.names()):
             raise CheckpointError(
-                f"{source.folder / 'config.json'}: {depth} must be at most {len(tensors.names())}, the "
-                f"number of stored tensors; got {getattr(config, depth)}."
+                f"{source.folder / 'config.json'}: the field {depth!r} must be at most "
+                f"{len(tensors.names())}, the number of stored tensors; got {asked}."
             )
+    config = family.read_config(fields, tensors.names())
     try:
         with blank():
             network = family.build(config)
@@ -108,6 +109,12 @@ def load_checkpoint(
         left_out=report.left_out,
     )
 
+
+_DEPTHS = (
+    *("num_hidden_layers", "num_layers", "num_decoder_layers", "n_layer", "n_layers"),
+    *("encoder_layers", "decoder_layers"),
+)
+"""What the families' files call the number of layers."""
 
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 

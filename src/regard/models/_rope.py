@@ -139,6 +139,11 @@ def _read_object(file: _File, sub: Config) -> dict[str, Rotary]:
     """What one object of the file says, once or by type of layer."""
     thetas = file.spelling.thetas
     if any(kind in sub.values for kind in thetas):
+        if file.spelling.is_one:
+            raise CheckpointError(
+                f"{sub.file}: the field {sub.path.removesuffix('.')!r} must be one object for all layers: "
+                f"the code of this model_type reads no {FULL!r} and {SLIDING!r}; take the inner object out"
+            )
         rotaries = {
             kind: _read_rotary(file, kind, sub.sub(kind) or file.empty(f"{sub.path}{kind}."))
             for kind in thetas

@@ -60,6 +60,10 @@ def relative_buckets(
     return buckets + (distances > 0) * a_side if bidirectional else buckets
 
 
+_FURTHEST = 2**24
+"""A bucket is kept for every distance: more than any text has tokens would only fill memory."""
+
+
 class RelativeBias(nn.Module):
     """An additive bias table[bucket(j - i), h] for query i, key j and head h; one for all layers of a stack.
 
@@ -95,6 +99,8 @@ class RelativeBias(nn.Module):
         super().__init__()
         if num_heads < 1:
             raise InputError(f"num_heads must be at least 1; got {num_heads}.")
+        if max_distance > _FURTHEST:
+            raise InputError(f"max_distance must be at most {_FURTHEST}; got {max_distance}.")
         self.num_buckets = num_buckets
         self.max_distance = max_distance
         self.bidirectional = bidirectional

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.positions._rope_scaling import NoScaling, RotaryScaling
+from regard.positions._rope_scaling import NoScaling, RotaryScaling, YaRNScaling
 
 RotaryLayout = Literal["half", "interleaved"]
 """Which entries of a head form the pair i: (i, i + dim/2), as in Llama, or (2i, 2i + 1), as in GPT-J."""
@@ -70,6 +70,10 @@ class Rotary:
             )
         if not 0 < self.base < math.inf:
             raise InputError(f"base must be a finite number greater than 0; got {self.base}.")
+        if isinstance(self.scaling, YaRNScaling) and self.base <= 1:
+            raise InputError(
+                f"base must be greater than 1 for YaRN, which divides by ln(base); got {self.base}."
+            )
         if self.layout not in ("half", "interleaved"):
             raise InputError(f"layout must be 'half' or 'interleaved'; got {self.layout!r}.")
 

@@ -48,21 +48,16 @@ def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
             raise InputError(f"text {number}: {error}") from error
     kind = traces[0].kinds[0]  # of the stack that reads the text
     layers = range(len(traces[0].source.hidden))
-    vectors = torch.stack(
-        [
-            torch.stack(
-                [
-                    trace.embedding(chosen, layer, kind=kind)
-                    for trace, chosen in zip(traces, words, strict=True)
-                ]
-            )
-            for layer in layers
-        ]
-    ).double()
-    unit = vectors / vectors.norm(dim=2, keepdim=True)
+    similarity = []
+    for layer in layers:  # one by one: learned embeddings may be of another width
+        vectors = torch.stack(
+            [trace.embedding(chosen, layer, kind=kind) for trace, chosen in zip(traces, words, strict=True)]
+        ).double()
+        unit = vectors / vectors.norm(dim=1, keepdim=True)
+        similarity.append((unit @ unit.mT).clamp(-1.0, 1.0))  # rounding may step over the ends
     return Comparison(
         model=models[0],
         words=tuple(words),
         texts=tuple(" | ".join(trace.encoding.texts) for trace in traces),
-        similarity=(unit @ unit.mT).clamp(-1.0, 1.0).numpy(),  # rounding may step over the ends
+        similarity=torch.stack(similarity).numpy(),
     )

@@ -100,7 +100,7 @@ def test_a_field_that_does_not_fit(
         (HIDDEN, 16, "num_heads must divide d_model; got 3 and 16"),
         (LAYERS, -1, "num_layers must be at least 1 and below 2.31; got -1"),
         (LAYERS, 0, "num_layers must be at least 1 and below 2.31; got 0"),
-        (LAYERS, 10**9, "num_layers must be .*; got 1000000000"),
+        (LAYERS, 10**9, "must be at most [0-9]+, the number of stored tensors; got 1000000000"),
         (HEADS, 0, "num_heads must be at least 1 and below 2.31; got 0"),
         (ACTIVATION, "gelo", "config.json: activation must be one of gelu, .*; got 'gelo'"),
         (ACTIVATION, 3, "must be str"),
@@ -302,3 +302,47 @@ def test_a_tokenizer_that_fits(tmp_path: Path, size: int) -> None:
     assert trace.token_ids == [3, 6, 1]
     with pytest.raises(InputError, match=r"text has 12 tokens .* takes at most 11"):
         regard.load(tmp_path).trace("w1 " * 12)
+
+
+# --- what would fill memory, or break later, is refused while loading
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("llama", {"num_hidden_layers": 10**9}, "'num_hidden_layers' must be at most .*; got 1000000000"),
+        ("gemma2", {"num_hidden_layers": 10**9}, "'num_hidden_layers' must be at most .*; got 1000000000"),
+        ("modernbert", {"num_hidden_layers": 10**9}, "'num_hidden_layers' must be at most"),
+        ("t5", {"num_decoder_layers": 10**9}, "'num_decoder_layers' must be at most"),
+        ("bart", {"decoder_layers": 10**9}, "'decoder_layers' must be at most"),
+        ("t5", {"relative_attention_max_distance": 10**10}, "max_distance must be at most 16777216"),
+        ("t5", {"decoder_start_token_id": 99}, "start_id must be from 0 to 30, a row of the table; got 99"),
+        ("t5", {"decoder_start_token_id": -1}, "start_id must be from 0 to 30"),
+        ("gpt2", {"n_head": 31}, "num_heads must divide d_model"),
+        ("gemma2", {"attn_logit_softcapping": 0.0}, "softcap must be greater than 0, or None"),
+        ("gemma2", {"query_pre_attn_scalar": 0}, "query_scalar must be greater than 0; got 0"),
+        ("llama", {"head_dim": 0}, "head_dim must be"),
+        (
+            "llama",
+            {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1000.0}}},
+            "'rope_parameters' must be one object for all layers",
+        ),
+        (
+            "llama",
+            {
+                "rope_theta": REMOVED,
+                "rope_parameters": {"rope_type": "yarn", "rope_theta": 1.0, "factor": 2.0},
+            },
+            "base must be greater than 1 for YaRN",
+        ),
+    ],
+)
+def test_what_would_break_later(tmp_path: Path, name: str, fields: dict[str, Any], message: str) -> None:
+    refuse(write(tmp_path, name, fields=fields), message)
+
+
+def test_a_decoder_that_was_not_downloaded_is_missed(tmp_path: Path) -> None:
+    made = network("t5")
+    lost = {key: REMOVED for key in to_hf(made, FAMILIES["t5"].keys) if key.startswith("decoder.")}
+    assert lost
+    refuse(write(tmp_path, "t5", tensors=lost), "missing: decoder.block.0")

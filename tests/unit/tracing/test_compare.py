@@ -2,15 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from regard.checkpoints import Source
 from regard.core.errors import InputError
-from regard.models import Loaded
+from regard.models import FAMILIES, Loaded
+from regard.models.electra import ElectraConfig
 from regard.tracing import Trace, compare, trace_text
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
+from unit.tracing.conftest import make_tokenizer
 
 TEXTS = ["the fishing bank", "bank by the river .", "money bank ."]
 
@@ -91,3 +95,21 @@ def test_models_must_be_one(traces: list[Trace], load_tiny: Callable[..., Loaded
     other = trace_text(load_tiny("other"), "the bank")
     with pytest.raises(InputError, match="traces must come from one model; got other, tiny"):
         compare([traces[0], other], "bank")
+
+
+def test_learned_embeddings_of_another_width(tmp_path: Path) -> None:
+    """ELECTRA's table is narrower than its layers."""
+    network = (
+        FAMILIES["electra"]
+        .build(
+            ElectraConfig(
+                vocab_size=23, d_model=15, d_embedding=7, num_layers=2, num_heads=3, d_ff=11, max_seq_len=19
+            )
+        )
+        .eval()
+    )
+    source = Source(name="tiny", folder=tmp_path, kind="folder")
+    loaded = Loaded(network=network, tokenizer=make_tokenizer(), source=source, family="electra", left_out=())
+    found = compare([trace_text(loaded, text) for text in TEXTS], "bank").similarity
+    assert found.shape == (3, 3, 3)
+    assert_close_to_largest(found[0], np.ones((3, 3)), FP32_OF_LARGEST)

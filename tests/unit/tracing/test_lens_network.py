@@ -1,5 +1,6 @@
 """A transformers model called like a network of regard's own: names, sizes, refusals, what is kept."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -277,3 +278,30 @@ def test_a_classifier_that_wants_the_text_in_its_decoder_is_refused_and_its_base
         lens(model)
     assert str(refused.value).endswith("hand in the model without it: hf_model.model.")
     assert lens_network(model.model).depth("decoder") == DECODER_LAYERS
+
+
+def test_lenses_are_made_in_several_threads_while_the_model_runs_elsewhere() -> None:
+    hf_model = gpt2()
+    ids = torch.tensor([[3, 1, 4, 1, 5]])
+    with torch.no_grad():
+        wanted = hf_model(ids)[0]
+        with ThreadPoolExecutor(3) as pool:
+            made = [pool.submit(lens_network, hf_model) for _ in range(8)]
+            run = [pool.submit(lambda: hf_model(ids)[0]) for _ in range(24)]
+            assert all(each.result().parity.output == 0.0 for each in made)
+            for each in run:
+                with torch.no_grad():
+                    assert torch.equal(each.result().detach(), wanted)
+
+
+def test_a_damaged_model_is_told_so() -> None:
+    hf_model = gpt2()
+    with torch.no_grad():
+        next(hf_model.parameters())[:] = float("nan")
+    with pytest.raises(RegardError, match="gives NaN on a few tokens: its weights are damaged"):
+        lens_network(hf_model)
+
+
+def test_batches_that_differ_are_refused(both: Any) -> None:
+    with pytest.raises(InputError, match="decoder_token_ids must have the batch of token_ids, 1; got 2"):
+        both(torch.tensor([[3, 1, 4]]), decoder_token_ids=torch.tensor([[3], [1]]))

@@ -15,6 +15,7 @@ from regard.blocks import (
     Stack,
 )
 from regard.core import Causal, Mask, Window
+from regard.core.errors import InputError
 from regard.models._heads import Classifier, Head, LanguageModelHead, output_layer
 from regard.models._inputs import check_sizes
 from regard.models._layer_types import FULL, SLIDING
@@ -41,6 +42,8 @@ def build(config: GemmaConfig) -> Transformer:
     Source: Gemma Team 2024, arXiv 2408.00118, section 2; Gemma Team 2025, arXiv 2503.19786, section 2.1.
     """
     check_sizes(config)
+    if config.query_scalar <= 0:
+        raise InputError(f"query_scalar must be greater than 0; got {config.query_scalar}.")
     embeddings = Embeddings(config.vocab_size, config.d_model, scale=math.sqrt(config.d_model))
     masks = {FULL: None if config.is_bidirectional else Causal(), SLIDING: _window(config)}
     patterns = {kind: Pattern(mask=masks[kind], rotary=rotary) for kind, rotary in config.rope.items()}

@@ -52,7 +52,7 @@ def build(config: Gpt2Config) -> Transformer:
 
 
 def _layer(config: Gpt2Config, index: int) -> EncoderLayer:
-    scale = (config.d_model // config.num_heads) ** -0.5 if config.scale_by_head_dim else 1.0
+    scale = max(1, config.d_model // config.num_heads) ** -0.5 if config.scale_by_head_dim else 1.0
     if config.scale_by_layer:
         scale /= index + 1
     return EncoderLayer(

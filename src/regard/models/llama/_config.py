@@ -149,7 +149,9 @@ class LlamaConfig:
         num_layers = fields.require("num_hidden_layers", int)
         num_heads = fields.require("num_attention_heads", int)
         d_model = fields.require("hidden_size", int)
-        head_dim = fields.get("head_dim", int, None) or member.head_dim or d_model // max(1, num_heads)
+        head_dim = fields.get("head_dim", int, None)
+        if head_dim is None:
+            head_dim = member.head_dim or d_model // max(1, num_heads)
         max_seq_len = fields.get("max_position_embeddings", int, member.max_seq_len)
         window = None
         if member.has_window:

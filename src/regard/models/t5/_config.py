@@ -10,6 +10,8 @@ from regard.core.errors import CheckpointError
 # Written by the first T5 files, read by no code.
 _INERT_HERE = frozenset({"n_positions"})
 
+_WITH_DECODER = ("T5Model", "ForConditionalGeneration", "ForSequenceClassification", "WithLMHeadModel")
+
 _CLASSES: dict[HeadKind | None, str] = {
     None: "T5Model",
     "language-model": "T5ForConditionalGeneration",
@@ -87,7 +89,11 @@ class T5Config:
     @classmethod
     def from_hf(cls, fields: Config, tensors: Collection[str]) -> "T5Config":
         """Read config.json; that the output layer is tied, and that there is no decoder, the tensors say."""
-        has_decoder = any(name.removeprefix("transformer.").startswith("decoder.") for name in tensors)
+        # A class that has a decoder says so, also where a half-downloaded file lacks it: it is missing then.
+        written_by = fields.list_of("architectures", str, None) or [""]
+        has_decoder = written_by[0].endswith(_WITH_DECODER) or any(
+            name.removeprefix("transformer.").startswith("decoder.") for name in tensors
+        )
         fields.expect("is_encoder_decoder", (True, False) if not has_decoder else (True,), default=True)
         fields.expect("is_decoder", (False,), default=False)
         activation, is_gated = _activation(fields)

@@ -124,6 +124,11 @@ class LensNetwork(Network):
                     "them."
                 )
             check_ids("decoder_token_ids", decoder_token_ids, self._vocab_size, None)
+            if len(decoder_token_ids) != len(token_ids):
+                raise InputError(
+                    f"decoder_token_ids must have the batch of token_ids, {len(token_ids)}; "
+                    f"got {len(decoder_token_ids)}."
+                )
             arguments["decoder_input_ids"] = decoder_token_ids
             padding = _padding("decoder_mask", decoder_mask, decoder_token_ids)
             self._add(arguments, "decoder_attention_mask", "decoder_mask", padding)
@@ -290,10 +295,17 @@ def _first_run(hf_model: Any, vocab_size: int, name: str) -> tuple[dict[str, Any
         arguments = probe(hf_model, vocab_size, texts)
         try:
             with torch.no_grad():
-                return arguments, hf_model(**arguments)
+                result = hf_model(**arguments)
         # Whatever a model of unknown make raises when it is given tokens and nothing else.
         except Exception as error:
             failed = failed or error
+            continue
+        if any(bool(value.isnan().any()) for value in _tensors(result) if value.is_floating_point()):
+            raise RegardError(
+                f"hf_model {name} gives NaN on a few tokens: its weights are damaged, or overflow in their "
+                "type."
+            )
+        return arguments, result
     assert failed is not None
     what, way_out = "token ids alone", ""
     if "decoder_input_ids" in arguments:

@@ -7,6 +7,7 @@ is "the stack's output" because it is that tensor.
 
 import inspect
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -75,6 +76,8 @@ class _Watcher:
         self._running: list[Execution] = []
         self._counts: dict[int, int] = {}
         self._attention_counts: dict[int, int] = {}
+        # Hooks stand on the model, whoever runs it.
+        self._thread = threading.get_ident()
 
     def made(self, values: Tensor, mask: Mask | None) -> None:
         self.masks.made(values, mask)
@@ -98,6 +101,8 @@ class _Watcher:
         return context, weights
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if threading.get_ident() != self._thread:
+            return  # somebody else's pass through the same model
         count = self._counts.get(id(module), 0)
         self._counts[id(module)] = count + 1
         execution = Execution(module, count)
@@ -119,6 +124,8 @@ class _Watcher:
                 last.projection = execution
 
     def leave(self, module: nn.Module, output: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
         execution = self._running.pop()
         assert execution.module is module
         given = main_output(output)
