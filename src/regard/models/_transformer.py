@@ -50,12 +50,6 @@ class Transformer(Network):
         check_sizes(config)
         if encoder is None and decoder is None:
             raise InputError("encoder or decoder must be given; got neither.")
-        if start_id is not None and decoder is not None:
-            rows = decoder.embeddings.tokens.num_embeddings
-            if not 0 <= start_id < rows:
-                raise InputError(
-                    f"start_id must be from 0 to {rows - 1}, a row of the table; got {start_id}."
-                )
         self.config = config
         self.encoder = encoder
         self.decoder = decoder

@@ -39,7 +39,7 @@ def trace_text(loaded: Loaded, text: str, pair: str | None = None, *, target: st
         if target is not None:
             raise InputError("target must be None: this model has no decoder beside its encoder.")
         return _trace(loaded, encoding, None)
-    return _trace(loaded, encoding, tokenizer.encode_target(target, loaded.network.start_id))
+    return _trace(loaded, encoding, tokenizer.encode_target(target, _start_id(loaded)))
 
 
 def trace_ids(
@@ -70,11 +70,24 @@ def trace_ids(
 
 
 def _start(loaded: Loaded) -> int:
-    if loaded.network.start_id is None:
+    start = _start_id(loaded)
+    if start is None:
         raise InputError(
             "target_ids must be given: the checkpoint does not say which token its decoder starts with."
         )
-    return loaded.network.start_id
+    return start
+
+
+def _start_id(loaded: Loaded) -> int | None:
+    """What the decoder reads first; configs are met whose token is beyond a table that was cut."""
+    start, config = loaded.network.start_id, loaded.network.config
+    rows = getattr(config, "decoder_vocab_size", config.vocab_size)
+    if start is not None and not 0 <= start < rows:
+        raise InputError(
+            f"target_ids must be given: decoder_start_token_id of {loaded.source.name} is {start}, which is "
+            f"no row of its table of {rows}."
+        )
+    return start
 
 
 def _as_list(name: str, ids: Sequence[int] | Tensor) -> list[int]:

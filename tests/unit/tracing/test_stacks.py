@@ -516,3 +516,13 @@ def test_half_precision_is_delivered_as_float32() -> None:
         delivered += [trace.weights(0, kind=kind), trace.scores(0, kind=kind), trace.context(0, kind=kind)]
         assert trace.explain(1, 0, kind=kind).weights.dtype == np.float32
     assert {each.dtype for each in delivered} == {torch.float32}
+
+
+@pytest.mark.parametrize("start", [-1, 31, 58100])
+def test_a_start_token_beyond_the_table(start: int) -> None:
+    network = tiny.both().float()
+    network.start_id = start
+    for read in (lambda: trace_ids(loaded(network), [3]), lambda: trace_text(loaded(network), TEXT)):
+        with pytest.raises(InputError, match=f"decoder_start_token_id of tiny is {start}, which is no row"):
+            read()
+    assert trace_ids(loaded(network), [3], [4]).kinds == ("encoder", "decoder", "cross")
