@@ -390,6 +390,7 @@ def test_hostile_tokens_are_text_and_nothing_else(open_page: OpenPage, tmp_path:
         _token(page, "query", index).click()
     page.get_by_text("All numbers as a table").click()
     assert page.locator("img, b").count() == 0
+    page.locator("tbody th").first.wait_for(state="attached")  # the table is drawn after the picture
     assert page.locator("tbody th").evaluate_all("all => all.map(e => e.textContent)") == list(shown)
 
 
