@@ -104,7 +104,8 @@ def _as_list(name: str, ids: Sequence[int] | Tensor) -> list[int]:
             f"{name} must be whole numbers, (N,) or (1, N), at least one; "
             f"got {values.dtype} of shape {tuple(values.shape)}."
         )
-    return [int(value) for value in values]
+    listed: list[int] = values.tolist()
+    return listed
 
 
 def _trace(loaded: Loaded, encoding: Encoding, target: Encoding | None) -> Trace:

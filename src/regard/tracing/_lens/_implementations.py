@@ -239,10 +239,10 @@ class _Placed:
 
     def put(self, config: Any) -> None:
         with self.lock:
-            runs, before, _ = self.runs.get(id(config), (0, vars(config).get(_FIELD), None))
+            runs, before, _ = self.runs.get(id(config), (0, _fields(config).get(_FIELD), None))
             if before in SEEN:
                 assert before is not None
-                vars(config)[_FIELD] = _KEYS[str(before)]
+                _fields(config)[_FIELD] = _KEYS[str(before)]
                 self.runs[id(config)] = (runs + 1, before, config)
 
     def take_back(self, config: Any) -> None:
@@ -252,13 +252,19 @@ class _Placed:
             runs, before, _ = self.runs.pop(id(config))
             if runs > 1:
                 self.runs[id(config)] = (runs - 1, before, config)
-            elif isinstance(vars(config).get(_FIELD), StandIn):  # else somebody chose another meanwhile
-                vars(config)[_FIELD] = before
+            elif isinstance(_fields(config).get(_FIELD), StandIn):  # else somebody chose another meanwhile
+                _fields(config)[_FIELD] = before
 
 
 # Where transformers keeps the name: written past its property, which would go through all inner configs.
 _FIELD = "_attn_implementation_internal"
 _PLACED = _Placed()
+
+
+def _fields(config: Any) -> dict[str, Any]:
+    # Past the config's own __getattribute__, which costs more than all else that a run does with it.
+    fields: dict[str, Any] = object.__getattribute__(config, "__dict__")
+    return fields
 
 
 def listens(listener: Listener) -> bool:
