@@ -132,7 +132,7 @@ def _trace(loaded: Loaded, encoding: Encoding, target: Encoding | None) -> Trace
         kind: _passage(kept, prefix, network.depth(kind), given[kind])
         for kind, prefix in network.prefixes.items()
     }
-    return Trace(model=loaded.source.name, **passages)
+    return Trace(model=loaded.source.name, loaded=loaded, **passages)
 
 
 _OF_ATTENTION = ("inputs", "context", "output")

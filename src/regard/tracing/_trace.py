@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.core import AttentionInputs, attention_scores, attention_weights
 from regard.core.errors import InputError
+from regard.models import Loaded
 from regard.text import Encoding
 from regard.tracing._parity import Parity, bound_of, layer_parity
 from regard.tracing._passage import AttentionTrace, Passage, counted
@@ -34,6 +35,7 @@ class Trace:
     Args:
         model: the model's name.
         encoder, decoder: what each stack did; None where the model has none.
+        loaded: the model itself, for what is a function of its parameters too; None where it is not at hand.
 
     Example:
         >>> import regard
@@ -45,6 +47,7 @@ class Trace:
     model: str
     encoder: Passage | None = None
     decoder: Passage | None = None
+    loaded: Loaded | None = None
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -226,6 +229,19 @@ class Trace:
             for layer, each in zip(self._layers(kind), self.attention(kind), strict=True)
         )
         return Parity(layers=layers, output=None, bound=bound_of(self.source.attention[0].context.dtype))
+
+    def require_model(self) -> Loaded:
+        """The model that the trace is of.
+
+        Raises:
+            InputError: it is not at hand.
+        """
+        if self.loaded is None:
+            raise InputError(
+                f"this needs the parameters of {self.model}, and the trace came without the model; open it "
+                "with regard.Trace.open(path, model)."
+            )
+        return self.loaded
 
     def page(self) -> Page:
         """The interactive page of this trace: `trace.page().html`; `write_page` puts it in a file."""
