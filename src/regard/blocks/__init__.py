@@ -3,6 +3,7 @@
 from regard.blocks._embeddings import Embeddings
 from regard.blocks._feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward, activation_named
 from regard.blocks._layers import DecoderLayer, EncoderLayer
+from regard.blocks._linear import Linear
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.blocks._norms import RMSNorm
 from regard.blocks._residual import PostNorm, PreNorm, Residual, SandwichNorm
@@ -17,6 +18,7 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "GatedFeedForward",
+    "Linear",
     "MultiHeadAttention",
     "Numbering",
     "Pattern",

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from regard.blocks._linear import Linear
 from regard.core import Taps
 
 
@@ -55,7 +56,7 @@ class Embeddings(nn.Module):
         self.positions = positions
         self.token_types = nn.Embedding(num_token_types, width) if num_token_types else None
         self.norm = norm
-        self.projection = None if d_embedding is None else nn.Linear(width, d_model)
+        self.projection = None if d_embedding is None else Linear(width, d_model)
         self.dropout = nn.Dropout(dropout_p)
         self.scale = scale
 

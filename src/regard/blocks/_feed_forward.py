@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from regard.blocks._linear import Linear
 from regard.core import Taps
 from regard.core.errors import InputError
 
@@ -100,8 +101,8 @@ class FeedForward(nn.Module):
         dropout_p: float = 0.0,
     ) -> None:
         super().__init__()
-        self.hidden = nn.Linear(d_model, d_ff, bias=use_bias)
-        self.output = nn.Linear(d_ff, d_model, bias=use_bias)
+        self.hidden = Linear(d_model, d_ff, bias=use_bias)
+        self.output = Linear(d_ff, d_model, bias=use_bias)
         self.activation = activation_named(activation)
         # Most models have none here, and to call a module costs time even where it does nothing.
         self.dropout = nn.Dropout(dropout_p) if dropout_p else None
@@ -153,9 +154,9 @@ class GatedFeedForward(nn.Module):
         dropout_p: float = 0.0,
     ) -> None:
         super().__init__()
-        self.gate = nn.Linear(d_model, d_ff, bias=use_bias)
-        self.up = nn.Linear(d_model, d_ff, bias=use_bias)
-        self.output = nn.Linear(d_ff, d_model, bias=use_bias)
+        self.gate = Linear(d_model, d_ff, bias=use_bias)
+        self.up = Linear(d_model, d_ff, bias=use_bias)
+        self.output = Linear(d_ff, d_model, bias=use_bias)
         self.activation = activation_named(activation)
         # Most models have none here, and to call a module costs time even where it does nothing.
         self.dropout = nn.Dropout(dropout_p) if dropout_p else None

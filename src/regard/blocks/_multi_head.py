@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from regard.blocks._linear import Linear
 from regard.core import (
     AttentionInputs,
     Bias,
@@ -94,11 +95,11 @@ class MultiHeadAttention(nn.Module):
         d_source = d_model if d_source is None else d_source
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.scale, self.softcap, self.dropout_p = scale, softcap, dropout_p
-        self.q = nn.Linear(d_model, num_heads * head_dim, bias=use_bias)
-        self.k = nn.Linear(d_source, num_kv_heads * head_dim, bias=use_bias)
-        self.v = nn.Linear(d_source, num_kv_heads * v_dim, bias=use_bias)
+        self.q = Linear(d_model, num_heads * head_dim, bias=use_bias)
+        self.k = Linear(d_source, num_kv_heads * head_dim, bias=use_bias)
+        self.v = Linear(d_source, num_kv_heads * v_dim, bias=use_bias)
         output_bias = use_bias if output_bias is None else output_bias
-        self.output = nn.Linear(num_heads * v_dim, d_model, bias=output_bias)
+        self.output = Linear(num_heads * v_dim, d_model, bias=output_bias)
         self.q_norm, self.k_norm = q_norm, k_norm
 
     def forward(

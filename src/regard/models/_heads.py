@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from regard.blocks import activation_named
+from regard.blocks import Linear, activation_named
 from regard.core import Mask
 from regard.models._reading import EveryPosition, LastEnd, Reading, last_of
 
@@ -225,9 +225,7 @@ def output_layer(tokens: nn.Embedding, *, is_tied: bool, use_bias: bool = False)
 
     Source: Press and Wolf 2017, arXiv 1608.05859.
     """
-    output = nn.Linear(
-        tokens.embedding_dim, tokens.num_embeddings, bias=use_bias, device=tokens.weight.device
-    )
+    output = Linear(tokens.embedding_dim, tokens.num_embeddings, bias=use_bias, device=tokens.weight.device)
     if is_tied:
         output.weight = tokens.weight
     return output

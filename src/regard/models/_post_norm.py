@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm
+from regard.blocks import EncoderLayer, FeedForward, Linear, MultiHeadAttention, PostNorm
 from regard.checkpoints import Rename
 from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer, token_classifier
 from regard.models._post_norm_config import PostNormConfig
@@ -111,7 +111,7 @@ def masked_lm_head(tokens: nn.Embedding, *, activation: str, norm_eps: float, is
         output = output_layer(tokens, is_tied=True, use_bias=True)
     else:
         output = UntiedOutput(d_model, tokens.num_embeddings)
-    return MaskedLMHead(nn.Linear(d_model, d_model), activation, nn.LayerNorm(d_model, eps=norm_eps), output)
+    return MaskedLMHead(Linear(d_model, d_model), activation, nn.LayerNorm(d_model, eps=norm_eps), output)
 
 
 _THEIRS, _OURS = "encoder.layer.{layer}", "encoder.layers.{layer}"

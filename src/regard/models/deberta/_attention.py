@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.blocks import MultiHeadAttention
+from regard.blocks import Linear, MultiHeadAttention
 from regard.core import Bias
 from regard.core.errors import InputError
 from regard.models.deberta._buckets import table_rows
@@ -126,8 +126,8 @@ class DisentangledAttention(MultiHeadAttention):
         )
         self.terms, self.table_dropout_p = frozenset(terms), table_dropout_p
         own = set() if shares_projections else self.terms
-        self.pos_k = nn.Linear(d_model, d_model) if C2P in own else None
-        self.pos_q = nn.Linear(d_model, d_model) if P2C in own else None
+        self.pos_k = Linear(d_model, d_model) if C2P in own else None
+        self.pos_q = Linear(d_model, d_model) if P2C in own else None
 
     def bias_of(
         self, q: Tensor, k: Tensor, bias: "Bias | Tensor | TableOfPass | None"

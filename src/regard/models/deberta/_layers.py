@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from regard.blocks import EncoderLayer, FeedForward, PostNorm, activation_named
+from regard.blocks import EncoderLayer, FeedForward, Linear, PostNorm, activation_named
 from regard.core import Bias, Mask, Segments, Taps, padding_of
 from regard.core.errors import InputError
 from regard.models._heads import Head, MaskedLMHead
@@ -22,7 +22,7 @@ class ProjectedNorm(nn.LayerNorm):
 
     def __init__(self, d_embedding: int, d_model: int, *, eps: float) -> None:
         super().__init__(d_model, eps=eps)
-        self.projection = nn.Linear(d_embedding, d_model, bias=False)
+        self.projection = Linear(d_embedding, d_model, bias=False)
 
     def forward(self, input: Tensor) -> Tensor:
         """(..., d_embedding) -> (..., d_model)."""

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from regard.blocks import Embeddings, EncoderLayer, FeedForward, PostNorm, Stack
+from regard.blocks import Embeddings, EncoderLayer, FeedForward, Linear, PostNorm, Stack
 from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer, token_classifier
 from regard.models._inputs import check_sizes
 from regard.models._post_norm import UntiedOutput
@@ -129,7 +129,7 @@ def _masked_lm_head(config: DebertaConfig, tokens: nn.Embedding) -> Head:
     else:
         output = UntiedOutput(config.d_embedding, config.vocab_size)
     head = MaskedLMHead(
-        nn.Linear(config.d_model, config.d_embedding),
+        Linear(config.d_model, config.d_embedding),
         config.activation,
         nn.LayerNorm(config.d_embedding, eps=config.norm_eps),
         output,

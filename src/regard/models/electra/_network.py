@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from regard.blocks import Embeddings, Stack
+from regard.blocks import Embeddings, Linear, Stack
 from regard.models._heads import Head, MaskedLMHead, output_layer, token_classifier
 from regard.models._inputs import check_sizes
 from regard.models._post_norm import dense_classifier, post_norm_layers
@@ -45,7 +45,7 @@ def _head(config: ElectraConfig, tokens: nn.Embedding) -> Head | None:
     match config.head:
         case "masked-lm":
             return MaskedLMHead(
-                nn.Linear(config.d_model, config.d_embedding),
+                Linear(config.d_model, config.d_embedding),
                 "gelu",
                 nn.LayerNorm(config.d_embedding, eps=config.norm_eps),
                 output_layer(tokens, is_tied=config.tie_word_embeddings, use_bias=True),

@@ -6,6 +6,7 @@ from regard.blocks import (
     Embeddings,
     EncoderLayer,
     GatedFeedForward,
+    Linear,
     MultiHeadAttention,
     Pattern,
     PreNorm,
@@ -86,7 +87,7 @@ def _norm(config: ModernBertConfig) -> nn.LayerNorm:
 def _head(config: ModernBertConfig, tokens: nn.Embedding) -> Head | None:
     if config.head is None:
         return None
-    dense = nn.Linear(config.d_model, config.d_model, bias=config.head_bias)
+    dense = Linear(config.d_model, config.d_model, bias=config.head_bias)
     norm = _norm(config)
     if config.head == "masked-lm":
         output = output_layer(tokens, is_tied=config.tie_word_embeddings, use_bias=config.output_bias)
