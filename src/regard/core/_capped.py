@@ -37,12 +37,14 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
         for start in range(0, batch, size):
             items = slice(start, min(batch, start + size))
             some = q[items, :, at_rows].to(dtype)
-            scaled = torch.mul(some, inputs.factor, out=some.new_empty(some.shape))  # scaled and in order
+            # Scaled and divided by the cap before the product, of which there are many more numbers; in order.
+            scaled = torch.mul(some, inputs.factor / softcap, out=some.new_empty(some.shape))
             scores = scaled.view(-1, kv_heads, group * len(rows), q.shape[3]) @ k[items, :, at_keys].mT
-            scores.div_(softcap).tanh_().mul_(softcap)
-            matrices = scores.view(-1, *shape)
-            if made is not None:
-                matrices += _items(made.matrix, items)
+            matrices = scores.tanh_().view(-1, *shape)
+            if made is None:
+                matrices *= softcap
+            else:
+                torch.add(_items(made.matrix, items), matrices, alpha=softcap, out=matrices)
             weights = torch.softmax(matrices, dim=-1)
             if made is not None and made.empty is not None:
                 weights.masked_fill_(_items(made.empty, items), 0.0)
