@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from regard.core._attention import Attention, reference_attention
-    from regard.core._bias import Bias, DenseBias
+    from regard.core._bias import Bias, BiasOfHeads, DenseBias
     from regard.core._dropout import Dropout, GivenDropout, SeededDropout
     from regard.core._fused import fused_attention
+    from regard.core._groups import Groups
     from regard.core._identities import AttentionErrors, attention_errors
     from regard.core._inputs import AttentionInputs, padding_of
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
+    from regard.core._row_statistics import RowStatistics, row_statistics
     from regard.core._rows import attention_scores, attention_weights
-    from regard.core._shared import forget, shared
+    from regard.core._shared import forget, shared, unshared
     from regard.core._taps import Listener, Taps
 
 _HOME = {
@@ -24,15 +26,18 @@ _HOME = {
     "AttentionErrors": "_identities",
     "AttentionInputs": "_inputs",
     "Bias": "_bias",
+    "BiasOfHeads": "_bias",
     "Causal": "_masks",
     "Conjunction": "_masks",
     "DenseBias": "_bias",
     "Dropout": "_dropout",
     "GivenDropout": "_dropout",
+    "Groups": "_groups",
     "Listener": "_taps",
     "Mask": "_masks",
     "Padding": "_masks",
     "Predicate": "_masks",
+    "RowStatistics": "_row_statistics",
     "SeededDropout": "_dropout",
     "Segments": "_masks",
     "Taps": "_taps",
@@ -44,7 +49,9 @@ _HOME = {
     "fused_attention": "_fused",
     "padding_of": "_inputs",
     "reference_attention": "_attention",
+    "row_statistics": "_row_statistics",
     "shared": "_shared",
+    "unshared": "_shared",
 }
 
 __all__ = [
@@ -52,15 +59,18 @@ __all__ = [
     "AttentionErrors",
     "AttentionInputs",
     "Bias",
+    "BiasOfHeads",
     "Causal",
     "Conjunction",
     "DenseBias",
     "Dropout",
     "GivenDropout",
+    "Groups",
     "Listener",
     "Mask",
     "Padding",
     "Predicate",
+    "RowStatistics",
     "SeededDropout",
     "Segments",
     "Taps",
@@ -72,7 +82,9 @@ __all__ = [
     "fused_attention",
     "padding_of",
     "reference_attention",
+    "row_statistics",
     "shared",
+    "unshared",
 ]
 
 

@@ -157,6 +157,7 @@ def score_rows(
     inputs: AttentionInputs, q: Tensor, k: Tensor, rows: Tensor, columns: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, scaled scores and masked scores of q over k, which stand at `rows` and `columns`."""
+    inputs.require_scores()
     # float32 or wider: half precision would round the scores before the softmax magnifies the rounding.
     wide = at_least_float32(q)
     scores = q.to(wide) @ expand_heads(k, inputs.num_heads).to(wide).mT

@@ -61,3 +61,29 @@ class DenseBias:
                 f"bias must broadcast to (batch, heads, queries, keys) = {wanted}; "
                 f"got shape {tuple(self.values.shape)}."
             )
+
+
+@dataclass(frozen=True, eq=False)
+class BiasOfHeads:
+    """Another bias, of some of its heads: what a layer that has lost heads adds of one that all layers share.
+
+    Args:
+        bias: the bias of all heads, or one that is the same for each of them.
+        heads: which of them, in the order wanted.
+
+    Example:
+        >>> import torch
+        >>> whole = DenseBias(torch.arange(3.0).view(1, 3, 1, 1))
+        >>> BiasOfHeads(whole, (2, 0)).block(torch.arange(1), torch.arange(1)).flatten().tolist()
+        [2.0, 0.0]
+    """
+
+    bias: Bias
+    heads: tuple[int, ...]
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        whole = self.bias.block(queries, keys)
+        return whole if whole.shape[1] == 1 else whole[:, list(self.heads)]
+
+    def learned(self) -> tuple[Tensor, ...]:
+        return self.bias.learned()

@@ -37,7 +37,7 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
         for start in range(0, batch, size):
             items = slice(start, min(batch, start + size))
             some = q[items, :, at_rows].to(dtype)
-            # Scaled and divided by the cap before the product, of which there are many more numbers; in order.
+            # Scaled and divided by the cap before the product, which has many more numbers; in order.
             scaled = torch.mul(some, inputs.factor / softcap, out=some.new_empty(some.shape))
             scores = scaled.view(-1, kv_heads, group * len(rows), q.shape[3]) @ k[items, :, at_keys].mT
             matrices = scores.tanh_().view(-1, *shape)

@@ -51,6 +51,7 @@ def fused_attention(inputs: AttentionInputs) -> Tensor:
         >>> torch.allclose(fused_attention(inputs), reference_attention(inputs).context, atol=1e-6)
         True
     """
+    inputs.require_scores()
     mask = inputs.mask
     if mask is not None:
         mask = mask.simplified(inputs.q_len, inputs.k_len)

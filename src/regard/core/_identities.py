@@ -1,13 +1,14 @@
 """Whether a context is that of its record: the identities of attention, checked in float64 in O(N) memory."""
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.core._inputs import AttentionInputs, silence_padding
-from regard.core._rows import weight_blocks
+from regard.core._rows import score_blocks, weight_blocks
 from regard.core.errors import InputError
 
 
@@ -16,20 +17,24 @@ class AttentionErrors(NamedTuple):
 
     Args:
         row_sum: the largest |sum of a row's weights - 1|, the sink's column among them; a row that may attend
-            to nothing, all of whose weights are zero, does not count.
-        context: the largest |weights v - context|.
+            to nothing, all of whose weights are zero, does not count, nor do weights that an edit wrote.
+        context: the largest |weights v - context|; None where no context was given.
+        softmax: the largest |weight - exp(score - logsumexp(row))|, the scores worked out anew; 0 where an
+            edit wrote the weights.
     """
 
     row_sum: float
-    context: float
+    context: float | None
+    softmax: float
 
 
-def attention_errors(inputs: AttentionInputs, context: Tensor) -> AttentionErrors:
+def attention_errors(inputs: AttentionInputs, context: Tensor | None) -> AttentionErrors:
     """How far a recorded context is from what its record gives, in float64, a block of rows at a time.
 
     Args:
         inputs: the record, without dropout: which weights it dropped is not an identity.
-        context: (batch, heads, queries, v_dim), as the model computed it, in any floating type.
+        context: (batch, heads, queries, v_dim), as the model computed it, in any floating type; None where
+            it is not known, and then no values are read.
 
     Raises:
         InputError: a context of another shape, or a record with dropout.
@@ -45,8 +50,10 @@ def attention_errors(inputs: AttentionInputs, context: Tensor) -> AttentionError
         >>> attention_errors(inputs, torch.zeros(1, 2, 7, 3)).context > 1e-5
         True
     """
-    wanted = (*inputs.q.shape[:3], inputs.v.shape[3])
-    if context.shape != wanted or not context.is_floating_point() or context.device != inputs.q.device:
+    wanted = None if context is None else (*inputs.q.shape[:3], inputs.v.shape[3])
+    if context is not None and (
+        context.shape != wanted or not context.is_floating_point() or context.device != inputs.q.device
+    ):
         raise InputError(
             f"context must be floating point of shape (batch, heads, queries, v_dim) = {wanted} on "
             f"{inputs.q.device}; got {context.dtype} of shape {tuple(context.shape)} on {context.device}."
@@ -60,20 +67,35 @@ def attention_errors(inputs: AttentionInputs, context: Tensor) -> AttentionError
         return _errors(inputs, context)
 
 
-def _errors(inputs: AttentionInputs, context: Tensor) -> AttentionErrors:
-    _, v = silence_padding(inputs.mask, inputs.k, inputs.v)
-    batch, kv_heads, keys, v_dim = v.shape
-    wide = v.double()
-    row_sum = apart = 0.0
-    for place, weights in weight_blocks(inputs, range(inputs.q_len)):
+def _errors(inputs: AttentionInputs, context: Tensor | None) -> AttentionErrors:
+    v = None if context is None else silence_padding(inputs.mask, inputs.k, inputs.v)[1].double()
+    row_sum = apart = softmax = 0.0
+    blocks = zip(weight_blocks(inputs, range(inputs.q_len)), _by_logarithm(inputs), strict=True)
+    for (place, weights), other in blocks:
+        if other is not None:
+            softmax = max(softmax, _largest(weights - other))
         total = weights.sum(dim=3)
         away = torch.where(total == 0, 0.0, (total - 1).abs())
-        of_keys = weights[..., :keys].reshape(batch, kv_heads, -1, keys)
-        expected = (of_keys @ wide).view(batch, inputs.num_heads, -1, v_dim)
-        difference = expected - context[:, :, place].double()
+        if inputs.weights is not None:  # which need not sum to anything
+            away = torch.zeros_like(away)
         row_sum = max(row_sum, _largest(away))
-        apart = max(apart, _largest(difference))
-    return AttentionErrors(row_sum, apart)
+        if v is not None and context is not None:
+            batch, kv_heads, keys, v_dim = v.shape
+            of_keys = weights[..., :keys].reshape(batch, kv_heads, -1, keys)
+            expected = (of_keys @ v).view(batch, inputs.num_heads, -1, v_dim)
+            apart = max(apart, _largest(expected - context[:, :, place].double()))
+    return AttentionErrors(row_sum, None if context is None else apart, softmax)
+
+
+def _by_logarithm(inputs: AttentionInputs) -> Iterator[Tensor | None]:
+    """The blocks of weights by the softmax's other form, exp(score - log sum exp); zero in an empty row."""
+    if inputs.weights is not None:
+        yield None
+        return
+    rows = range(inputs.q_len)
+    for _, scores in score_blocks(inputs, rows, range(inputs.k_len)):
+        total = torch.logsumexp(scores, dim=-1, keepdim=True)
+        yield torch.where(total == -math.inf, 0.0, (scores - total).exp())
 
 
 def _largest(values: Tensor) -> float:

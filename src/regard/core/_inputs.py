@@ -29,6 +29,9 @@ class AttentionInputs:
         sinks: (heads,), a score that every query of the head gives to nothing (gpt-oss, arXiv 2508.10925,
             section 2.2): one more column in the softmax, after the keys and without a value. What is told
             of the softmax (masked scores, weights) has it, at position `keys`.
+        weights: (batch, heads, queries, columns), what an edit put in the place of the softmax's, or made of
+            it: the context is these weights times v, and q and k tell no scores. Whatever would compute
+            scores or weights from q and k raises then; `attention_weights` gives these.
 
     Raises:
         InputError: shapes, dtypes or devices that do not fit together.
@@ -51,6 +54,7 @@ class AttentionInputs:
     softcap: float | None = None
     dropout: Dropout | None = None
     sinks: Tensor | None = None
+    weights: Tensor | None = None
 
     def __post_init__(self) -> None:
         # One comparison where all is well: this runs in every layer of every forward pass.
@@ -94,9 +98,15 @@ class AttentionInputs:
                 f"sinks must be floating point of shape (heads,) = ({heads},) on {q.device}; "
                 f"got {sinks.dtype} of shape {tuple(sinks.shape)} on {sinks.device}."
             )
+        wanted = (batch, heads, q_len, self.num_columns)
+        if self.weights is not None and self.weights.shape != wanted:
+            raise InputError(
+                f"weights must have shape (batch, heads, queries, columns) = {wanted}; "
+                f"got {tuple(self.weights.shape)}."
+            )
 
     def __repr__(self) -> str:
-        names = ("mask", "bias", "softcap", "dropout", "sinks")
+        names = ("mask", "bias", "softcap", "dropout", "sinks", "weights")
         given = [name for name in names if getattr(self, name) is not None]
         shapes = ", ".join(f"{name} {tuple(getattr(self, name).shape)}" for name in "qkv")
         return f"AttentionInputs({', '.join([shapes, f'scale {self.factor:.6g}', *given])})"
@@ -126,9 +136,21 @@ class AttentionInputs:
         """The scale in force: the given one, or 1 / sqrt(head_dim)."""
         return 1.0 / math.sqrt(self.q.shape[3]) if self.scale is None else self.scale
 
+    def require_scores(self) -> None:
+        """What every function asks that computes scores or weights from q and k.
+
+        Raises:
+            InputError: the weights were written, and are no function of q and k.
+        """
+        if self.weights is not None:
+            raise InputError(
+                "an edit wrote the weights of this attention layer, and so its q and k do not tell them; ask "
+                "for weights or context, for another layer, or for a trace of the model without the edit."
+            )
+
     def changed(self, **fields: object) -> "AttentionInputs":
         """The record with other fields that are known to fit: `replace` would check them all again."""
-        copy = object.__new__(AttentionInputs)
+        copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
         copy.__dict__.update(fields)
         return copy
@@ -151,6 +173,7 @@ class AttentionInputs:
             bias=None if self.bias is None else _BiasOfHead(as_object(self.bias), index),
             dropout=None if self.dropout is None else _DropoutOfHead(self.dropout, self.num_heads, index),
             sinks=None if self.sinks is None else self.sinks[index : index + 1],
+            weights=None if self.weights is None else self.weights[:, index : index + 1],
         )
 
 
@@ -205,10 +228,17 @@ def silence_padding(mask: Mask | None, k: Tensor, v: Tensor) -> tuple[Tensor, Te
     Their weight is zero, but 0 * NaN is NaN, forward and backward; `where` cuts both.
     """
     real = padding_of(mask)
-    if real is None:
-        return k, v
-    keep = real[:, None, :, None]
-    return torch.where(keep, k, 0.0), torch.where(keep, v, 0.0)
+    return (k, v) if real is None else (_silenced(k, real), _silenced(v, real))
+
+
+def silence_keys(mask: Mask | None, k: Tensor) -> Tensor:
+    """The same of the keys alone, of which scores are made: a record may come without values."""
+    real = padding_of(mask)
+    return k if real is None else _silenced(k, real)
+
+
+def _silenced(tensor: Tensor, real: Tensor) -> Tensor:
+    return torch.where(real[:, None, :, None], tensor, 0.0)
 
 
 def _of_head(block: Tensor, index: int) -> Tensor:

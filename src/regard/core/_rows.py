@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.core._attention import at_least_float32, score_rows, softmax_or_zero
-from regard.core._inputs import AttentionInputs, silence_padding
+from regard.core._inputs import AttentionInputs, silence_keys
 from regard.core._positions import Positions, as_tensor, check_positions, take
 
 
@@ -28,7 +28,7 @@ def attention_scores(
     picked = check_positions("keys", keys, inputs.num_columns)
     result = _room(inputs, len(rows), len(picked))
     columns = picked if inputs.sinks is None else range(inputs.k_len)
-    for place, scores in _score_blocks(inputs, rows, columns):
+    for place, scores in score_blocks(inputs, rows, columns):
         result[:, :, place] = scores if inputs.sinks is None else take(scores, picked, dim=3)
     return result
 
@@ -48,7 +48,7 @@ def attention_weights(
 
     Returns:
         (batch, heads, rows, columns), computed in float64, given in float32 or q's wider type; before
-        dropout.
+        dropout. Of a record whose weights were written: these.
 
     Example:
         >>> import torch
@@ -71,9 +71,13 @@ def weight_blocks(inputs: AttentionInputs, rows: Positions) -> Iterator[tuple[sl
 
     Each (batch, heads, rows of the block, columns), in float64; with sinks, the last column is the sink's.
     """
+    if inputs.weights is not None:
+        # All of them are there already: one block.
+        yield slice(0, len(rows)), take(inputs.weights, rows, dim=2).double()
+        return
     # Without mask and bias no row can be empty, and looking for one costs as much as the softmax.
     plain = inputs.mask is None and inputs.bias is None
-    for place, scores in _score_blocks(inputs, rows, range(inputs.k_len)):
+    for place, scores in score_blocks(inputs, rows, range(inputs.k_len)):
         yield place, torch.softmax(scores, dim=-1) if plain else softmax_or_zero(scores)
 
 
@@ -81,14 +85,14 @@ def weight_blocks(inputs: AttentionInputs, rows: Positions) -> Iterator[tuple[sl
 _BLOCK_ENTRIES = 2**18
 
 
-def _score_blocks(
+def score_blocks(
     inputs: AttentionInputs, rows: Positions, columns: Positions
 ) -> Iterator[tuple[slice, Tensor]]:
     """Masked scores of some rows over some keys, and over the sink, a block of rows at a time.
 
     In float64: a score of 80 is known to 4e-6 in float32, and a weight is as wrong as its score.
     """
-    silenced, _ = silence_padding(inputs.mask, inputs.k, inputs.v)
+    silenced = silence_keys(inputs.mask, inputs.k)
     batch, heads, _, _ = inputs.q.shape
     device = inputs.q.device
     k, at_columns = take(silenced, columns, dim=2).double(), as_tensor(columns, device)

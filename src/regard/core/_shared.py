@@ -1,7 +1,7 @@
 """What all layers of one forward pass share: a mask or a bias that is worked out once for all of them."""
 
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from torch import Tensor
 
@@ -11,6 +11,9 @@ from regard.core._masks import Mask
 # What one object keeps for the layers to come: 2^24 numbers, 64 MB in float32. Beyond that each layer makes
 # its own, block by block, so that memory stays O(N).
 _MOST_ENTRIES = 2**24
+
+
+T = TypeVar("T")
 
 
 class Memory:
@@ -105,6 +108,23 @@ def shared(what: Mask | Bias | None) -> Mask | Bias | None:
     if what is None or isinstance(what, SharedMask | SharedBias):
         return what
     return SharedMask(what) if isinstance(what, Mask) else SharedBias(what)
+
+
+@overload
+def unshared(what: Mask) -> Mask: ...
+@overload
+def unshared(what: T) -> T: ...
+def unshared(what: object) -> object:
+    """The mask or bias that a shared one is of; anything else is itself.
+
+    Example:
+        >>> from regard.core import Causal
+        >>> unshared(shared(Causal()))
+        Causal(offset=0)
+    """
+    if isinstance(what, SharedMask):
+        return what.mask
+    return what.bias if isinstance(what, SharedBias) else what
 
 
 def forget(*those: object) -> None:

@@ -37,20 +37,41 @@ class Taps:
         tensor([0., 0.])
     """
 
-    __slots__ = ("_has_patterns", "_listeners", "_prefix")
+    __slots__ = ("_parts", "_prefix")
 
     def __init__(self, listeners: Mapping[str, Listener]) -> None:
-        self._listeners = dict(listeners)
-        self._has_patterns = any(sign in name for name in listeners for sign in "*?[")
+        self._parts: tuple[_Part, ...] = (_Part(listeners),)
         self._prefix = ""
 
     def at(self, prefix: str) -> "Taps":
         """The same listeners, seen from inside the part of the model that is called `prefix`."""
-        inner = Taps.__new__(Taps)
-        inner._listeners = self._listeners
-        inner._has_patterns = self._has_patterns
-        inner._prefix = f"{self._prefix}{prefix}."
-        return inner
+        return _made(self._parts, f"{self._prefix}{prefix}.")
+
+    def then(self, others: "Taps | None") -> "Taps":
+        """These listeners, and at each point after them the others, who get what these left.
+
+        Both keep their own names and order: where a point has listeners in both, all are called.
+
+        Args:
+            others: taps as seen from the same part of the model; None for none.
+
+        Raises:
+            InputError: the others are seen from another part of the model.
+
+        Example:
+            >>> import torch
+            >>> both = Taps({"x": lambda x: x + 1}).then(Taps({"*": lambda x: x * 10}))
+            >>> both.offer("x", torch.tensor([2.0]))
+            tensor([30.])
+        """
+        if others is None:
+            return self
+        if others._prefix != self._prefix:
+            raise InputError(
+                f"others must be seen from {self._prefix or 'the whole model'!r}, as these taps are; "
+                f"got {others._prefix or 'the whole model'!r}."
+            )
+        return _made(self._parts + others._parts, self._prefix)
 
     def wants(self, name: str) -> bool:
         """Whether anybody listens at this point: work that only serves a tap is done only then."""
@@ -86,7 +107,7 @@ class Taps:
     def check(self, points: Collection[str]) -> None:
         """Raise InputError if a pattern matches none of a model's points: it would never be called."""
         known = frozenset(points)
-        for pattern in self._listeners:
+        for pattern in (name for part in self._parts for name in part.listeners):
             if pattern not in known and not any(fnmatchcase(point, pattern) for point in points):
                 raise InputError(
                     f"no tap is called {pattern!r}; the model has "
@@ -94,10 +115,31 @@ class Taps:
                 )
 
     def _at(self, point: str) -> Sequence[Listener]:
+        if len(self._parts) == 1:
+            return self._parts[0].at(point)
+        return [listener for part in self._parts for listener in part.at(point)]
+
+
+class _Part:
+    """The listeners that came together."""
+
+    __slots__ = ("has_patterns", "listeners")
+
+    def __init__(self, listeners: Mapping[str, Listener]) -> None:
+        self.listeners = dict(listeners)
+        self.has_patterns = any(sign in name for name in listeners for sign in "*?[")
+
+    def at(self, point: str) -> Sequence[Listener]:
         # Plain names are looked up: a trace listens at a hundred points, and asks at each.
-        if not self._has_patterns:
-            return [self._listeners[point]] if point in self._listeners else ()
-        return [each for pattern, each in self._listeners.items() if fnmatchcase(point, pattern)]
+        if not self.has_patterns:
+            return [self.listeners[point]] if point in self.listeners else ()
+        return [each for pattern, each in self.listeners.items() if fnmatchcase(point, pattern)]
+
+
+def _made(parts: tuple[_Part, ...], prefix: str) -> Taps:
+    taps = Taps.__new__(Taps)
+    taps._parts, taps._prefix = parts, prefix
+    return taps
 
 
 def _generic(point: str) -> str:

@@ -14,6 +14,7 @@ import torch
 from regard.core import (
     AttentionInputs,
     Causal,
+    Groups,
     Padding,
     Predicate,
     SeededDropout,
@@ -21,6 +22,7 @@ from regard.core import (
     Window,
     fused_attention,
     reference_attention,
+    row_statistics,
 )
 
 HEADS, LENGTH, WIDTH = 8, 4096, 16
@@ -90,10 +92,27 @@ def _attend(kind: str, form: str, length: int, *, backward: bool) -> None:
         **{name: x.requires_grad_(backward) for name, x in zip("qkv", (q, k, v), strict=True)},
         **_options(kind, length),
     )
+    if form == "statistics":
+        _ask_everything(inputs, repetitive=kind == "causal")
+        return
     with torch.set_grad_enabled(backward):
         context = fused_attention(inputs) if form == "fused" else reference_attention(inputs).context
     if backward:
         context.sum().backward()
+
+
+def _ask_everything(inputs: AttentionInputs, *, repetitive: bool) -> None:
+    at = torch.arange(inputs.q_len)
+    # The same word over and over makes as many pairs as there are entries.
+    group = torch.zeros_like(at) if repetitive else at % 997
+    row_statistics(
+        inputs,
+        values=torch.ones(inputs.k_len, 7),
+        places=at[:, None],
+        positions=at,
+        groups=[Groups(group, at // 2)],
+        top_k=5,
+    )
 
 
 def _growth(kind: str, form: str, backward: bool) -> float:

@@ -1,6 +1,7 @@
 """Named points: read, written, refused; and nothing at all where nobody listens."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -155,3 +156,45 @@ def test_attention_offers_its_scores_and_weights() -> None:
     torch.testing.assert_close(even.weights, torch.full((1, 2, 3, 3), 1 / 3))
     identity = reference_attention(inputs, Taps({"weights": lambda w: torch.eye(3).expand_as(w)}))
     torch.testing.assert_close(identity.context, q)
+
+
+def test_joined_taps_are_called_one_after_the_other() -> None:
+    """Also where both listen at a name, and where patterns stand between names."""
+    order: list[str] = []
+
+    def listener(name: str, factor: float) -> Callable[[torch.Tensor], torch.Tensor]:
+        def listen(value: torch.Tensor) -> torch.Tensor:
+            order.append(name)
+            return value * factor + 1.0
+
+        return listen
+
+    first = Taps({"a.x": listener("first", 2.0), "a.*": listener("pattern", 3.0)})
+    others = Taps({"a.x": listener("other", 5.0), "b": listener("elsewhere", 7.0)})
+    joined = first.then(others)
+    inner = joined.at("a")
+    assert inner.offer("x", torch.tensor([1.0])).tolist() == [51.0]
+    assert order == ["first", "pattern", "other"]
+    assert joined.wants("b")
+    assert inner.wants("y")
+    assert not joined.at("c").wants("x")
+    assert first.then(None) is first
+    assert not first.wants("b"), "joining changes neither"
+    assert others.offer("a.x", torch.tensor([1.0])).tolist() == [6.0]
+
+
+def test_joined_taps_are_all_checked() -> None:
+    joined = Taps({"embeddings.output": lambda value: None}).then(
+        Taps({"layer.0.output": lambda value: None})
+    )
+    with pytest.raises(InputError, match=r"no tap is called 'layer.0.output'"):
+        joined.check(POINTS)
+
+
+def test_taps_seen_from_elsewhere_cannot_be_joined() -> None:
+    taps = Taps({"x": lambda value: None})
+    with pytest.raises(
+        InputError, match=r"others must be seen from 'layers.1.', as these taps are; got 'the whole"
+    ):
+        taps.at("layers.1").then(taps)
+    assert taps.at("layers.1").then(taps.at("layers.1")).at("y") is not None

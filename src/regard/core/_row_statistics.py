@@ -1,0 +1,327 @@
+"""What can be said of every row of attention without keeping one: entropy, largest weight, sums, distances.
+
+One pass over blocks of rows. A block's scores stay in the cache while everything is read from them, and keys
+that no row of the block may see are left out. With s the softmax's argument over the keys, m = max s, p its
+softmax and Z = sum exp(s - m):
+
+    max p    = 1 / Z                       so that the softmax has told Z already
+    lse      = m + log Z
+    entropy  = log Z - sum p (s - m)       no logarithm of an entry, and nothing large cancels
+    mass     = p @ values
+    received = sum over the rows of p
+
+Of a sink, one more column, only the score is needed: lse' = log(exp(lse) + exp(sink)), a key's weight is
+exp(lse - lse') p, and the entropy grows by that of the two shares. A row that sees nothing has a share of 0.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from regard.core._attention import at_least_float32
+from regard.core._blocks import plan
+from regard.core._groups import Groups, GroupSums, Members
+from regard.core._inputs import AttentionInputs
+from regard.core._row_blocks import Added, Place, at_places, largest, places, write_products
+from regard.core._row_sums import BlockSums
+from regard.core.errors import InputError
+
+# Entries of one head's block, and of all heads' that are worked on at once. Two blocks are alive, 16 MB in
+# float32, about what a processor's last cache holds. Half of it costs as much in calls as this in misses,
+# and a quarter of it half as much again. Other devices want much more to do at a time.
+_OF_ONE_HEAD = 2**18
+_AT_ONCE = 2**21
+_ON_DEVICE = 2**26
+
+# Rows that a product should have at least, as far as all of one head's are not more than may be at once.
+_ROWS = 64
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowStatistics:
+    """What `row_statistics` found; float32 or q's wider type, on q's device, before dropout.
+
+    Attributes:
+        entropy: (batch, heads, queries), -sum p log p over all columns of the softmax, in nats.
+        largest: (batch, heads, queries), the largest weight of a key; a sink is no key.
+        largest_at: int64 (batch, heads, queries), its key, the first of equal ones; -1 in an empty row.
+        lse: (batch, heads, queries), log sum exp of the masked scores, sink included; -inf in an empty row.
+        received: (batch, heads, keys), the sum of each key's weights over the queries.
+        mass: (batch, heads, queries, C), weights @ values; None without values.
+        at_places: (batch, heads, queries, m), the weights at the places; None without places.
+        at_groups: (batch, heads, queries, number of groups), the weight on the keys that belong to the query;
+            None without groups.
+        distance: (batch, heads, queries), mean of |position - key| under the weights of the keys; None
+            without positions.
+        spread: the standard deviation of |position - key|, likewise.
+        top_weights: (batch, heads, queries, k), the largest weights in falling order, then zeros; None if k
+            is 0.
+        top_keys: int64, their keys, -1 where fewer than k keys can be seen.
+        sink: (batch, heads, queries), the weight of the sink; None where there is none.
+    """
+
+    entropy: Tensor
+    largest: Tensor
+    largest_at: Tensor
+    lse: Tensor
+    received: Tensor
+    mass: Tensor | None = None
+    at_places: Tensor | None = None
+    at_groups: Tensor | None = None
+    distance: Tensor | None = None
+    spread: Tensor | None = None
+    top_weights: Tensor | None = None
+    top_keys: Tensor | None = None
+    sink: Tensor | None = None
+
+
+def row_statistics(
+    inputs: AttentionInputs,
+    *,
+    values: Tensor | None = None,
+    places: Tensor | None = None,
+    positions: Tensor | None = None,
+    groups: Sequence[Groups] = (),
+    top_k: int = 0,
+) -> RowStatistics:
+    """Statistics of every row of the weights, from the record alone, in O(N) memory.
+
+    The arithmetic is that of float32 (of float64 for float64): every weight is as exact as its score.
+
+    Args:
+        inputs: the record; mask, bias, scale, softcap, sinks and grouped heads are honoured, dropout is not.
+        values: (keys, C) floating point; `mass` is weights @ values. A column of zeros and ones gives the
+            weight on a set of keys, and any linear statistic is a column.
+        places: int64 (queries, m), some keys of each query, -1 for none; `at_places` are the weights there.
+        positions: int64 (queries,), where each query stands among the keys; `distance` and `spread` are of
+            |position - key|, over the weights of the keys alone (a sink is nowhere).
+        groups: which keys belong to a query; see `Groups`.
+        top_k: how many of the largest weights of each row are given, with their keys.
+
+    Returns:
+        See `RowStatistics`. Where a query may attend to nothing all is 0, `lse` is -inf, and keys are -1.
+
+    Raises:
+        InputError: an argument of another shape or dtype, a place that is no key, or top_k below 0.
+
+    Example:
+        >>> import torch
+        >>> from regard.core import Causal
+        >>> zeros = torch.zeros(1, 1, 4, 2)
+        >>> told = row_statistics(AttentionInputs(q=zeros, k=zeros, v=zeros, mask=Causal()))
+        >>> told.entropy[0, 0].exp().round(decimals=4)
+        tensor([1., 2., 3., 4.])
+        >>> told.received[0, 0].round(decimals=4)
+        tensor([2.0833, 1.0833, 0.5833, 0.2500])
+    """
+    inputs.require_scores()
+    asked = _Asked(values, places, positions, groups, top_k)
+    asked.check(inputs)
+    with torch.no_grad():
+        return _Pass(inputs, asked).statistics()
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """The arguments of `row_statistics`."""
+
+    values: Tensor | None
+    places: Tensor | None
+    positions: Tensor | None
+    groups: Sequence[Groups]
+    top_k: int
+
+    def check(self, inputs: AttentionInputs) -> None:
+        """Raise InputError where something does not fit the record."""
+        keys, queries, device = inputs.k_len, inputs.q_len, inputs.q.device
+        values, places, top_k = self.values, self.places, self.top_k
+        if values is not None and not (
+            values.ndim == 2
+            and values.shape[0] == keys
+            and values.is_floating_point()
+            and values.device == device
+        ):
+            raise InputError(
+                f"values must be floating point of shape (keys, C) = ({keys}, C) on {device}; "
+                f"{_told(values)}."
+            )
+        if places is not None and not (
+            places.ndim == 2
+            and places.shape[0] == queries
+            and places.dtype == torch.int64
+            and places.device == device
+        ):
+            raise InputError(
+                f"places must be int64 of shape (queries, m) = ({queries}, m) on {device}; {_told(places)}."
+            )
+        if places is not None and places.numel():
+            lowest, highest = (int(each) for each in places.aminmax())
+            if lowest < -1 or highest >= keys:
+                raise InputError(
+                    f"places must be keys from 0 to {keys - 1}, or -1 for none; got {lowest} to {highest}."
+                )
+        at = self.positions
+        if at is not None and (at.dtype != torch.int64 or at.shape != (queries,)):
+            raise InputError(f"positions must be int64 of shape (queries,) = ({queries},); {_told(at)}.")
+        for each in self.groups:
+            if not len(each.group) == queries == keys:
+                raise InputError(
+                    "groups are of queries and keys that are the same positions, of which there are "
+                    f"{queries} and {keys} here; got groups of {len(each.group)}."
+                )
+        if isinstance(top_k, bool) or not isinstance(top_k, int) or not 0 <= top_k <= keys:
+            raise InputError(f"top_k must be from 0 to {keys}, the number of keys; got {top_k!r}.")
+
+
+def _told(tensor: Tensor) -> str:
+    return f"got {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """What is asked of a block's weights, made once for all its heads."""
+
+    places: Tensor | None
+    sums: BlockSums
+    groups: list[GroupSums]
+
+
+class _Pass:
+    """The pass over the blocks, and the room for what it finds."""
+
+    def __init__(self, inputs: AttentionInputs, asked: _Asked) -> None:
+        mask = None if inputs.mask is None else inputs.mask.simplified(inputs.q_len, inputs.k_len)
+        self.inputs = inputs.changed(mask=mask)
+        self.asked = asked
+        self.dtype = at_least_float32(inputs.q)
+        # What padding may hold in a key reaches its own scores only, which are all overwritten.
+        self.k = inputs.k.to(self.dtype).contiguous()
+        self.sinks = None if inputs.sinks is None else inputs.sinks.to(self.dtype)
+        # What a hidden score becomes: far below every other, and finite, since 0 * -inf would be NaN.
+        self.floor = -torch.finfo(self.dtype).max / 4
+        self.values = None if asked.values is None else asked.values.to(self.dtype)
+        # On the CPU, where a look at a number need not be waited for.
+        self.positions = None if asked.positions is None else asked.positions.cpu()
+        self.members = [Members(each) for each in asked.groups]
+        self.found = self._room_for_all()
+
+    def _room_for_all(self) -> RowStatistics:
+        asked, q = self.asked, self.inputs.q
+        shape = q.shape[:3]
+
+        def room(*more: int) -> Tensor:
+            return q.new_zeros((*shape, *more), dtype=self.dtype)
+
+        return RowStatistics(
+            entropy=room(),
+            largest=room(),
+            largest_at=q.new_zeros(shape, dtype=torch.int64),
+            lse=room(),
+            # Every block adds to it: in float32 a long text's later blocks would be rounded away.
+            received=q.new_zeros((*shape[:2], self.inputs.k_len), dtype=torch.float64),
+            mass=None if self.values is None else room(self.values.shape[1]),
+            at_places=None if asked.places is None else room(asked.places.shape[1]),
+            at_groups=room(len(self.members)) if self.members else None,
+            distance=None if self.positions is None else room(),
+            spread=None if self.positions is None else room(),
+            top_weights=room(asked.top_k) if asked.top_k else None,
+            top_keys=q.new_full((*shape, asked.top_k), -1, dtype=torch.int64) if asked.top_k else None,
+            sink=None if self.sinks is None else room(),
+        )
+
+    def statistics(self) -> RowStatistics:
+        inputs = self.inputs
+        batch, heads, queries, _ = inputs.q.shape
+        most = _AT_ONCE if inputs.q.device.type == "cpu" else _ON_DEVICE
+        group = heads // inputs.k.shape[1]
+        # A group's heads share a product, and are worked on together however many they are.
+        of_one_head = min(max(1, most // group), max(_OF_ONE_HEAD, _ROWS * inputs.k_len))
+        size = min(batch * heads * queries * inputs.k_len, max(most, group * inputs.k_len))
+        room = inputs.q.new_empty(2, size, dtype=self.dtype)
+        for rows, keys in plan(inputs, planes=1, entries=of_one_head):
+            added = Added(inputs, rows, keys, self.floor)
+            block = self._block(rows, keys)
+            for place in places(inputs, rows, keys, most):
+                shape = (
+                    place.items.stop - place.items.start,
+                    place.heads.stop - place.heads.start,
+                    len(rows),
+                    len(keys),
+                )
+                scores, weights = (each[: math.prod(shape)].view(shape) for each in room)
+                write_products(inputs, self.k, place, scores)
+                added.to(scores, place)
+                self._read(scores.flatten(0, 1), weights.flatten(0, 1), block, place)
+        return replace(self.found, received=self.found.received.to(self.dtype))
+
+    def _block(self, rows: range, keys: range) -> _Block:
+        at_rows, at_keys = slice(rows.start, rows.stop), slice(keys.start, keys.stop)
+        values = None if self.values is None else self.values[at_keys]
+        positions = None if self.positions is None else self.positions[at_rows]
+        return _Block(
+            places=None if self.asked.places is None else self.asked.places[at_rows],
+            sums=BlockSums(keys, values, positions, self.k),
+            groups=[members.sums(self.k, rows, keys) for members in self.members],
+        )
+
+    def _read(self, scores: Tensor, weights: Tensor, block: _Block, place: Place) -> None:
+        """Everything that the scores (n, rows, keys) of some heads tell, which are lost by it.
+
+        Args:
+            weights: room for the weights, as large.
+        """
+        found, keys = self.found, place.keys
+        most, at = largest(scores)
+        empty = most <= self.floor / 2
+        # Fewer where a block has fewer keys; the room that is left says that there are none.
+        top = scores.topk(min(self.asked.top_k, len(keys)), dim=2) if self.asked.top_k else None
+        scores.sub_(most[..., None])
+        torch.softmax(scores, dim=-1, out=weights)
+        at_most = weights.gather(2, at[..., None])[..., 0]
+        log_z = -at_most.log()
+        share = self._put_entropy(log_z - scores.mul_(weights).sum(dim=2), most + log_z, empty, place)
+        place.put(found.largest, at_most * share)
+        place.put(found.largest_at, (at + keys.start).masked_fill_(empty, -1))
+        place.add(found.received, torch.bmm(share[:, None], weights)[:, 0])
+        if top is not None and found.top_weights is not None and found.top_keys is not None:
+            hidden, count = top.values <= self.floor / 2, top.values.shape[2]
+            chosen = weights.gather(2, top.indices) * share[..., None]
+            place.put(found.top_weights[..., :count], chosen)
+            place.put(found.top_keys[..., :count], (top.indices + keys.start).masked_fill_(hidden, -1))
+        self._put_sums(weights, share, empty, block, place)
+
+    def _put_entropy(self, entropy: Tensor, lse: Tensor, empty: Tensor, place: Place) -> Tensor:
+        """Entropy and lse with the sink; what the keys' own weights are to be multiplied with, (n, rows)."""
+        found = self.found
+        if self.sinks is None:
+            share = torch.ones_like(lse).masked_fill_(empty, 0.0)
+            place.put(found.entropy, entropy * share)
+            place.put(found.lse, lse.masked_fill(empty, -math.inf))
+            return share
+        sinks = place.of_heads(self.sinks, len(lse))
+        total = torch.logaddexp(lse, sinks)
+        share, sink = (lse - total).exp(), (sinks - total).exp()
+        place.put(found.entropy, share * entropy + torch.special.entr(share) + torch.special.entr(sink))
+        place.put(found.lse, total)
+        assert found.sink is not None, "there is room where there are sinks"
+        place.put(found.sink, sink)
+        return share
+
+    def _put_sums(self, weights: Tensor, share: Tensor, empty: Tensor, block: _Block, place: Place) -> None:
+        """What is summed over the keys: values, distances, places, groups."""
+        found = self.found
+        mass, distance, spread = block.sums.of(weights)
+        if mass is not None and found.mass is not None:
+            place.put(found.mass, mass * share[..., None])
+        if distance is not None and found.distance is not None:
+            place.put(found.distance, distance.masked_fill(empty, 0.0))
+        if spread is not None and found.spread is not None:
+            place.put(found.spread, spread.masked_fill(empty, 0.0))
+        if block.places is not None and found.at_places is not None:
+            place.put(found.at_places, at_places(weights, block.places, place.keys) * share[..., None])
+        for index, group in enumerate(block.groups):
+            assert found.at_groups is not None, "there is room for what was asked for"
+            place.put(found.at_groups[..., index], group.of(weights) * share)
