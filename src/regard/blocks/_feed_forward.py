@@ -109,13 +109,17 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, *, taps: Taps | None = None) -> Tensor:
         """(batch, positions, d_model) -> the same shape."""
+        output = _by_rows(self._whole, x) if _is_long(self, x, taps) else self._whole(x, taps)
+        return output if taps is None else taps.offer("output", output)
+
+    def _whole(self, x: Tensor, taps: Taps | None = None) -> Tensor:
         hidden = self.activation(self.hidden(x))
         if taps is not None:
             hidden = taps.offer("hidden", hidden)
         if self.dropout is not None:
             hidden = self.dropout(hidden)
         output: Tensor = self.output(hidden)
-        return output if taps is None else taps.offer("output", output)
+        return output
 
 
 class GatedFeedForward(nn.Module):
@@ -163,10 +167,45 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, x: Tensor, *, taps: Taps | None = None) -> Tensor:
         """(batch, positions, d_model) -> the same shape."""
+        output = _by_rows(self._whole, x) if _is_long(self, x, taps) else self._whole(x, taps)
+        return output if taps is None else taps.offer("output", output)
+
+    def _whole(self, x: Tensor, taps: Taps | None = None) -> Tensor:
         hidden = self.activation(self.gate(x)) * self.up(x)
         if taps is not None:
             hidden = taps.offer("hidden", hidden)
         if self.dropout is not None:
             hidden = self.dropout(hidden)
         output: Tensor = self.output(hidden)
-        return output if taps is None else taps.offer("output", output)
+        return output
+
+
+MANY_ROWS = 2048
+"""Positions beyond which a feed-forward network works by rows where nobody looks inside."""
+
+ROWS_AT_ONCE = 256
+"""So many rows at a time.
+
+What is between the two projections is the largest tensor of a forward pass, several times the residual
+stream. So many rows of it are as fast as all, and small enough that the C library uses the same memory again:
+with 2048 rows, of 25 MB, a trace of GPT-2 small over 16,384 positions held 1.2 GB more than was alive.
+"""
+
+
+def _is_long(module: nn.Module, x: Tensor, taps: Taps | None) -> bool:
+    """Whether to work by rows: on the CPU, without gradients, dropout, or a listener at what is between."""
+    return (
+        x.numel() > MANY_ROWS * x.shape[-1]
+        and x.is_cpu
+        and not module.training
+        and not torch.is_grad_enabled()
+        and (taps is None or not taps.wants("hidden"))
+    )
+
+
+def _by_rows(whole: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    output = torch.empty_like(x, memory_format=torch.contiguous_format)
+    rows, made = x.flatten(0, -2), output.view(-1, x.shape[-1])
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        made[start : start + ROWS_AT_ONCE] = whole(rows[start : start + ROWS_AT_ONCE])
+    return output

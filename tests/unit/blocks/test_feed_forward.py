@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from transformers.activations import ACT2FN
 from regard.blocks import ACTIVATIONS, FeedForward, GatedFeedForward, activation_named
 from regard.core import Taps
 from regard.core.errors import InputError
-from tolerances import FP64
+from tolerances import FP64, assert_close_to_largest
 from unit.blocks.by_hand import project
 
 BY_HAND: dict[str, Callable[[float], float]] = {
@@ -137,3 +138,23 @@ def test_dropout_is_between_the_projections_in_training(kind: type) -> None:
     dropped = torch.nn.functional.dropout(hidden[0], 0.5)
     assert torch.equal(trained, ffn.output(dropped))
     assert torch.equal(ffn.eval()(x), ffn.output(hidden[0]))
+
+
+@pytest.mark.parametrize("make", [FeedForward, GatedFeedForward])
+def test_a_long_text_goes_through_by_rows(make: Any) -> None:
+    """The same numbers as from all rows together; only where nobody looks inside and wants no gradient."""
+    layer = make(6, 11).double().eval()
+    x = torch.randn(3, 701, 6, dtype=torch.float64)
+    sizes: list[int] = []
+    layer.output.register_forward_pre_hook(lambda module, args: sizes.append(args[0].shape[-2]))
+    whole = layer(x)
+    assert sizes == [701]
+    with torch.no_grad():
+        by_rows = layer(x)
+        assert sizes[1:] == [256] * 8 + [3 * 701 - 8 * 256]
+        assert_close_to_largest(by_rows, whole, FP64)
+        del sizes[:]
+        layer(x, taps=Taps({"hidden": lambda hidden: None}))
+        layer(x[:2])
+        layer.train()(x)
+    assert sizes == [701, 701, 701]
