@@ -1,7 +1,14 @@
 """The parts that transformers are built from, as modules that carry taps."""
 
 from regard.blocks._embeddings import Embeddings
-from regard.blocks._feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward, activation_named
+from regard.blocks._feed_forward import (
+    ACTIVATIONS,
+    MANY_ROWS,
+    ROWS_AT_ONCE,
+    FeedForward,
+    GatedFeedForward,
+    activation_named,
+)
 from regard.blocks._layers import DecoderLayer, EncoderLayer
 from regard.blocks._linear import Linear
 from regard.blocks._multi_head import MultiHeadAttention
@@ -11,6 +18,8 @@ from regard.blocks._stack import CountFrom, CountTokens, Numbering, Pattern, Sta
 
 __all__ = [
     "ACTIVATIONS",
+    "MANY_ROWS",
+    "ROWS_AT_ONCE",
     "CountFrom",
     "CountTokens",
     "DecoderLayer",

@@ -1,6 +1,7 @@
 """Multi-head attention: project to queries, keys and values, attend in every head, join the heads."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,8 @@ from regard.blocks._linear import Linear
 from regard.core import (
     AttentionInputs,
     Bias,
+    BiasOfHeads,
+    DenseBias,
     Mask,
     SeededDropout,
     Taps,
@@ -41,6 +44,9 @@ class MultiHeadAttention(nn.Module):
 
     Raises:
         InputError: sizes that do not divide, or a `dropout_p` that is no probability below 1.
+
+    Attributes:
+        kept: which of the `num_built` heads that it was built with are left, in order; see `keep_heads`.
 
     Taps:
         q (batch, num_heads, queries, head_dim); k, v (batch, num_kv_heads, keys, ...): as they enter the
@@ -101,6 +107,7 @@ class MultiHeadAttention(nn.Module):
         output_bias = use_bias if output_bias is None else output_bias
         self.output = Linear(num_heads * v_dim, d_model, bias=output_bias)
         self.q_norm, self.k_norm = q_norm, k_norm
+        self.kept, self.num_built = tuple(range(num_heads)), num_heads
 
     def forward(
         self,
@@ -161,11 +168,78 @@ class MultiHeadAttention(nn.Module):
     def bias_of(self, q: Tensor, k: Tensor, bias: Bias | Tensor | None) -> Bias | Tensor | None:
         """What is added to the scaled scores; an architecture whose bias depends on q and k says so here."""
         del q, k
-        return bias
+        if bias is None or len(self.kept) == self.num_built:
+            return bias
+        return BiasOfHeads(DenseBias(bias) if isinstance(bias, Tensor) else bias, self.kept)
+
+    def keep_heads(self, heads: Sequence[int]) -> None:
+        """Cut all query heads but these out of the weights: what is left computes what it did.
+
+        The output is that of all heads with the contexts of the others set to zero; its bias stays. A key and
+        value head goes with the last of the query heads that read it. The parameters are replaced, by copies
+        of the rows and columns that stay.
+
+        Args:
+            heads: numbers of the heads as they are counted now, rising.
+
+        Raises:
+            InputError: no head is left, or key and value heads would be read by more or fewer query heads
+                than others. Nothing has changed then.
+
+        Example:
+            >>> attention = MultiHeadAttention(d_model=6, num_heads=3)
+            >>> attention.keep_heads([0, 2])
+            >>> attention.q.weight.shape, attention.output.weight.shape, attention.kept
+            (torch.Size([4, 6]), torch.Size([6, 4]), (0, 2))
+        """
+        size = self.num_heads // self.num_kv_heads
+        groups = sorted({head // size for head in heads})
+        readers = {sum(head // size == group for head in heads) for group in groups}
+        if len(readers) != 1:
+            raise InputError(
+                f"heads must leave each key and value head as many query heads as the others, of {size}, or "
+                f"none; got {list(heads)}. Remove whole groups, such as "
+                f"{list(range(size))}, or as many heads of each group."
+            )
+        q_dim, k_dim = self.q.out_features // self.num_heads, self.k.out_features // self.num_kv_heads
+        v_dim = self.v.out_features // self.num_kv_heads
+        for linear in self.by_query_head():
+            _keep_rows(linear, _entries(heads, q_dim))
+        _keep_rows(self.k, _entries(groups, k_dim))
+        _keep_rows(self.v, _entries(groups, v_dim))
+        _keep_columns(self.output, _entries(heads, v_dim))
+        self.num_heads, self.num_kv_heads = len(heads), len(groups)
+        self.kept = tuple(self.kept[head] for head in heads)
+
+    def by_query_head(self) -> list[nn.Linear]:
+        """The linear maps whose rows are those of the query heads, one head after the other."""
+        return [self.q]
 
     def _join(self, context: Tensor) -> Tensor:
         joined: Tensor = self.output(context.transpose(1, 2).flatten(2))
         return joined
+
+
+def _entries(heads: Sequence[int], size: int) -> list[int]:
+    return [head * size + entry for head in heads for entry in range(size)]
+
+
+def _keep_rows(linear: nn.Linear, rows: Sequence[int]) -> None:
+    linear.weight = _picked(linear.weight, 0, rows)
+    if linear.bias is not None:
+        linear.bias = _picked(linear.bias, 0, rows)
+    linear.out_features = len(rows)
+
+
+def _keep_columns(linear: nn.Linear, columns: Sequence[int]) -> None:
+    linear.weight = _picked(linear.weight, 1, columns)
+    linear.in_features = len(columns)
+
+
+def _picked(parameter: Tensor, axis: int, entries: Sequence[int]) -> nn.Parameter:
+    index = torch.tensor(entries, device=parameter.device)
+    picked = parameter.detach().index_select(axis, index).contiguous()
+    return nn.Parameter(picked, requires_grad=parameter.requires_grad)
 
 
 def _split(x: Tensor, heads: int) -> Tensor:

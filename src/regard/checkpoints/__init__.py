@@ -14,6 +14,8 @@ from regard.checkpoints._licence import licence_of
 from regard.checkpoints._loading import LoadReport, load_into, to_hf
 from regard.checkpoints._packages import DEFAULT_MODEL, PACKAGED, PackagedModel
 from regard.checkpoints._rules import Rename, Shared, Split
+from regard.checkpoints._safetensors import DTYPES as SAFETENSORS_DTYPES
+from regard.checkpoints._safetensors import SafetensorsFile
 from regard.checkpoints._tensors import TensorReader, read_tensors, write_tensors
 
 __all__ = [
@@ -21,12 +23,14 @@ __all__ = [
     "HEADS",
     "INERT",
     "PACKAGED",
+    "SAFETENSORS_DTYPES",
     "Config",
     "HeadKind",
     "KeyMap",
     "LoadReport",
     "PackagedModel",
     "Rename",
+    "SafetensorsFile",
     "Shared",
     "Source",
     "SourceKind",

@@ -56,6 +56,10 @@ class SafetensorsFile:
         """The names of its tensors."""
         return list(self._handle.keys())
 
+    def metadata(self) -> dict[str, str]:
+        """What the header says beside the tensors."""
+        return dict(self._handle.metadata() or {})
+
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor."""
         return tuple(self._handle.get_slice(name).get_shape())

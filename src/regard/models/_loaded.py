@@ -9,6 +9,7 @@ from regard.checkpoints import DEFAULT_MODEL, Source, find, load_into, read_conf
 from regard.core.errors import CheckpointError, InputError
 from regard.models._blank import blank
 from regard.models._network import Network
+from regard.models._pruned_files import cut_as_stored, without_pruned
 from regard.models._registry import family_of
 from regard.text import Tokenizer
 
@@ -73,7 +74,7 @@ def load_checkpoint(
         raise InputError(f"dtype must be torch.float32, float64, bfloat16 or float16; got {dtype}.")
     _check_device(device)
     source = find(name)
-    fields = read_config(source.folder)
+    fields, pruned = without_pruned(read_config(source.folder))
     try:
         family = family_of(fields.require("model_type", str))
     except InputError as error:
@@ -93,6 +94,7 @@ def load_checkpoint(
     try:
         with blank():
             network = family.build(config)
+            cut_as_stored(network, pruned, source.folder / "config.json")
     except (InputError, RuntimeError) as error:  # torch raises the latter for a table of 2^62 rows
         raise CheckpointError(f"{source.folder / 'config.json'}: {error}") from error
     stored = {tensors.dtype(name) for name in tensors.names() if tensors.dtype(name).is_floating_point}

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from torch import Tensor, nn
 
 from regard.core import Mask, Taps
+from regard.text import Encoding
 
 StackKind = Literal["encoder", "decoder"]
 """The two kinds of stack."""
@@ -77,11 +78,23 @@ class Network(nn.Module, ABC):
         prefixes: for each of its stacks, what stands before the names of its taps: "" where it is the only
             one, else "encoder." and "decoder.".
         start_id: the token that a decoder beside an encoder reads first; None where there is none.
+        written: the taps that it writes by itself, as one with edits around it does.
     """
 
     config: NetworkConfig
     prefixes: Mapping[StackKind, str]
     start_id: int | None = None
+    written: frozenset[str] = frozenset()
+
+    @property
+    def plain(self) -> "Network":
+        """The network without edits: itself, but for one that has edits around another."""
+        return self
+
+    def for_texts(self, encodings: Mapping[StackKind, Encoding]) -> "Network":
+        """The network for one pass over these texts: itself, but for one that looks words up in them."""
+        del encodings
+        return self
 
     @abstractmethod
     def depth(self, kind: StackKind) -> int:

@@ -7,7 +7,7 @@
 
 from regard.positions._alibi import Alibi
 from regard.positions._learned import LearnedPositions
-from regard.positions._relative import RelativeBias, relative_buckets
+from regard.positions._relative import BucketBias, RelativeBias, relative_buckets
 from regard.positions._rope_scaling import (
     DynamicNTKScaling,
     LinearScaling,
@@ -22,6 +22,7 @@ from regard.positions._sinusoidal import SinusoidalLayout, SinusoidalPositions, 
 
 __all__ = [
     "Alibi",
+    "BucketBias",
     "DynamicNTKScaling",
     "LearnedPositions",
     "LinearScaling",

@@ -123,11 +123,11 @@ class RelativeBias(nn.Module):
             query_offset: where query 0 stands among the keys; with a cache of n earlier keys, n.
         """
         weight = self.table.weight
-        return _Relative(weight, self._buckets(weight.device), query_offset)
+        return BucketBias(weight, self._buckets(weight.device), query_offset)
 
 
 @dataclass(frozen=True, eq=False)
-class _Relative:
+class BucketBias:
     """A `Bias`: O(rows * columns) numbers are read from one short vector a head."""
 
     weight: Tensor

@@ -153,6 +153,10 @@ class DisentangledAttention(MultiHeadAttention):
             p2c = self._term(k, rows, self.q if self.pos_q is None else self.pos_q, index)
         return DisentangledBias(c2p, p2c)
 
+    def by_query_head(self) -> list[nn.Linear]:
+        """The projections of the queries, and of the table where it has its own."""
+        return [self.q, *(own for own in (self.pos_k, self.pos_q) if own is not None)]
+
     def _term(self, vectors: Tensor, rows: Tensor, projection: nn.Module, index: Tensor) -> "DistanceTerm":
         assert self.scale is not None, "set from the start"
         batch, heads, _, head_dim = vectors.shape

@@ -1,0 +1,157 @@
+"""`regard prune`: a smaller checkpoint without some heads."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli._lines import read_lines
+from regard.cli._options import (
+    DEFAULT_MODEL,
+    JsonOption,
+    ModelOption,
+    check_output,
+    load_model,
+    print_json,
+    status,
+)
+from regard.core.errors import InputError
+
+if TYPE_CHECKING:
+    from regard._model import Model
+
+
+def prune(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="The new folder that the model goes to.")
+    ],
+    heads: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="HEADS",
+            help="Layer and head, from 0: 3.5,4.1; of an encoder-decoder encoder.3.5,cross.0.2.",
+        ),
+    ] = None,
+    weakest: Annotated[
+        int | None,
+        typer.Option("--weakest", metavar="N", help="In place of HEADS, the N that matter least for --file."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Texts, one a line; - reads stdin."),
+    ] = None,
+    curve: Annotated[
+        Path | None,
+        typer.Option(
+            "--curve",
+            metavar="FILE",
+            help="With --weakest, write what more and more heads cost: .csv or .json.",
+        ),
+    ] = None,
+    model: ModelOption = DEFAULT_MODEL,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a model without some of its heads: smaller, with the numbers that it has with them at zero.
+
+    What matters least is found by taking out each head alone: how far the contextual embeddings of the texts
+    turn. Likeness is the mean cosine to those of the full model, on the same texts.
+    """
+    check_output(output)
+    if (heads is None) == (weakest is None):
+        raise InputError("give either HEADS or --weakest, to say what is removed.")
+    if (weakest is None) != (file is None):
+        raise InputError("--weakest and --file go together: the texts say which heads matter.")
+    if curve is not None:
+        if weakest is None:
+            raise InputError("--curve goes with --weakest, whose order of heads it follows.")
+        check_output(curve)
+        if curve.suffix.lower() not in (".csv", ".json"):
+            raise InputError(f"--curve must end in .csv or .json; got {str(curve)!r}.")
+    wanted = None if heads is None else _parsed(heads)
+    measured: dict[str, Any] = {}
+    texts = None if file is None else [line for _, line in read_lines(file, "--file")]
+    full = load_model(model)
+    from regard.models import check_new_folder
+
+    check_new_folder(output)  # before minutes of work
+    if wanted is not None:
+        smaller = full.prune(wanted)
+    else:
+        assert texts is not None
+        assert weakest is not None
+        smaller, measured = _without_weakest(full, weakest, texts, curve)
+    folder = smaller.save(output)
+    facts = _facts(full, smaller, folder) | measured
+    if as_json:
+        print_json(facts)
+        return
+    from regard.views import printable
+
+    before, after = facts["parameters"]
+    typer.echo(f"{facts['heads_removed']} heads removed")
+    typer.echo(f"{before:,} parameters before, {after:,} after ({1 - after / before:.1%} less)")
+    if "likeness" in facts:
+        typer.echo(f"likeness {facts['likeness']:.4f} on {facts['texts']} texts")
+    typer.echo(f"loads in: {'; '.join(facts['loads_in'])}")
+    typer.echo(printable(str(folder)))
+
+
+def _without_weakest(
+    full: "Model", number: int, texts: list[str], curve: Path | None
+) -> tuple["Model", dict[str, Any]]:
+    """The model without the heads that matter least for the texts, and how alike it is there."""
+    import torch
+
+    from regard.models import attentions, pruning_curve
+    from regard.tracing import Likeness
+
+    likeness = Likeness(full.loaded, texts)
+    [layers] = attentions(full.network).values()
+    # Before minutes of work: there may be no such number of heads.
+    full.weakest_heads(torch.zeros(len(layers), max(each.num_heads for each in layers)), number)
+    with status(f"measuring heads on {len(texts)} texts"):
+        importance = full.head_importance(likeness.traces, likeness.loss, method="zero")
+        smaller = full.prune(full.weakest_heads(importance, number))
+        alike = likeness(smaller.loaded)
+        if curve is not None:
+            pruning_curve(full.loaded, importance, likeness).write(curve)
+    return smaller, {"likeness": alike, "texts": len(texts)}
+
+
+def _parsed(words: str) -> dict[Any, Any]:
+    """`3.5,4.1` as {3: [5], 4: [1]}; with a kind before each, {kind: {layer: [heads]}}."""
+    found: dict[Any, Any] = {}
+    for word in words.split(","):
+        *kind, layer, head = ["", *word.strip().split(".")][-3:]
+        several = [each for each in kind if each]
+        if word.count(".") not in (1, 2) or not (_is_number(layer) and _is_number(head)):
+            raise InputError(
+                f"HEADS must be layers and heads such as 3.5,4.1, with the kind of attention before them "
+                f"where a model has several (cross.3.5); got {word!r}."
+            )
+        layers = found.setdefault(several[0], {}) if several else found
+        layers.setdefault(int(layer), []).append(int(head))
+    if len({type(key) for key in found}) > 1:
+        raise InputError(f"HEADS must have a kind of attention before all of them, or none; got {words!r}.")
+    return found
+
+
+def _is_number(word: str) -> bool:
+    return word.removeprefix("-").isdecimal() and word.isascii()
+
+
+def _facts(full: "Model", smaller: "Model", folder: Path) -> dict[str, Any]:
+    before, after = (sum(each.numel() for each in one.network.parameters()) for one in (full, smaller))
+    return {
+        "model": full.name,
+        "folder": str(folder),
+        "heads_removed": _heads(full) - _heads(smaller),
+        "parameters": [before, after],
+        "loads_in": list(smaller.loads_in),
+    }
+
+
+def _heads(model: "Model") -> int:
+    from regard.models import attentions
+
+    return sum(each.num_heads for layers in attentions(model.network).values() for each in layers)

@@ -1,0 +1,168 @@
+"""What a model is worth with fewer and fewer heads: the curve, and its file."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from regard.core.errors import InputError
+from regard.core.files import write_whole
+from regard.models._loaded import Loaded
+from regard.models._prune import loads_in, prune
+from regard.models._prune_order import Importance, joined_steps, removal_order
+from regard.models._surgery import Heads, head_words
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """A model with some heads removed.
+
+    Attributes:
+        heads_removed: query heads that are gone.
+        parameters: numbers that are left.
+        bytes: what they take.
+        metric: what the model is worth.
+        loads_in: where its checkpoint loads.
+        removed: which heads are gone, by kind of attention and layer.
+    """
+
+    heads_removed: int
+    parameters: int
+    bytes: int
+    metric: float
+    loads_in: tuple[str, ...]
+    removed: Heads
+
+
+@dataclass(frozen=True)
+class PruningCurve:
+    """The points, the full model first.
+
+    Args:
+        points: with rising `heads_removed`.
+    """
+
+    points: tuple[CurvePoint, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The points as plain values, as JSON has them."""
+        return [
+            {
+                "heads_removed": point.heads_removed,
+                "parameters": point.parameters,
+                "bytes": point.bytes,
+                "metric": point.metric,
+                "loads_in": list(point.loads_in),
+                "removed": {
+                    part: {str(layer): list(heads) for layer, heads in layers.items()}
+                    for part, layers in point.removed.items()
+                },
+            }
+            for point in self.points
+        ]
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write it whole or not at all: a JSON list of objects, or CSV, by the ending of the name.
+
+        In CSV the heads are words such as `3.5`, layer and head, with the kind before them where there are
+        several: `cross.3.5`.
+
+        Raises:
+            InputError: another ending.
+            OutputError: the file cannot be written.
+        """
+        ending = Path(path).suffix.lower()
+        if ending == ".json":
+            write_whole(path, (json.dumps(self.rows(), indent=1) + "\n").encode())
+        elif ending == ".csv":
+            write_whole(path, self._csv().encode())
+        else:
+            raise InputError(f"path must end in .json or .csv; got {str(path)!r}.")
+
+    def _csv(self) -> str:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["heads_removed", "parameters", "bytes", "metric", "loads_in", "removed"])
+        for point in self.points:
+            words = head_words(point.removed, several=len(self.points[-1].removed) > 1)
+            writer.writerow(
+                [
+                    *(point.heads_removed, point.parameters, point.bytes, repr(point.metric)),
+                    *("; ".join(point.loads_in), " ".join(words)),
+                ]
+            )
+        return text.getvalue()
+
+
+def pruning_curve(
+    loaded: Loaded,
+    importance: Importance,
+    metric: Callable[[Loaded], float],
+    *,
+    evenly: bool | None = None,
+    every: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> PruningCurve:
+    """Remove heads step by step, the least important first, and measure what is left each time.
+
+    The order is that of `removal_order`, fixed before the first step: importances of the full model.
+
+    Args:
+        loaded: the full model, which stays as it is.
+        importance: (layers, heads), or by kind of attention, such as `head_importance` measures.
+        metric: what a model is worth; called with the full model first, and with each smaller one.
+        evenly: as in `removal_order`.
+        every: measure after every so many steps; the last one is always measured.
+        progress: called with (measured, to measure) after each.
+
+    Raises:
+        InputError: as in `removal_order`, `every` below 1, or a metric that is no finite number.
+
+    Example:
+        >>> import torch
+        >>> from regard.models import load_checkpoint
+        >>> def heads(loaded):
+        ...     return sum(layer.attention.num_heads for layer in loaded.network.encoder.layers)
+        >>> curve = pruning_curve(load_checkpoint(), torch.rand(6, 12), heads, every=33)
+        >>> [(point.heads_removed, point.metric) for point in curve.points]
+        [(0, 72.0), (33, 39.0), (66, 6.0)]
+
+    Source: Michel et al. 2019, arXiv 1905.10650, section 4.
+    """
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise InputError(f"every must be a number of steps, at least 1; got {every!r}.")
+    steps = removal_order(loaded.network, importance, evenly=evenly)
+    ends = sorted({0, *range(0, len(steps) + 1, every), len(steps)})
+    points = []
+    for done, end in enumerate(ends, 1):
+        removed = joined_steps(steps[:end])
+        smaller = prune(loaded, removed) if end else loaded
+        parameters = list(smaller.network.parameters())
+        points.append(
+            CurvePoint(
+                heads_removed=sum(len(heads) for layers in removed.values() for heads in layers.values()),
+                parameters=sum(each.numel() for each in parameters),
+                bytes=sum(each.numel() * each.element_size() for each in parameters),
+                metric=_finite(metric(smaller)),
+                loads_in=loads_in(smaller),
+                removed=removed,
+            )
+        )
+        if progress is not None:
+            progress(done, len(ends))
+    return PruningCurve(tuple(points))
+
+
+def _finite(value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"metric must return a number; got {value!r}.") from error
+    if not math.isfinite(number):
+        raise InputError(f"metric must return a finite number; got {number}.")
+    return number

@@ -1,0 +1,212 @@
+"""Heads cut out of a network: which there are, which can go, and the cut itself."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, Literal, TypeAlias
+
+from torch import nn
+
+from regard.blocks import MultiHeadAttention, Stack
+from regard.core.errors import InputError
+from regard.models._network import Network
+from regard.models._transformer import Transformer
+from regard.positions import RelativeBias
+
+Part: TypeAlias = Literal["encoder", "decoder", "cross"]
+"""The kinds of attention."""
+
+OfLayers: TypeAlias = Mapping[int, Sequence[int]]
+"""For some layers, numbers of heads."""
+
+Heads: TypeAlias = Mapping[Part, Mapping[int, tuple[int, ...]]]
+"""For each kind of attention and some of its layers, numbers of heads, rising."""
+
+# Their classes in transformers 5 refuse a hidden size that the heads do not divide, even with a `head_dim`.
+_HEADS_DIVIDE = frozenset({"llama", "gemma2", "gemma3_text"})
+
+
+def our_own(network: Network) -> Transformer:
+    """The network, if it is one that regard built, with its own modules and weights.
+
+    Raises:
+        InputError: it is a lens, or edits around another.
+    """
+    if not isinstance(network, Transformer):
+        raise InputError(
+            "model must be one that regard.load has read, with no edits on it; got "
+            f"{type(network).__name__}. Of an edited model take the one that was edited; a model of "
+            "transformers under a lens writes itself with save_pretrained(folder), for regard.load(folder)."
+        )
+    return network
+
+
+def attentions(network: Network) -> dict[Part, list[MultiHeadAttention]]:
+    """Every attention of a network, by its kind, a list over the layers.
+
+    Raises:
+        InputError: the network is not one that regard built, so that there is nothing to cut.
+    """
+    network = our_own(network)
+    found: dict[Part, list[MultiHeadAttention]] = {}
+    for kind in network.prefixes:
+        layers = network.stack(kind).layers
+        found[kind] = [layer.attention for layer in layers]  # type: ignore[misc]
+        if kind == "decoder" and len(network.prefixes) == 2:
+            found["cross"] = [layer.cross_attention for layer in layers]  # type: ignore[misc]
+    return found
+
+
+def removed_heads(network: Network) -> Heads:
+    """The heads that a network has lost and that its config still counts, as they were numbered before.
+
+    None of a network whose config says the smaller number itself.
+    """
+    found = attentions(network)
+    return {
+        part: lost
+        for part, layers in found.items()
+        if (lost := {layer: gone for layer, each in enumerate(layers) if (gone := _gone(each))})
+    }
+
+
+def _gone(attention: MultiHeadAttention) -> tuple[int, ...]:
+    return tuple(sorted(set(range(attention.num_built)) - set(attention.kept)))
+
+
+def check_heads(network: Network, heads: "OfLayers | Mapping[Part, OfLayers]") -> Heads:
+    """Heads that somebody asks to be removed, counted from 0: each of them is there, each layer keeps one.
+
+    Args:
+        network: the network.
+        heads: layers and heads, negative ones from the end; by kind of attention where there are several.
+
+    Raises:
+        InputError: of another form, out of range, none at all, all of a layer, or a choice that leaves key
+            and value heads with unlike numbers of query heads.
+    """
+    parts = attentions(network)
+    wanted: dict[Part, dict[int, tuple[int, ...]]] = {}
+    for part, layers in _by_part(parts, heads).items():
+        if part not in parts:
+            raise InputError(f"heads must be of {', '.join(parts)}, what this model has; got {part!r}.")
+        if not isinstance(layers, Mapping):
+            raise InputError(f"heads must map layers to lists of heads; got {type(layers).__name__}.")
+        for layer, chosen in layers.items():
+            index = _checked(f"heads: a layer of {part}", layer, len(parts[part]))
+            attention = parts[part][index]
+            if isinstance(chosen, str) or not isinstance(chosen, Iterable):
+                raise InputError(f"heads must map layer {layer} to a list of heads; got {chosen!r}.")
+            numbers = {_checked(f"heads[{layer}]", head, attention.num_heads) for head in chosen}
+            numbers |= set(wanted.get(part, {}).get(index, ()))
+            if numbers:
+                _check_layer(part, index, attention, numbers)
+                wanted.setdefault(part, {})[index] = tuple(sorted(numbers))
+    if not wanted:
+        raise InputError("heads must name at least one head, such as {0: [3]}; got none.")
+    return wanted
+
+
+def _by_part(parts: Mapping[Part, Any], heads: Any) -> Mapping[Part, Any]:
+    if not isinstance(heads, Mapping):
+        raise InputError(f"heads must map layers to lists of heads, such as {{0: [3]}}; got {heads!r}.")
+    if all(isinstance(key, str) for key in heads):
+        return heads
+    if len(parts) > 1:
+        raise InputError(
+            f"heads must say which attention it means, since this model has several: "
+            f"{{'{next(iter(parts))}': {{0: [3]}}}}, of {', '.join(parts)}."
+        )
+    return {next(iter(parts)): heads}
+
+
+def _checked(name: str, number: object, size: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not -size <= number < size:
+        raise InputError(
+            f"{name} must be from 0 to {size - 1}, or negative to count from the end; got {number!r}."
+        )
+    return number % size
+
+
+def _check_layer(part: Part, layer: int, attention: MultiHeadAttention, removed: set[int]) -> None:
+    kept = [head for head in range(attention.num_heads) if head not in removed]
+    where = f"layer {layer}" if part != "cross" else f"the cross-attention of layer {layer}"
+    if not kept:
+        raise InputError(
+            f"heads must leave {where} at least one of its {attention.num_heads} heads; a layer without "
+            "attention is another architecture. Leave the least harmful one."
+        )
+    size = attention.num_heads // attention.num_kv_heads
+    left = [sum(head // size == group for head in kept) for group in range(attention.num_kv_heads)]
+    if len(set(left) - {0}) > 1:
+        raise InputError(
+            f"heads must leave the key and value heads of {where} as many query heads each, of {size}, or "
+            f"none; {left} would be left. Remove whole groups, such as {list(range(size))}, or as many heads "
+            "of each group."
+        )
+
+
+def cut(network: Transformer, heads: Heads) -> None:
+    """Remove heads that `check_heads` has passed, numbered as they are now, in place."""
+    parts = attentions(network)
+    for part, layers in heads.items():
+        for layer, removed in layers.items():
+            attention = parts[part][layer]
+            attention.keep_heads([head for head in range(attention.num_heads) if head not in set(removed)])
+
+
+def settle(network: Transformer, family: str) -> bool:
+    """Say the smaller number of heads in the network's config, in place, where config.json has words for it.
+
+    It has where the size of a head stands in it by itself, and every attention of the network has the same
+    number of heads left; where layers share a table with a column for each head (T5), the same heads.
+
+    Returns:
+        Whether the config says it now. Otherwise the network remembers what was removed: `removed_heads`.
+    """
+    parts = attentions(network)
+    everywhere = [attention for layers in parts.values() for attention in layers]
+    sizes = {(attention.num_heads, attention.num_kv_heads) for attention in everywhere}
+    config: Any = network.config
+    names = {field.name for field in fields(config)}
+    if "head_dim" not in names or len(sizes) != 1:
+        return False
+    ((num_heads, num_kv_heads),) = sizes
+    if family in _HEADS_DIVIDE and config.d_model % num_heads:
+        return False
+    shared = [kind for kind in network.prefixes if has_table(network, kind)]
+    if any(len({each.kept for each in parts[kind]}) > 1 for kind in shared):
+        return False
+    for kind in shared:
+        _keep_columns(network.stack(kind), parts[kind][0].kept)
+    for attention in everywhere:
+        attention.kept, attention.num_built = tuple(range(num_heads)), num_heads
+    more = {"num_kv_heads": num_kv_heads} if "num_kv_heads" in names else {}
+    network.config = replace(config, num_heads=num_heads, **more)
+    return True
+
+
+def has_table(network: Network, part: Part) -> bool:
+    """Whether the layers share a table of relative biases, with a column for each head."""
+    if not isinstance(network, Transformer) or part == "cross":
+        return False
+    return isinstance(network.stack(part).bias, RelativeBias)
+
+
+def _keep_columns(stack: Stack, heads: Sequence[int]) -> None:
+    assert isinstance(stack.bias, RelativeBias)
+    old = stack.bias.table
+    new = nn.Embedding(old.num_embeddings, len(heads), device="meta")
+    new.weight = nn.Parameter(
+        old.weight.detach()[:, list(heads)].contiguous(), requires_grad=old.weight.requires_grad
+    )
+    stack.bias.table = new
+
+
+def head_words(heads: Heads, *, several: bool) -> list[str]:
+    """Each head as a word: layer and head, with the kind of attention before them where there are several."""
+    return [
+        f"{f'{part}.' if several else ''}{layer}.{head}"
+        for part, layers in heads.items()
+        for layer, numbers in layers.items()
+        for head in numbers
+    ]
