@@ -1,17 +1,21 @@
-"""How much memory a trace takes."""
+"""How much memory a trace holds, and how much there is."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
-from regard.core.errors import InputError
-from regard.models import Loaded
-from regard.tracing._run import trace_ids
-from regard.tracing._trace import Trace
+from regard.tracing._keep import Partial
+
+if TYPE_CHECKING:
+    from regard.tracing._passage import Passage
+    from regard.tracing._trace import Trace
 
 
-def kept_bytes(trace: Trace) -> int:
+def kept_bytes(trace: "Trace | tuple[Passage | Tensor, ...]") -> int:
     """What a trace holds in memory; tensors that share memory count once.
 
     Example:
@@ -21,43 +25,99 @@ def kept_bytes(trace: Trace) -> int:
     """
     storages = {
         storage.data_ptr(): storage.nbytes()
-        for tensor in _tensors(trace)
+        for tensor in tensors_of(trace)
         if (storage := tensor.untyped_storage()).nbytes()
     }
     return sum(storages.values())
 
 
-def bytes_at(loaded: Loaded, num_tokens: int) -> int:
-    """What a trace of so many tokens will hold; for an encoder-decoder, so many on either side.
-
-    Each token adds the same, so two short traces tell what a long one takes: in O(N) memory, never N x N.
-    It is at most this where a table of relative positions stops growing with the text (DeBERTa).
-
-    Raises:
-        InputError: fewer tokens than one, or more than the model takes.
-
-    Example:
-        >>> import regard
-        >>> model = regard.load()
-        >>> bytes_at(model.loaded, 7) == kept_bytes(model.trace("time flies like an arrow"))
-        True
-    """
-    network = loaded.network
-    limits = [limit for kind in network.prefixes if (limit := network.limit(kind)) is not None]
-    if num_tokens < 1 or any(num_tokens > limit for limit in limits):
-        wanted = f"from 1 to {min(limits)}, the model's limit" if limits else "at least 1"
-        raise InputError(f"num_tokens must be {wanted}; got {num_tokens}.")
-    both = len(network.prefixes) == 2
-    one, two = (kept_bytes(trace_ids(loaded, [0] * count, [0] * count if both else None)) for count in (1, 2))
-    return one + (num_tokens - 1) * (two - one)
-
-
-def _tensors(value: object) -> Iterator[Tensor]:
+def tensors_of(value: object) -> Iterator[Tensor]:
+    """Every tensor that a record holds."""
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, tuple):
+    elif isinstance(value, tuple | list):
         for each in value:
-            yield from _tensors(each)
-    elif is_dataclass(value):
+            yield from tensors_of(each)
+    elif isinstance(value, Partial):
+        yield from tensors_of(tuple(value.kept.values()))
+    elif is_dataclass(value) and not isinstance(value, type):
+        # Of what lies in the record itself: a field that was not kept is none.
+        inside = getattr(value, "__dict__", None)
         for field in fields(value):
-            yield from _tensors(getattr(value, field.name))
+            yield from tensors_of(getattr(value, field.name) if inside is None else inside.get(field.name))
+
+
+def told(count: int) -> str:
+    """Bytes for people to read: "1.5 GiB"."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
+
+
+_MEMINFO = Path("/proc/meminfo")
+_OWN_GROUP = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """How much memory can still be taken on a device; None where nobody says.
+
+    On Linux the smaller of what the kernel calls available and what the groups (of a container, or a batch
+    system) that the process is in leave; on CUDA what the driver calls free, and what torch holds unused.
+    """
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if device.type != "cpu":
+        return None
+    found = [each for each in (_available(), *_left_in_groups()) if each is not None]
+    return min(found, default=None)
+
+
+def _available() -> int | None:
+    try:
+        for line in _MEMINFO.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _left_in_groups() -> Iterator[int]:
+    """What each of the groups around the process leaves, of both versions of cgroups."""
+    try:
+        lines = _OWN_GROUP.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, own = line.split(":", 2)
+        if controllers not in ("", "memory") and "memory" not in controllers.split(","):
+            continue
+        top = _GROUPS / "memory" if controllers else _GROUPS
+        limit, used = (
+            ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            if controllers
+            else ("memory.max", "memory.current")
+        )
+        # Inside a container the path is often that of the host, and its own limits lie at the top.
+        group = top / own.lstrip("/")
+        for each in (group, *group.parents):
+            if each == _GROUPS.parent:
+                break
+            left = _left(each / limit, each / used, each / "memory.stat")
+            if left is not None:
+                yield left
+
+
+def _left(limit: Path, used: Path, statistics: Path) -> int | None:
+    try:
+        most, taken = int(limit.read_text()), int(used.read_text())
+        # Pages of files that nobody uses count as used, and are given up on demand.
+        for line in statistics.read_text().splitlines():
+            if line.startswith(("inactive_file ", "total_inactive_file ")):
+                taken -= int(line.split()[1])
+    except (OSError, ValueError):  # "max" is no limit
+        return None
+    return max(0, most - taken)

@@ -1,0 +1,234 @@
+"""How much memory a trace will take, told before it is made."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import torch
+
+from regard.blocks import MANY_ROWS, ROWS_AT_ONCE
+from regard.core.errors import InputError
+from regard.models import Loaded, Network, Transformer
+from regard.tracing._keep import EVERYTHING, Keeping
+from regard.tracing._probes import grid, sample, short, table_rows_of
+from regard.tracing._size import free_bytes, told
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What a trace will take, in bytes over the loaded model.
+
+    Args:
+        kept: what the trace holds.
+        forward: the most that a pass which keeps nothing needs at one time.
+        total: the most that is needed at one time while the trace is made.
+
+    Example:
+        >>> Forecast(kept=944_000_000, forward=126_000_000, total=1_050_000_000)
+        Forecast(1001.4 MiB: 900.3 MiB kept, 120.2 MiB for a pass that keeps nothing)
+    """
+
+    kept: int
+    forward: int
+    total: int
+
+    def __repr__(self) -> str:
+        return (
+            f"Forecast({told(self.total)}: {told(self.kept)} kept, {told(self.forward)} for a pass that "
+            "keeps nothing)"
+        )
+
+
+def forecast(
+    loaded: Loaded, num_tokens: int, target_tokens: int | None = None, keeping: Keeping = EVERYTHING
+) -> Forecast:
+    """What a trace of so many tokens will take.
+
+    The network runs on a few short texts, and every allocation is written down. Each is a polynomial of the
+    lengths: constant, linear, and in models that are seen through the lens, some of which make N x N masks
+    and biases, quadratic. Evaluated at the length asked for, the sum of what is alive after each operation is
+    the course of the memory. Short texts are run as they are.
+
+    A model that turns to another way of working beyond a length, as those with a sliding window do in
+    transformers, which make a mask only for longer texts, is forecast without what that takes. What kernels
+    use inside one operation is not seen: with torch's fused attention it is a few hundred kilobytes a thread.
+
+    Args:
+        loaded: the model.
+        num_tokens: of the text.
+        target_tokens: of what the decoder beside an encoder reads; by default its start token alone.
+        keeping: what is kept.
+
+    Raises:
+        InputError: fewer tokens than one, or more than the model takes; a target where there is no second
+            stack; or layers that the model does not have.
+    """
+    network, lengths = loaded.network.plain, _lengths(loaded.network, num_tokens, target_tokens)
+    keeping.check(network)
+    return _told(network, lengths, keeping)
+
+
+def bytes_at(loaded: Loaded, num_tokens: int, keeping: Keeping = EVERYTHING) -> int:
+    """What a trace of so many tokens will hold; for an encoder-decoder, so many on either side.
+
+    It is `forecast(...).kept`.
+
+    Raises:
+        InputError: fewer tokens than one, or more than the model takes.
+
+    Example:
+        >>> import regard
+        >>> from regard.tracing import kept_bytes
+        >>> model = regard.load()
+        >>> bytes_at(model.loaded, 7) == kept_bytes(model.trace("time flies like an arrow"))
+        True
+    """
+    both = num_tokens if len(loaded.network.prefixes) == 2 else None
+    return _kept(loaded.network.plain, _lengths(loaded.network, num_tokens, both), keeping)[0]
+
+
+def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
+    """Refuse a trace that memory would not hold.
+
+    Args:
+        loaded: the model.
+        keeping: what would be kept.
+        lengths: tokens of the text, and of what a decoder beside an encoder reads.
+
+    Raises:
+        InputError: how much it takes, how much there is, and what would fit.
+    """
+    network = loaded.network.plain  # edits are for the text, not for the short ones that are tried
+    free = free_bytes(next(network.parameters()).device)
+    if free is None or 2 * _roughly(network, lengths) < free:
+        return  # far from it: a forecast takes longer than a short trace
+    needed = _told(network, lengths, keeping).total
+    if needed <= free:
+        return
+    fitting = [
+        f"{each} ({told(total)})"
+        for each, less in _less(network, keeping)
+        if (total := _told(network, lengths, less).total) <= free
+    ]
+    shortest = replace(keeping, keep="qk") if keeping.values else keeping
+    most = _longest(network, lengths, shortest, free)
+    raise InputError(
+        f"a trace of {' and '.join(map(str, lengths))} tokens of {loaded.source.name} needs {told(needed)}, "
+        f"and {told(free)} of memory are free. What would fit: "
+        f'{"; ".join(fitting) or "no smaller trace of this length"}; or with keep="{shortest.keep}" '
+        f"{most} tokens."
+    )
+
+
+def _less(network: Network, keeping: Keeping) -> list[tuple[str, Keeping]]:
+    """Traces that hold less than this one, in the words that ask for them."""
+    less: list[tuple[str, Keeping]] = []
+    wide = next(network.parameters()).dtype in (torch.float32, torch.float64) and keeping.dtype is None
+    half = torch.bfloat16 if wide else keeping.dtype
+    if wide:
+        less.append(("dtype=torch.bfloat16", replace(keeping, dtype=half)))
+    if keeping.keep == "all":
+        less.append(('keep="qkv"', replace(keeping, keep="qkv")))
+    if keeping.values:
+        less.append(('keep="qk"', replace(keeping, keep="qk")))
+        if wide:
+            less.append(('keep="qk" with dtype=torch.bfloat16', replace(keeping, keep="qk", dtype=half)))
+    if keeping.layers is None:
+        less.append(("layers=[-1]", replace(keeping, layers=(-1,))))
+    return less
+
+
+def _longest(network: Network, lengths: tuple[int, ...], keeping: Keeping, free: int) -> int:
+    """The most tokens of the text that fit, found by halving."""
+    fits, too_many = 0, lengths[0]
+    while too_many - fits > 1 + fits // 64:
+        middle = (fits + too_many) // 2
+        if _told(network, (middle, *lengths[1:]), keeping).total <= free:
+            fits = middle
+        else:
+            too_many = middle
+    return fits
+
+
+def _roughly(network: Network, lengths: tuple[int, ...]) -> int:
+    """More than a trace takes: what every matrix of the network reads and writes, for every token."""
+    matrices = [each for each in network.parameters() if each.ndim > 1]
+    width = sum(sum(each.shape[-2:]) * each[..., 0, 0].numel() for each in matrices)
+    squares = sum(lengths) ** 2 * network.config.num_heads * 16
+    size = max((each.element_size() for each in matrices), default=4)
+    if isinstance(network, Transformer):
+        squares = _SHARED + _OF_BLOCKS
+    return sum(lengths) * width * size + squares
+
+
+def _lengths(network: Network, num_tokens: int, target_tokens: int | None) -> tuple[int, ...]:
+    if target_tokens is not None and len(network.prefixes) == 1:
+        raise InputError("target_tokens must be None: this model has no decoder beside its encoder.")
+    lengths: tuple[int, ...] = (num_tokens,)
+    if len(network.prefixes) == 2:
+        lengths = (num_tokens, 1 if target_tokens is None else target_tokens)
+    for name, count, kind in zip(("num_tokens", "target_tokens"), lengths, network.prefixes, strict=False):
+        limit = network.limit(kind)
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InputError(f"{name} must be {_range(limit)}; got {count!r}.")
+        if limit is not None and count > limit:
+            raise InputError(f"{name} must be {_range(limit)}; got {count}.")
+    return lengths
+
+
+def _range(limit: int | None) -> str:
+    return "at least 1" if limit is None else f"from 1 to {limit}, the model's limit"
+
+
+# In a network of regard's own, masks and biases are shared by the layers up to 2^24 numbers, and made by
+# blocks of 2^21 beyond.
+_SHARED = 4 * 2**24
+_OF_BLOCKS = 2 * 4 * 2**21
+
+
+def _told(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> Forecast:
+    bound = _SHARED + _OF_BLOCKS if isinstance(network, Transformer) else None
+    masks = _of_windows(sample(network, short(lengths), keeping).windows, lengths)
+    kept, surplus = _kept(network, lengths, keeping)
+    forward = _peak(network, lengths, None, bound) + masks
+    total = _peak(network, lengths, keeping, bound) + masks - surplus
+    return Forecast(kept=kept, forward=forward, total=max(kept, total))
+
+
+def _kept(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> tuple[int, int]:
+    """What a trace holds, and how much less that is than if everything in it grew as at short lengths."""
+    samples = [(each, sample(network, each.lengths, keeping)) for each in grid(lengths)]
+    straight = sum(each.weight * found.kept for each, found in samples)
+    # A table with a row for each distance that occurs: beyond some distance there are no more (DeBERTa).
+    tables = sum(each.weight * found.tables for each, found in samples)
+    _, first = samples[0]
+    rows = Fraction(table_rows_of(network, lengths), table_rows_of(network, samples[0][0].lengths))
+    kept = straight - tables + first.tables * rows
+    return int(kept), int(straight - kept)
+
+
+def _peak(network: Network, lengths: tuple[int, ...], keeping: Keeping | None, bound: int | None) -> int:
+    """The most that is alive at one time: without listeners where keeping is None."""
+    samples = [(each, sample(network, each.lengths, keeping)) for each in grid(lengths)]
+    courses = [found.course for _, found in samples]
+    if len({len(course) for course in courses}) > 1:  # other operations at other lengths
+        courses = [(max(course, key=sum),) for course in courses]
+    # Feed-forward networks of long texts hold what is between their projections for some rows at a time.
+    rows = tuple(ROWS_AT_ONCE if length > MANY_ROWS else length for length in lengths)
+    few = {each.lengths: float(each.weight) for each in grid(rows)}
+    outside, inside, output = np.moveaxis(np.array(courses, dtype=np.float64), 2, 0)
+    weights = np.array([float(each.weight) for each, _ in samples])
+    total = weights @ outside + np.array([few.get(each.lengths, 0.0) for each, _ in samples]) @ inside
+    if rows != lengths:
+        total += weights @ output
+    if bound is not None:
+        square = np.array([float(each.square) for each, _ in samples]) @ outside
+        total -= np.maximum(0.0, square - bound)
+    return int(total.max().round())
+
+
+def _of_windows(widths: frozenset[int], lengths: tuple[int, ...]) -> int:
+    """What the masks of windows take, which short texts do without: shared up to a size, beyond by blocks."""
+    longest = max(lengths)
+    entries = [longest * min(longest, 2 * width) for width in widths if width < longest]
+    return sum(min(_SHARED, 4 * each) for each in entries) + (_OF_BLOCKS if entries else 0)

@@ -1,0 +1,73 @@
+"""Which model a trace is of, in few bytes: so that a trace read from a file meets the right one again."""
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.models import Loaded
+
+_LOOKED_AT = 8
+"""Entries of each parameter that the mark is made of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """A model's family, sizes, and a mark of its parameters.
+
+    Args:
+        family: as in `Loaded`.
+        sizes: by name.
+        mark: of the names, shapes and types of all parameters, and of some entries of each.
+    """
+
+    family: str
+    sizes: dict[str, int]
+    mark: str
+
+    def check(self, loaded: Loaded, where: str) -> None:
+        """Raise InputError, naming what differs, if the model is another one.
+
+        Args:
+            loaded: the model.
+            where: of which file, for the message.
+        """
+        other = origin_of(loaded)
+        found = None
+        if other.family != self.family:
+            found = f"it is of a {self.family}, and the model a {other.family}"
+        elif other.sizes != self.sizes:
+            name = next(
+                name for name in self.sizes | other.sizes if self.sizes.get(name) != other.sizes.get(name)
+            )
+            found = f"{name} is {self.sizes.get(name)} there and {other.sizes.get(name)} in the model"
+        elif other.mark != self.mark:
+            found = "the parameters are others, or of another type"
+        if found is not None:
+            raise InputError(
+                f"model must be the one that the trace in {where} is of: {found}. Open it without a model to "
+                "look at what needs none."
+            )
+
+
+def origin_of(loaded: Loaded) -> Origin:
+    """The origin of traces of a model; a few entries of each parameter are read."""
+    network = loaded.network
+    digest = hashlib.sha256()
+    for name, parameter in network.named_parameters():
+        digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}".encode())
+        digest.update(_entries(parameter))
+    config = network.config
+    sizes = {name: getattr(config, name) for name in ("vocab_size", "d_model", "num_heads")}
+    depths = {f"layers of the {kind}": network.depth(kind) for kind in network.prefixes}
+    return Origin(family=loaded.family, sizes=sizes | depths, mark=digest.hexdigest())
+
+
+def _entries(parameter: Tensor) -> bytes:
+    if not parameter.numel():
+        return b""
+    places = torch.linspace(0, parameter.numel() - 1, _LOOKED_AT, dtype=torch.float64).long()
+    at = torch.unravel_index(places.to(parameter.device), parameter.shape)
+    return bytes(parameter.detach()[at].cpu().contiguous().view(torch.uint8).numpy().tobytes())
