@@ -12,11 +12,12 @@ from regard.models import FAMILIES, Network, Output, StackKind, check_ids
 from regard.tracing._lens import _implementations
 from regard.tracing._lens._implementations import SEEN, configs_of
 from regard.tracing._lens._modules import main_output
-from regard.tracing._lens._points import lay_out
+from regard.tracing._lens._points import Site, lay_out
 from regard.tracing._lens._probe import probe, quiet
 from regard.tracing._lens._run import Run
 from regard.tracing._lens._survey import Survey, accepted, survey, unseen
 from regard.tracing._parity import Parity, bound_of, layer_parity, output_error
+from regard.tracing._projection import heads_error, read_projection
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -223,10 +224,19 @@ class LensNetwork(Network):
         layers = []
         for call in found.calls:
             site = sites[call.execution.key]
-            layers.append(layer_parity(site.kind, site.layer, call.inputs, call.context))
+            heads = self._heads(site, found, call.context)
+            layers.append(layer_parity(site.kind, site.layer, call.inputs, call.context, heads=heads))
         dtype = found.calls[0].inputs.q.dtype
         error = output_error(_tensors(found.result), _tensors(untouched))
         return Parity(layers=tuple(layers), output=error, bound=bound_of(dtype))
+
+    def _heads(self, site: Site, found: Survey, context: Tensor) -> float | None:
+        """How far the heads are from summing to the layer's output; None where no projection is seen."""
+        point = self.layout.points.get(f"{site.name}.output")
+        projection = None if point is None else read_projection(point.execution.module, site.num_heads)
+        if point is None or projection is None:
+            return None
+        return heads_error(projection, context, found.outputs[point.execution.key])
 
 
 def _check_model(hf_model: Any) -> None:

@@ -1,0 +1,30 @@
+"""Which tokens are meant: an index, a slice, or a word."""
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.text import Encoding
+
+Selector = int | slice | str
+"""Some tokens: an index (negative from the end), a slice, or a word of the text ("bank", "bank#2")."""
+
+
+def chosen_of(encoding: Encoding, selector: Selector | None) -> tuple[int, ...]:
+    """The positions that are meant, in order; of None all.
+
+    Raises:
+        InputError: a token or word that is not there, or a slice of nothing.
+    """
+    count = len(encoding.tokens)
+    if selector is not None and not isinstance(selector, slice):
+        return encoding.find(selector)
+    chosen = tuple(range(count)[slice(None) if selector is None else selector])
+    if not chosen:
+        raise InputError(f"{selector} must pick at least one of the {count} tokens.")
+    return chosen
+
+
+def positions_of(encoding: Encoding, selector: Selector | None, device: torch.device) -> Tensor | None:
+    """The positions that are meant, int64; of None, which means all, None."""
+    return None if selector is None else torch.tensor(chosen_of(encoding, selector), device=device)
