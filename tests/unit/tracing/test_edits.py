@@ -1,0 +1,420 @@
+"""Edits: what they write, what a trace of an edited model holds, and that nothing else is changed."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import regard
+from regard.core import Taps
+from regard.core.errors import InputError
+from regard.tracing import Edit
+from tolerances import FP32_OF_LARGEST, FP64, WEIGHTS, assert_close_to_largest
+from unit.tracing.edit_models import OTHER, TEXT, make, trace_of
+
+KINDS = [
+    ("encoder", "encoder"),
+    ("decoder", "decoder"),
+    ("both", "encoder"),
+    ("both", "decoder"),
+    ("both", "cross"),
+]
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, regard.Model]:
+    return {shape: make(shape) for shape in ("encoder", "decoder", "both")}
+
+
+def edited_trace(model: regard.Model, *edits: Edit, text: str = TEXT) -> regard.Trace:
+    with model.edit(*edits) as edited:
+        return trace_of(edited, text)
+
+
+def last_state(trace: regard.Trace) -> Tensor:
+    passage = trace.encoder if trace.decoder is None else trace.decoder
+    assert passage is not None
+    return passage.hidden[-1]
+
+
+# --- weights and scores
+
+
+@pytest.mark.parametrize(("shape", "kind"), KINDS)
+def test_a_trace_holds_the_weights_that_were_used(models: Any, shape: str, kind: Any) -> None:
+    model = models[shape]
+    before = trace_of(model)
+    after = edited_trace(model, regard.Zero("weights", layer=1, head=2, query=[1, 3], key=0, kind=kind))
+    wanted = before.weights(1, kind=kind)
+    wanted[2, [1, 3], 0] = 0.0
+    assert (after.weights(1, kind=kind) - wanted).abs().max() < WEIGHTS
+    assert after.weights(1, 2, kind=kind, query=3).sum() < 1.0 - 1e-3
+    layer = after.attention_of(1, kind)
+    v = layer.inputs.v[0].repeat_interleave(len(layer.context) // layer.inputs.v.shape[1], dim=0)
+    assert_close_to_largest(layer.context, after.attention_of(1, kind).inputs.weights[0] @ v, FP64)
+    assert not torch.equal(last_state(after), last_state(before))
+    after.parity().check("edited")
+
+
+def test_the_layer_by_hand(models: Any) -> None:
+    """The last layer of the encoder, in float64, from its input and parameters alone."""
+    model = models["encoder"]
+    layer, x = model.network.encoder.layers[1], trace_of(model).encoder.hidden[1]
+    heads, attention = 3, layer.attention
+    q, k, v = (part(x).view(9, heads, 10).transpose(0, 1) for part in (attention.q, attention.k, attention.v))
+    weights = (q @ k.mT / 10**0.5).softmax(dim=-1)
+    weights[0, :, 4] = 0.0
+    weights[2] = weights[2] * 3.0
+    added = attention.output((weights @ v).transpose(0, 1).flatten(1))
+    x = layer.attention_residual.norm(x + added)
+    x = layer.ffn_residual.norm(x + layer.ffn.output(functional.gelu(layer.ffn.hidden(x))))
+    edits = (
+        regard.Zero("weights", layer=-1, head=0, key="bank"),
+        regard.Scale("weights", layer=1, head=[2], factor=3.0),
+    )
+    assert_close_to_largest(edited_trace(model, *edits).encoder.hidden[2], x, FP64)
+
+
+@pytest.mark.parametrize(("shape", "kind"), KINDS)
+def test_removed_scores_leave_rows_that_sum_to_one(models: Any, shape: str, kind: Any) -> None:
+    model = models[shape]
+    before = trace_of(model).weights(0, kind=kind)
+    after = edited_trace(model, regard.Zero("scores", layer=0, head=1, query=slice(2, 4), key=0, kind=kind))
+    found = after.weights(0, kind=kind)
+    wanted = before.clone()
+    wanted[1, 2:4, 0] = 0.0
+    wanted[1, 2:4] /= wanted[1, 2:4].sum(dim=-1, keepdim=True)
+    assert (found - wanted).abs().max() < WEIGHTS
+    after.parity().check("edited")
+
+
+def test_what_is_a_function_of_q_and_k_alone_is_refused(models: Any) -> None:
+    after = edited_trace(models["encoder"], regard.Zero("weights", layer=1, head=0, key=2))
+    for ask in (after.scores, lambda layer: after.explain("bank", layer, 0)):
+        with pytest.raises(InputError, match="an edit wrote the weights of this attention layer"):
+            ask(1)
+    assert after.scores(0).shape == (3, 9, 9)
+    assert not after.weights(1, 0, key=2).any()
+    with pytest.raises(InputError, match="the page cannot draw layer 1 exactly"):
+        after.page()
+    with pytest.raises(InputError, match="an edit wrote the weights"):
+        after.statistics()
+
+
+def test_a_saved_trace_of_an_edited_model(models: Any, tmp_path: Path) -> None:
+    model = models["encoder"]
+    edits = (regard.Zero("weights", layer=1, head=0, key=2), regard.Zero("head", layer=0, head=1))
+    after = edited_trace(model, *edits)
+    opened = regard.Trace.open(after.save(tmp_path / "edited.trace"))
+    assert torch.equal(opened.weights(1), after.weights(1))
+    with pytest.raises(InputError, match="an edit wrote the weights"):
+        opened.scores(1)
+    opened.parity().check("opened")
+    with pytest.raises(InputError, match="model must be the one that the trace"):
+        regard.Trace.open(tmp_path / "edited.trace", model)
+
+
+def test_an_explanation_of_a_written_context_is_refused(models: Any) -> None:
+    after = edited_trace(models["encoder"], regard.Zero("head", layer=1, head=0))
+    with pytest.raises(InputError, match="an edit wrote the contexts"):
+        after.explain("bank", 1, 0)
+    after.explain("bank", 0, 0)
+
+
+# --- the other sites
+
+SITES: list[tuple[str, str, dict[str, Any]]] = [
+    ("q", "attention.q", {"head": 1}),
+    ("k", "attention.k", {"head": 0}),
+    ("v", "attention.v", {"head": 0}),
+    ("context", "attention.context", {"head": [0, 2]}),
+    ("attention", "attention.output", {}),
+    ("ffn", "ffn.output", {}),
+]
+
+
+@pytest.mark.parametrize("shape", ["encoder", "decoder", "both"])
+@pytest.mark.parametrize(("site", "tap", "choice"), SITES)
+def test_the_tap_is_written_where_it_is_chosen(
+    models: Any, shape: str, site: Any, tap: str, choice: dict[str, Any]
+) -> None:
+    """Against a listener written by hand."""
+    model = models[shape]
+    axis = "key" if site in "kv" else "query"
+    prefix, kind = ("decoder.", "decoder") if shape == "both" else ("", None)
+
+    def by_hand(value: Tensor) -> Tensor:
+        changed = value.clone()
+        if "head" in choice:
+            for head in [choice["head"]] if isinstance(choice["head"], int) else choice["head"]:
+                changed[:, head, [1, 2]] = 0.0
+        else:
+            changed[:, [1, 2]] = 0.0
+        return changed
+
+    ids = torch.tensor([trace_of(model).token_ids])
+    target = torch.tensor([[2, 10, 9]]) if shape == "both" else None
+    with torch.no_grad():
+        taps = Taps({f"{prefix}layers.1.{tap}": by_hand})
+        wanted = model(ids, decoder_token_ids=target, taps=taps).last_hidden_state
+        edit = regard.Zero(site, layer=1, kind=kind, **choice, **{axis: slice(1, 3)})
+        with model.edit(edit) as edited:
+            found = edited(ids, decoder_token_ids=target).last_hidden_state
+    assert torch.equal(found, wanted)
+
+
+def test_the_residual_stream_counts_as_embedding_layers(models: Any) -> None:
+    model = models["encoder"]
+    before = trace_of(model)
+    for layer in (0, 1, 2, -1):
+        after = edited_trace(model, regard.Scale("residual", layer=layer, query="fishing", factor=2.0))
+        states = [
+            new.equal(old) for new, old in zip(after.encoder.hidden, before.encoder.hidden, strict=True)
+        ]
+        at = layer % 3
+        assert states == [True] * at + [False] * (3 - at)
+        wanted = before.encoder.hidden[at].clone()
+        wanted[2:4] *= 2.0  # a word of two pieces
+        assert torch.equal(after.encoder.hidden[at], wanted)
+        after.parity().check("edited")
+
+
+def test_embeddings(models: Any) -> None:
+    before, vector = trace_of(models["both"]), torch.full((30,), 0.5, dtype=torch.float64)
+    edit = regard.Add("embeddings", value=vector, query=-1, kind="encoder")
+    after = edited_trace(models["both"], edit)
+    assert torch.equal(after.embedding(-1, 0, kind="encoder"), before.embedding(-1, 0, kind="encoder") + 0.5)
+    assert torch.equal(after.embedding(0, 0, kind="encoder"), before.embedding(0, 0, kind="encoder"))
+
+
+def test_all_layers_and_heads_where_none_is_named(models: Any) -> None:
+    after = edited_trace(models["decoder"], regard.Zero("context"))
+    for layer in range(3):
+        assert not after.context(layer).any()
+    after.parity().check("edited")
+
+
+def test_edits_that_meet_are_made_in_order(models: Any) -> None:
+    model = models["encoder"]
+    x = trace_of(model).encoder.hidden[1]
+    one = torch.ones(30, dtype=torch.float64)
+    edits = (regard.Add("residual", layer=1, value=one), regard.Scale("residual", layer=1, factor=2.0))
+    assert torch.equal(edited_trace(model, *edits).encoder.hidden[1], (x + 1.0) * 2.0)
+    with model.edit(edits[0]) as first, first.edit(edits[1]) as second:
+        assert torch.equal(trace_of(second).encoder.hidden[1], (x + 1.0) * 2.0)
+        assert torch.equal(trace_of(first).encoder.hidden[1], x + 1.0)
+    assert torch.equal(trace_of(model).encoder.hidden[1], x)
+
+
+# --- what takes the place
+
+
+def test_replace_by_a_tensor(models: Any) -> None:
+    model = models["encoder"]
+    value = torch.randn(2, 30, dtype=torch.float64)
+    after = edited_trace(model, regard.Replace("residual", layer=1, query="fishing", value=value))
+    assert torch.equal(after.encoder.hidden[1][2:4], value)
+    weights = torch.eye(9, dtype=torch.float64)
+    after = edited_trace(model, regard.Replace("weights", layer=1, head=1, value=weights))
+    assert torch.equal(after.weights(1, 1).double(), weights)
+    assert_close_to_largest(after.context(1, 1), after.attention_of(1).inputs.v[0, 1], FP32_OF_LARGEST)
+
+
+@pytest.mark.parametrize(("shape", "kind"), KINDS)
+def test_replace_by_what_another_text_has(models: Any, shape: str, kind: Any) -> None:
+    """The same word, which stands elsewhere there; and a head at other positions."""
+    model = models[shape]
+    other = trace_of(model, OTHER)
+    stack = "decoder" if kind == "cross" else kind
+    if stack == "encoder":
+        patch = regard.Replace("residual", layer=1, query="bank", value=other, kind=kind)
+        after = edited_trace(model, patch)
+        assert (after.encoding.find("bank"), other.encoding.find("bank")) == ((4,), (3,))
+        assert torch.equal(after.encoder.hidden[1][4], other.encoder.hidden[1][3])
+    patch = regard.Replace("context", layer=1, head=1, query=[2, 0], source=[1, 4], value=other, kind=kind)
+    after = edited_trace(model, patch)
+    assert torch.equal(after.context(1, 1, kind=kind)[[2, 0]], other.context(1, 1, kind=kind)[[1, 4]])
+
+
+def test_replace_by_the_same_text_changes_nothing(models: Any) -> None:
+    model = models["both"]
+    for site, kind in (("residual", "encoder"), ("ffn", "decoder"), ("weights", "cross"), ("k", "cross")):
+        with (
+            pytest.raises(InputError, match=rf"the edit Replace\('{site}', kind='{kind}'\) changed nothing"),
+            model.edit(regard.Replace(site, value=trace_of(model), kind=kind)) as edited,  # type: ignore[arg-type]
+        ):
+            trace_of(edited)
+
+
+def test_all_residuals_of_another_text_give_its_output(models: Any) -> None:
+    model = models["decoder"]
+    other = model.trace("the river bank by the river")  # as many tokens: 8 of TEXT's 9
+    text = "the money bank by the river"
+    after = edited_trace(model, regard.Replace("residual", layer=0, value=other), text=text)
+    assert torch.equal(last_state(after), last_state(other))
+
+
+def test_the_mean_of_a_reference(models: Any) -> None:
+    model = models["decoder"]
+    reference = model.trace([TEXT, "money"])
+    after = edited_trace(model, regard.Mean("head", layer=2, head=3, query="bank", reference=reference))
+    pooled = torch.cat([each.attention_of(2).context[3] for each in reference])
+    assert_close_to_largest(after.attention_of(2).context[3, 4], pooled.mean(dim=0), FP64)
+    samples = torch.randn(5, 6, dtype=torch.float64)
+    after = edited_trace(model, regard.Mean("head", layer=2, head=3, reference=samples))
+    assert_close_to_largest(after.attention_of(2).context[3], samples.mean(dim=0).expand(9, 6), FP64)
+
+
+def test_the_mean_of_weights_is_entry_by_entry(models: Any) -> None:
+    model = models["encoder"]
+    reference = model.trace([OTHER, "the river bank by the bank"])
+    after = edited_trace(
+        model,
+        regard.Mean("weights", layer=0, head=1, reference=reference),
+        text="money money bank by the river",
+    )
+    wanted = (reference[0].weights(0, 1) + reference[1].weights(0, 1)) / 2
+    assert (after.weights(0, 1) - wanted).abs().max() < WEIGHTS
+
+
+def test_resampling_from_the_same_text(models: Any) -> None:
+    model = models["encoder"]
+    before = trace_of(model).attention_of(1).context
+    edit = regard.Resample("context", layer=1, head=2, query=[3, 5, 6], seed=1)
+    after = edited_trace(model, edit).attention_of(1).context
+    donors = [
+        [other for other in range(9) if torch.equal(after[2, place], before[2, other])] for place in (3, 5, 6)
+    ]
+    assert all(len(found) == 1 for found in donors)
+    untouched = [place for place in range(9) if place not in (3, 5, 6)]
+    assert torch.equal(after[2, untouched], before[2, untouched])
+    assert torch.equal(after[:2], before[:2])
+    again = edited_trace(model, edit).attention_of(1).context
+    assert torch.equal(again, after)
+    other = edited_trace(model, regard.Resample("context", layer=1, head=2, query=[3, 5, 6], seed=2))
+    assert not torch.equal(other.attention_of(1).context, after)
+
+
+def test_no_position_is_resampled_from_itself(models: Any) -> None:
+    model = models["encoder"]
+    before = trace_of(model).attention_of(1).inputs.v[0, 1]
+    donors = set()
+    for seed in range(30):
+        edit = regard.Resample("v", layer=1, head=1, key=[8, 0], seed=seed)
+        after = edited_trace(model, edit).attention_of(1).inputs.v[0, 1]
+        assert not torch.equal(after[0], before[0])
+        assert not torch.equal(after[8], before[8])
+        donors |= {
+            other for other in range(9) for place in (0, 8) if torch.equal(after[place], before[other])
+        }
+    assert donors == set(range(9))
+
+
+def test_resampling_from_other_texts(models: Any) -> None:
+    model = models["encoder"]
+    reference = model.trace(["money", "the river"])
+    pool = torch.cat([each.encoder.hidden[1] for each in reference])
+    after = edited_trace(model, regard.Resample("residual", layer=1, reference=reference, seed=5))
+    found = [any(torch.equal(row, each) for each in pool) for row in after.encoder.hidden[1]]
+    assert all(found)
+    texts = model.trace([OTHER, "the river bank by the bank"])
+    text = "money money bank by the river"
+    after = edited_trace(model, regard.Resample("weights", layer=0, reference=texts, seed=5), text=text)
+    rows = {
+        place: [
+            number
+            for number, each in enumerate(texts)
+            if (after.weights(0)[:, place] - each.weights(0)[:, place]).abs().max() < WEIGHTS
+        ]
+        for place in range(8)
+    }
+    assert all(rows.values())
+    assert {number for found in rows.values() if len(found) == 1 for number in found} == {0, 1}
+
+
+# --- the model is left as it was
+
+
+def test_the_model_is_left_as_it_was(models: Any) -> None:
+    model = models["both"]
+    before = {name: value.clone() for name, value in model.network.state_dict().items()}
+    untouched = last_state(trace_of(model))
+    with model.edit(regard.Zero("head", layer=0, head=0, kind="cross")) as edited:
+        assert {id(p) for p in edited.network.parameters()} == {id(p) for p in model.network.parameters()}
+        trace_of(edited)
+        assert torch.equal(last_state(trace_of(model)), untouched)
+    with pytest.raises(ZeroDivisionError), model.edit(regard.Zero("ffn", kind="encoder")) as edited:
+        last_state(trace_of(edited)).mul_(1 // 0)
+    assert torch.equal(last_state(trace_of(model)), untouched)
+    assert all(torch.equal(value, before[name]) for name, value in model.network.state_dict().items())
+    assert not any(module._forward_hooks for module in model.network.modules())
+
+
+def test_threads_do_not_meet() -> None:
+    model = make("encoder")
+    edit = regard.Zero("weights", layer=0, head=1, key="bank")
+    wanted = {True: last_state(edited_trace(model, edit)), False: last_state(trace_of(model))}
+    assert not torch.equal(wanted[True], wanted[False])
+    wrong: list[bool] = []
+    start = threading.Barrier(2)
+
+    def work(edits: bool) -> None:
+        start.wait()
+        for _ in range(10):
+            found = edited_trace(model, edit) if edits else trace_of(model)
+            if not torch.equal(last_state(found), wanted[edits]):
+                wrong.append(edits)
+
+    threads = [threading.Thread(target=work, args=(edits,)) for edits in (True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_gradients_flow_through_an_edit(models: Any) -> None:
+    model = models["encoder"]
+    vector = torch.zeros(30, dtype=torch.float64, requires_grad=True)
+    ids = torch.tensor([[2, 4, 7, 3]])
+    with (
+        pytest.raises(InputError, match="changed nothing"),
+        model.edit(regard.Add("residual", layer=1, value=vector)) as e,
+    ):
+        e(ids)
+    moved = (vector + 1e-3).detach().requires_grad_()
+    with model.edit(regard.Add("residual", layer=1, query=2, value=moved)) as edited:
+        edited(ids).last_hidden_state[0, 2, 5].backward()
+    assert moved.grad is not None
+    assert moved.grad.abs().sum() > 0
+
+
+def test_a_batch(models: Any) -> None:
+    """Every row is edited; the rows of a batch are what each is alone."""
+    model = models["encoder"]
+    ids = torch.tensor([[2, 4, 7, 9, 3], [2, 9, 9, 4, 3]])
+    with torch.no_grad(), model.edit(regard.Zero("v", layer=1, head=0, key=[1, -2])) as edited:
+        both = edited(ids).last_hidden_state
+        for row in range(2):
+            assert_close_to_largest(both[row], edited(ids[row : row + 1]).last_hidden_state[0], FP64)
+
+
+def test_the_callers_taps_see_what_the_edits_left(models: Any) -> None:
+    seen: list[Tensor] = []
+    with torch.no_grad(), models["encoder"].edit(regard.Zero("context", layer=1, head=0)) as edited:
+        edited(torch.tensor([[2, 4, 3]]), taps=Taps({"layers.1.attention.context": seen.append}))
+    assert not seen[0][:, 0].any()
+    assert seen[0][:, 1].any()
+
+
+def test_an_edited_model_describes_the_model(models: Any) -> None:
+    model = models["encoder"]
+    with model.edit(regard.Zero("ffn", layer=0, query="bank")) as edited:
+        assert edited.describe(7) == model.describe(7) | {"name": "tiny (edited)"}
+        assert edited.parity.largest <= edited.parity.bound
+        assert edited.network.stack("encoder") is model.network.stack("encoder")
+        trace_of(edited)

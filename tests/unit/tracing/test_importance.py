@@ -1,0 +1,154 @@
+"""Head importance: the gradient against finite differences of a head mask, ablation against runs by hand."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import regard
+from regard.core import Taps
+from regard.core.errors import InputError
+from regard.models import Output
+from unit.tracing.edit_models import make
+
+TEXTS, TARGETS = ("the river bank by money", "money", "the fishing bank"), ("by river", "the", "fish bank by")
+SHAPES = [
+    ("encoder", "encoder", 2, 3, "layers.{}.attention"),
+    ("decoder", "decoder", 3, 5, "layers.{}.attention"),
+    ("both", "encoder", 2, 3, "encoder.layers.{}.attention"),
+    ("both", "decoder", 3, 5, "decoder.layers.{}.attention"),
+    ("both", "cross", 3, 5, "decoder.layers.{}.cross_attention"),
+]
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, regard.Model]:
+    return {shape: make(shape) for shape in ("encoder", "decoder", "both")}
+
+
+def examples(model: regard.Model) -> list[regard.Trace]:
+    if len(model.network.prefixes) == 1:
+        return [model.trace(text) for text in TEXTS]
+    return [model.trace(text, target=target) for text, target in zip(TEXTS, TARGETS, strict=True)]
+
+
+def loss(output: Output, index: int) -> Tensor:
+    """Another one for each example."""
+    return (output.last_hidden_state[0, -1, 3 + index] * 0.3).tanh() + output.last_hidden_state[0, 0, 1]
+
+
+def losses(model: regard.Model, taps: Taps | None = None) -> list[float]:
+    both = len(model.network.prefixes) == 2
+    found = []
+    for index, text in enumerate(TEXTS):
+        ids = [torch.tensor([model.tokenizer.encode(text).token_ids])]
+        if both:
+            ids.append(torch.tensor([model.tokenizer.encode_target(TARGETS[index], 2).token_ids]))
+        with torch.no_grad():
+            output = model(ids[0], decoder_token_ids=ids[1] if len(ids) > 1 else None, taps=taps)
+            found.append(float(loss(output, index)))
+    return found
+
+
+def scaled(point: str, head: int, factor: float) -> Taps:
+    def listen(context: Tensor) -> Tensor:
+        mask = torch.ones(context.shape[1], dtype=context.dtype)
+        mask[head] = factor
+        return context * mask[:, None, None]
+
+    return Taps({point: listen})
+
+
+@pytest.mark.parametrize(("shape", "kind", "layers", "heads", "at"), SHAPES)
+def test_the_gradient_is_that_of_a_head_mask(
+    models: Any, shape: str, kind: Any, layers: int, heads: int, at: str
+) -> None:
+    model, step = models[shape], 1e-5
+    table = model.head_importance(examples(model), loss, kind=kind)
+    assert (table.shape, table.dtype) == ((layers, heads), torch.float64)
+    for layer in range(layers):
+        for head in range(heads):
+            point = f"{at.format(layer)}.context"
+            more, less = (losses(model, scaled(point, head, 1.0 + sign * step)) for sign in (1, -1))
+            slopes = [abs(a - b) / (2 * step) for a, b in zip(more, less, strict=True)]
+            assert float(table[layer, head]) == pytest.approx(sum(slopes) / len(slopes), rel=1e-5, abs=1e-9)
+    assert (table > 1e-5).any()
+
+
+@pytest.mark.parametrize(("shape", "kind", "layers", "heads", "at"), SHAPES)
+def test_ablation_is_the_change_without_the_head(
+    models: Any, shape: str, kind: Any, layers: int, heads: int, at: str
+) -> None:
+    model = models[shape]
+    before = losses(model)
+    zero = model.head_importance(examples(model), loss, kind=kind, method="zero")
+    mean = model.head_importance(examples(model), loss, kind=kind, method="mean")
+    layer, head = layers - 1, heads - 1
+    point = f"{at.format(layer)}.context"
+    after = losses(model, scaled(point, head, 0.0))
+    wanted = sum(a - b for a, b in zip(after, before, strict=True)) / len(before)
+    assert float(zero[layer, head]) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+    contexts = [trace.attention_of(layer, kind).context[head] for trace in examples(model)]
+    center = torch.cat(contexts).mean(dim=0)
+
+    def to_the_mean(context: Tensor) -> Tensor:
+        changed = context.clone()
+        changed[:, head] = center
+        return changed
+
+    after = losses(model, Taps({point: to_the_mean}))
+    wanted = sum(a - b for a, b in zip(after, before, strict=True)) / len(before)
+    assert float(mean[layer, head]) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+    assert zero.shape == mean.shape == (layers, heads)
+    assert not torch.equal(zero, mean)
+
+
+def test_a_head_that_nothing_reads_is_worth_nothing() -> None:
+    model = make("encoder")
+    with torch.no_grad():
+        model.network.encoder.layers[1].attention.output.weight[:, 10:20] = 0.0  # of head 1
+    for method in ("gradient", "zero", "mean"):
+        table = model.head_importance(TEXTS, loss, method=method)  # type: ignore[arg-type]
+        assert float(table[1, 1]) == pytest.approx(0.0, abs=1e-12)
+        assert float(table[1, [0, 2]].abs().min()) > 1e-6
+
+
+def test_progress(models: Any) -> None:
+    for method, total in (("gradient", 3), ("zero", 3 * 6)):
+        seen: list[tuple[int, int]] = []
+        models["encoder"].head_importance(
+            TEXTS, loss, method=method, progress=lambda *done, seen=seen: seen.append(done)
+        )
+        assert seen == [(done, total) for done in range(1, total + 1)]
+
+
+def test_through_the_lens() -> None:
+    from lens_models import FAMILIES
+
+    for name, kind in (("bert", "encoder"), ("t5", "cross"), ("gpt_oss", "decoder")):
+        model = regard.lens(FAMILIES[name]())
+        both = len(model.network.prefixes) == 2
+        trace = model.trace(token_ids=[11, 12, 13, 14], **({"target_ids": [0, 15]} if both else {}))
+        table = model.head_importance([trace], lambda output, _: output.logits[0, -1, 3], kind=kind)  # type: ignore[arg-type,index,return-value]
+        assert table.shape == (len(trace.attention(kind)), 4)  # type: ignore[arg-type]
+        assert not math.isnan(float(table.sum()))
+        assert (table > 0).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"examples": []}, "examples must be at least one text"),
+        ({"method": "random"}, 'method must be "gradient", "zero" or "mean"; got \'random\''),
+        ({"kind": "cross"}, "kind must be \"encoder\", .*; got 'cross'"),
+        ({"metric": lambda output, index: 1.0}, "metric must be a tensor with a gradient"),
+        ({"metric": lambda output, index: output.last_hidden_state}, "metric must return one number"),
+        ({"metric": lambda output, index: math.inf, "method": "zero"}, "metric must be finite; got inf"),
+    ],
+)
+def test_what_is_refused(models: Any, arguments: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"examples": TEXTS, "metric": loss} | arguments
+    with pytest.raises(InputError, match=message):
+        models["encoder"].head_importance(**given)

@@ -1,0 +1,233 @@
+"""Activation patching against runs by hand, attribution patching against activation patching."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import regard
+from regard.core import Taps
+from regard.core.errors import InputError
+from regard.models import Output
+from regard.tracing import Patching, activation_patching, attribution_patching
+from tolerances import FP64, assert_close_to_largest
+from unit.tracing.edit_models import make
+
+CLEAN, CORRUPTED, TARGET = "the river bank by money", "the money bank by fish", "by river"
+IDS = {CLEAN: [2, 4, 9, 7, 8, 10, 3], CORRUPTED: [2, 4, 10, 7, 8, 5, 3]}
+TARGET_IDS = [2, 2, 8, 9]  # the start token, then the target
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, regard.Model]:
+    return {shape: make(shape) for shape in ("encoder", "decoder", "both")}
+
+
+def traces(model: regard.Model) -> tuple[regard.Trace, regard.Trace]:
+    if len(model.network.prefixes) == 1:
+        return model.trace(CLEAN), model.trace(CORRUPTED)
+    return model.trace(CLEAN, target=TARGET), model.trace(CORRUPTED, target=TARGET)
+
+
+def metric(output: Output) -> Tensor:
+    """Neither linear nor of one position."""
+    state = output.last_hidden_state[0]
+    return (state[1, :7] * state[-1, 3:10]).sum().tanh() + state[2, 5]
+
+
+def measured(model: regard.Model, text: str, taps: Taps | None = None) -> float:
+    target = torch.tensor([TARGET_IDS]) if len(model.network.prefixes) == 2 else None
+    with torch.no_grad():
+        return float(metric(model(torch.tensor([IDS[text]]), decoder_token_ids=target, taps=taps)))
+
+
+def passing(model: regard.Model, text: str, point: str) -> Tensor:
+    seen: list[Tensor] = []
+    measured(model, text, Taps({point: seen.append}))
+    return seen[0]
+
+
+CASES: list[tuple[str, str | None, str, str, str, int, int]] = [
+    # shape, kind, site, per, tap of layer 1, its axis, its length
+    ("encoder", None, "residual", "position", "layers.1.input", 1, 7),
+    ("encoder", None, "context", "head", "layers.1.attention.context", 1, 3),
+    ("encoder", None, "context", "position", "layers.1.attention.context", 2, 7),
+    ("decoder", None, "k", "position", "layers.1.attention.k", 2, 7),
+    ("decoder", None, "weights", "head", "layers.1.attention.weights", 1, 5),
+    ("both", "encoder", "ffn", "position", "encoder.layers.1.ffn.output", 1, 7),
+    ("both", "cross", "v", "head", "decoder.layers.1.cross_attention.v", 1, 5),
+    ("both", "cross", "weights", "head", "decoder.layers.1.cross_attention.weights", 1, 5),
+    ("both", "cross", "scores", "position", "decoder.layers.1.cross_attention.scores", 2, 4),
+]
+
+
+@pytest.mark.parametrize(("shape", "kind", "site", "per", "tap", "axis", "length"), CASES)
+def test_each_cell_is_a_run_with_one_place_patched(
+    models: Any, shape: str, kind: Any, site: Any, per: Any, tap: str, axis: int, length: int
+) -> None:
+    model = models[shape]
+    seen: list[tuple[int, int]] = []
+    table = model.patch(
+        *traces(model), metric, site=site, kind=kind, per=per, progress=lambda *done: seen.append(done)
+    )
+    clean = passing(model, CLEAN, tap)
+    assert table.clean == pytest.approx(measured(model, CLEAN), rel=1e-12)
+    assert table.corrupted == pytest.approx(measured(model, CORRUPTED), rel=1e-12)
+    assert table.values.shape == (len(table.layers), length)
+    for column in range(length):
+
+        def patch(value: Tensor, column: int = column) -> Tensor:
+            patched = value.clone()
+            patched.select(axis, column).copy_(clean.select(axis, column))
+            return patched
+
+        wanted = measured(model, CORRUPTED, Taps({tap: patch}))
+        assert float(table.values[1, column]) == pytest.approx(wanted, rel=1e-9)
+    assert table.effect[1].abs().max() > 1e-6
+    assert seen == [(done, table.values.numel()) for done in range(1, table.values.numel() + 1)]
+
+
+def test_all_of_a_state_patched_is_the_clean_text(models: Any) -> None:
+    """The last state, position by position, under a metric that is a sum over positions."""
+    model = models["encoder"]
+    weights = torch.randn(30, dtype=torch.float64)
+    table = model.patch(
+        *traces(model), lambda output: (output.last_hidden_state[0] @ weights).sum(), layer=-1
+    )
+    assert table.layers == (2,)
+    assert float(table.recovered.sum()) == pytest.approx(1.0, rel=1e-9)
+    text = model.patch(
+        CLEAN, CORRUPTED, lambda output: (output.last_hidden_state[0] @ weights).sum(), layer=2
+    )
+    assert_close_to_largest(text.values, table.values, FP64)
+
+
+def test_attribution_is_exact_for_a_linear_readout(models: Any) -> None:
+    weights = torch.randn(30, dtype=torch.float64)
+
+    def linear(output: Output) -> Tensor:
+        return (output.last_hidden_state[0] @ weights).sum()
+
+    for shape, kind in (("encoder", None), ("both", "decoder")):
+        model = models[shape]
+        guess = model.patch(*traces(model), linear, kind=kind, method="attribution")
+        exact = model.patch(*traces(model), linear, kind=kind, layer=-1)
+        assert_close_to_largest(guess.values[-1], exact.values[0], FP64)
+        assert (guess.clean, guess.corrupted) == pytest.approx((exact.clean, exact.corrupted))
+        assert (guess.method, exact.method) == ("attribution", "activation")
+
+
+@pytest.mark.parametrize(("shape", "kind", "site", "per"), [case[:4] for case in CASES])
+def test_attribution_is_activation_patching_to_first_order(
+    shape: str, kind: Any, site: Any, per: Any
+) -> None:
+    """As two texts come closer by a factor of 10, what is left of the difference falls by one of 100."""
+    errors = []
+    for step in (1e-2, 1e-3):
+        model = make(shape)
+        table = model.network.stack(next(iter(model.network.prefixes))).embeddings.tokens.weight
+        generator = torch.Generator().manual_seed(5)
+        with torch.no_grad():  # pieces 9 and 10 hardly differ now, and 5 hardly from 10
+            for piece in (9, 5):
+                noise = torch.randn(30, generator=generator, dtype=torch.float64)
+                table[piece] = table[10] + step * noise
+        arguments: dict[str, Any] = {"site": site, "kind": kind, "per": per}
+        guess = attribution_patching(model.loaded, *traces(model), metric, **arguments)
+        exact = activation_patching(model.loaded, *traces(model), metric, **arguments)
+        assert exact.effect.abs().max() > 1e-8
+        errors.append(float((guess.effect - exact.effect).abs().max() / exact.effect.abs().max()))
+    assert errors[0] < 0.2
+    assert errors[1] < errors[0] / 5
+
+
+def test_a_site_that_the_metric_does_not_depend_on(models: Any) -> None:
+    model = models["both"]
+
+    def of_the_encoder(output: Output) -> Tensor:
+        assert output.encoder_state is not None
+        return output.encoder_state[0, 1].norm()
+
+    for method in ("activation", "attribution"):
+        table = model.patch(*traces(model), of_the_encoder, kind="decoder", method=method)  # type: ignore[arg-type]
+        assert not table.effect.any()
+
+
+def test_patching_an_edited_model(models: Any) -> None:
+    model = models["encoder"]
+    with model.edit(regard.Zero("context", layer=1)) as edited:
+        table = edited.patch(*traces(model), metric, site="context")
+        assert not table.effect[1].any()
+        assert table.effect[0].any()
+        with pytest.raises(InputError, match="changed nothing"):
+            edited.edit(regard.Zero("context", layer=1)).__enter__().trace(CLEAN)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"site": "pattern"}, "site must be one of"),
+        ({"per": "head"}, "per must be \"position\" at site 'residual'; got 'head'"),
+        ({"site": "q", "per": "token"}, 'per must be "position" or "head"; got \'token\''),
+        ({"layer": 3}, "layer must be from 0 to 2"),
+        ({"site": "embeddings", "layer": 0}, "layer must be None at site 'embeddings'"),
+        ({"kind": "decoder"}, 'kind must be "encoder"'),
+        ({"method": "path"}, 'method must be "activation" or "attribution"; got \'path\''),
+    ],
+)
+def test_what_cannot_be_patched(models: Any, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        models["encoder"].patch(CLEAN, CORRUPTED, metric, **arguments)
+
+
+def test_texts_of_other_lengths(models: Any) -> None:
+    with pytest.raises(InputError, match=r"the same number of tokens, .*; the encoder reads 7 and 8"):
+        models["encoder"].patch(CLEAN, "the money bank by the river", metric)
+    model = models["both"]
+    with pytest.raises(InputError, match="the decoder reads 4 and 3"):
+        model.patch(traces(model)[0], model.trace(CORRUPTED, target="by"), metric, kind="encoder")
+
+
+@pytest.mark.parametrize(
+    ("of", "method", "message"),
+    [
+        (
+            lambda output: output.last_hidden_state,
+            "activation",
+            r"one number; got a tensor of shape \(1, 7, 30\)",
+        ),
+        (lambda output: "many", "activation", "metric must return one number; got str"),
+        (lambda output: float("nan"), "activation", "metric must be finite; got nan"),
+        (lambda output: 1.0, "attribution", "metric must be a tensor with a gradient, .*; got float"),
+        (
+            lambda output: output.last_hidden_state.detach().sum(),
+            "attribution",
+            r"got a tensor of shape \(\) without a gradient",
+        ),
+    ],
+)
+def test_metrics_that_are_none(models: Any, of: Any, method: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        models["encoder"].patch(CLEAN, CORRUPTED, of, method=method)
+
+
+def test_texts_that_the_metric_does_not_tell_apart(models: Any) -> None:
+    table = models["encoder"].patch(CLEAN, CORRUPTED, lambda output: 1.0, layer=2)
+    with pytest.raises(InputError, match=r"metric must differ between the two texts; it is 1.0 of both"):
+        _ = table.recovered
+
+
+def test_a_table_tells_itself() -> None:
+    table = Patching(
+        values=torch.zeros(2, 3),
+        clean=1.0,
+        corrupted=0.25,
+        layers=(0, 1),
+        site="context",
+        kind="cross",
+        per="head",
+        method="activation",
+    )
+    assert repr(table) == (
+        "Patching(activation at cross context, 2 layers x 3 heads, clean 1, corrupted 0.25)"
+    )
