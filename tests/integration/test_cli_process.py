@@ -50,7 +50,17 @@ for words in json.loads(sys.argv[1]):
         codes[words] = end.code
 print(json.dumps([codes, [name for name in ("torch", "numpy", "matplotlib") if name in sys.modules]]))
 """
-    commands = ("", "look", "explain", "compare", "models", "models list", "models show", "models path")
+    commands = (
+        "",
+        "look",
+        "explain",
+        "compare",
+        "heads",
+        "models",
+        "models list",
+        "models show",
+        "models path",
+    )
     wanted = {f"{command} -h": 0 for command in commands} | {"--version": 0, "look": 2, "nope": 2}
     done = run([sys.executable, "-c", program, json.dumps(list(wanted))])
     assert json.loads(done.stdout.splitlines()[-1]) == [wanted, []]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from regard._version import __version__
-from regard.cli import compare, explain, look, models
+from regard.cli import compare, explain, heads, look, models, prune
 from regard.core.errors import InputError, RegardError
 
 app = typer.Typer(
@@ -36,6 +36,16 @@ app.command(
     short_help="Compare one word between sentences, layer by layer.",
     epilog='Example: regard compare "A river bank." "A bank loan." --word bank',
 )(compare.compare)
+app.command(
+    "prune",
+    short_help="Write a smaller model without some heads.",
+    epilog="Example: regard prune 3.5,4.1 -o smaller",
+)(prune.prune)
+app.command(
+    "heads",
+    short_help="Say what each head does: a pattern, how strong, how sure.",
+    epilog='Example: regard heads "The cat sat on the mat, and the dog on the rug."',
+)(heads.heads)
 app.add_typer(models.app, name="models", short_help="List and show what can be loaded from here.")
 
 

@@ -1,4 +1,4 @@
-"""`regard compare`: one word in several sentences."""
+"""`regard compare`: one word in several sentences, or each head's attention in two texts or two models."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,7 @@ from regard.cli._options import (
     print_json,
     read_texts,
 )
+from regard.cli.explain import Kind
 from regard.core.errors import InputError
 
 
@@ -24,14 +25,25 @@ def compare(
         list[str], typer.Argument(metavar="TEXT", help="Two sentences or more; - reads one from stdin.")
     ],
     word: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--word",
             "-w",
             metavar="WORD",
             help='The word, once for all texts or once for each; "bank#2" is its second occurrence.',
         ),
-    ],
+    ] = None,
+    heads: Annotated[
+        bool, typer.Option("--heads", help="Instead of a word, how differently each head attends.")
+    ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option("--against", metavar="MODEL", help="With --heads and one text: another model."),
+    ] = None,
+    kind: Annotated[
+        Kind | None,
+        typer.Option("--kind", "-k", metavar="KIND", help="With --heads: encoder, decoder or cross."),
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", metavar="FILE", help="Draw it too, in a .png, .svg or .pdf file."),
@@ -43,7 +55,18 @@ def compare(
 
     1 means the same direction. Layer 0 is the learned embedding, which is the same in every sentence; the
     last layer is the contextual one.
+
+    With --heads, see how differently each head attends in two texts, or in two models with --against: the
+    Jensen-Shannon divergence of its rows, over the tokens that both have, 0 for the same and 1 for nothing
+    in common.
     """
+    if heads:
+        _compare_heads(texts, word, plot, model, against, kind, as_json)
+        return
+    if against is not None or kind is not None:
+        raise InputError("--against and --kind go with --heads.")
+    if not word:
+        raise InputError("give --word, whose vectors are compared, or --heads.")
     if len(texts) < 2:
         raise InputError("give two texts or more, to compare the word between them.")
     if plot is not None:
@@ -59,3 +82,30 @@ def compare(
         print_json(comparison.to_json())
     else:
         print_comparison(comparison, console())
+
+
+def _compare_heads(
+    texts: list[str],
+    word: list[str] | None,
+    plot: Path | None,
+    model: str,
+    against: str | None,
+    kind: Kind | None,
+    as_json: bool,
+) -> None:
+    if word or plot is not None:
+        raise InputError("--word and --plot do not go with --heads.")
+    if len(texts) != (2 if against is None else 1):
+        raise InputError("--heads compares two texts in one model, or one text in two, with --against.")
+    texts = read_texts(texts)
+    models = [load_model(name) for name in (model, against) if name is not None]
+    traces = [each.trace(text, keep="qk") for each in models for text in texts]
+    from regard.tracing import divergence
+    from regard.views import print_divergences
+
+    shared, names = (models[0].name, texts) if against is None else (texts[0], [each.name for each in models])
+    found = divergence(traces[0], traces[1], None if kind is None else kind.value).record(shared, names)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print_divergences(found, console())

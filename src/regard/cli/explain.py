@@ -63,7 +63,10 @@ def explain(
         raise InputError("give either --word or --token, to say whose attention is worked out.")
     [text] = read_texts([text])
     selector = as_typed(selector) if isinstance(selector, str) else selector
-    trace = load_model(model).trace(text, target=None if target is None else as_typed(target))
+    loaded = load_model(model)
+    if len(loaded.network.prefixes) == 2:
+        _check_stacks(kind, target)
+    trace = loaded.trace(text, target=None if target is None else as_typed(target))
     explanation = trace.explain(selector, layer, head, kind=None if kind is None else kind.value)
     if as_json:
         print_json(explanation.to_json())
@@ -71,3 +74,16 @@ def explain(
     from regard.views import print_explanation
 
     print_explanation(explanation, console())
+
+
+def _check_stacks(kind: Kind | None, target: str | None) -> None:
+    """Where there are an encoder and a decoder, both must be said."""
+    if kind is None:
+        raise InputError(
+            f"--kind must be one of {', '.join(Kind)}: this model has an encoder and a decoder, which has "
+            "cross-attention to it."
+        )
+    if kind is not Kind.encoder and target is None:
+        raise InputError(
+            f'--target must be given with --kind {kind}: the decoder reads it, as in --target "a river".'
+        )

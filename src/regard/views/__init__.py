@@ -5,7 +5,10 @@ attention over hundreds of tokens is one file of a few megabytes.
 """
 
 from regard.views._comparison import Comparison, plot_comparison, print_comparison
+from regard.views._divergence import HeadDivergences, print_divergences
 from regard.views._explanation import Explanation, print_explanation
+from regard.views._heads import HeadCard, HeadExample, HeadFinding, HeadTable, print_heads
+from regard.views._heads_file import check_heads_file, write_heads
 from regard.views._page import Page, render_page, write_page
 from regard.views._positions import plot_positions
 from regard.views._printable import printable
@@ -15,13 +18,22 @@ __all__ = [
     "AttentionRecord",
     "Comparison",
     "Explanation",
+    "HeadCard",
+    "HeadDivergences",
+    "HeadExample",
+    "HeadFinding",
+    "HeadTable",
     "Page",
     "PageToken",
+    "check_heads_file",
     "plot_comparison",
     "plot_positions",
     "print_comparison",
+    "print_divergences",
     "print_explanation",
+    "print_heads",
     "printable",
     "render_page",
+    "write_heads",
     "write_page",
 ]

@@ -1,0 +1,86 @@
+"""Files of texts, one a line, read as they are needed."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import IO
+
+from regard.core.errors import InputError
+
+# No model takes this much text at once; a file without line ends would fill the memory.
+_LINE_AT_MOST = 4_000_000
+
+
+def read_lines(path: Path, option: str, *, blank_too: bool = False) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file that hold more than blanks, with their numbers from 1; "-" is stdin.
+
+    Args:
+        path: the file.
+        option: what it was given as, for messages.
+        blank_too: whether blank lines count: where line n of two files belong together.
+
+    Raises:
+        InputError: it cannot be read, is not text in UTF-8, or holds no line with text.
+    """
+    found = False
+    try:
+        with _open(path, option) as file:
+            for number in range(1, sys.maxsize):
+                line = file.readline(_LINE_AT_MOST + 1)
+                if not line:
+                    break
+                text = _decoded(line, number, path, option)
+                found = found or bool(text.strip())
+                if blank_too or text.strip():
+                    yield number, text
+    except OSError as error:
+        raise InputError(f"{option} {str(path)!r} cannot be read ({error.strerror or error}).") from error
+    if not found:
+        raise InputError(f"{option} {str(path)!r} holds no text; give a file with one text a line.")
+
+
+def count_lines(path: Path) -> int | None:
+    """How many lines with more than blanks a plain file holds; None for what can be read but once.
+
+    A file that cannot be read has none: `read_lines` says why.
+    """
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            return sum(1 for line in file if line.strip())
+    except (OSError, ValueError):
+        return None
+
+
+def _open(path: Path, option: str) -> AbstractContextManager[IO[bytes]]:
+    if str(path) != "-":
+        try:
+            return path.open("rb")
+        except ValueError as error:  # a NUL in the name
+            raise InputError(f"{option} {str(path)!r} cannot be read ({error}).") from error
+    if sys.stdin is None:
+        raise InputError(f"{option} - reads stdin, but stdin is closed.")
+    return nullcontext(sys.stdin.buffer)
+
+
+def _decoded(line: bytes, number: int, path: Path, option: str) -> str:
+    if len(line) > _LINE_AT_MOST:
+        raise InputError(
+            f"{option} {str(path)!r}: line {number} holds more than {_LINE_AT_MOST} bytes, far over any "
+            "model's limit; give one text a line."
+        )
+    if b"\0" in line:
+        raise InputError(
+            f"{option} {str(path)!r} must be text in UTF-8; line {number} holds a NUL. If it is UTF-16, "
+            "convert it, for example with iconv -f utf-16 -t utf-8."
+        )
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{option} {str(path)!r} must be text in UTF-8; byte {error.start} of line {number} is "
+            f"0x{line[error.start]:02x}. Convert it, for example with iconv -t utf-8."
+        ) from error
+    return (text.removeprefix("\ufeff") if number == 1 else text).rstrip("\r\n")

@@ -1,0 +1,35 @@
+"""What each head does over a text or a corpus: patterns, how strongly a head follows them, and how surely."""
+
+from regard.tracing._heads._cards import TextOrIds, heads, heads_of_trace
+from regard.tracing._heads._patterns import (
+    Alignment,
+    Broadcast,
+    DelimiterSink,
+    DuplicateToken,
+    HeadPattern,
+    Induction,
+    KeyPattern,
+    Offset,
+    RowPattern,
+    Sides,
+    default_patterns,
+)
+from regard.tracing._heads._probe import repeated_tokens
+
+__all__ = [
+    "Alignment",
+    "Broadcast",
+    "DelimiterSink",
+    "DuplicateToken",
+    "HeadPattern",
+    "Induction",
+    "KeyPattern",
+    "Offset",
+    "RowPattern",
+    "Sides",
+    "TextOrIds",
+    "default_patterns",
+    "heads",
+    "heads_of_trace",
+    "repeated_tokens",
+]
