@@ -24,30 +24,44 @@ if TYPE_CHECKING:
         OutputError,
         RegardError,
     )
-    from regard.tracing import Trace
+    from regard.tracing import Add, Edit, Mean, Replace, Resample, Scale, Trace, Zero
 
 _HOME = {
+    "Add": "tracing",
     "CheckpointError": "core.errors",
+    "Edit": "tracing",
     "InputError": "core.errors",
+    "Mean": "tracing",
     "MissingExtraError": "core.errors",
     "Model": "_model",
     "ModelNotFoundError": "core.errors",
     "OutputError": "core.errors",
     "RegardError": "core.errors",
+    "Replace": "tracing",
+    "Resample": "tracing",
+    "Scale": "tracing",
     "Trace": "tracing",
+    "Zero": "tracing",
     "lens": "_model",
     "load": "_model",
 }
 
 __all__ = [
+    "Add",
     "CheckpointError",
+    "Edit",
     "InputError",
+    "Mean",
     "MissingExtraError",
     "Model",
     "ModelNotFoundError",
     "OutputError",
     "RegardError",
+    "Replace",
+    "Resample",
+    "Scale",
     "Trace",
+    "Zero",
     "__version__",
     "lens",
     "load",

@@ -16,7 +16,19 @@ def blocks(document: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/steps.md", "docs/models.md", "docs/lens.md"])
+# The others with code have a file of tests each, which look at what it prints.
+@pytest.mark.parametrize(
+    "document",
+    [
+        "README.md",
+        "docs/steps.md",
+        "docs/models.md",
+        "docs/lens.md",
+        "docs/measures.md",
+        "docs/interventions.md",
+        "docs/traces.md",
+    ],
+)
 def test_python_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = blocks(document, "python")
@@ -47,10 +59,9 @@ def test_the_names_in_the_steps_are_there() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for document in (
-        *("README.md", "CONTRIBUTING.md", "docs/steps.md", "docs/models.md", "docs/lens.md"),
-        "benchmarks/results/README.md",
-    ):
+    documents = [str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")]
+    assert len(documents) > 5
+    for document in ("README.md", "CONTRIBUTING.md", "benchmarks/results/README.md", *documents):
         text = (ROOT / document).read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert ((ROOT / document).parent / target).exists(), f"{document}: {target}"

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
 from regard.core.errors import InputError
+from regard.models import Loaded
 from regard.tracing import Trace
 from tolerances import FP32_OF_LARGEST, PARITY_FP32, WEIGHTS, assert_close_to_largest
 
@@ -188,9 +189,12 @@ def test_words_and_their_pieces(model: regard.Model) -> None:
 
 
 def tensors_of(record: object, seen: set[int] | None = None) -> Iterator[Tensor]:
-    """Every tensor that can be reached from a record, through fields, attributes and containers."""
+    """Every tensor that can be reached from a record, through fields, attributes and containers.
+
+    Not those of the model itself, which a trace points to.
+    """
     seen = set() if seen is None else seen
-    if id(record) in seen:
+    if id(record) in seen or isinstance(record, Loaded):
         return
     seen.add(id(record))
     if isinstance(record, Tensor):

@@ -36,7 +36,13 @@ ROOF = 11
 """The floor of `regard/__init__.py`, which no module inside may import anything from."""
 
 ONLY_IN: dict[str, frozenset[str]] = {
-    "transformers": frozenset({"regard.text._sentencepiece", "regard.tracing._lens._implementations"})
+    "transformers": frozenset(
+        {
+            "regard.text._sentencepiece",
+            "regard.tracing._lens._implementations",
+            "regard.models.modeling_regard_pruned",  # copied beside a checkpoint; never imported by regard
+        }
+    )
 }
 """Third-party packages that only these modules of regard may import."""
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.core import reference_attention
+from regard.core.errors import InputError
 from regard.tracing._trace import Kind, Trace
 from regard.views import Explanation
 
@@ -28,13 +29,20 @@ def explain(
         Every step, as numpy arrays: see `regard.views.Explanation`.
 
     Raises:
-        InputError: a layer, head, token or word that is not there, or a kind that is not said.
+        InputError: a layer, head, token or word that is not there, a kind that is not said, or a layer whose
+            weights, contexts or outputs an edit wrote: one step does not give the next there.
     """
     kind = trace.kind(kind)
     of_queries, of_keys = trace.sides(kind)
     pieces = of_queries.encoding.find(token)
-    row, layer, head = pieces[0], trace.layer_index(layer, kind), trace.head_index(head, kind)
+    row, layer, head = pieces[0], trace.layer_index(layer, kind), trace.head_index(head, kind, layer)
     traced = trace.attention_of(layer, kind)
+    if traced.written:
+        raise InputError(
+            f"an edit wrote the {' and the '.join(f'{name}s' for name in traced.written)} of {kind} "
+            f"attention layer {layer}, which its weights and values do not explain; explain another layer, "
+            "or a trace of the model without the edit."
+        )
     inputs = traced.inputs.head(head)
     # In float64, as `trace.weights` computes them: the two must show the same digits.
     exact = replace(inputs, q=inputs.q.double(), k=inputs.k.double(), v=inputs.v.double())

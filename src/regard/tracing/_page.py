@@ -18,16 +18,13 @@ def page_record(trace: Trace) -> AttentionRecord:
     """
     if trace.decoder is not None:
         raise InputError(
-            f"the page draws encoders, and {trace.model} has a decoder; trace.weights gives its numbers."
+            f"the page draws encoders, and {trace.model} has a decoder; `regard explain` and "
+            "trace.weights give its numbers."
         )
     layers = [each.inputs for each in trace.source.attention]
     first = layers[0]
     for layer, inputs in enumerate(layers):
-        unknown = [
-            name
-            for name in ("mask", "bias", "softcap", "dropout", "sinks")
-            if getattr(inputs, name) is not None
-        ]
+        unknown = [said for name, said in _NOT_DRAWN.items() if getattr(inputs, name) is not None]
         odd = (
             inputs.factor != first.factor
             or inputs.q.shape != first.q.shape
@@ -36,7 +33,8 @@ def page_record(trace: Trace) -> AttentionRecord:
         if unknown or odd:
             raise InputError(
                 f"the page cannot draw layer {layer} exactly: it has "
-                f"{' and '.join(unknown) or 'a scale or sizes of its own'}."
+                f"{' and '.join(unknown) or 'a scale or sizes of its own'}. `regard "
+                "explain` and trace.weights give its numbers."
             )
     if not trace.encoding.texts:
         raise InputError("the page draws a text; this trace has token ids only.")
@@ -53,6 +51,16 @@ def page_record(trace: Trace) -> AttentionRecord:
         k=_stack([inputs.k for inputs in layers]),
         scale=first.factor,
     )
+
+
+_NOT_DRAWN = {
+    "mask": "a mask",
+    "bias": "a bias",
+    "softcap": "a soft cap",
+    "dropout": "dropout",
+    "sinks": "sinks",
+    "weights": "weights that an edit wrote",
+}
 
 
 def _stack(tensors: list[Tensor]) -> np.ndarray:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,12 +13,13 @@ from regard.core import AttentionInputs, attention_scores, attention_weights
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.text import Encoding
-from regard.tracing._parity import Parity, bound_of, layer_parity
+from regard.tracing import _measures, _statistics
+from regard.tracing._files import HasLoaded, open_trace, save
+from regard.tracing._keep import places
+from regard.tracing._origin import Origin
 from regard.tracing._passage import AttentionTrace, Passage, counted
-from regard.views import Explanation, Page, render_page, write_page
-
-Selector = int | slice | str
-"""Some tokens: an index (negative from the end), a slice, or a word of the text ("bank", "bank#2")."""
+from regard.tracing._selectors import Selector, positions_of
+from regard.views import Explanation, HeadTable, Page, render_page, write_page
 
 Kind = Literal["encoder", "decoder", "cross"]
 """Which attention: the encoder's, the decoder's own, or from the decoder to the encoder."""
@@ -36,6 +38,7 @@ class Trace:
         model: the model's name.
         encoder, decoder: what each stack did; None where the model has none.
         loaded: the model itself, for what is a function of its parameters too; None where it is not at hand.
+        origin: which model it is of, where it came from a file.
 
     Example:
         >>> import regard
@@ -48,6 +51,7 @@ class Trace:
     encoder: Passage | None = None
     decoder: Passage | None = None
     loaded: Loaded | None = None
+    origin: Origin | None = None
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -76,8 +80,8 @@ class Trace:
 
     @property
     def num_heads(self) -> int:
-        """Query heads a layer, of the stack that reads the text."""
-        return self.source.attention[0].inputs.num_heads
+        """Query heads a layer, of the stack that reads the text; the most, where some were removed."""
+        return max(_head_counts(self.source.attention))
 
     @property
     def tokens(self) -> list[str]:
@@ -98,9 +102,11 @@ class Trace:
         stacks = [each for each in (self.encoder, self.decoder) if each is not None]
         sizes = " + ".join(f"{len(each.encoding.tokens)} tokens" for each in stacks)
         layers = " + ".join(
-            f"{len(each.attention)} layers x {each.attention[0].inputs.num_heads} heads" for each in stacks
+            f"{len(each.attention)} layers"
+            + (f" x {_told(_head_counts(each.attention))} heads" if places(each.attention) else "")
+            for each in stacks
         )
-        return f"Trace({self.model!r}, {sizes}, {layers})"
+        return f"Trace({self.model!r}, {sizes}, {layers}{self.source.keeping})"
 
     def weights(
         self,
@@ -173,8 +179,8 @@ class Trace:
         kind = self.kind(kind)
         context = self.attention_of(layer, kind).context
         if head is not None:
-            context = context[self.head_index(head, kind)][None]
-        positions = _positions(self.sides(kind)[0].encoding, query, context.device)
+            context = context[self.head_index(head, kind, layer)][None]
+        positions = positions_of(self.sides(kind)[0].encoding, query, context.device)
         return _delivered(context if positions is None else context.index_select(1, positions), head)
 
     def embedding(self, token: int | str, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
@@ -201,6 +207,22 @@ class Trace:
         """Every token's vector at an embedding layer: float32 on the CPU, (tokens, d_model)."""
         return self.passage(kind).embeddings(layer).float().cpu()
 
+    # Each of these has a file of its own, with its docstring.
+    attention_gradients = _measures.attention_gradients
+    direct_attribution = _measures.direct_attribution
+    flow = _measures.flow
+    gradients = _measures.gradients
+    integrated_gradients = _measures.integrated_gradients
+    logit_lens = _measures.logit_lens
+    norm_weighted = _measures.norm_weighted
+    norm_weighted_layer = _measures.norm_weighted_layer
+    parity = _measures.parity
+    relevance = _measures.relevance
+    rollout = _measures.rollout
+    statistics = _statistics.statistics
+    trajectory = _measures.trajectory
+    value_zeroing = _measures.value_zeroing
+
     def explain(
         self, token: int | str, layer: int = -1, head: int = 0, *, kind: Kind | None = None
     ) -> Explanation:
@@ -209,26 +231,11 @@ class Trace:
 
         return explain(self, token, layer, head, kind=kind)
 
-    def parity(self) -> Parity:
-        """How exactly the weights, computed from q and k, give back the contexts that the model computed.
+    def heads(self, *, kind: Kind | None = None, layer: int | None = None, **options: Any) -> HeadTable:
+        """What every head does in this text: see `regard.tracing.heads_of_trace`, whose options there are."""
+        from regard.tracing._heads import heads_of_trace
 
-        In float64: rows of weights sum to one, and weights x values equal the recorded context. O(N) memory.
-
-        Returns:
-            The largest error, in total and for each layer; `check` raises where it is more than rounding.
-
-        Example:
-            >>> import regard
-            >>> parity = regard.load().trace("time flies like an arrow").parity()
-            >>> len(parity.layers), parity.largest <= parity.bound
-            (6, True)
-        """
-        layers = tuple(
-            layer_parity(kind, layer, each.inputs, each.context[None])
-            for kind in self.kinds
-            for layer, each in zip(self._layers(kind), self.attention(kind), strict=True)
-        )
-        return Parity(layers=layers, output=None, bound=bound_of(self.source.attention[0].context.dtype))
+        return heads_of_trace(self, kind=kind, layer=layer, **options)
 
     def require_model(self) -> Loaded:
         """The model that the trace is of.
@@ -242,6 +249,43 @@ class Trace:
                 "with regard.Trace.open(path, model)."
             )
         return self.loaded
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the trace to a safetensors file, whole or not at all.
+
+        With it go the tokens and words, every mask and bias as the rule that it is, and which model it is of;
+        not the model's parameters. Weights of a trace that is opened again are the same to the last bit.
+
+        Args:
+            path: the file; one that is there is replaced.
+
+        Raises:
+            InputError: a mask that is an arbitrary `Predicate`, which no file can hold.
+            OutputError: the file cannot be written; nothing is left behind.
+
+        Example:
+            >>> import regard, tempfile
+            >>> trace = regard.load().trace("time flies like an arrow", keep="qk")
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     again = regard.Trace.open(trace.save(f"{folder}/arrow.safetensors"))
+            ...     torch.equal(again.weights(layer=3), trace.weights(layer=3))
+            True
+        """
+        return save(self, path)
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], model: HasLoaded | Loaded | None = None) -> "Trace":
+        """Open a trace that `save` wrote. Tensors stay in the file until they are used, on the CPU.
+
+        Args:
+            path: the file.
+            model: the model that it is of, for what needs its parameters; without it, that raises.
+
+        Raises:
+            CheckpointError: no such file, or one that is damaged, no trace, or of another format.
+            InputError: another model than the trace's.
+        """
+        return open_trace(path, model)
 
     def page(self) -> Page:
         """The interactive page of this trace: `trace.page().html`; `write_page` puts it in a file."""
@@ -296,8 +340,11 @@ class Trace:
         assert of_keys is not None
         return of_queries, of_keys
 
-    def attention(self, kind: Kind | None = None) -> tuple[AttentionTrace, ...]:
-        """The attention of a kind, of each layer that has it: of "cross", some decoders' layers have none."""
+    def attention(self, kind: Kind | None = None) -> Sequence[AttentionTrace]:
+        """The attention of a kind, of each layer that has it: of "cross", some decoders' layers have none.
+
+        Reading that of a layer that was not kept raises an InputError; `layers_of` tells which were.
+        """
         kind = self.kind(kind)
         passage = self.sides(kind)[0]
         return passage.cross_attention if kind == "cross" else passage.attention
@@ -306,11 +353,12 @@ class Trace:
         """One layer's attention of a kind; layers count as in the names of taps.
 
         Raises:
-            InputError: a layer that is not there, or has no attention of this kind, or a kind that is not
-                said.
+            InputError: a layer that is not there, was not kept, or has no attention of this kind, or a kind
+                that is not said.
         """
         index = self.layer_index(layer, kind)
-        return self.attention(kind)[self._layers(self.kind(kind)).index(index)]
+        kind = self.kind(kind)
+        return self.attention(kind)[self._layers_with(kind).index(index)]
 
     def layer_index(self, layer: int, kind: Kind | None = None) -> int:
         """A layer's number from 0 to L - 1, whatever end it was counted from.
@@ -320,23 +368,38 @@ class Trace:
         """
         kind = self.kind(kind)
         index = _checked("layer", layer, len(self.sides(kind)[0].attention))
-        layers = self._layers(kind)
+        layers = self._layers_with(kind)
         if index not in layers:
             raise InputError(
                 f"layer must be one with cross-attention, of {', '.join(map(str, layers))}; got {layer!r}."
             )
         return index
 
-    def _layers(self, kind: Kind) -> Sequence[int]:
-        """The numbers of the layers with attention of a kind."""
+    def layers_of(self, kind: Kind) -> Sequence[int]:
+        """The numbers of the layers whose attention of a kind was kept."""
+        layers = self._layers_with(kind)
+        return tuple(layers[place] for place in places(self.attention(kind)))
+
+    def _layers_with(self, kind: Kind) -> Sequence[int]:
+        """The numbers of the layers with attention of a kind, kept or not."""
         passage = self.sides(kind)[0]
         if kind == "cross" and passage.cross_layers is not None:
             return passage.cross_layers
         return range(len(self.attention(kind)))
 
-    def head_index(self, head: int, kind: Kind | None = None) -> int:
-        """A query head's number from 0 to H - 1, whatever end it was counted from."""
-        return _checked("head", head, self.attention(kind)[0].inputs.num_heads)
+    def head_index(self, head: int, kind: Kind | None = None, layer: int | None = None) -> int:
+        """A query head's number from 0 to H - 1, whatever end it was counted from.
+
+        Args:
+            head, kind: as in `weights`.
+            layer: whose heads are counted; layers have unlike numbers where some were removed. None: any's.
+        """
+        attention = self._one_of(self.attention(kind)) if layer is None else self.attention_of(layer, kind)
+        return _checked("head", head, attention.inputs.num_heads)
+
+    def _one_of(self, attention: Sequence[AttentionTrace]) -> AttentionTrace:
+        """A layer that was kept, for what all have in common; raises where there is none."""
+        return attention[next(iter(places(attention)), 0)]
 
     def _asked(
         self, layer: int, head: int | None, kind: Kind | None, query: Selector | None, key: Selector | None
@@ -344,26 +407,23 @@ class Trace:
         kind = self.kind(kind)
         inputs = self.attention_of(layer, kind).inputs
         if head is not None:
-            inputs = inputs.head(self.head_index(head, kind))
+            inputs = inputs.head(self.head_index(head, kind, layer))
         of_queries, of_keys = self.sides(kind)
         device = inputs.q.device
         return (
             inputs,
-            _positions(of_queries.encoding, query, device),
-            _positions(of_keys.encoding, key, device),
+            positions_of(of_queries.encoding, query, device),
+            positions_of(of_keys.encoding, key, device),
         )
 
 
-def _positions(encoding: Encoding, selector: Selector | None, device: torch.device) -> Tensor | None:
-    if selector is None:
-        return None
-    if isinstance(selector, slice):
-        chosen = tuple(range(len(encoding.tokens))[selector])
-        if not chosen:
-            raise InputError(f"{selector} must pick at least one of the {len(encoding.tokens)} tokens.")
-    else:
-        chosen = encoding.find(selector)
-    return torch.tensor(chosen, device=device)
+def _head_counts(attention: Sequence[AttentionTrace]) -> set[int]:
+    """How many heads the layers have that were kept; of no layer, what asking one says."""
+    return {attention[place].inputs.num_heads for place in [*places(attention)] or [0]}
+
+
+def _told(counts: set[int]) -> str:
+    return " to ".join(map(str, sorted({min(counts), max(counts)})))
 
 
 def _delivered(values: Tensor, head: int | None) -> Tensor:

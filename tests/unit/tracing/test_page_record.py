@@ -36,11 +36,11 @@ def test_holds_both_texts(loaded: Loaded) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"mask": Causal()}, "it has mask"),
-        ({"bias": torch.zeros(1, 1, 1, 1)}, "it has bias"),
-        ({"softcap": 7.0}, "it has softcap"),
+        ({"mask": Causal()}, "it has a mask"),
+        ({"bias": torch.zeros(1, 1, 1, 1)}, "it has a bias"),
+        ({"softcap": 7.0}, "it has a soft cap"),
         ({"scale": 0.3}, "it has a scale or sizes of its own"),
-        ({"mask": Causal(), "softcap": 7.0}, "it has mask and softcap"),
+        ({"mask": Causal(), "softcap": 7.0}, "it has a mask and a soft cap"),
     ],
 )
 def test_refuses_what_the_page_would_draw_wrong(

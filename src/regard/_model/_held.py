@@ -1,0 +1,149 @@
+"""What a model is made of, and what it tells of itself."""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from torch import Tensor
+
+from regard.checkpoints import licence_of
+from regard.core import Mask, Taps
+from regard.models import (
+    Loaded,
+    Network,
+    NetworkConfig,
+    Output,
+    heads_told,
+    masks_of,
+    positions_of,
+    removed_words,
+)
+from regard.text import Tokenizer
+from regard.tracing import (
+    LensNetwork,
+    Parity,
+    bytes_at,
+    trace_ids,
+)
+
+_PROBE_TOKENS = 13
+
+
+class Held:
+    """A loaded network with its tokenizer: what every capability of a model is a function of."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.loaded = loaded
+
+    def __repr__(self) -> str:
+        config = self.config
+        depths = " + ".join(str(self.network.depth(kind)) for kind in self.network.prefixes)
+        return (
+            f"Model({self.name!r}, {self.loaded.family}, "
+            f"{depths} layers x {heads_told(self.network.plain)}, d_model {config.d_model})"
+        )
+
+    @property
+    def name(self) -> str:
+        """The name it was asked for by."""
+        return self.loaded.source.name
+
+    @property
+    def config(self) -> NetworkConfig:
+        """Its sizes."""
+        return self.loaded.network.config
+
+    @property
+    def network(self) -> Network:
+        """The torch module."""
+        return self.loaded.network
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            CheckpointError: the model came without one.
+        """
+        return self.loaded.require_tokenizer()
+
+    @property
+    def parity(self) -> Parity:
+        """How exactly a short trace of this model gives back what the model itself computes.
+
+        Of a lens it is the check on creation, with the untouched model's output beside it; of a model that
+        regard loaded, a trace of the first ids of its table, made when this is asked for.
+
+        Example:
+            >>> import regard
+            >>> parity = regard.load().parity
+            >>> parity.largest <= parity.bound
+            True
+        """
+        network = self.network.plain  # edits change what is computed, not how
+        if isinstance(network, LensNetwork):
+            return network.parity
+        limits = [limit for kind in self.network.prefixes if (limit := self.network.limit(kind)) is not None]
+        ids = [place % self.config.vocab_size for place in range(min([_PROBE_TOKENS, *limits]))]
+        plain = replace(self.loaded, network=network)
+        return trace_ids(plain, ids, ids if len(network.prefixes) == 2 else None).parity()
+
+    def describe(self, num_tokens: int | None = None) -> dict[str, Any]:
+        """Family, sizes and where it came from, as plain values.
+
+        Args:
+            num_tokens: how long a text `trace_bytes` is for; by default 512, or what the model takes.
+
+        Raises:
+            InputError: more tokens than the model takes, or none.
+        """
+        parameters = list(self.network.parameters())
+        limits = [limit for kind in self.network.prefixes if (limit := self.network.limit(kind)) is not None]
+        tokens = min([512, *limits]) if num_tokens is None else num_tokens
+        return {
+            "name": self.name,
+            "family": self.loaded.family,
+            **_sizes(self.config),
+            "positions": positions_of(self.network.plain),
+            "masks": masks_of(self.network.plain),
+            "parameters": sum(parameter.numel() for parameter in parameters),
+            "bytes": sum(parameter.numel() * parameter.element_size() for parameter in parameters),
+            "dtype": str(parameters[0].dtype).removeprefix("torch."),
+            "trace_tokens": tokens,
+            "trace_bytes": bytes_at(self.loaded, tokens),
+            "found_in": self.loaded.source.kind,
+            "folder": str(self.loaded.source.folder),
+            "licence": licence_of(self.loaded.source.folder),
+            "left_out": list(self.loaded.left_out),
+            "removed_heads": removed_words(self.network.plain),
+        }
+
+    def __call__(
+        self,
+        token_ids: Tensor,
+        *,
+        mask: Tensor | Mask | None = None,
+        token_types: Tensor | None = None,
+        positions: Tensor | None = None,
+        decoder_token_ids: Tensor | None = None,
+        decoder_mask: Tensor | Mask | None = None,
+        logits: bool = True,
+        taps: Taps | None = None,
+    ) -> Output:
+        """Run the network: see `regard.models.Network.forward`."""
+        output: Output = self.loaded.network(
+            token_ids,
+            mask=mask,
+            token_types=token_types,
+            positions=positions,
+            decoder_token_ids=decoder_token_ids,
+            decoder_mask=decoder_mask,
+            logits=logits,
+            taps=taps,
+        )
+        return output
+
+
+def _sizes(config: NetworkConfig) -> dict[str, Any]:
+    """The config's fields that are plain values; rotations and the kinds of layers are told in words."""
+    plain = asdict(config)  # type: ignore[call-overload]
+    return {name: value for name, value in plain.items() if not isinstance(value, dict | tuple)}

@@ -1,0 +1,17 @@
+"""The model that `regard.load` and `regard.lens` return: where all capabilities meet."""
+
+from regard._model._interventions import Interventions
+from regard._model._pruning import Pruning
+
+
+class Model(Interventions, Pruning):
+    """A network with its tokenizer; calling it calls the network.
+
+    Example:
+        >>> import regard
+        >>> model = regard.load()
+        >>> model
+        Model('sentence-transformers/all-MiniLM-L6-v2', bert, 6 layers x 12 heads, d_model 384)
+        >>> model.trace("time flies like an arrow").token_ids
+        [101, 2051, 10029, 2066, 2019, 8612, 102]
+    """

@@ -1,0 +1,200 @@
+"""Traces of a model, and what is computed from them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, overload
+
+from torch import Tensor
+
+from regard._model._held import Held
+from regard.core.errors import InputError
+from regard.models import (
+    Output,
+)
+from regard.tracing import (
+    Forecast,
+    Keep,
+    Keeping,
+    Kind,
+    TextOrIds,
+    Trace,
+    compare,
+    forecast,
+    heads,
+    trace_ids,
+    trace_text,
+)
+from regard.views import Comparison, HeadTable
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Tracing(Held):
+    """What a model does with a text, and what its heads do with many."""
+
+    @overload
+    def trace(
+        self,
+        text: str,
+        pair: str | None = None,
+        *,
+        target: str | None = None,
+        keep: Keep = "all",
+        layers: int | Sequence[int] | None = None,
+        dtype: "torch.dtype | None" = None,
+    ) -> Trace: ...
+    @overload
+    def trace(
+        self,
+        *,
+        token_ids: Sequence[int] | Tensor,
+        target_ids: Sequence[int] | Tensor | None = None,
+        keep: Keep = "all",
+        layers: int | Sequence[int] | None = None,
+        dtype: "torch.dtype | None" = None,
+    ) -> Trace: ...
+    @overload
+    def trace(
+        self,
+        text: list[str] | tuple[str, ...],
+        *,
+        keep: Keep = "all",
+        layers: int | Sequence[int] | None = None,
+        dtype: "torch.dtype | None" = None,
+    ) -> list[Trace]: ...
+    def trace(
+        self,
+        text: str | list[str] | tuple[str, ...] | None = None,
+        pair: str | None = None,
+        *,
+        target: str | None = None,
+        token_ids: Sequence[int] | Tensor | None = None,
+        target_ids: Sequence[int] | Tensor | None = None,
+        keep: Keep = "all",
+        layers: int | Sequence[int] | None = None,
+        dtype: "torch.dtype | None" = None,
+    ) -> Trace | list[Trace]:
+        """Run the model on a text and keep what its attention is a function of.
+
+        Args:
+            text: a text, or a list of texts, which gives a list of traces.
+            pair: a second text, with a single first one.
+            target: what the decoder of an encoder-decoder reads, after its start token; by default only that.
+            token_ids: in place of a text, what the model reads, (N,); needs no tokenizer.
+            target_ids: with token_ids, what the decoder reads, its start token first.
+            keep: "qk" keeps queries and keys, which is enough for weights, scores and statistics; "qkv" also
+                values and contexts; "residual" the residual stream alone: hidden states and learned
+                embeddings; "all" everything. What is not kept is not held during the pass either.
+            layers: the attention layers that are kept, of each stack that has them, and of the hidden states
+                what these layers read and hand on; None keeps all.
+            dtype: what is kept is converted to; weights are then exactly those of the trace's own q and k.
+                None leaves it as it is.
+
+        Returns:
+            The trace: see `regard.tracing.Trace`. Asked for what it does not keep, it says so.
+
+        Raises:
+            InputError: empty text, or more tokens than the model takes (nothing is ever cut off); layers that
+                it does not have; or a trace that memory would not hold: see `forecast`.
+
+        Example:
+            >>> import regard
+            >>> trace = regard.load().trace("time flies like an arrow", keep="qk", layers=[0, -1])
+            >>> trace.weights(layer=5, head=0).shape
+            torch.Size([7, 7])
+        """
+        keeping = Keeping(keep=keep, layers=layers, dtype=dtype)
+        if (text is None) == (token_ids is None):
+            raise InputError(
+                f"text or token_ids must be given, and not both; got {'neither' if text is None else 'both'}."
+            )
+        if token_ids is not None:
+            if pair is not None or target is not None:
+                raise InputError("pair and target must be None with token_ids; give target_ids.")
+            return trace_ids(self.loaded, token_ids, target_ids, keeping=keeping)
+        if target_ids is not None:
+            raise InputError("target_ids must be None with a text; give target, or token_ids.")
+        if isinstance(text, list | tuple):
+            if pair is not None or target is not None:
+                raise InputError("pair and target must be None with a list of texts; trace each by itself.")
+            return [trace_text(self.loaded, each, keeping=keeping) for each in text]
+        assert text is not None
+        return trace_text(self.loaded, text, pair, target=target, keeping=keeping)
+
+    def forecast(
+        self,
+        n_tokens: int,
+        *,
+        keep: Keep = "all",
+        layers: int | Sequence[int] | None = None,
+        dtype: "torch.dtype | None" = None,
+        target_tokens: int | None = None,
+    ) -> Forecast:
+        """How much memory a trace will take, over the loaded model: see `regard.tracing.forecast`.
+
+        Args:
+            n_tokens: how long the text is, special tokens counted.
+            keep, layers, dtype: as in `trace`.
+            target_tokens: how much the decoder beside an encoder reads; by default its start token alone.
+
+        Raises:
+            InputError: fewer tokens than one, or more than the model takes.
+
+        Example:
+            >>> import regard
+            >>> regard.load().forecast(512, keep="qk").kept
+            9437184
+        """
+        keeping = Keeping(keep=keep, layers=layers, dtype=dtype)
+        return forecast(self.loaded, n_tokens, target_tokens, keeping)
+
+    def gradients(
+        self, text: str | Trace, *, of: Callable[[Output], Tensor], at: str | Sequence[str]
+    ) -> dict[str, Tensor]:
+        """Gradients of a number by the tensors at some taps: see `regard.tracing.Trace.gradients`."""
+        return replace(self._traced(text), loaded=self.loaded).gradients(of=of, at=at)
+
+    def _traced(self, text: str | Trace) -> Trace:
+        return text if isinstance(text, Trace) else self.trace(text, keep="residual")
+
+    def heads(
+        self,
+        texts: str | Iterable[TextOrIds],
+        *,
+        targets: str | Iterable[TextOrIds] | None = None,
+        kind: Kind | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+        threshold: float = 0.1,
+        level: float = 0.95,
+        resamples: int = 400,
+        seed: int = 0,
+        on_refused: Callable[[int, InputError], None] | None = None,
+    ) -> HeadTable:
+        """What every head does over a text or a corpus: see `regard.tracing.heads`.
+
+        Example:
+            >>> import regard
+            >>> regard.load().heads("The cat sat on the mat, and the dog lay on the rug.", layer=0, head=2)
+            HeadTable('sentence-transformers/all-MiniLM-L6-v2', 1 text: 1 previous)
+        """
+        return heads(
+            self.loaded,
+            texts,
+            targets=targets,
+            kind=kind,
+            layer=layer,
+            head=head,
+            threshold=threshold,
+            level=level,
+            resamples=resamples,
+            seed=seed,
+            on_refused=on_refused,
+        )
+
+    def compare(self, texts: Sequence[str], word: str | Sequence[str]) -> Comparison:
+        """One word between several texts, at every embedding layer: see `regard.tracing.compare`."""
+        if isinstance(texts, str):
+            raise InputError("texts must be a list of two texts or more; got one text.")
+        return compare(self.trace(list(texts)), word)
