@@ -45,22 +45,19 @@ def _work(what: str, tokens: int) -> tuple[Callable[[Tensor], Any], Any]:
 
 
 def _transformer_lens(tokens: int) -> Callable[[Tensor], Any]:
-    from transformer_lens import HookedTransformer, HookedTransformerConfig
+    """TransformerLens 4, whose bridge wraps a model of transformers and wants a tokenizer, which is not used."""
+    from tokenizers import Tokenizer, models
+    from transformer_lens.model_bridge import TransformerBridge
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-    config = HookedTransformerConfig(
-        n_layers=12,
-        d_model=768,
-        n_ctx=max(1024, tokens),
-        d_head=64,
-        n_heads=12,
-        d_mlp=3072,
-        d_vocab=50257,
-        act_fn="gelu_new",
-        normalization_type="LN",
-        seed=0,
-    )
-    model = HookedTransformer(config).eval()
-    return lambda ids: model.run_with_cache(ids, return_type=None)
+    torch.manual_seed(0)
+    config = GPT2Config(n_positions=max(1024, tokens))
+    model = GPT2LMHeadModel._from_config(config, attn_implementation="eager").eval()
+    words = Tokenizer(models.WordLevel({"<|endoftext|>": 0}, unk_token="<|endoftext|>"))
+    names = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), "<|endoftext|>")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, **names)
+    bridge = TransformerBridge.boot_transformers("gpt2", hf_model=model, tokenizer=tokenizer)
+    return lambda ids: bridge.run_with_cache(ids, return_type=None)
 
 
 def main() -> None:
