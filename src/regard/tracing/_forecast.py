@@ -1,7 +1,9 @@
 """How much memory a trace will take, told before it is made."""
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -99,8 +101,11 @@ def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
         InputError: how much it takes, how much there is, and what would fit.
     """
     network = loaded.network.plain  # edits are for the text, not for the short ones that are tried
+    roughly = 2 * _roughly(network, lengths)
+    if roughly < _LITTLE:
+        return  # to ask the system how much is free takes a tenth of the time of a short trace
     free = free_bytes(next(network.parameters()).device)
-    if free is None or 2 * _roughly(network, lengths) < free:
+    if free is None or roughly < free:
         return  # far from it: a forecast takes longer than a short trace
     needed = _told(network, lengths, keeping).total
     if needed <= free:
@@ -150,15 +155,23 @@ def _longest(network: Network, lengths: tuple[int, ...], keeping: Keeping, free:
     return fits
 
 
+# Where less than this is free, nothing else runs either.
+_LITTLE = 2**28
+
+# Bytes for a token, of each network that is alive: every trace asks.
+_WIDTHS: "WeakKeyDictionary[Network, int]" = WeakKeyDictionary()
+
+
 def _roughly(network: Network, lengths: tuple[int, ...]) -> int:
     """More than a trace takes: what every matrix of the network reads and writes, for every token."""
-    matrices = [each for each in network.parameters() if each.ndim > 1]
-    width = sum(sum(each.shape[-2:]) * each[..., 0, 0].numel() for each in matrices)
+    if network not in _WIDTHS:
+        matrices = [each for each in network.parameters() if each.ndim > 1]
+        width = sum(sum(each.shape[-2:]) * math.prod(each.shape[:-2]) for each in matrices)
+        _WIDTHS[network] = width * max((each.element_size() for each in matrices), default=4)
     squares = sum(lengths) ** 2 * network.config.num_heads * 16
-    size = max((each.element_size() for each in matrices), default=4)
     if isinstance(network, Transformer):
-        squares = _SHARED + _OF_BLOCKS
-    return sum(lengths) * width * size + squares
+        squares = min(squares, _SHARED + _OF_BLOCKS)
+    return sum(lengths) * _WIDTHS[network] + squares
 
 
 def _lengths(network: Network, num_tokens: int, target_tokens: int | None) -> tuple[int, ...]:
