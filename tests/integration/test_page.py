@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
 
-from regard.views import AttentionRecord, PageToken, write_page
+from regard.views import AttentionRecord, PageToken, Side, encoder_record, write_page
 
 OpenPage = Callable[..., BrowserPage]
 
@@ -34,7 +34,7 @@ def _record(
         )
         for i in range(tokens)
     )
-    return AttentionRecord(
+    return encoder_record(
         text="time flies",
         pair="fruit bananas" if pair else None,
         model="random",
@@ -47,8 +47,9 @@ def _record(
 
 def _weights(record: AttentionRecord, layer: int, head: int) -> Any:
     """Python's weights (queries, keys), in float64, written out from the definition."""
-    kv_head = head // (record.q.shape[1] // record.k.shape[1])
-    scores = record.scale * (record.q[layer, head].astype(float) @ record.k[layer, kv_head].astype(float).T)
+    of = record.layers["encoder"][layer]
+    kv_head = head // (len(of.q) // len(of.k))
+    scores = of.scale * (of.q[head].astype(float) @ of.k[kv_head].astype(float).T)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
@@ -371,15 +372,8 @@ def test_hostile_tokens_are_text_and_nothing_else(open_page: OpenPage, tmp_path:
     shown = (*hostile[:2], "a\u2400b", *hostile[3:6], "U+200B", "(empty)")
     record = _record()
     tokens = tuple(PageToken(text=text, sequence=0, word=0) for text in hostile)
-    changed = AttentionRecord(
-        text=hostile[0],
-        pair=None,
-        model=hostile[0],
-        tokens=tokens,
-        q=record.q,
-        k=record.k,
-        scale=record.scale,
-    )
+    side = Side(text=hostile[0], tokens=tokens)
+    changed = AttentionRecord(model=hostile[0], encoder=side, layers=record.layers)
     write_page(changed, tmp_path / "page.html")
     page = open_page(tmp_path / "page.html")
     assert page.locator('.token[data-side="query"] .text').evaluate_all(

@@ -12,7 +12,16 @@ from regard.views._heads_file import check_heads_file, write_heads
 from regard.views._page import Page, render_page, write_page
 from regard.views._positions import plot_positions
 from regard.views._printable import printable
-from regard.views._records import AttentionRecord, PageToken
+from regard.views._records import (
+    AttentionRecord,
+    LayerRecord,
+    MaskRecord,
+    PageToken,
+    RecordKind,
+    Side,
+    encoder_record,
+)
+from regard.views._weights import weight_rows
 
 __all__ = [
     "AttentionRecord",
@@ -23,9 +32,14 @@ __all__ = [
     "HeadExample",
     "HeadFinding",
     "HeadTable",
+    "LayerRecord",
+    "MaskRecord",
     "Page",
     "PageToken",
+    "RecordKind",
+    "Side",
     "check_heads_file",
+    "encoder_record",
     "plot_comparison",
     "plot_positions",
     "print_comparison",
@@ -34,6 +48,7 @@ __all__ = [
     "print_heads",
     "printable",
     "render_page",
+    "weight_rows",
     "write_heads",
     "write_page",
 ]

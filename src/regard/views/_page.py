@@ -2,34 +2,18 @@
 
 import base64
 import hashlib
-import json
 import math
 import os
 import re
 from dataclasses import dataclass, field
-from importlib import resources
 
 import numpy as np
-import numpy.typing as npt
 
 from regard.core.files import write_whole
-from regard.views._quantize import Encoding, Packed, pack
+from regard.views import _assets
+from regard.views._blocks import as_json, block, facts_of
+from regard.views._quantize import Encoding, pack
 from regard.views._records import AttentionRecord
-
-# In this order they make one script: each uses only names of the files before it.
-_SCRIPTS = (
-    "data.js",
-    "dom.js",
-    "state.js",
-    "grid.js",
-    "lines.js",
-    "minimap.js",
-    "headview.js",
-    "panel.js",
-    "controls.js",
-    "app.js",
-    "main.js",
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,12 +24,15 @@ class Page:
         html: The whole file, to be encoded as UTF-8. Text from outside is in it as ASCII escapes.
         encoding: How q and k are stored in it.
         largest_difference: What the page states: the largest difference between a weight it shows and
-            float32 arithmetic in Python, over every weight, rounded up to two significant digits.
+            float32 arithmetic in Python, rounded up to two significant digits.
+        every: Over the weights of every query, 1; or of one query in so many, where the text is too long to
+            compare them all.
     """
 
     html: str = field(repr=False)
     encoding: Encoding
     largest_difference: float
+    every: int = 1
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the page, whole or not at all.
@@ -72,31 +59,31 @@ def render_page(record: AttentionRecord) -> Page:
         The page.
 
     Example:
-        >>> from regard.views import PageToken
+        >>> from regard.views import PageToken, encoder_record
         >>> q, k = np.random.default_rng(0).standard_normal((2, 1, 2, 3, 5), dtype=np.float32)
         >>> tokens = tuple(PageToken(text=text, sequence=0) for text in ("a", "river", "bank"))
-        >>> page = render_page(AttentionRecord(
-        ...     text="a river bank", pair=None, model="tiny", tokens=tokens, q=q, k=k, scale=5**-0.5
+        >>> page = render_page(encoder_record(
+        ...     text="a river bank", model="tiny", tokens=tokens, q=q, k=k, scale=5**-0.5
         ... ))
         >>> page.encoding, page.largest_difference < 1e-3, "://" in page.html
         ('int16', True, False)
     """
     packed = pack(record)
     difference = _round_up(packed.largest_difference)
-    style = _read("page.css")
-    script = "(() => {\n" + "\n".join(_read(name) for name in _SCRIPTS) + "\n})();\n"
+    facts, blocks = facts_of(record, packed, difference)
+    style, script = _assets.style(), _assets.script()
     parts = {
         "policy": (
             f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
             "img-src data:; base-uri 'none'; form-action 'none'"
         ),
         "style": style,
-        "data": _data_blocks(record, packed, difference),
+        "data": block("facts", "application/json", as_json(facts)) + "\n" + blocks.html(),
         "script": script,
     }
     # One pass, so that nothing inside a part is taken for a placeholder.
-    html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read("page.html"))
-    return Page(html=html, encoding=packed.encoding, largest_difference=difference)
+    html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _assets.read("page.html"))
+    return Page(html=html, encoding=packed.encoding, largest_difference=difference, every=packed.every)
 
 
 def write_page(record: AttentionRecord, path: str | os.PathLike[str]) -> Page:
@@ -110,55 +97,11 @@ def write_page(record: AttentionRecord, path: str | os.PathLike[str]) -> Page:
         The page that was written.
 
     Raises:
-        InputError: As `render_page`.
         OutputError: The file could not be written; what was there before is still there.
     """
     page = render_page(record)
     page.write(path)
     return page
-
-
-def _data_blocks(record: AttentionRecord, packed: Packed, difference: float) -> str:
-    layers, heads, tokens, head_dim = packed.q.shape
-    facts = {
-        "text": record.text,
-        "pair": record.pair,
-        "model": record.model,
-        "layers": layers,
-        "heads": heads,
-        "kvHeads": packed.k.shape[1],
-        "headDim": head_dim,
-        "size": tokens,
-        "scale": record.scale,
-        "encoding": packed.encoding,
-        "difference": difference,
-        "tokens": [
-            {"text": token.text, "special": token.special, "sequence": token.sequence, "word": token.word}
-            for token in record.tokens
-        ],
-    }
-    blocks = [_block("facts", "application/json", _json(facts))]
-    for name, values, steps in (("q", packed.q, packed.q_steps), ("k", packed.k, packed.k_steps)):
-        for layer in range(layers):
-            # One block per layer: the page decodes a layer when someone first looks at it.
-            blocks.append(_block(f"{name}-{layer}", "text/plain", _base64(values[layer])))
-            blocks.append(_block(f"{name}-steps-{layer}", "text/plain", _base64(steps[layer])))
-    return "\n".join(blocks)
-
-
-def _block(name: str, kind: str, content: str) -> str:
-    return f'<script type="{kind}" id="regard-{name}">{content}</script>'
-
-
-def _json(value: object) -> str:
-    # ASCII, and without the characters that HTML knows: no token can end the block or start a comment.
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _base64(values: npt.NDArray[np.int16] | npt.NDArray[np.float32]) -> str:
-    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
-    return base64.b64encode(little.data).decode("ascii")
 
 
 def _round_up(value: float) -> float:
@@ -180,7 +123,3 @@ def _round_up(value: float) -> float:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-
-
-def _read(name: str) -> str:
-    return resources.files("regard.views").joinpath("static", name).read_text(encoding="utf-8")

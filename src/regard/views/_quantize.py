@@ -1,13 +1,14 @@
-"""q and k as 16-bit integers, and what that costs in the weights."""
+"""q, k and dense biases as 16-bit integers, and what that costs in the weights."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.views._records import AttentionRecord
+from regard.views._records import AttentionRecord, LayerRecord, RecordKind
+from regard.views._weights import weight_rows
 
 Encoding = Literal["int16", "float32"]
 
@@ -19,84 +20,147 @@ TOLERANCE = 1e-3
 # stays in the cache.
 _BLOCK_WEIGHTS = 1 << 16
 
-# Products per matrix multiplication. OpenBLAS spreads anything larger over threads that wait for each other
-# by spinning: that gains little here on an idle machine, and on a busy one costs many times the work.
-_BLOCK_PRODUCTS = 1 << 18
+# Weights compared at most: beyond it, which is a thousand tokens of a small model, evenly spaced queries of
+# every head are taken, since all would be quadratic in the text.
+_MOST_WEIGHTS = 1 << 26
 
 _LARGEST = 32767
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Values:
+    """An array as a page carries it.
+
+    Attributes:
+        stored: int16 or float32.
+        steps: float32, the value of one integer step; None where float32 is stored. q and k have one for each
+            head and dimension, a dense bias one for each head and query.
+    """
+
+    stored: npt.NDArray[np.int16] | npt.NDArray[np.float32]
+    steps: npt.NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class PackedLayer:
+    """A layer as a page carries it.
+
+    Attributes:
+        q, k: Its queries and keys.
+        bias: Its dense bias; None where there is none: one by distance is short, and stays float32.
+        shown: The layer that a reader of the packed numbers computes with, to the bit.
+    """
+
+    q: Values
+    k: Values
+    bias: Values | None
+    shown: LayerRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Packed:
-    """q and k as a page carries them.
+    """A record as a page carries it.
 
     Attributes:
         encoding: "int16", or "float32" where 16 bits would move a weight by more than `TOLERANCE`.
-        q: int16 or float32 (layers, heads, tokens, head_dim).
-        k: int16 or float32 (layers, kv_heads, tokens, head_dim).
-        q_steps: float32 (layers, heads, head_dim): the value of one integer step; ones for float32.
-        k_steps: float32 (layers, kv_heads, head_dim).
-        largest_difference: Over every weight of every head: between float64 arithmetic on the packed
+        layers: The layers of each kind.
+        largest_difference: Over the weights that were compared: between float64 arithmetic on the packed
             numbers, which is what a browser does, and on the record's.
+        every: One query in so many was compared, of every head; 1 is all of them.
     """
 
     encoding: Encoding
-    q: npt.NDArray[np.int16] | npt.NDArray[np.float32]
-    k: npt.NDArray[np.int16] | npt.NDArray[np.float32]
-    q_steps: npt.NDArray[np.float32]
-    k_steps: npt.NDArray[np.float32]
+    layers: dict[RecordKind, tuple[PackedLayer, ...]]
     largest_difference: float
+    every: int
 
 
 def pack(record: AttentionRecord) -> Packed:
-    """Packs a record's q and k, in 16 bits if that keeps every weight within `TOLERANCE`.
+    """Packs a record's q, k and dense biases, in 16 bits if that keeps every weight within `TOLERANCE`.
 
     Args:
         record: The record.
 
     Returns:
-        The packed arrays, with the difference they make, measured on every weight.
+        The packed arrays, with the difference they make, measured.
     """
-    q, q_steps = quantize(record.q)
-    k, k_steps = quantize(record.k)
-    difference = largest_difference(record, dequantize(q, q_steps), dequantize(k, k_steps))
-    if difference <= TOLERANCE:
-        return Packed(
-            encoding="int16", q=q, k=k, q_steps=q_steps, k_steps=k_steps, largest_difference=difference
-        )
+    every = _every(record)
+    packed = _packed(record, rounded=True, every=every)
+    return packed if packed.largest_difference <= TOLERANCE else _packed(record, rounded=False, every=every)
+
+
+def _packed(record: AttentionRecord, *, rounded: bool, every: int) -> Packed:
+    layers = {
+        kind: tuple(_pack_layer(layer, rounded) for layer in record.layers[kind]) for kind in record.kinds
+    }
+    pairs = [
+        (layer, packed.shown)
+        for kind in record.kinds
+        for layer, packed in zip(record.layers[kind], layers[kind], strict=True)
+    ]
     return Packed(
-        encoding="float32",
-        q=record.q,
-        k=record.k,
-        q_steps=np.ones_like(q_steps),
-        k_steps=np.ones_like(k_steps),
-        largest_difference=largest_difference(record, record.q, record.k),
+        encoding="int16" if rounded else "float32",
+        layers=layers,
+        # What is stored as it was differs by nothing.
+        largest_difference=max(largest_difference(*pair, every) for pair in pairs) if rounded else 0.0,
+        every=every,
     )
 
 
+def _pack_layer(layer: LayerRecord, rounded: bool) -> PackedLayer:
+    dense = layer.bias is not None and layer.bias.ndim == 3
+    bias = layer.bias if dense else None
+    if not rounded:
+        return PackedLayer(
+            q=Values(stored=layer.q),
+            k=Values(stored=layer.k),
+            bias=None if bias is None else Values(stored=bias),
+            shown=layer,
+        )
+    q, k = _values(layer.q), _values(layer.k)
+    shown = replace(layer, q=_read(q), k=_read(k))
+    if bias is None:
+        return PackedLayer(q=q, k=k, bias=None, shown=shown)
+    # A step for each row of a bias: one for each key would say nothing where few rows are given.
+    turned, steps = quantize(bias.swapaxes(1, 2))
+    shown = replace(shown, bias=np.ascontiguousarray(dequantize(turned, steps).swapaxes(1, 2)))
+    stored = Values(stored=np.ascontiguousarray(turned.swapaxes(1, 2)), steps=steps)
+    return PackedLayer(q=q, k=k, bias=stored, shown=shown)
+
+
+def _values(array: npt.NDArray[np.float32]) -> Values:
+    integers, steps = quantize(array)
+    return Values(stored=integers, steps=steps)
+
+
+def _read(values: Values) -> npt.NDArray[np.float32]:
+    assert values.steps is not None
+    return dequantize(values.stored.astype(np.int16, copy=False), values.steps)
+
+
 def quantize(values: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
-    """Rounds to 16-bit integers with one step per (layer, head, dimension).
+    """Rounds to 16-bit integers with one step per (head, dimension).
 
     A step of its own for each dimension matters: a few dimensions of a head are often ten times larger than
     the rest, and would otherwise take the others' precision.
 
     Args:
-        values: float32 (layers, heads, tokens, head_dim), finite.
+        values: float32 (heads, tokens, head_dim), finite.
 
     Returns:
-        int16 of the same shape, and the steps, float32 (layers, heads, head_dim).
+        int16 of the same shape, and the steps, float32 (heads, head_dim).
 
     Example:
-        >>> integers, steps = quantize(np.array([[[[1.0, 0.0], [-2.0, 0.0]]]], dtype=np.float32))
-        >>> integers[0, 0].tolist()
+        >>> integers, steps = quantize(np.array([[[1.0, 0.0], [-2.0, 0.0]]], dtype=np.float32))
+        >>> integers[0].tolist()
         [[16384, 0], [-32767, 0]]
-        >>> bool(abs(integers[0, 0, 0, 0] * steps[0, 0, 0] - 1.0) < 1e-4)
+        >>> bool(abs(integers[0, 0, 0] * steps[0, 0] - 1.0) < 1e-4)
         True
     """
-    steps = (np.abs(values).max(axis=2) / np.float32(_LARGEST)).astype(np.float32)
+    steps = (np.abs(values).max(axis=1) / np.float32(_LARGEST)).astype(np.float32)
     # Where a dimension is all zeros, or too small for a step to be representable, every integer is 0 or is
     # clipped; `pack` measures what that does to the weights.
-    divisors = np.where(steps > 0, steps, np.float32(1))[:, :, None, :]
+    divisors = np.where(steps > 0, steps, np.float32(1))[:, None, :]
     integers = np.clip(np.rint(values / divisors), -_LARGEST, _LARGEST).astype(np.int16)
     return integers, steps
 
@@ -105,55 +169,45 @@ def dequantize(integers: npt.NDArray[np.int16], steps: npt.NDArray[np.float32]) 
     """The float32 numbers that a reader of the integers computes with, to the bit.
 
     Args:
-        integers: int16 (layers, heads, tokens, head_dim).
-        steps: float32 (layers, heads, head_dim).
+        integers: int16 (heads, tokens, head_dim).
+        steps: float32 (heads, head_dim).
 
     Returns:
-        float32 (layers, heads, tokens, head_dim).
+        float32 (heads, tokens, head_dim).
     """
-    return integers.astype(np.float32) * steps[:, :, None, :]
+    return integers.astype(np.float32) * steps[:, None, :]
 
 
-def largest_difference(
-    record: AttentionRecord, q: npt.NDArray[np.float32], k: npt.NDArray[np.float32]
-) -> float:
-    """The largest difference between two sets of weights, over all of them.
+def largest_difference(one: LayerRecord, other: LayerRecord, every: int = 1) -> float:
+    """The largest difference between the weights of two layers of the same sizes and with the same mask.
 
     Args:
-        record: One set of weights.
-        q: float32, shaped as `record.q`; the other set. Both are computed in float64.
-        k: float32, shaped as `record.k`.
+        one, other: The layers. Both are computed in float64, sinks included.
+        every: Compare one query in so many, the last one always.
 
     Returns:
         The largest absolute difference of two weights.
     """
     largest = 0.0
-    for layer, head, kv_head, rows in _blocks(record):
-        exact = _weights(record.q[layer, head, rows], record.k[layer, kv_head], record.scale)
-        shown = _weights(q[layer, head, rows], k[layer, kv_head], record.scale)
-        shown -= exact
-        largest = max(largest, float(np.abs(shown, out=shown).max()))
+    for head, queries in _blocks(one, every):
+        allowed = None if one.mask is None else one.mask.rows(head, queries, one.keys)
+        difference = weight_rows(one, head, queries, allowed=allowed)
+        difference -= weight_rows(other, head, queries, allowed=allowed)
+        largest = max(largest, float(np.abs(difference, out=difference).max()))
     return largest
 
 
-def _blocks(record: AttentionRecord) -> Iterator[tuple[int, int, int, slice]]:
-    layers, heads, queries, _ = record.q.shape
-    kv_heads, keys = record.k.shape[1:3]
-    step = max(16, _BLOCK_WEIGHTS // keys)
-    for layer in range(layers):
-        for head in range(heads):
-            for start in range(0, queries, step):
-                yield layer, head, head // (heads // kv_heads), slice(start, start + step)
+def _every(record: AttentionRecord) -> int:
+    count = sum(
+        layer.heads * layer.queries * layer.keys for layers in record.layers.values() for layer in layers
+    )
+    return -(-count // _MOST_WEIGHTS)
 
 
-def _weights(q: npt.NDArray[np.float32], k: npt.NDArray[np.float32], scale: float) -> npt.NDArray[np.float64]:
-    q, k = q.astype(np.float64), k.astype(np.float64)
-    weights = np.empty((len(q), len(k)))
-    step = max(1, _BLOCK_PRODUCTS // q.size)
-    for start in range(0, len(k), step):
-        np.matmul(q, k[start : start + step].T, out=weights[:, start : start + step])
-    weights *= scale
-    weights -= weights.max(axis=-1, keepdims=True)
-    np.exp(weights, out=weights)
-    weights /= weights.sum(axis=-1, keepdims=True)
-    return weights
+def _blocks(layer: LayerRecord, every: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    # From the last one back: a decoder's last queries see the most keys.
+    queries = np.arange(layer.queries - 1, -1, -every)[::-1]
+    step = max(16, _BLOCK_WEIGHTS // layer.keys)
+    for head in range(layer.heads):
+        for start in range(0, len(queries), step):
+            yield head, queries[start : start + step]

@@ -392,10 +392,13 @@ def test_nothing_holds_a_gradient(trace: Trace) -> None:
         assert not trace.weights(0, 1, kind=kind, query=1).requires_grad  # type: ignore[arg-type]
 
 
-def test_the_page_refuses_a_decoder(trace: Trace, alone: Trace) -> None:
+def test_the_page_has_every_kind(trace: Trace, alone: Trace) -> None:
     for each in (trace, alone):
-        with pytest.raises(InputError, match="the page draws encoders, and tiny has a decoder"):
-            page_record(each)
+        record = page_record(each)
+        assert record.kinds == each.kinds
+        for kind in each.kinds:
+            of_queries, of_keys = (len(side.encoding.tokens) for side in each.sides(kind))
+            assert [len(side.tokens) for side in record.sides(kind)] == [of_queries, of_keys]
 
 
 def test_compared_where_the_text_is_read(trace: Trace, network: Transformer) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.views import AttentionRecord, PageToken
+from regard.views import AttentionRecord, PageToken, encoder_record
 
 LAYERS, HEADS, TOKENS, HEAD_DIM = 2, 3, 7, 5
 
@@ -29,6 +29,6 @@ def make_record() -> MakeRecord:
             "k": rng.standard_normal(shape, dtype=np.float32),
             "scale": HEAD_DIM**-0.5,
         }
-        return AttentionRecord(**(usual | fields))
+        return encoder_record(**(usual | fields))
 
     return make

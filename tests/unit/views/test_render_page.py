@@ -6,13 +6,15 @@ import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from regard.views import AttentionRecord, PageToken, render_page
-from regard.views._page import _SCRIPTS, _read, _round_up
+from regard.views import AttentionRecord, PageToken, encoder_record, render_page
+from regard.views._assets import read, scripts, styles
+from regard.views._page import _round_up
 
 MakeRecord = Callable[..., AttentionRecord]
 
@@ -101,28 +103,27 @@ def test_hostile_text_changes_no_markup_and_comes_back_whole(make_record: MakeRe
         assert [tag for tag, _ in _Reader(html).elements] == [tag for tag, _ in plain]
         assert not set("<>&") & set(_Reader(html).all("script", id="regard-facts")[0])
         facts = _facts(html)
-        assert facts["text"] == facts["pair"] == facts["model"] == text
-        assert [token["text"] for token in facts["tokens"]] == [token.text for token in tokens]
+        side = facts["sides"]["encoder"]
+        assert side["text"] == side["pair"] == facts["model"] == text
+        assert [token["text"] for token in side["tokens"]] == [token.text for token in tokens]
 
 
 def test_data_comes_back_to_the_bit(make_record: MakeRecord) -> None:
     record = make_record(k=np.random.default_rng(2).standard_normal((2, 1, 7, 5), dtype=np.float32))
     html = render_page(record).html
     facts, reader = _facts(html), _Reader(html)
-    assert (facts["layers"], facts["heads"], facts["kvHeads"], facts["size"], facts["headDim"]) == (
-        2,
-        3,
-        1,
-        7,
-        5,
-    )
-    for name, values, heads in (("q", record.q, 3), ("k", record.k, 1)):
-        for layer in range(2):
-            raw = base64.b64decode(reader.all("script", id=f"regard-{name}-{layer}")[0])
-            steps = base64.b64decode(reader.all("script", id=f"regard-{name}-steps-{layer}")[0])
-            integers = np.frombuffer(raw, "<i2").reshape(heads, 7, 5)
-            step = np.frombuffer(steps, "<f4").reshape(heads, 1, 5)
-            np.testing.assert_allclose(integers * step, values[layer], atol=float(step.max()) * 0.501)
+    layers = facts["kinds"]["encoder"]["layers"]
+    assert [(each["layer"], each["heads"], each["kvHeads"], each["headDim"]) for each in layers] == [
+        (0, 3, 1, 5),
+        (1, 3, 1, 5),
+    ]
+    for each, layer in zip(layers, record.layers["encoder"], strict=True):
+        for name, values in (("q", layer.q), ("k", layer.k)):
+            raw = base64.b64decode(reader.all("script", id=f"regard-{each[name]['values']}")[0])
+            steps = base64.b64decode(reader.all("script", id=f"regard-{each[name]['steps']}")[0])
+            integers = np.frombuffer(raw, "<i2").reshape(len(values), 7, 5)
+            step = np.frombuffer(steps, "<f4").reshape(len(values), 1, 5)
+            np.testing.assert_allclose(integers * step, values, atol=float(step.max()) * 0.501)
 
 
 def test_stated_difference_is_in_the_file(make_record: MakeRecord) -> None:
@@ -137,7 +138,7 @@ def test_512_tokens_of_6_layers_stay_under_8_megabytes() -> None:
     shape = (6, 12, 512, 32)
     tokens = tuple(PageToken(text=f"token{i}", sequence=0, word=i) for i in range(512))
     q, k = (rng.standard_normal(shape, dtype=np.float32) for _ in range(2))
-    record = AttentionRecord(text="x " * 512, pair=None, model="m", tokens=tokens, q=q, k=k, scale=32**-0.5)
+    record = encoder_record(text="x " * 512, model="m", tokens=tokens, q=q, k=k, scale=32**-0.5)
     page = render_page(record)
     assert page.encoding == "int16"
     assert len(page.html.encode()) < 8_000_000
@@ -151,9 +152,9 @@ def test_difference_is_rounded_up(value: float, wanted: float) -> None:
     assert _round_up(value) >= value
 
 
-@pytest.mark.parametrize("name", _SCRIPTS)
+@pytest.mark.parametrize("name", scripts())
 def test_script_stays_inside_its_element_and_its_means(name: str) -> None:
-    source = _read(name)
+    source = read(name)
     assert not re.search(r"</script|<!--", source, re.IGNORECASE)
     for forbidden in (
         "innerHTML",
@@ -169,8 +170,21 @@ def test_script_stays_inside_its_element_and_its_means(name: str) -> None:
         assert forbidden not in source
 
 
-def test_every_script_file_is_inlined() -> None:
+def test_every_file_is_inlined() -> None:
     from importlib import resources
 
-    names = {file.name for file in resources.files("regard.views").joinpath("static").iterdir()}
-    assert names == {*_SCRIPTS, "page.css", "page.html"}
+    folder = Path(str(resources.files("regard.views").joinpath("static")))
+    names = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+    assert names == {*scripts(), *styles(), "page.html"}
+
+
+@pytest.mark.parametrize("name", scripts())
+def test_script_uses_only_what_it_is_handed(name: str) -> None:
+    # A file is a row of calls: what it declares outside of them, another could come to lean on.
+    outside = re.sub(r"^(?:part|view)\(.*?^\}\)+;$", "", read(name), flags=re.MULTILINE | re.DOTALL)
+    declared = re.findall(r"^(?:const|let|var|function|class) (\w+)", outside, flags=re.MULTILINE)
+    allowed = {
+        "base/parts.js": ["shared", "views", "handed", "part", "view"],
+        "main.js": ["readBlock", "source", "app"],
+    }
+    assert declared == allowed.get(name, [])

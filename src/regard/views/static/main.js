@@ -1,15 +1,16 @@
-// The page: reads the data blocks, starts the view, and offers the numbers to whoever wants to check them.
+// The page: reads the data blocks, starts the views, and offers the numbers to whoever wants to check them.
 
 const readBlock = (name) => document.getElementById(`regard-${name}`).textContent;
-const attention = new Attention(JSON.parse(readBlock("facts")), readBlock);
-const app = mount(document.getElementById("regard"), attention);
+const source = new shared.FileSource(JSON.parse(readBlock("facts")), readBlock);
+const app = shared.mount(document.getElementById("regard"), source);
 
 performance.mark("regard-interactive");
 window.regard = {
-  facts: attention.facts,
+  facts: source.facts,
+  source,
   // Float64Array over the keys; over the queries for a column.
-  weightsRow: (layer, head, query) => attention.row(layer, head, query),
-  weightsColumn: (layer, head, key) => attention.column(layer, head, key),
+  weightsRow: (layer, head, query, kind = app.state.values.kind) => source.row(kind, layer, head, query),
+  weightsColumn: (layer, head, key, kind = app.state.values.kind) => source.column(kind, layer, head, key),
   state: () => ({ ...app.state.values }),
   interactiveMs: performance.now(),
   ready: true,

@@ -1,0 +1,76 @@
+// Puts the parts together inside an element. The source is all that it knows of the model.
+
+part((shared) => {
+  const { make, Colours, State, makeBar, makeHeader } = shared;
+
+  const HELP = [
+    ["Escape", "lets go of what is pinned"],
+    ["?", "this help"],
+  ];
+
+  function mount(root, source) {
+    const state = new State(source, views);
+    root.dataset.theme = state.values.theme;
+    const colours = new Colours(root);
+    const help = [...views.flatMap((each) => each.help || []), ...HELP];
+    const panel = make("div", { class: "shown", id: "regard-view", role: views.length > 1 ? "tabpanel" : null });
+    const bar = makeBar(source, views, state, panel.id);
+    root.replaceChildren(makeHeader(source, state, help), ...(bar ? [bar] : []), panel);
+
+    const open = new Map(); // name to { view, missed }
+    let current = null;
+    const show = () => {
+      const { name, label } = views.find((each) => each.name === state.values.view);
+      if (current) current.view.element.hidden = true;
+      if (!open.has(name)) {
+        const made = views.find((each) => each.name === name).open({ source, state, colours });
+        open.set(name, { view: made, missed: new Set() });
+        panel.append(made.element);
+        current = open.get(name);
+        if (made.start) made.start();
+      }
+      current = open.get(name);
+      current.view.element.hidden = false;
+      panel.setAttribute("aria-label", label);
+      if (current.missed.size > 0) current.view.changed(current.missed);
+      current.missed = new Set();
+    };
+    const tell = (names) => {
+      for (const each of open.values()) {
+        if (each === current) each.view.changed(names);
+        else names.forEach((name) => each.missed.add(name));
+      }
+    };
+    const look = () => {
+      colours.forget();
+      tell(new Set(["look"]));
+    };
+
+    state.listen((changed) => {
+      if (changed.has("theme")) {
+        root.dataset.theme = state.values.theme;
+        look();
+      }
+      if (changed.has("view")) show();
+      tell(changed);
+    });
+    source.listen(() => tell(new Set(["rows"])));
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && !document.querySelector("dialog[open]")) state.set({ pin: null, hover: null });
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", look);
+    // On paper there is no scrolling and no dark: the whole text is drawn, black on white.
+    const print = (on) => {
+      const draw = current.view.print && current.view.print(on);
+      root.classList.toggle("printing", on);
+      colours.forget();
+      if (draw) draw();
+    };
+    window.addEventListener("beforeprint", () => print(true));
+    window.addEventListener("afterprint", () => print(false));
+    show();
+    return { state };
+  }
+
+  return { mount };
+});

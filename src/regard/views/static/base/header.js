@@ -1,0 +1,88 @@
+// What stands above every view: the texts, the model, what the numbers are; the theme and the help.
+
+part((shared) => {
+  const { make, readable, formatDifference, THEMES } = shared;
+
+  const LONG = 240; // characters
+  const KIND_NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Decoder → encoder" };
+
+  function counted(count, one) {
+    return `${count} ${one}${count === 1 ? "" : "s"}`;
+  }
+
+  // The texts as [badge, text]: of a pair A and B, of two stacks what each reads.
+  function textsOf({ encoder, decoder }) {
+    const side = encoder || decoder;
+    const plain = ({ text, tokens }) => (text === null ? counted(tokens.length, "token id") + ", without a text" : text);
+    const texts = side.pair === null ? [["", plain(side)]] : [["A", plain(side)], ["B", side.pair]];
+    if (!encoder || !decoder) return texts;
+    const named = texts.map(([badge, text]) => [badge || "Encoder reads", text]);
+    return [...named, ["Decoder reads", decoder.text === "" || decoder.text === null ? "only its start token" : decoder.text]];
+  }
+
+  function makeHeader(source, state, help) {
+    const { facts } = source;
+    const theme = make("button", { type: "button", class: "button theme" });
+    const showTheme = () => (theme.textContent = `Theme: ${state.values.theme}`);
+    theme.addEventListener("click", () => state.set({ theme: THEMES[(THEMES.indexOf(state.values.theme) + 1) % THEMES.length] }));
+    state.listen((changed) => changed.has("theme") && showTheme());
+    showTheme();
+    const dialog = makeHelp(help);
+    const ask = make("button", { type: "button", class: "button", "aria-label": "Help", "aria-haspopup": "dialog" }, "?");
+    ask.addEventListener("click", () => dialog.showModal());
+    document.addEventListener("keydown", (event) => {
+      const typing = event.target.matches && event.target.matches("input[type=text], textarea");
+      if (event.key === "?" && !dialog.open && !typing) dialog.showModal();
+    });
+    const texts = textsOf(facts.sides);
+    document.title = `${readable(texts[0][1]).slice(0, 60)} · regard`;
+    const long = texts.reduce((sum, [, text]) => sum + text.length, 0) > LONG;
+    const sentence = make("h1", { class: long ? "sentence long" : "sentence", tabindex: long ? "0" : null });
+    for (const [badge, text] of texts) {
+      const words = make("bdi", { dir: "auto" }, text);
+      sentence.append(badge ? make("span", { class: "part" }, make("span", { class: "badge" }, badge), words) : words);
+    }
+    const sizes = make("p", { class: "facts" }, make("span", { class: "model" }, facts.model));
+    for (const kind of source.kinds) sizes.append(make("span", {}, sizeOf(source, kind)));
+    const share = facts.every > 1 ? `, in a sample of one query in ${facts.every}` : "";
+    const honest = make("p", { class: "honest" },
+      make("span", { class: "difference" }, `Weights computed here from q and k; largest difference from Python ${formatDifference(facts.difference)}${share}.`),
+      " ",
+      make("span", { class: "caution" }, "Attention shows where a head looks. On its own it does not explain what the model does."),
+    );
+    return make("header", { class: "header" },
+      make("div", { class: "bar" }, make("span", { class: "brand" }, "regard"), make("span", { class: "buttons" }, theme, ask)),
+      sentence, sizes, honest, dialog,
+    );
+  }
+
+  function sizeOf(source, kind) {
+    const layers = source.layers(kind);
+    const heads = layers.map((layer) => source.heads(kind, layer));
+    const [least, most] = [Math.min(...heads), Math.max(...heads)];
+    const each = least === most ? counted(most, "head") : `${least} to ${most} heads`;
+    const sizes = `${counted(layers.length, "layer")} × ${each}`;
+    const count = (side) => source.tokens(kind, side).filter((token) => !token.sink).length;
+    const [queries, keys] = [count("query"), count("key")];
+    const tokens = kind === "cross" ? `${queries} × ${counted(keys, "token")}` : counted(queries, "token");
+    return source.kinds.length === 1 ? `${sizes}, ${tokens}` : `${KIND_NAMES[kind]}: ${sizes}, ${tokens}`;
+  }
+
+  // help: [[what to do, what it does]].
+  function makeHelp(help) {
+    const list = make("dl", { class: "shortcuts" });
+    for (const [key, meaning] of help) list.append(make("dt", {}, key), make("dd", {}, meaning));
+    const close = make("button", { type: "button", class: "button" }, "Close");
+    const dialog = make("dialog", { class: "help", "aria-label": "Help" },
+      make("h2", {}, "Reading this page"),
+      make("p", {}, "Each query (left) divides a weight of 1 among the keys (right). A thicker line is a larger weight. Layers and heads count from 0."),
+      list,
+      make("p", {}, "The address of this page keeps what you chose: copy it to show someone else the same view."),
+      close,
+    );
+    close.addEventListener("click", () => dialog.close());
+    return dialog;
+  }
+
+  return { makeHeader, KIND_NAMES };
+});

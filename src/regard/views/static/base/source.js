@@ -1,0 +1,162 @@
+// The row source: the only thing that a view asks about the model. This one computes rows from the q and k in the
+// file; a notebook's kernel or a server is another object with the same methods.
+//
+//   kinds                              the kinds of attention, of "encoder", "decoder", "cross"
+//   layers(kind)                       the numbers of its layers: of "cross", some may be missing
+//   heads(kind, layer)                 query heads
+//   tokens(kind, side)                 side "query" or "key": [{ text, surface?, special, sequence, word }]; where
+//                                      the model has attention sinks, the last key is { sink: true }: no token,
+//                                      but a column of the softmax
+//   words(kind, side)                  the text of each word, by the number that tokens name; may be empty
+//   pair(kind)                         whether both sides are the same two texts
+//   facts                              { model, sides: { encoder, decoder }, difference, every }, for the header
+//
+// and three that may have to be fetched:
+//
+//   row(kind, layer, head, query)      Float64Array over the keys: the weights of one query
+//   column(kind, layer, head, key)     Float64Array over the queries: the weight that each gives one key
+//   steps(kind, layer, head, query)    all that is between q and these weights: { q, k, dim, scale, softcap, sink,
+//                                      products, scaled, capped, bias, allowed, scores, weights }; arrays over
+//                                      the keys, null where the layer has no such step
+//
+// **null is "not yet".** These three answer at once: with the numbers, or with null, and then the source fetches
+// them and calls its listeners when they have come; the page tells the view that is on (changed, with "rows"),
+// which asks again. A view draws what it has and never waits in a frame. `arrived(() => source.row(...))` is the
+// same as a promise, for what is not drawn. A row that was returned may be kept, and must not be written to.
+//
+// A source may forget rows; a view that draws many keeps those that it needs.
+
+part((shared) => {
+  const { Layer, inIdleTime } = shared;
+
+  // What a column needs first is one number for each row of the head, which is quadratic: up to so many weights it
+  // is worked out at once, and beyond it in idle time.
+  const AT_ONCE = 1e6;
+  const KEPT_SUMS = 64; // heads
+
+  class FileSource {
+    // facts: the page's JSON; readBlock(name): the base64 text of one block.
+    constructor(facts, readBlock) {
+      this.facts = facts;
+      this.readBlock = readBlock;
+      this.kinds = Object.keys(facts.kinds);
+      this.decoded = new Map();
+      this.sums = new Map();
+      this.waiting = new Map();
+      this.listeners = [];
+      const sink = { text: "sink", special: true, sequence: null, word: null, sink: true };
+      this.sides = {};
+      for (const kind of this.kinds) {
+        const { query, key, layers } = facts.kinds[kind];
+        const { tokens } = facts.sides[key];
+        const sinks = layers.some((layer) => layer.sinks);
+        this.sides[kind] = { query: facts.sides[query].tokens, key: sinks ? [...tokens, sink] : tokens, keys: tokens.length };
+      }
+    }
+
+    layers(kind) {
+      return this.facts.kinds[kind].layers.map(({ layer }) => layer);
+    }
+
+    heads(kind, layer) {
+      return this.layerFacts(kind, layer).heads;
+    }
+
+    tokens(kind, side) {
+      return this.sides[kind][side];
+    }
+
+    words(kind, side) {
+      return this.facts.sides[this.facts.kinds[kind][side]].words;
+    }
+
+    pair(kind) {
+      const { query, key } = this.facts.kinds[kind];
+      return query === key && this.facts.sides[query].pair !== null;
+    }
+
+    row(kind, layer, head, query) {
+      return this.layer(kind, layer).row(head, query);
+    }
+
+    column(kind, layer, head, key) {
+      const sums = this.logSums(kind, layer, head);
+      return sums && this.layer(kind, layer).column(head, key, sums);
+    }
+
+    steps(kind, layer, head, query) {
+      return this.layer(kind, layer).steps(head, query);
+    }
+
+    listen(listener) {
+      this.listeners.push(listener);
+    }
+
+    layerFacts(kind, layer) {
+      return this.facts.kinds[kind].layers.find((each) => each.layer === layer);
+    }
+
+    // A layer is decoded when someone first looks at it.
+    layer(kind, number) {
+      const name = `${kind}.${number}`;
+      let layer = this.decoded.get(name);
+      if (!layer) {
+        const { query, key, keys } = this.sides[kind];
+        layer = new Layer(this.layerFacts(kind, number), query.length, keys, key.length, this.readBlock);
+        this.decoded.set(name, layer);
+      }
+      return layer;
+    }
+
+    // The normaliser of every row of a head; null while they are being worked out.
+    logSums(kind, number, head) {
+      const name = `${kind}.${number}.${head}`;
+      const known = this.sums.get(name);
+      if (known) return known;
+      if (this.waiting.has(name)) return null;
+      const layer = this.layer(kind, number);
+      const sums = new Float64Array(layer.queries);
+      const scratch = new Float64Array(layer.columns);
+      let next = 0;
+      const run = (deadline) => {
+        for (; next < layer.queries; next += 1) {
+          if (next % 16 === 0 && performance.now() > deadline) return false;
+          layer.row(head, next, scratch);
+          sums[next] = layer.logSum;
+        }
+        if (this.sums.size >= KEPT_SUMS) this.sums.delete(this.sums.keys().next().value);
+        this.sums.set(name, sums);
+        return true;
+      };
+      if (layer.queries * layer.keys <= AT_ONCE) {
+        run(Infinity);
+        return sums;
+      }
+      const task = (deadline) => {
+        if (!run(deadline)) return false;
+        this.waiting.delete(name);
+        for (const listener of this.listeners) listener();
+        return true;
+      };
+      this.waiting.set(name, inIdleTime(task));
+      return null;
+    }
+  }
+
+  // ask() until it is no longer null, as a promise.
+  function arrived(source, ask) {
+    return new Promise((resolve) => {
+      let done = false;
+      const look = () => {
+        const found = done ? null : ask();
+        if (found === null) return;
+        done = true;
+        resolve(found);
+      };
+      source.listen(look);
+      look();
+    });
+  }
+
+  return { FileSource, arrived };
+});

@@ -1,0 +1,198 @@
+// What is chosen, who wants to know, and how it is written in the address, so that a view can be linked to.
+//
+// A field is { initial, read(text, state), write(value, state) }. `read` is handed what stands in the address,
+// typed by hand or cut short in a mail, and returns a value or undefined for what it does not understand; `write`
+// returns null for what need not be said. A field without them (`hover`) is not in the address. Views add their
+// own fields.
+//
+// Shared fields: view; kind; layer, head (the head under the cursor); also (further heads, [{ layer, head }]); pin
+// and hover (a token { side: "query" | "key", index }, or a span of them with `to`, its last); specials; filter (of
+// a pair); units ("pieces" | "words"); theme.
+
+part((shared) => {
+  const { Units } = shared;
+
+  const PAIR_FILTERS = [
+    { name: "all", label: "All", query: null, key: null },
+    { name: "aa", label: "A→A", query: 0, key: 0 },
+    { name: "ab", label: "A→B", query: 0, key: 1 },
+    { name: "ba", label: "B→A", query: 1, key: 0 },
+    { name: "bb", label: "B→B", query: 1, key: 1 },
+  ];
+  const THEMES = ["auto", "light", "dark"];
+  const MOST_HEADS = 64;
+
+  // A field that takes one of several words, the first of which need not be said.
+  function oneOf(words) {
+    return {
+      initial: words[0],
+      read: (text) => (words.includes(text) ? text : undefined),
+      write: (value) => (value === words[0] ? null : value),
+    };
+  }
+
+  const isCount = (text) => /^\d{1,6}$/.test(text);
+
+  const FIELDS = {
+    view: { initial: "", read: (text, state) => (state.views.includes(text) ? text : undefined), write: (value, state) => (value === state.views[0] ? null : value) },
+    kind: { initial: "", read: (text, state) => (state.source.kinds.includes(text) ? text : undefined), write: (value, state) => (value === state.source.kinds[0] ? null : value) },
+    layer: { initial: 0, read: (text) => (isCount(text) ? Number(text) : undefined), write: String },
+    head: { initial: 0, read: (text) => (isCount(text) ? Number(text) : undefined), write: String },
+    also: {
+      initial: [],
+      read: (text) =>
+        text.split(",").slice(0, MOST_HEADS).map((each) => each.split(".")).filter((each) => each.length === 2 && each.every(isCount))
+          .map(([layer, head]) => ({ layer: Number(layer), head: Number(head) })),
+      write: (heads) => (heads.length > 0 ? heads.map(({ layer, head }) => `${layer}.${head}`).join(",") : null),
+    },
+    pin: {
+      initial: null,
+      read: (text) => {
+        const found = /^(query|key)-(\d{1,7})(?:-(\d{1,7}))?$/.exec(text);
+        if (!found) return undefined;
+        const token = { side: found[1], index: Number(found[2]) };
+        return found[3] === undefined ? token : { ...token, to: Number(found[3]) };
+      },
+      write: (pin) => (pin ? [pin.side, pin.index, ...(pin.to === undefined ? [] : [pin.to])].join("-") : null),
+    },
+    filter: oneOf(PAIR_FILTERS.map(({ name }) => name)),
+    specials: { initial: true, read: (text) => text !== "hidden", write: (shown) => (shown ? null : "hidden") },
+    units: oneOf(["pieces", "words"]),
+    theme: oneOf(THEMES),
+    hover: { initial: null },
+  };
+
+  class State {
+    // views: [{ name, fields }] in the order of their tabs.
+    constructor(source, views) {
+      this.source = source;
+      this.views = views.map(({ name }) => name);
+      this.fields = Object.assign({}, FIELDS, ...views.map(({ fields }) => fields || {}));
+      this.listeners = [];
+      this.kept = new Map();
+      this.values = this.settle(this.parse(location.hash));
+      if (location.hash) this.writeAddress(); // without what was not understood
+      window.addEventListener("hashchange", () => {
+        if (location.hash === this.written) return;
+        this.set(this.parse(location.hash));
+        this.writeAddress();
+      });
+    }
+
+    // listener(changed: Set of names)
+    listen(listener) {
+      this.listeners.push(listener);
+    }
+
+    set(patch) {
+      const before = this.values;
+      const after = this.settle({ ...before, ...patch });
+      const changed = new Set(Object.keys(after).filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name])));
+      if (changed.size === 0) return;
+      this.values = after;
+      for (const listener of this.listeners) listener(changed);
+      if (!(changed.size === 1 && changed.has("hover"))) this.writeAddress();
+    }
+
+    // The nearest state that there is: of another kind, the layer may be missing, and what is no longer on show
+    // cannot stay pinned or under the pointer.
+    settle(values) {
+      const { source } = this;
+      const settled = { ...values };
+      if (!settled.view) settled.view = this.views[0];
+      if (!settled.kind) settled.kind = source.kinds[0];
+      const { kind } = settled;
+      const layers = source.layers(kind);
+      const isHead = ({ layer, head }) => layers.includes(layer) && head < source.heads(kind, layer);
+      if (!layers.includes(settled.layer)) settled.layer = layers[0];
+      if (settled.head >= source.heads(kind, settled.layer)) settled.head = 0;
+      const names = new Set();
+      settled.also = settled.also.filter((each) => {
+        const name = `${each.layer}.${each.head}`;
+        const keep = isHead(each) && !names.has(name);
+        names.add(name);
+        return keep;
+      });
+      if (!source.pair(kind)) settled.filter = "all";
+      for (const name of ["pin", "hover"]) settled[name] = this.settleToken(settled[name], settled);
+      return settled;
+    }
+
+    // In words, a token stands for its word.
+    settleToken(token, values) {
+      if (!token) return null;
+      const units = this.units(token.side, values);
+      const count = units.tokens.length;
+      if (token.index >= count || (token.to !== undefined && token.to >= count)) return null;
+      const [first, last] = [token.index, token.to ?? token.index].sort((a, b) => a - b);
+      const index = units.at(first).first;
+      const to = units.at(last).first;
+      const shown = this.isShown(token.side, index, values) && this.isShown(token.side, to, values);
+      if (!shown) return null;
+      return to === index ? { side: token.side, index } : { side: token.side, index, to };
+    }
+
+    // The units of a side: its tokens or its words.
+    units(side, { kind, units } = this.values) {
+      const name = `${kind}.${side}.${units}`;
+      if (!this.kept.has(name)) {
+        this.kept.set(name, new Units(this.source.tokens(kind, side), this.source.words(kind, side), units === "words"));
+      }
+      return this.kept.get(name);
+    }
+
+    // Whether the unit that begins at this token is on show.
+    isShown(side, index, values = this.values) {
+      const unit = this.units(side, values).at(index);
+      if (unit.special && !values.specials) return false;
+      const wanted = PAIR_FILTERS.find((each) => each.name === values.filter)[side];
+      return wanted === null || unit.sequence === wanted;
+    }
+
+    // The units on show on each side, in order, by their first tokens.
+    shown() {
+      const of = (side) => this.units(side).all.map(({ first }) => first).filter((first) => this.isShown(side, first));
+      return { queries: of("query"), keys: of("key") };
+    }
+
+    // The token or span whose row (query) or column (key) is on show, and, while a token of the other side is
+    // under the pointer, that one: a pinned row is read key by key.
+    focus() {
+      const { pin, hover } = this.values;
+      if (pin && hover && pin.side !== hover.side) return { on: pin, at: hover };
+      return { on: hover || pin, at: null };
+    }
+
+    parse(hash) {
+      const given = new URLSearchParams(hash.replace(/^#/, ""));
+      const values = {};
+      for (const [name, { initial, read }] of Object.entries(this.fields)) {
+        const text = given.get(name);
+        const value = read && text !== null ? read(text, this) : undefined;
+        values[name] = value === undefined ? initial : value;
+      }
+      return values;
+    }
+
+    writeAddress() {
+      const parts = new URLSearchParams();
+      for (const [name, { write }] of Object.entries(this.fields)) {
+        const text = write ? write(this.values[name], this) : null;
+        if (text !== null) parts.set(name, text);
+      }
+      this.written = `#${parts}`;
+      try {
+        history.replaceState(null, "", this.written);
+      } catch {
+        // A page inside a sandboxed frame may not touch its address; the view works without.
+      }
+    }
+  }
+
+  // Whether two tokens or spans are the same.
+  function sameToken(one, other) {
+    return Boolean(one) && Boolean(other) && one.side === other.side && one.index === other.index && one.to === other.to;
+  }
+
+  return { State, oneOf, sameToken, PAIR_FILTERS, THEMES };
+});

@@ -1,0 +1,310 @@
+// The lines: queries on the left, keys on the right, the weights of the chosen heads between them.
+
+part((shared) => {
+  const { make, sameToken, LineCanvas, MiniMap, TokenColumn, largestOf, strengthOf, strongestLines } = shared;
+
+  const MOST_LINES = 4000; // in the overview; beyond it the thinnest are left out
+  const FLOORS = { linear: 0.004, log: 0.0005 }; // a smaller weight's line in the overview would be invisible
+  const ROW_FLOOR = 0.0005;
+
+  class Diagram {
+    constructor(page, weights) {
+      Object.assign(this, page, { weights });
+      this.overview = new LineCanvas("lines overview");
+      this.active = new LineCanvas("lines active");
+      this.sides = { query: new TokenColumn(page, "query", "Queries"), key: new TokenColumn(page, "key", "Keys") };
+      this.canvases = make("div", { class: "canvases" }, this.overview.canvas, this.active.canvas);
+      this.sheet = make("div", { class: "sheet" }, this.sides.query.element, this.canvases, this.sides.key.element);
+      this.stage = make("div", { class: "stage", tabindex: "-1" }, this.sheet);
+      this.map = new MiniMap((fraction) => {
+        this.stage.scrollTop = fraction * this.stage.scrollHeight - this.stage.clientHeight / 2;
+      });
+      this.framed = make("div", { class: "frame" }, this.stage, this.map.canvas);
+      this.note = make("p", { class: "note floor" });
+      this.empty = make("p", { class: "empty" }, "Every token is hidden. Show the special tokens or choose another filter.");
+      this.element = make("div", { class: "headview" }, this.framed, this.empty, this.note);
+      this.listen();
+    }
+
+    listen() {
+      this.stage.addEventListener("scroll", () => this.request(), { passive: true });
+      new ResizeObserver(() => this.request(true)).observe(this.stage);
+      this.sheet.addEventListener("pointerover", (event) => this.onPointer(event));
+      this.sheet.addEventListener("pointerdown", (event) => (this.touch = event.pointerType === "touch"));
+      this.sheet.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && this.state.set({ hover: null }));
+      this.sheet.addEventListener("click", (event) => this.onClick(event));
+      this.sheet.addEventListener("keydown", (event) => this.onKey(event));
+      this.sheet.addEventListener("focusin", (event) => {
+        const token = this.tokenOf(event.target);
+        if (!token) return;
+        for (const [name, side] of Object.entries(this.sides)) side.rove(token.index, name === token.side);
+        // A click focuses too, but there the pointer already says what is meant.
+        if (event.target.matches(":focus-visible")) this.state.set({ hover: token });
+      });
+      // On the way into the panel the row stays: the panel lists it.
+      this.sheet.addEventListener("focusout", ({ relatedTarget: to }) => (to && to.closest(".panel")) || this.state.set({ hover: null }));
+    }
+
+    tokenOf(target) {
+      const element = target.closest("[data-token]");
+      if (!element) return null;
+      return { side: element.dataset.side, index: Number(element.dataset.token) };
+    }
+
+    onPointer(event) {
+      if (event.pointerType === "touch") return;
+      this.state.set({ hover: this.tokenOf(event.target) });
+    }
+
+    onClick(event) {
+      const token = this.tokenOf(event.target);
+      if (!token) return;
+      const { pin, hover } = this.state.values;
+      if (event.shiftKey && pin && pin.side === token.side) this.extend(token.index);
+      // A finger cannot point without a tap: beside a pinned token, a tap on the other side reads one weight.
+      else if (!this.touch || event.detail === 0) this.togglePin(token);
+      else if (pin && pin.side !== token.side) this.state.set({ hover: sameToken(hover, token) ? null : token });
+      else this.state.set({ pin: sameToken(pin, token) ? null : token, hover: null });
+    }
+
+    togglePin(token) {
+      this.state.set({ pin: sameToken(this.state.values.pin, token) ? null : token });
+    }
+
+    // From what was pinned first to this token, on either side of it.
+    extend(index) {
+      const { pin } = this.state.values;
+      const anchor = this.anchor && this.anchor.side === pin.side && [pin.index, pin.to].includes(this.anchor.index) ? this.anchor.index : pin.index;
+      this.anchor = { side: pin.side, index: anchor };
+      const [first, last] = anchor <= index ? [anchor, index] : [index, anchor];
+      this.state.set({ pin: { side: pin.side, index: first, to: last }, hover: null });
+    }
+
+    onKey(event) {
+      if (event.altKey || event.ctrlKey || event.metaKey) return; // the browser's own keys
+      const token = this.tokenOf(event.target);
+      if (!token) return;
+      const { order, place } = this.sides[token.side];
+      const at = place[token.index];
+      const go = (side, position) => {
+        const to = this.sides[side].order;
+        if (to.length === 0) return;
+        const index = to[Math.max(0, Math.min(to.length - 1, position))];
+        const { pin } = this.state.values;
+        if (!event.shiftKey || side !== token.side) {
+          this.focusToken({ side, index });
+          return;
+        }
+        if (!pin || pin.side !== side || ![pin.index, pin.to].includes(token.index)) this.state.set({ pin: token });
+        this.focusToken({ side, index });
+        this.extend(index);
+      };
+      if (event.key === "ArrowDown") go(token.side, at + 1);
+      else if (event.key === "ArrowUp") go(token.side, at - 1);
+      else if (event.key === "Home") go(token.side, 0);
+      else if (event.key === "End") go(token.side, order.length - 1);
+      else if (event.key === "ArrowRight") go("key", at);
+      else if (event.key === "ArrowLeft") go("query", at);
+      else if (event.key === "Enter" || event.key === " ") this.togglePin(token);
+      else return;
+      event.preventDefault();
+    }
+
+    focusToken(token, focusVisible = true) {
+      this.reveal(token);
+      this.sides[token.side].elementOf(token.index).focus({ preventScroll: true, focusVisible });
+    }
+
+    // Brings a token into view, with a few neighbours.
+    reveal(token) {
+      const top = this.sides[token.side].place[token.index] * this.rowHeight;
+      const margin = Math.min(2 * this.rowHeight, this.stage.clientHeight / 4);
+      if (top - margin < this.stage.scrollTop) this.stage.scrollTop = top - margin;
+      else if (top + this.rowHeight + margin > this.stage.scrollTop + this.stage.clientHeight) {
+        this.stage.scrollTop = top + this.rowHeight + margin - this.stage.clientHeight;
+      }
+    }
+
+    // The units on show have changed.
+    layout() {
+      const shown = this.state.shown();
+      const rows = Math.max(shown.queries.length, shown.keys.length);
+      this.rowHeight = rows > 60 ? 24 : rows > 16 ? 30 : 34;
+      this.element.style.setProperty("--row", `${this.rowHeight}px`);
+      this.sides.query.fill(shown.queries);
+      this.sides.key.fill(shown.keys);
+      this.empty.hidden = shown.queries.length > 0 && shown.keys.length > 0;
+      this.framed.hidden = !this.empty.hidden;
+      this.sheet.style.height = `${rows * this.rowHeight}px`;
+      this.request(true);
+    }
+
+    // Other weights than those that were drawn.
+    redraw() {
+      this.drawnView = "";
+      this.request();
+    }
+
+    // Draws before the next frame, however many events ask for it.
+    request(resized = false) {
+      this.resized = this.resized || resized;
+      if (this.frame) return;
+      this.frame = requestAnimationFrame(() => {
+        this.frame = 0;
+        this.draw();
+      });
+    }
+
+    draw() {
+      if (this.framed.hidden || this.stage.clientWidth === 0) return;
+      if (this.resized) {
+        this.resized = false;
+        this.scrolls = this.stage.scrollHeight > this.stage.clientHeight + 1;
+        this.map.canvas.hidden = !this.scrolls;
+        const height = Math.min(this.stage.clientHeight, this.sheet.clientHeight) || this.sheet.clientHeight;
+        this.canvases.style.height = `${height}px`;
+        this.overview.resize(this.canvases.clientWidth, height);
+        this.active.resize(this.canvases.clientWidth, height);
+        this.drawnView = "";
+      }
+      this.top = this.stage.scrollTop;
+      this.first = Math.max(0, Math.floor(this.top / this.rowHeight) - 1);
+      this.last = Math.ceil((this.top + this.overview.height) / this.rowHeight) + 1;
+      const series = this.series();
+      // Whatever measures the page comes before whatever changes it: the other way round costs a layout.
+      if (this.scrolls) this.drawMap(series);
+      this.drawOverview();
+      this.drawActive(series);
+      this.paintTokens(series);
+      this.describeLines();
+    }
+
+    // What the focus looks at, or is looked at by: one for each head whose numbers are there; null in the overview.
+    series() {
+      const { on } = this.state.focus();
+      if (!on) return null;
+      const others = this.sides[on.side === "query" ? "key" : "query"].order;
+      const series = [];
+      for (const head of this.weights.heads) {
+        const weights = this.weights.focused(head, on);
+        if (!weights) continue;
+        const largest = largestOf(weights, others);
+        series.push({ place: head.place, weights, strength: (weight) => strengthOf(weight, largest, this.state.values) });
+      }
+      return series.length > 0 ? series : null;
+    }
+
+    describeLines() {
+      const { on, at } = this.state.focus();
+      const { least } = this.state.values;
+      if (!on) this.note.textContent = this.overviewNote;
+      else {
+        const [name, other, line] = on.side === "query" ? ["Query", "key", "row"] : ["Key", "query", "column"];
+        const span = ({ index, to }) => (to === undefined ? index : `${index} to ${to}`);
+        this.note.textContent = at
+          ? `${name} ${span(on)}, ${other} ${at.index}: one line, for the weight between the two.`
+          : `${name} ${span(on)}: a line for every weight from ${Math.max(least, ROW_FLOOR)} up, of its ${line}.`;
+      }
+    }
+
+    drawMap(series) {
+      const { on } = this.state.focus();
+      const other = on && on.side === "query" ? "key" : "query";
+      const { scrollTop, scrollHeight, clientHeight } = this.stage;
+      this.map.draw(
+        series && this.sides[other].order.map((index) => Math.max(...series.map(({ weights, strength }) => strength(weights[index])))),
+        scrollTop / scrollHeight,
+        (scrollTop + clientHeight) / scrollHeight,
+        { view: this.colours.of("--rule"), ink: this.colours.of(other === "key" ? "--query" : "--key") },
+      );
+    }
+
+    y(side, index) {
+      return (this.sides[side].place[index] + 0.5) * this.rowHeight - this.top;
+    }
+
+    // Lines of several heads between the same tokens lie beside each other.
+    shift(place) {
+      const count = this.weights.heads.length;
+      return (place - (count - 1) / 2) * Math.min(3.5, (0.7 * this.rowHeight) / count);
+    }
+
+    // All the lines that start in view. A hover only fades them, so they are drawn again only when they change.
+    drawOverview() {
+      const { layer, head, also, filter, specials, units, kind, least, scale, largest } = this.state.values;
+      const view = JSON.stringify([layer, head, also, filter, specials, units, kind, least, scale, largest, this.top, this.colours.of("--query")]);
+      if (view === this.drawnView) return;
+      this.drawnView = view;
+      const { heads } = this.weights;
+      const queries = this.sides.query.order.slice(this.first, this.last);
+      let floor = null;
+      const groups = heads.map((each) => {
+        const lines = [];
+        for (const query of queries) this.addLines(lines, each, query);
+        const kept = strongestLines(lines, Math.ceil(MOST_LINES / heads.length));
+        if (kept.floor !== null) floor = Math.max(floor, kept.floor);
+        return { lines: kept.lines, ...this.look(each.place) };
+      });
+      this.overview.draw(groups, { faint: true });
+      const from = Math.max(least, FLOORS[scale]);
+      this.overviewNote =
+        floor !== null && (scale === "log" || largest === "own")
+          ? `Overview: the ${MOST_LINES} strongest lines of the queries in view.`
+          : `Overview: a line for every weight from ${(floor === null ? from : Math.max(from, floor)).toFixed(from < 0.001 ? 4 : 3)}${largest === "own" ? " of its row's largest" : ""} up, of the queries in view.`;
+    }
+
+    addLines(lines, head, query) {
+      const row = this.weights.row(head, query);
+      if (!row) return;
+      const { values } = this.state;
+      const keys = this.sides.key.order;
+      const most = largestOf(row, keys);
+      const floor = FLOORS[values.scale] * (values.largest === "own" ? most : 1);
+      const y = this.y("query", query) + this.shift(head.place);
+      for (const key of keys) {
+        const weight = row[key];
+        if (weight < floor || weight < values.least || weight === 0) continue;
+        lines.push(y, this.y("key", key) + this.shift(head.place), strengthOf(weight, most, values));
+      }
+    }
+
+    // How a head's lines look; of one head alone, as queries do.
+    look(place, colour = this.colours.of("--query")) {
+      const several = this.weights.heads.length > 1;
+      return several ? { colour: this.colours.series(place), dashes: this.colours.dashes(place) } : { colour, dashes: [] };
+    }
+
+    drawActive(series) {
+      const { on, at } = this.state.focus();
+      const { least } = this.state.values;
+      this.element.classList.toggle("has-active", Boolean(on));
+      if (!on || !series) {
+        this.active.clear();
+        return;
+      }
+      const other = on.side === "query" ? "key" : "query";
+      const middle = (this.y(on.side, on.index) + this.y(on.side, on.to ?? on.index)) / 2;
+      const groups = series.map(({ place, weights, strength }) => {
+        const lines = [];
+        const fixed = middle + this.shift(place);
+        for (const index of at ? [at.index] : this.sides[other].order) {
+          if (weights[index] < Math.max(ROW_FLOOR, least) && !at) continue;
+          const y = this.y(other, index) + this.shift(place);
+          lines.push(on.side === "query" ? fixed : y, on.side === "query" ? y : fixed, strength(weights[index]));
+        }
+        return { lines, ...this.look(place, this.colours.of(on.side === "query" ? "--query" : "--key")) };
+      });
+      this.active.draw(groups);
+    }
+
+    paintTokens(series) {
+      const { on, at } = this.state.focus();
+      const { pin, least } = this.state.values;
+      for (const [name, side] of Object.entries(this.sides)) {
+        side.paint(this.first, this.last, { series: on && on.side !== name ? series : null, least, on, at, pin });
+      }
+    }
+  }
+
+  return { Diagram };
+});

@@ -1,0 +1,245 @@
+// The row or column on show, in numbers: the largest ones as a list, all of them as a table, and one sentence for a
+// screen reader. Without a row, the strongest weights of the chosen heads.
+
+part((shared) => {
+  const { make, formatWeight, inIdleTime } = shared;
+
+  const STRONGEST = 10;
+
+  class Panel {
+    constructor(page, weights, diagram) {
+      Object.assign(this, page, { weights, diagram });
+      this.title = make("h2", { class: "panel-title" });
+      this.subtitle = make("p", { class: "note" });
+      this.list = make("ol", { class: "top" });
+      this.sum = make("p", { class: "note sum" });
+      this.body = make("tbody");
+      this.caption = make("caption");
+      this.head = make("thead");
+      this.details = make("details", { class: "table" }, make("summary", {}, "All numbers as a table"), make("div", { class: "table-scroll", tabindex: "0" }, make("table", {}, this.caption, this.head, this.body)));
+      this.live = make("p", { class: "sr-only", role: "status", "aria-live": "polite" });
+      this.element = make("section", { class: "panel", "aria-label": "Numbers" }, this.title, this.subtitle, this.list, this.sum, this.details, this.live);
+      this.details.addEventListener("toggle", () => this.fillTable());
+      this.list.addEventListener("click", (event) => this.onClick(event));
+      this.element.addEventListener("focusout", ({ relatedTarget: to }) => this.element.contains(to) || this.state.set({ hover: null }));
+    }
+
+    // A unit's name; of a span, its first and last.
+    name({ side, index, to = index }) {
+      const units = this.state.units(side);
+      if (to === index) return units.name(index);
+      return to === index + 1 ? `${units.name(index)} ${units.name(to)}` : `${units.name(index)} … ${units.name(to)}`;
+    }
+
+    // The name with its place: a text has many an "a".
+    place(token) {
+      const name = make("bdi", { dir: "auto" }, this.name(token));
+      return make("span", {}, name, make("span", { class: "position" }, String(token.index)));
+    }
+
+    several() {
+      return this.weights.heads.length > 1;
+    }
+
+    onClick(event) {
+      const button = event.target.closest("button");
+      if (!button) return;
+      const token = { side: button.dataset.side, index: Number(button.dataset.token) };
+      if (!button.dataset.pin) {
+        this.diagram.reveal(token);
+        return;
+      }
+      this.state.set({ pin: token, hover: null });
+      // The list makes way for the row, and with it the button that had the focus; a click has no detail from a key.
+      this.diagram.focusToken(token, event.detail === 0);
+    }
+
+    request() {
+      if (this.frame) return;
+      this.frame = requestAnimationFrame(() => {
+        this.frame = 0;
+        this.draw();
+      });
+    }
+
+    draw() {
+      const { on, at } = this.state.focus();
+      if (this.cancel) this.cancel();
+      this.element.classList.toggle("of-key", Boolean(on) && on.side === "key");
+      this.details.hidden = !on;
+      if (!on) this.drawHead();
+      else this.drawFocus(on, at);
+      this.fillTable();
+    }
+
+    // The rows or columns of what has the focus, one for each head whose numbers are there: [{ head, weights }].
+    series(on) {
+      return this.weights.heads.map((head) => ({ head, weights: this.weights.focused(head, on) })).filter(({ weights }) => weights);
+    }
+
+    drawFocus(on, at) {
+      const series = this.series(on);
+      const byQuery = on.side === "query";
+      const shown = this.state.shown();
+      const others = byQuery ? shown.keys : shown.queries;
+      const side = byQuery ? "key" : "query";
+      const name = make("bdi", { class: "panel-token" }, this.name(on));
+      this.title.replaceChildren(...(byQuery ? [name, on.to === undefined ? " looks at" : " look at"] : ["Looking at ", name]));
+      this.subtitle.textContent = this.describe(on, byQuery);
+      if (series.length === 0) {
+        this.list.replaceChildren();
+        this.sum.textContent = "The numbers are on their way.";
+        return;
+      }
+      const entries = strongestOf(series, others, STRONGEST);
+      const listed = at ? [...ofUnit(series, at.index), ...entries.filter(({ index }) => index !== at.index)] : entries;
+      this.list.replaceChildren(
+        ...listed.map(({ index, weight, head }) => this.item({ side, index }, weight, [{ side, index }], head, Boolean(at) && index === at.index)),
+      );
+      this.sum.textContent = this.several() ? "" : this.sumUp(series[0].weights, others, byQuery, side);
+      this.announce(on, at, series, listed, side);
+    }
+
+    describe(on, byQuery) {
+      const units = this.state.values.units === "words" ? "words" : "tokens";
+      if (on.to !== undefined) {
+        return byQuery
+          ? `Queries ${on.index} to ${on.to}: the mean of their rows, which sums to 1.`
+          : `Keys ${on.index} to ${on.to}: the sum of their columns, one weight from each query.`;
+      }
+      if (units === "words") {
+        return byQuery ? "The mean row of the word's pieces, added up over the pieces of each key." : "What goes to all pieces of the word: one weight from each query.";
+      }
+      return byQuery
+        ? `Row of query ${on.index}: its weights over all keys sum to 1.`
+        : `Column of key ${on.index}: one weight from each query; a column need not sum to 1.`;
+    }
+
+    sumUp(weights, others, byQuery, side) {
+      let total = 0;
+      let visible = 0;
+      for (const { first } of this.state.units(side).all) total += weights[first];
+      for (const index of others) visible += weights[index];
+      if (byQuery && total === 0) return "This query may attend to nothing: the mask hides every key.";
+      if (others.length < this.state.units(side).all.length) {
+        return `${formatWeight(total - visible)} of this ${byQuery ? "row" : "column"} lies on tokens that are not shown. Nothing is renormalised.`;
+      }
+      return byQuery ? "" : `This column sums to ${formatWeight(total)}.`;
+    }
+
+    // Spoken once the choice has rested: neither a moving pointer nor a held arrow key must chatter.
+    announce(on, at, series, listed, side) {
+      clearTimeout(this.speaking);
+      this.speaking = setTimeout(() => {
+        const { layer, head } = this.state.values;
+        const where = this.several() ? `${series.length} heads.` : `Layer ${layer}, head ${head}.`;
+        const said = ({ index, weight, head: of }) => `${this.name({ side, index })} ${formatWeight(weight)}${this.several() ? ` in ${of.name}` : ""}`;
+        this.live.textContent = at
+          ? `${this.name(on)} and ${ofUnit(series, at.index).map(said).join(", ")}`
+          : `${where} ${on.side === "query" ? "Query" : "Key"} ${on.index}, ${this.name(on)}: ${listed.slice(0, 3).map(said).join(", ")}.`;
+        if (at && !this.several()) this.live.textContent = `${this.name(on)} and ${this.name(at)}: ${formatWeight(series[0].weights[at.index])}`;
+      }, 250);
+    }
+
+    drawHead() {
+      const { kind, layer, head, also, filter, specials, units } = this.state.values;
+      this.title.textContent = this.several() ? "Strongest in these heads" : "Strongest in this head";
+      this.subtitle.textContent = "Query → key, among the tokens that are shown.";
+      this.sum.textContent = "Click one to pin its query.";
+      const name = JSON.stringify([kind, layer, head, also, filter, specials, units]);
+      if (this.scanned && this.scanned.name === name) {
+        this.drawStrongest(this.scanned.strongest);
+        return;
+      }
+      const shown = this.state.shown();
+      const queue = this.weights.heads.flatMap((each) => shown.queries.map((query) => ({ head: each, query })));
+      const strongest = [];
+      let whole = true;
+      let next = 0;
+      this.cancel = inIdleTime((deadline) => {
+        for (; next < queue.length; next += 1) {
+          const { head: of, query } = queue[next];
+          const row = this.weights.makeRow(of, this.weights.units("query", query, query));
+          if (row) collect(strongest, row, shown.keys, { head: of, query });
+          else whole = false;
+          if (performance.now() > deadline) {
+            next += 1;
+            return false;
+          }
+        }
+        if (whole) this.scanned = { name, strongest };
+        this.drawStrongest(strongest);
+        return true;
+      });
+    }
+
+    drawStrongest(strongest) {
+      this.list.replaceChildren(
+        ...strongest.map(({ query, key, weight, head }) => {
+          const tokens = [{ side: "query", index: query }, { side: "key", index: key }];
+          const item = this.item(tokens[0], weight, tokens, head, false);
+          item.firstChild.dataset.pin = "yes";
+          return item;
+        }),
+      );
+    }
+
+    // One line of the list: tokens, a bar, the number.
+    item(token, weight, tokens, head, marked) {
+      const label = make("span", { class: "top-name" });
+      tokens.forEach((each, i) => {
+        if (i > 0) label.append(make("span", { class: "arrow" }, " → "));
+        label.append(this.place(each));
+      });
+      const of = this.several() ? make("span", { class: "top-head", title: `Layer ${head.layer}, head ${head.head}` }, this.colours.letter(head.place)) : "";
+      const button = make("button", { type: "button", "data-side": token.side, "data-token": String(token.index), class: marked ? "marked" : null }, of, label, make("span", { class: "top-number" }, formatWeight(weight)));
+      button.style.setProperty("--weight", weight);
+      if (of) button.style.setProperty("--ring", this.colours.series(head.place));
+      return make("li", {}, button);
+    }
+
+    // Built only while it is open: for a long text it is the only thing on the page that is long.
+    fillTable() {
+      const { on } = this.state.focus();
+      if (!this.details.open || !on) {
+        this.body.replaceChildren();
+        return;
+      }
+      const { layer, head } = this.state.values;
+      const series = this.series(on);
+      const side = on.side === "query" ? "key" : "query";
+      const where = this.several() ? `${series.length} heads` : `Layer ${layer}, head ${head}`;
+      this.caption.textContent = `${where}, ${on.side} ${on.index} (${this.name(on)})`;
+      const columns = this.several() ? series.map(({ head: of }) => `Layer ${of.layer}, head ${of.head}`) : ["Weight"];
+      const header = ["Position", side === "key" ? "Key" : "Query", ...columns];
+      this.head.replaceChildren(make("tr", {}, ...header.map((text) => make("th", { scope: "col" }, text))));
+      this.body.replaceChildren(
+        ...this.state.units(side).all.map(({ first: index }) =>
+          make("tr", {}, make("td", {}, String(index)), make("th", { scope: "row" }, make("bdi", { dir: "auto" }, this.name({ side, index }))), ...series.map(({ weights }) => make("td", {}, formatWeight(weights[index])))),
+        ),
+      );
+    }
+  }
+
+  // The largest weights of some rows at some places, [{ index, weight, head }], largest first.
+  function strongestOf(series, places, count) {
+    const all = series.flatMap(({ head, weights }) => Array.from(places, (index) => ({ index, weight: weights[index], head })));
+    return all.sort((a, b) => b.weight - a.weight || a.index - b.index || a.head.place - b.head.place).slice(0, count);
+  }
+
+  function ofUnit(series, index) {
+    return series.map(({ head, weights }) => ({ index, weight: weights[index], head }));
+  }
+
+  function collect(strongest, row, keys, { head, query }) {
+    for (const key of keys) {
+      const weight = row[key];
+      if (strongest.length === STRONGEST && weight <= strongest[STRONGEST - 1].weight) continue;
+      strongest.push({ query, key, weight, head });
+      strongest.sort((a, b) => b.weight - a.weight);
+      if (strongest.length > STRONGEST) strongest.pop();
+    }
+  }
+
+  return { Panel };
+});

@@ -1,0 +1,124 @@
+// One column of units: their elements, and the numbers and bars on those in view.
+
+part((shared) => {
+  const { make, formatWeight } = shared;
+
+  const FADED = 0.02; // a token whose bar would be shorter steps back
+
+  class TokenColumn {
+    constructor({ state, colours }, side, label) {
+      Object.assign(this, { state, colours, side });
+      const name = side === "query" ? "queries" : "keys";
+      this.element = make("div", { class: `tokens ${name}`, role: "listbox", "aria-label": label });
+      this.order = [];
+    }
+
+    // The units on show have changed; order: their first tokens.
+    fill(order) {
+      const units = this.state.units(this.side);
+      this.order = order;
+      this.place = new Int32Array(units.tokens.length).fill(-1);
+      order.forEach((index, position) => (this.place[index] = position));
+      this.elements = order.map((index, position) => this.make(units, index, order[position - 1]));
+      this.painted = [0, 0];
+      this.element.replaceChildren(...this.elements);
+      this.roving = this.elements[0];
+      if (this.roving) this.roving.tabIndex = 0;
+    }
+
+    make(units, index, above) {
+      const unit = units.at(index);
+      const classes = ["token"];
+      if (unit.special) classes.push("special");
+      if (unit.sink) classes.push("sink");
+      if (unit.continues && above === index - 1) classes.push("continues");
+      if (unit.continued) classes.push("continued");
+      if (above !== undefined && units.at(above).sequence !== unit.sequence && unit.sequence === 1) classes.push("second");
+      const element = make("div", {
+        class: classes.join(" "),
+        role: "option",
+        tabindex: "-1",
+        "aria-selected": "false",
+        "data-side": this.side,
+        "data-token": String(index),
+        title: unit.sink ? "What the softmax gives to nothing: a column of its own, without a value" : null,
+      });
+      element.append(make("span", { class: "chip" }, units.element(index)), make("span", { class: "number" }));
+      return element;
+    }
+
+    elementOf(index) {
+      return this.elements[this.place[index]];
+    }
+
+    rove(index, here) {
+      if (this.roving && this.roving.isConnected) this.roving.tabIndex = here ? -1 : 0;
+      if (!here) return;
+      this.roving = this.elementOf(index);
+      this.roving.tabIndex = 0;
+    }
+
+    // Numbers and bars, for the units in view only; what has left the view is cleared, so that nothing there keeps
+    // the number of another row.
+    // series: [{ place, weights, strength(weight) }], one for each head; null where this column has no numbers.
+    paint(from, to, { series, least, on, at, pin }) {
+      const last = Math.min(to, this.order.length);
+      const [oldFirst, oldLast] = this.painted;
+      const blank = { series: null, least, on: null, at: null, pin: null };
+      for (let position = oldFirst; position < oldLast; position += 1) {
+        if (position < from || position >= last) this.paintOne(position, blank);
+      }
+      this.painted = [from, last];
+      for (let position = from; position < last; position += 1) this.paintOne(position, { series, least, on, at, pin });
+    }
+
+    paintOne(position, { series, least, on, at, pin }) {
+      const element = this.elements[position];
+      const index = this.order[position];
+      const holds = (token) => Boolean(token) && token.side === this.side && this.inside(token, index);
+      const best = series && strongestOf(series, index);
+      element.lastChild.textContent = best ? this.number(best, series.length) : "";
+      element.style.setProperty("--weight", best ? best.strength : 0);
+      element.style.setProperty("--bars", series && series.length > 1 ? this.bars(series, index) : "none");
+      const toggle = (name, value) => element.classList.toggle(name, Boolean(value));
+      toggle("weighed", series);
+      toggle("several", series && series.length > 1);
+      toggle("faded", best ? best.weight < least || best.strength < FADED : on && !holds(on));
+      toggle("on", holds(on));
+      toggle("at", holds(at));
+      toggle("pinned", holds(pin));
+      element.setAttribute("aria-selected", String(holds(pin)));
+    }
+
+    inside({ index, to = index }, token) {
+      return index <= token && token <= to;
+    }
+
+    number({ weight, place }, count) {
+      return count > 1 ? `${formatWeight(weight)} ${this.colours.letter(place)}` : formatWeight(weight);
+    }
+
+    // One strip for each head, always in the same order, so that a strip is known by its place too.
+    bars(series, index) {
+      const toSide = this.side === "key" ? "left" : "right";
+      return series
+        .map(({ place, weights, strength }, i) => {
+          const colour = this.colours.series(place);
+          const y = series.length > 1 ? (100 * i) / (series.length - 1) : 0;
+          return `linear-gradient(${colour}, ${colour}) ${toSide} ${y}% / ${100 * strength(weights[index])}% ${100 / series.length}% no-repeat`;
+        })
+        .join(", ");
+    }
+  }
+
+  function strongestOf(series, index) {
+    let best = null;
+    for (const { place, weights, strength } of series) {
+      const weight = weights[index];
+      if (!best || weight > best.weight) best = { place, weight, strength: strength(weight) };
+    }
+    return best;
+  }
+
+  return { TokenColumn };
+});

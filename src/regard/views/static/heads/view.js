@@ -1,0 +1,96 @@
+// The head view: all heads as thumbnails, the chosen ones as lines between queries and keys, and their numbers.
+
+view((shared) => {
+  const { make, Diagram, HeadGrid, Panel, Weights, makeControls, makeLegend, makeSwitch, STRENGTH_FIELDS } = shared;
+
+  const HELP = [
+    ["Point at a token", "shows its row (left) or column (right), in numbers"],
+    ["Click, Enter or Space", "pins a token; then point at the other side, or tap it, to read one weight"],
+    ["Shift with a click, or with ↑ ↓", "pins a span of tokens"],
+    ["↑ ↓", "next token; ← → changes side"],
+    ["Arrow keys in the grid", "choose layer and head"],
+    ["Shift-click, or Space, in the grid", "several heads at once; a click on a layer's number, or A, takes all of its heads"],
+    ["A thumbnail", "has a row for each query and a column for each key, scaled to its own largest weight; a long text is sampled"],
+  ];
+
+  function open(page) {
+    const { source, state } = page;
+    const weights = new Weights(page);
+    const grid = new HeadGrid(page);
+    const diagram = new Diagram(page, weights);
+    const panel = new Panel(page, weights, diagram);
+    const legend = makeLegend(page);
+    const where = make("h2", { class: "where" });
+    const querySide = make("span", { class: "side-query" });
+    const keySide = make("span", { class: "side-key" });
+    const showWhere = () => {
+      const { kind, layer, head } = state.values;
+      const { heads } = weights;
+      where.textContent = heads.length > 1 ? `${heads.length} heads` : `Layer ${layer}, head ${head}`;
+      legend.update(heads);
+      querySide.textContent = kind === "cross" ? "Query, in the decoder, looking" : "Query, looking";
+      keySide.textContent = kind === "cross" ? "Key, in the encoder, looked at" : "Key, looked at";
+    };
+
+    const view = make("section", { class: "view", "aria-label": "Attention of the chosen heads" },
+      make("div", { class: "view-top" }, where, makeControls(page)),
+      legend.element,
+      make("div", { class: "sides", "aria-hidden": "true" }, querySide, keySide),
+      diagram.element,
+    );
+    const element = make("main", { class: "main" },
+      make("section", { class: "picker", "aria-label": "Layers and heads" },
+        make("p", { class: "axes" }, make("span", {}, "Layer ↓"), make("span", {}, "Head →")),
+        grid.element,
+        make("div", { class: "picker-foot" }, makeSwitch(state, "Several heads", "adding"), make("p", { class: "note" }, "Each thumbnail is scaled to its own largest weight.")),
+      ),
+      view,
+      panel.element,
+    );
+
+    const changed = (names) => {
+      const has = (...wanted) => wanted.some((name) => names.has(name));
+      if (has("kind", "layer", "head", "also", "units", "rows")) weights.forget();
+      if (has("look")) {
+        diagram.request(true);
+        grid.repaint();
+      }
+      if (has("kind")) grid.rebuild();
+      else if (has("specials", "filter")) grid.restart();
+      else if (has("rows")) grid.resume();
+      if (has("kind", "specials", "filter", "units")) diagram.layout();
+      if (has("kind", "layer", "head", "also", "look")) {
+        grid.mark();
+        showWhere();
+      }
+      if (has("kind", "layer", "head", "also", "units", "rows")) diagram.redraw();
+      else diagram.request();
+      panel.request();
+    };
+
+    // Fixed in one piece, so that tokens and lines stay side by side from page to page.
+    let place = 0;
+    const print = (on) => {
+      if (on) place = diagram.stage.scrollTop;
+      return () => {
+        Object.assign(view.style, on ? { height: `${view.offsetHeight}px`, contain: "size" } : { height: "", contain: "" });
+        if (!on) diagram.stage.scrollTop = place;
+        diagram.resized = true;
+        diagram.draw();
+        grid.repaint();
+      };
+    };
+
+    const start = () => {
+      showWhere();
+      diagram.layout();
+      diagram.draw();
+      panel.draw();
+      const { pin } = state.values;
+      if (pin) diagram.reveal(pin);
+    };
+    return { element, start, changed, print };
+  }
+
+  return { name: "heads", label: "Heads", fields: { ...STRENGTH_FIELDS, adding: { initial: false } }, help: HELP, open };
+});

@@ -1,0 +1,114 @@
+// The weights on show, between units (pieces or words) and spans of them, and how strongly each is drawn.
+
+part((shared) => {
+  const { chosenHeads, meanUnits, oneOf, sumUnits } = shared;
+
+  const MOST_ROWS = 1200;
+  const THRESHOLDS = [0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5];
+
+  const STRENGTH_FIELDS = {
+    least: {
+      initial: 0,
+      read: (text) => THRESHOLDS.find((each) => each === Number(text)),
+      write: (least) => (least > 0 ? String(least) : null),
+    },
+    scale: oneOf(["linear", "log"]),
+    largest: oneOf(["one", "own"]), // what a full line stands for: a weight of 1, or the row's own largest
+  };
+
+  // How strongly a weight is drawn, from 0 to 1; `largest` is the largest that it is drawn beside.
+  function strengthOf(weight, largest, { scale, largest: by }) {
+    const part = by === "own" && largest > 0 ? weight / largest : weight;
+    if (scale !== "log") return part;
+    return part > 0 ? Math.max(0, 1 + Math.log10(part) / 4) : 0; // four decades
+  }
+
+  class Weights {
+    constructor({ source, state }) {
+      Object.assign(this, { source, state });
+      this.forget();
+    }
+
+    // After another kind, other heads or other units; and when rows have come.
+    forget() {
+      this.rows = new Map();
+      this.spans = new Map();
+      this.heads = chosenHeads(this.state.values);
+    }
+
+    // The weights of a query unit over the key units, at their first tokens; null while they are not there.
+    row(head, query) {
+      const name = `${head.name}.${query}`;
+      let row = this.rows.get(name);
+      if (!row) {
+        row = this.makeRow(head, this.units("query", query, query));
+        if (!row) return null;
+        if (this.rows.size > MOST_ROWS) this.rows.clear();
+        this.rows.set(name, row);
+      }
+      return row;
+    }
+
+    // The row or the column of what has the focus: a unit or a span of units.
+    focused(head, { side, index, to = index }) {
+      const name = `${head.name}.${side}.${index}.${to}`;
+      let weights = this.spans.get(name);
+      if (!weights) {
+        const units = this.units(side, index, to);
+        weights = side === "query" ? this.makeRow(head, units) : this.makeColumn(head, units);
+        if (!weights) return null;
+        if (this.spans.size > 200) this.spans.clear();
+        this.spans.set(name, weights);
+      }
+      return weights;
+    }
+
+    // The units on show between two, both included.
+    units(side, index, to) {
+      const units = this.state.units(side);
+      return units.all.slice(units.of[index], units.of[to] + 1).filter(({ first }) => index === to || this.state.isShown(side, first));
+    }
+
+    // A span looks as its tokens do on average.
+    makeRow({ layer, head }, units) {
+      const { kind } = this.state.values;
+      const keys = this.state.units("key");
+      let total = null;
+      let count = 0;
+      for (const { first, last } of units) {
+        for (let query = first; query <= last; query += 1, count += 1) {
+          const row = this.source.row(kind, layer, head, query);
+          if (!row) return null;
+          if (!total) total = Float64Array.from(row);
+          else for (let i = 0; i < row.length; i += 1) total[i] += row[i];
+        }
+      }
+      if (count > 1) for (let i = 0; i < total.length; i += 1) total[i] /= count;
+      return sumUnits(total, keys, total.length === keys.all.length ? total : undefined);
+    }
+
+    // What is given to a span is what is given to all of it.
+    makeColumn({ layer, head }, units) {
+      const { kind } = this.state.values;
+      let total = null;
+      for (const { first, last } of units) {
+        for (let key = first; key <= last; key += 1) {
+          const column = this.source.column(kind, layer, head, key);
+          if (!column) return null;
+          if (!total) total = Float64Array.from(column);
+          else for (let i = 0; i < column.length; i += 1) total[i] += column[i];
+        }
+      }
+      return meanUnits(total, this.state.units("query"));
+    }
+  }
+
+  // The largest of the weights at some places.
+  function largestOf(weights, places) {
+    let largest = 0;
+    for (const place of places) if (weights[place] > largest) largest = weights[place];
+    return largest;
+  }
+
+  return { Weights, STRENGTH_FIELDS, THRESHOLDS, strengthOf, largestOf };
+});
