@@ -19,6 +19,7 @@ from rich.cells import cell_len
 import regard
 from regard.checkpoints import DEFAULT_MODEL, find
 from regard.cli import main
+from unit.models.folders import write, write_tokenizer
 
 FISHING = "Write a poem about a man fishing on a river bank."
 MONEY = "Write a poem about a man withdrawing money from a bank."
@@ -121,8 +122,24 @@ def test_look_at_a_pair_as_json(run: Run, tmp_path: Path) -> None:
     assert facts["path"] == str(path)
     assert facts["bytes"] == path.stat().st_size
     assert facts["tokens"] == 7
+    assert facts["kinds"] == ["encoder"]
+    assert facts["compared_one_query_in"] == 1
     assert 0 < facts["largest_difference"] < 1e-3
     assert '"text":"a bank","pair":"a river"' in path.read_text(encoding="utf-8")
+
+
+def test_look_at_both_stacks(run: Run, tmp_path: Path) -> None:
+    write_tokenizer(write(tmp_path, "t5"), 31)
+    path = tmp_path / "page.html"
+    done = run(
+        "look", "w3 w5", "--target", "w8 w2 w9", "-m", str(tmp_path), "--no-open", "--json", "-o", str(path)
+    )
+    assert json.loads(done.out)["kinds"] == ["encoder", "decoder", "cross"]
+    html = path.read_text(encoding="utf-8")
+    assert '"text":"w3 w5"' in html
+    assert '"text":"w8 w2 w9"' in html
+    refusal = refused(run("look", "bank", "--target", "river", "-o", str(path), "--no-open"), 2)
+    assert "target must be None" in refusal
 
 
 def test_explain_walks_through(run: Run) -> None:

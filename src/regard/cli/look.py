@@ -13,6 +13,7 @@ from regard.cli._options import (
     DEFAULT_MODEL,
     JsonOption,
     ModelOption,
+    as_typed,
     check_output,
     load_model,
     print_json,
@@ -25,6 +26,10 @@ from regard.core.errors import OutputError
 def look(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence; - reads it from stdin.")],
     pair: Annotated[str | None, typer.Argument(metavar="PAIR", help="A second sentence.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="TEXT", help="What the decoder of an encoder-decoder reads."),
+    ] = None,
     model: ModelOption = DEFAULT_MODEL,
     output: Annotated[
         Path | None,
@@ -37,13 +42,13 @@ def look(
 ) -> None:
     """See what every head does with a sentence: writes one HTML page and opens it.
 
-    The page is self-contained: it needs no network, and can be kept, mailed or projected. Its path is
-    printed.
+    Of an encoder-decoder the page has all three kinds of attention; --target is what its decoder reads. The
+    page is self-contained: it needs no network, and can be kept, mailed or projected. Its path is printed.
     """
     if output is not None:
         check_output(output)
     texts = read_texts([text] if pair is None else [text, pair])
-    trace = load_model(model).trace(*texts)
+    trace = load_model(model).trace(*texts, target=None if target is None else as_typed(target))
     page = trace.page()
     path = _temporary() if output is None else output
     page.write(path)
@@ -53,8 +58,10 @@ def look(
                 "path": str(path.resolve()),
                 "bytes": path.stat().st_size,
                 "tokens": len(trace.tokens),
+                "kinds": list(trace.kinds),
                 "encoding": page.encoding,
                 "largest_difference": page.largest_difference,
+                "compared_one_query_in": page.every,
             }
         )
     else:

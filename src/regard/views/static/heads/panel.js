@@ -129,16 +129,15 @@ part((shared) => {
 
     // Spoken once the choice has rested: neither a moving pointer nor a held arrow key must chatter.
     announce(on, at, series, listed, side) {
+      const several = this.several();
+      const { layer, head } = this.state.values;
+      const where = several ? `${series.length} heads.` : `Layer ${layer}, head ${head}.`;
+      const number = ({ weight, head: of }) => (several ? `${formatWeight(weight)} in ${of.layer}.${of.head}` : formatWeight(weight));
+      const said = at
+        ? `${this.name(on)} and ${this.name(at)}: ${ofUnit(series, at.index).map(number).join(", ")}`
+        : `${where} ${on.side === "query" ? "Query" : "Key"} ${on.index}, ${this.name(on)}: ${listed.slice(0, 3).map((each) => `${this.name({ side, index: each.index })} ${number(each)}`).join(", ")}.`;
       clearTimeout(this.speaking);
-      this.speaking = setTimeout(() => {
-        const { layer, head } = this.state.values;
-        const where = this.several() ? `${series.length} heads.` : `Layer ${layer}, head ${head}.`;
-        const said = ({ index, weight, head: of }) => `${this.name({ side, index })} ${formatWeight(weight)}${this.several() ? ` in ${of.name}` : ""}`;
-        this.live.textContent = at
-          ? `${this.name(on)} and ${ofUnit(series, at.index).map(said).join(", ")}`
-          : `${where} ${on.side === "query" ? "Query" : "Key"} ${on.index}, ${this.name(on)}: ${listed.slice(0, 3).map(said).join(", ")}.`;
-        if (at && !this.several()) this.live.textContent = `${this.name(on)} and ${this.name(at)}: ${formatWeight(series[0].weights[at.index])}`;
-      }, 250);
+      this.speaking = setTimeout(() => (this.live.textContent = said), 250);
     }
 
     drawHead() {

@@ -1,0 +1,205 @@
+"""The page of models that are more than a plain encoder: its numbers are the trace's, in every kind."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
+
+import regard
+from regard.core import Causal, Padding, Predicate, Segments
+from regard.positions import Alibi
+from regard.tracing import Trace
+from unit.models.folders import write, write_tokenizer
+
+OpenPage = Callable[..., BrowserPage]
+
+TEXT = "w3 w5 w7 w1 w9 w12 w4 w4 w6 w11"
+TARGET = "w8 w3 w2 w5"
+TOKENS = 10
+
+
+def _trace(folder: Path, family: str) -> Trace:
+    write_tokenizer(write(folder, family), 31)
+    model = regard.load(str(folder))
+    both = len(model.network.prefixes) == 2
+    trace = model.trace(TEXT, target=TARGET) if both else model.trace(TEXT)
+    assert isinstance(trace, Trace)
+    return trace
+
+
+def _check(page: BrowserPage, trace: Trace, difference: float) -> None:
+    """Every weight of every kind, layer and head, by rows, by columns and step by step."""
+    for kind in trace.kinds:
+        for layer in page.evaluate("kind => regard.source.layers(kind)", kind):
+            wanted = trace.weights(layer, kind=kind).double().numpy()
+            rows, columns, steps = (
+                np.array(page.evaluate(_READ, [kind, layer, *wanted.shape, what]))
+                for what in ("row", "column", "steps")
+            )
+            assert np.abs(rows - wanted).max() <= difference + 1e-6
+            np.testing.assert_allclose(columns.swapaxes(1, 2), rows, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(steps, rows[:, :, : steps.shape[2]], rtol=0, atol=1e-12)
+
+
+# Of the steps, the softmax is done here once more, from the scores and the sink.
+_READ = """([kind, layer, heads, queries, keys, what]) => {
+    const source = regard.source;
+    const range = n => Array.from({ length: n }, (_, i) => i);
+    const softmax = ({ scores, sink }) => {
+        const all = sink === null ? scores : [...scores, sink];
+        const largest = Math.max(...all);
+        if (largest === -Infinity) return Array.from(scores, () => 0);
+        const powers = Array.from(all, score => Math.exp(score - largest));
+        const total = powers.reduce((a, b) => a + b);
+        return powers.slice(0, scores.length).map(power => power / total);
+    };
+    return range(heads).map(head => {
+        if (what === "row") return range(queries).map(i => Array.from(source.row(kind, layer, head, i)));
+        if (what === "column") return range(keys).map(i => Array.from(source.column(kind, layer, head, i)));
+        return range(queries).map(i => softmax(source.steps(kind, layer, head, i)));
+    });
+}"""
+
+
+@pytest.mark.parametrize(
+    "family", ["t5", "gpt2", "mistral", "gemma2", "bart", "modernbert", "mpnet", "deberta-v2"]
+)
+def test_every_weight_is_the_traces(open_page: OpenPage, tmp_path: Path, family: str) -> None:
+    trace = _trace(tmp_path, family)
+    written = trace.write_page(tmp_path / "page.html")
+    assert written.largest_difference < 1e-3
+    page = open_page(tmp_path / "page.html")
+    assert tuple(page.evaluate("regard.source.kinds")) == trace.kinds
+    _check(page, trace, written.largest_difference)
+
+
+def _with(trace: Trace, **fields: Any) -> Trace:
+    """A BERT's trace, whose every layer has other fields too."""
+    layers = tuple(replace(each, inputs=replace(each.inputs, **fields)) for each in trace.attention())
+    return replace(trace, encoder=replace(trace.source, attention=layers))
+
+
+REAL = Padding(torch.arange(TOKENS)[None] < 8)
+ODD: dict[str, dict[str, Any]] = {
+    "padding": {"mask": REAL},
+    "segments": {"mask": Segments(torch.arange(TOKENS)[None] // 4)},
+    "any rule": {"mask": Predicate(lambda query, key: (query - key) % 3 != 1)},
+    "a rule of each head": {
+        "mask": Predicate(lambda query, key: (query + key + torch.arange(3)[:, None, None])[None] % 3 > 0)
+    },
+    "rows without keys": {"mask": Causal(-3)},
+    "sinks": {"sinks": torch.tensor([1.0, -2.0, 3.0]), "mask": Causal()},
+    "sinks alone": {"sinks": torch.tensor([1.0, -2.0, 3.0]), "mask": Causal(-3)},
+    "all": {"mask": Causal() & REAL, "bias": Alibi(3), "softcap": 0.5, "sinks": torch.zeros(3), "scale": 0.4},
+    "dense": {"bias": 3 * torch.randn(1, 3, TOKENS, TOKENS, generator=torch.Generator().manual_seed(3))},
+    "far out": {"bias": -1e9 * (torch.arange(TOKENS) == 2).float().expand(1, 1, TOKENS, TOKENS)},
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_whatever_the_weights_depend_on(open_page: OpenPage, tmp_path: Path, name: str) -> None:
+    trace = _with(_trace(tmp_path, "bert"), **ODD[name])
+    written = trace.write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html")
+    _check(page, trace, written.largest_difference)
+
+
+def _token(page: BrowserPage, side: str, index: int) -> Any:
+    return page.locator(f'.token[data-side="{side}"][data-token="{index}"]')
+
+
+def _numbers(page: BrowserPage, side: str) -> list[str]:
+    return page.locator(f'.token[data-side="{side}"] .number').all_inner_texts()
+
+
+def _four(weights: Any) -> list[str]:
+    return [f"{weight:.3f}" for weight in weights]
+
+
+def _shown(numbers: Sequence[str]) -> list[str]:
+    return [f"{float(number):.3f}" for number in numbers]
+
+
+def test_kinds_are_chosen_and_have_their_own_tokens(open_page: OpenPage, tmp_path: Path) -> None:
+    trace = _trace(tmp_path, "bart")
+    trace.write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html")
+    sides = {"encoder": (10, 10), "decoder": (5, 5), "cross": (5, 10)}
+    heads = {"encoder": (2, 3), "decoder": (3, 5), "cross": (3, 5)}
+    for kind in ("cross", "decoder", "encoder"):
+        page.locator(f'input[value="{kind}"]').check()
+        assert page.evaluate("regard.state().kind") == kind
+        expect(page.locator(".grid-cell")).to_have_count(heads[kind][0] * heads[kind][1])
+        for side, count in zip(("query", "key"), sides[kind], strict=True):
+            expect(page.locator(f'.token[data-side="{side}"]')).to_have_count(count)
+        last = heads[kind][0] - 1, heads[kind][1] - 1
+        page.get_by_role("gridcell", name=f"Layer {last[0]}, head {last[1]}").click()
+        _token(page, "query", 2).hover()
+        row = trace.weights(*last, kind=kind, query=2)[0].tolist()  # type: ignore[arg-type]
+        expect(_token(page, "key", 0).locator(".number")).not_to_be_empty()
+        assert np.abs(np.array([float(each) for each in _numbers(page, "key")]) - row).max() < 1e-3
+    expect(page.locator(".sentence")).to_contain_text(f"Encoder reads{TEXT}")
+    expect(page.locator(".sentence")).to_contain_text(f"Decoder reads{TARGET}")
+
+
+def test_a_link_opens_the_kind_and_a_wrong_layer_is_mended(open_page: OpenPage, tmp_path: Path) -> None:
+    trace = _trace(tmp_path, "t5")
+    decoder = trace.decoder
+    assert decoder is not None
+    some = replace(decoder, cross_attention=decoder.cross_attention[::2], cross_layers=(0, 2))
+    replace(trace, decoder=some).write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#kind=cross&layer=2&head=1&pin=query-1")
+    assert page.url.endswith("#kind=cross&layer=2&head=1&pin=query-1")
+    row = trace.weights(2, 1, kind="cross", query=1)[0].tolist()
+    assert _shown(_numbers(page, "key")) == _four(row)
+    assert page.locator("[role=rowheader]").all_inner_texts() == ["0", "2"]
+    page.locator('[role="gridcell"][tabindex="0"]').focus()
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate("regard.state().layer") == 0
+    again = open_page(tmp_path / "page.html", "#kind=cross&layer=1&head=1&pin=query-9")
+    state = again.evaluate("regard.state()")
+    assert (state["layer"], state["head"], state["pin"]) == (0, 1, None)
+
+
+def test_a_decoders_future_has_no_weight(open_page: OpenPage, tmp_path: Path) -> None:
+    _trace(tmp_path, "mistral").write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#pin=query-5")
+    numbers = [float(number) for number in _numbers(page, "key")]
+    assert [number > 0 for number in numbers] == [3 <= key <= 5 for key in range(TOKENS)]  # a window of 3
+    assert sum(numbers) == pytest.approx(1, abs=1e-3)
+
+
+def test_a_sink_is_a_column_of_its_own(open_page: OpenPage, tmp_path: Path) -> None:
+    trace = _with(_trace(tmp_path, "bert"), sinks=torch.tensor([1.0, -2.0, 3.0]))
+    trace.write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#layer=1&head=2&pin=query-4")
+    assert page.locator('.token[data-side="key"]').count() == TOKENS + 1
+    assert page.locator('.token[data-side="query"]').count() == TOKENS
+    row = trace.weights(1, 2, query=4)[0].tolist()
+    assert len(row) == TOKENS + 1
+    assert _shown(_numbers(page, "key")) == _four(row)
+    expect(page.locator(".token.sink")).to_have_text(f"sink{row[-1]:.4f}")
+    _token(page, "key", TOKENS).click()
+    expect(_token(page, "query", 0).locator(".number")).not_to_be_empty()
+    assert _shown(_numbers(page, "query")) == _four(trace.weights(1, 2)[:, -1].tolist())
+
+
+def test_a_query_that_sees_nothing_says_so(open_page: OpenPage, tmp_path: Path) -> None:
+    _with(_trace(tmp_path, "bert"), mask=Causal(-3)).write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#pin=query-1")
+    expect(page.locator(".sum")).to_have_text("This query may attend to nothing: the mask hides every key.")
+    assert set(_numbers(page, "key")) == {"0.0000"}
+
+
+def test_token_ids_without_a_text(open_page: OpenPage, tmp_path: Path) -> None:
+    write(tmp_path, "gpt2")
+    regard.load(str(tmp_path)).trace(token_ids=[3, 1, 4]).write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html")
+    expect(page.locator(".sentence")).to_have_text("3 token ids, without a text")
+    assert page.locator('.token[data-side="key"] .text').all_inner_texts() == ["3", "1", "4"]
