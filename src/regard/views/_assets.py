@@ -72,4 +72,8 @@ def read(name: str) -> str:
 
 
 def _file(name: str) -> Traversable:
-    return resources.files("regard.views").joinpath("static", *name.split("/"))
+    return _root().joinpath(*name.split("/"))
+
+
+def _root() -> Traversable:
+    return resources.files("regard.views").joinpath("static")

@@ -52,7 +52,9 @@ part((shared) => {
         look();
       }
       if (changed.has("view")) show();
-      tell(changed);
+      // Which view is on is nothing to a view: it is shown, or it is not told.
+      const names = new Set([...changed].filter((name) => name !== "view"));
+      if (names.size > 0) tell(names);
     });
     source.listen(() => tell(new Set(["rows"])));
     document.addEventListener("keydown", (event) => {

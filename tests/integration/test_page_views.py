@@ -1,0 +1,139 @@
+"""Adding a view: a folder and a line in the registry, and the page has a tab bar, an address and a help for it."""
+
+import shutil
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
+
+from regard.views import AttentionRecord, LayerRecord, PageToken, Side, _assets, weight_rows, write_page
+
+OpenPage = Callable[..., BrowserPage]
+
+# All that a view needs: the sum of what a token is looked at by, in the head that is chosen.
+SCRIPT = """
+view((shared) => {
+  const { make, arrived, oneOf } = shared;
+
+  return {
+    name: "sums",
+    label: "Sums",
+    fields: { order: oneOf(["text", "size"]) },
+    help: [["Nothing", "is to be done"]],
+    open({ source, state, colours }) {
+      const element = make("main", { class: "sums" });
+      window.told = [];
+      const draw = async () => {
+        const { kind, layer, head } = state.values;
+        const tokens = source.tokens(kind, "key");
+        const columns = await Promise.all(tokens.map((_, key) => arrived(source, () => source.column(kind, layer, head, key))));
+        const sums = columns.map((column) => column.reduce((a, b) => a + b));
+        element.replaceChildren(...sums.map((sum, i) => make("p", {}, `${tokens[i].text} ${sum.toFixed(4)}`)));
+        element.dataset.colour = colours.of("--query");
+      };
+      const changed = (names) => {
+        window.told.push([...names].sort().join());
+        draw();
+      };
+      return { element, changed, start: draw };
+    },
+  };
+});
+"""
+
+
+@pytest.fixture
+def record() -> AttentionRecord:
+    layers = []
+    for layer in range(2):
+        q, k = np.random.default_rng(layer).standard_normal((2, 3, 5, 4), dtype=np.float32)
+        layers.append(LayerRecord(layer=layer, q=q, k=k, scale=0.5))
+    side = Side(text="a b c d e", tokens=tuple(PageToken(text=text, sequence=0) for text in "abcde"))
+    return AttentionRecord(model="m", encoder=side, layers={"encoder": tuple(layers)})
+
+
+@pytest.fixture
+def path(record: AttentionRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A page with a view of its own, the second."""
+    static = tmp_path / "static"
+    shutil.copytree(str(resources.files("regard.views").joinpath("static")), static)
+    (static / "sums").mkdir()
+    (static / "sums/view.js").write_text(SCRIPT, encoding="utf-8")
+    (static / "sums/sums.css").write_text(".sums p { color: rgb(1, 2, 3); }", encoding="utf-8")
+    monkeypatch.setattr(_assets, "_root", lambda: static)
+    monkeypatch.setitem(_assets.VIEWS, "sums", ("view.js",))
+    write_page(record, tmp_path / "page.html")
+    return tmp_path / "page.html"
+
+
+def _sums(record: AttentionRecord, layer: int, head: int) -> list[str]:
+    weights = weight_rows(record.layers["encoder"][layer], head, np.arange(5))
+    return [f"{text} {total:.3f}" for text, total in zip("abcde", weights.sum(axis=0), strict=True)]
+
+
+def _shown(page: BrowserPage) -> list[str]:
+    return [f"{text[:2]}{float(text[2:]):.3f}" for text in page.locator(".sums p").all_inner_texts()]
+
+
+def test_a_tab_for_it_by_pointer(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
+    page = open_page(path, "#layer=1&head=2")
+    tabs = page.get_by_role("tab")
+    assert tabs.all_inner_texts() == ["Heads", "Sums"]
+    expect(page.locator(".sums")).to_have_count(0)  # not before somebody looks
+    tabs.nth(1).click()
+    expect(page.locator(".sums p")).to_have_count(5)
+    assert _shown(page) == _sums(record, 1, 2)
+    expect(page.locator(".headview")).to_be_hidden()
+    expect(page.get_by_role("tabpanel", name="Sums")).to_be_visible()
+    assert page.locator(".sums p").first.evaluate("e => getComputedStyle(e).color") == "rgb(1, 2, 3)"
+    assert page.url.endswith("#view=sums&layer=1&head=2")
+    tabs.nth(0).click()
+    expect(page.locator(".headview")).to_be_visible()
+    expect(page.locator(".sums")).to_be_hidden()
+
+
+def test_tabs_by_keyboard(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    page.get_by_role("tab", name="Heads").focus()
+    for key, view in (("ArrowRight", "Sums"), ("ArrowRight", "Heads"), ("End", "Sums"), ("Home", "Heads")):
+        page.keyboard.press(key)
+        expect(page.get_by_role("tab", name=view)).to_be_focused()
+        expect(page.get_by_role("tab", selected=True)).to_have_text(view)
+    assert page.get_by_role("tab").evaluate_all("all => all.map(e => e.tabIndex)") == [0, -1]
+    page.keyboard.press("?")
+    expect(page.locator(".shortcuts")).to_contain_text("Nothing")
+
+
+def test_a_hidden_view_is_told_once_when_it_comes_back(
+    open_page: OpenPage, path: Path, record: AttentionRecord
+) -> None:
+    page = open_page(path, "#view=sums&order=size")
+    expect(page.locator(".sums p")).to_have_count(5)
+    assert page.evaluate("regard.state().order") == "size"
+    page.get_by_role("tab", name="Heads").click()
+    told = page.evaluate("window.told.length")
+    page.get_by_role("gridcell", name="Layer 1, head 0").click()
+    page.get_by_role("gridcell", name="Layer 1, head 1").click()
+    page.get_by_role("button", name="Theme: auto").click()
+    assert page.evaluate("window.told.length") == told
+    page.get_by_role("tab", name="Sums").click()
+    assert page.evaluate("window.told").pop() == "head,layer,look,theme"
+    assert page.evaluate("window.told.length") == told + 1
+    expect(page.locator(".sums p").first).to_have_text(_four(record))
+
+
+def _four(record: AttentionRecord) -> str:
+    weights = weight_rows(record.layers["encoder"][1], 1, np.arange(5))
+    return f"a {weights[:, 0].sum():.4f}"
+
+
+def test_a_view_alone_has_no_tabs(open_page: OpenPage, record: AttentionRecord, tmp_path: Path) -> None:
+    write_page(record, tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=sums")
+    assert page.get_by_role("tab").count() == 0
+    expect(page.locator(".headview")).to_be_visible()
+    assert page.url.endswith("#layer=0&head=0")
