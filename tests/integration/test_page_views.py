@@ -1,4 +1,4 @@
-"""Adding a view: a folder and a line in the registry, and the page has a tab bar, an address and a help for it."""
+"""A view is a folder and a line in the registry: the page has a tab, an address and a help for it."""
 
 import shutil
 from collections.abc import Callable
@@ -30,9 +30,11 @@ view((shared) => {
       const draw = async () => {
         const { kind, layer, head } = state.values;
         const tokens = source.tokens(kind, "key");
-        const columns = await Promise.all(tokens.map((_, key) => arrived(source, () => source.column(kind, layer, head, key))));
+        const ask = (_, key) => arrived(source, () => source.column(kind, layer, head, key));
+        const columns = await Promise.all(tokens.map(ask));
         const sums = columns.map((column) => column.reduce((a, b) => a + b));
-        element.replaceChildren(...sums.map((sum, i) => make("p", {}, `${tokens[i].text} ${sum.toFixed(4)}`)));
+        const line = (sum, i) => make("p", {}, `${tokens[i].text} ${sum.toFixed(4)}`);
+        element.replaceChildren(...sums.map(line));
         element.dataset.colour = colours.of("--query");
       };
       const changed = (names) => {
