@@ -295,6 +295,11 @@ def test_threshold_leaves_lines_out_and_numbers_alone(
         "all => all.map(e => e.classList.contains('faded'))"
     )
     assert faded == [weight < 0.1 for weight in row]
+    page.get_by_label("Least weight that is drawn").focus()
+    page.keyboard.press("Escape")
+    expect(page.locator(".strength")).not_to_have_attribute("open", "")
+    expect(page.locator(".strength summary")).to_be_focused()
+    assert _state(page, "pin") is not None
     page.keyboard.press("Escape")
     expect(page.locator(".floor")).to_have_text(
         "Overview: a line for every weight from 0.100 up, of the queries in view."

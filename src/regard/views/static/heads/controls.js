@@ -38,7 +38,7 @@ part((shared) => {
     range.addEventListener("input", () => state.set({ least: THRESHOLDS[Number(range.value)] }));
     state.listen(update);
     update();
-    return make("details", { class: "strength" },
+    const details = make("details", { class: "strength" },
       make("summary", { class: "button" }, "Lines"),
       make("div", { class: "strength-body" },
         make("label", { class: "switch" }, make("span", {}, "Weights"), range, output),
@@ -47,6 +47,15 @@ part((shared) => {
         make("p", { class: "note" }, "This changes what is drawn. Every number stays the weight."),
       ),
     );
+    // It lies over the lines: a click beside it, or Escape, puts it away.
+    document.addEventListener("pointerdown", ({ target }) => details.contains(target) || (details.open = false));
+    details.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !details.open) return;
+      event.stopPropagation();
+      details.open = false;
+      details.firstChild.focus();
+    });
+    return details;
   }
 
   // Controls that only some kinds of attention need come and go with the kind.

@@ -6,6 +6,7 @@ part((shared) => {
   const MOST_LINES = 4000; // in the overview; beyond it the thinnest are left out
   const FLOORS = { linear: 0.004, log: 0.0005 }; // a smaller weight's line in the overview would be invisible
   const ROW_FLOOR = 0.0005;
+  const MOST_OF_SEVERAL = 360; // lines of the row on show, of several heads: dashes take long to draw
 
   class Diagram {
     constructor(page, weights) {
@@ -203,6 +204,7 @@ part((shared) => {
         const span = ({ index, to }) => (to === undefined ? index : `${index} to ${to}`);
         this.note.textContent = at
           ? `${name} ${span(on)}, ${other} ${at.index}: one line, for the weight between the two.`
+          : this.left ? `${name} ${span(on)}: the strongest lines of each head's ${line}.`
           : `${name} ${span(on)}: a line for every weight from ${Math.max(least, ROW_FLOOR)} up, of its ${line}.`;
       }
     }
@@ -284,13 +286,19 @@ part((shared) => {
       }
       const other = on.side === "query" ? "key" : "query";
       const middle = (this.y(on.side, on.index) + this.y(on.side, on.to ?? on.index)) / 2;
+      this.left = false;
       const groups = series.map(({ place, weights, strength }) => {
-        const lines = [];
+        let lines = [];
         const fixed = middle + this.shift(place);
         for (const index of at ? [at.index] : this.sides[other].order) {
           if (weights[index] < Math.max(ROW_FLOOR, least) && !at) continue;
           const y = this.y(other, index) + this.shift(place);
           lines.push(on.side === "query" ? fixed : y, on.side === "query" ? y : fixed, strength(weights[index]));
+        }
+        if (series.length > 1) {
+          const kept = strongestLines(lines, Math.ceil(MOST_OF_SEVERAL / series.length));
+          lines = kept.lines;
+          this.left = this.left || kept.floor !== null;
         }
         return { lines, ...this.look(place, this.colours.of(on.side === "query" ? "--query" : "--key")) };
       });
