@@ -177,7 +177,7 @@ class Reader:
 
     def _tensor(self, tensor: str, shape: list[int], order: list[int]) -> Tensor:
         packed = self._tensors(tensor)
-        wide = packed.permute(*(order.index(axis) for axis in sorted(order)))
+        wide = packed.permute(tuple(order.index(axis) for axis in sorted(order)))
         return wide.reshape(shape)
 
 

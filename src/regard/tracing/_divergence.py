@@ -140,7 +140,8 @@ def _same_layers(one: Trace, other: Trace, kind: Kind) -> Sequence[int]:
             f"both traces must have the same layers of kind {kind!r}; the one has {len(layers)} and the "
             f"other {len(others)}."
         )
-    return layers
+    # Where no attention was kept, reading the first layer says so.
+    return layers or [0]
 
 
 def _partners(one: Trace, other: Trace, kind: Kind) -> tuple[Pairs, Pairs, float]:

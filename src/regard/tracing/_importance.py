@@ -78,6 +78,8 @@ def head_importance(
     """
     if method not in ("gradient", "zero", "mean"):
         raise InputError(f'method must be "gradient", "zero" or "mean"; got {method!r}.')
+    if isinstance(examples, Trace):
+        raise InputError("examples must be a list of traces; got one trace.")
     if not examples:
         raise InputError("examples must be at least one text; got none.")
     site = site_named("context")

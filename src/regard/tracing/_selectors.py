@@ -19,10 +19,22 @@ def chosen_of(encoding: Encoding, selector: Selector | None) -> tuple[int, ...]:
     count = len(encoding.tokens)
     if selector is not None and not isinstance(selector, slice):
         return encoding.find(selector)
-    chosen = tuple(range(count)[slice(None) if selector is None else selector])
+    chosen = within(slice(None) if selector is None else selector, count)
     if not chosen:
         raise InputError(f"{selector} must pick at least one of the {count} tokens.")
     return chosen
+
+
+def within(chosen: slice, count: int) -> tuple[int, ...]:
+    """The numbers from 0 to count - 1 that a slice picks.
+
+    Raises:
+        InputError: bounds that are no whole numbers, or a step of 0.
+    """
+    try:
+        return tuple(range(count)[chosen])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{chosen} must have whole numbers, and a step that is not 0: {error}.") from error
 
 
 def positions_of(encoding: Encoding, selector: Selector | None, device: torch.device) -> Tensor | None:

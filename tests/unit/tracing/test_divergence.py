@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
 from regard.models import Loaded
-from regard.tracing import AttentionTrace, Passage, Trace, divergence, trace_ids, trace_text
+from regard.tracing import AttentionTrace, Keeping, Passage, Trace, divergence, trace_ids, trace_text
 from tolerances import FP64, WEIGHTS
 from unit.models import tiny
 from unit.tracing import heads_by_hand as by_hand
@@ -156,6 +156,12 @@ def test_what_cannot_be_compared(loaded: Loaded) -> None:
         divergence(trace, trace_text(make_loaded(num_heads=5), "the river"))
     with pytest.raises(InputError, match='kind must be "encoder"'):
         divergence(trace, trace, "cross")
+
+
+def test_a_trace_without_attention(loaded: Loaded) -> None:
+    trace = trace_text(loaded, "the fishing bank", keeping=Keeping(keep="residual"))
+    with pytest.raises(InputError, match=r'attention layer 0 is not in this trace: .*keep="residual"'):
+        divergence(trace, trace)
 
 
 def test_layers_with_fewer_heads() -> None:

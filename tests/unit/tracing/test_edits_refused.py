@@ -160,6 +160,7 @@ def test_a_trace_without_its_model(models: Any) -> None:
         (regard.Zero("ffn", query="boat"), "boat"),
         (regard.Zero("ffn", query="the"), "the"),  # twice
         (regard.Zero("ffn", query=slice(5, 5)), "query must pick at least one of 9"),
+        (regard.Zero("ffn", query=slice(1, 5, 0)), r"slice\(1, 5, 0\) must have whole numbers, and a step"),
         (regard.Zero("ffn", query=[1, -8]), "query must pick each one once"),
         (regard.Zero("weights", key=[]), "key must pick at least one of 9"),
         (

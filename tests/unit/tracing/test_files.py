@@ -90,6 +90,17 @@ def test_every_family_comes_back(tmp_path: Path, family: str) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["trace.safetensors"]
 
 
+def test_one_token_of_every_family_comes_back(tmp_path: Path) -> None:
+    """DeBERTa's table of distances is then a single number."""
+    for family in folders.CONFIGS:
+        model = loaded(folders.network(family), family)
+        trace = trace_ids(model, [3], [4] if len(model.network.prefixes) == 2 else None)
+        again = regard.Trace.open(trace.save(tmp_path / "trace"), model)
+        assert all(
+            torch.equal(again.scores(0, kind=kind), trace.scores(0, kind=kind)) for kind in trace.kinds
+        )
+
+
 def test_words_and_spans_come_back(tmp_path: Path, loaded: Loaded) -> None:
     for trace in (trace_text(loaded, TEXT), trace_text(loaded, "river \u2014 bank \U0001f41f", "money .")):
         again = Trace.open(trace.save(tmp_path / "a"))

@@ -10,7 +10,7 @@ import torch
 
 from regard.core.errors import InputError
 from regard.models import Loaded
-from regard.tracing import Offset, heads, heads_of_trace, repeated_tokens, trace_text
+from regard.tracing import Keeping, Offset, heads, heads_of_trace, repeated_tokens, trace_text
 from regard.tracing._heads._bootstrap import Bootstrap
 from regard.tracing._heads._rows import Rows
 from tolerances import FP64, WEIGHTS
@@ -251,6 +251,12 @@ def test_bad_arguments(loaded: Loaded) -> None:
 def both() -> Loaded:
     torch.manual_seed(7)
     return of_network(tiny.both().float())
+
+
+def test_a_trace_without_attention(loaded: Loaded) -> None:
+    trace = trace_text(loaded, "the fishing bank", keeping=Keeping(keep="residual"))
+    with pytest.raises(InputError, match=r'attention layer 0 is not in this trace: .*keep="residual"'):
+        heads_of_trace(trace)
 
 
 def test_an_encoder_decoder(both: Loaded) -> None:

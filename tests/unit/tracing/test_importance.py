@@ -11,6 +11,7 @@ import regard
 from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import Output
+from regard.tracing import head_importance
 from unit.tracing.edit_models import make
 
 TEXTS, TARGETS = ("the river bank by money", "money", "the fishing bank"), ("by river", "the", "fish bank by")
@@ -122,6 +123,12 @@ def test_progress(models: Any) -> None:
             TEXTS, loss, method=method, progress=lambda *done, seen=seen: seen.append(done)
         )
         assert seen == [(done, total) for done in range(1, total + 1)]
+
+
+def test_one_trace_is_no_list(models: Any) -> None:
+    model = models["encoder"]
+    with pytest.raises(InputError, match="examples must be a list of traces; got one trace"):
+        head_importance(model.loaded, model.trace(TEXTS[0]), loss)
 
 
 def test_through_the_lens() -> None:

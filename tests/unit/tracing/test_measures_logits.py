@@ -114,6 +114,29 @@ def test_through_the_lens_the_model_runs(family: str) -> None:
     assert not torch.equal(found.ids[0], found.ids[-1])
 
 
+@pytest.mark.parametrize("family", ["gpt2", "bart"])
+def test_through_the_lens_the_last_layer_is_the_edited_model(family: str) -> None:
+    model = regard.lens(lens_models.FAMILIES[family]())
+    both = len(model.network.prefixes) == 2
+    arguments: Any = {"token_ids": measured.IDS, "target_ids": measured.TARGET_IDS if both else None}
+    whole = model.trace(**arguments).logit_lens(k=3)
+    with model.edit(Zero("attention", layer=0, kind="decoder")) as edited:
+        found = edited.trace(**arguments).logit_lens(k=3)
+        given = torch.tensor([measured.TARGET_IDS]) if both else None
+        with torch.no_grad():
+            logits = edited(torch.tensor([measured.IDS]), decoder_token_ids=given).logits[0]
+    assert_close_to_largest(found.logits[-1], logits.topk(3, dim=1).values, FP32_OF_LARGEST)
+    assert not torch.allclose(found.logits[-1], whole.logits[-1])
+
+
+def test_states_that_were_kept_in_another_type() -> None:
+    model = regard.Model(measured.loaded(NETWORKS["decoder"]().float()))
+    whole, half = (model.trace(token_ids=measured.IDS, dtype=each) for each in (None, torch.bfloat16))
+    wanted, found = (each.logit_lens(k=1).logits for each in (whole, half))
+    assert_close_to_largest(found, wanted, 2e-2)
+    assert abs(half.direct_attribution(7).error) < 2e-2 * float(wanted.abs().max())
+
+
 @pytest.mark.parametrize("k", [0, 32, True, "3"])
 def test_k_is_a_number_of_tokens(k: Any) -> None:
     with pytest.raises(InputError, match=r"k must be from 1 to 31, the tokens there are; got"):

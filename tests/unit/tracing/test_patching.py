@@ -180,6 +180,19 @@ def test_what_cannot_be_patched(models: Any, arguments: dict[str, Any], message:
         models["encoder"].patch(CLEAN, CORRUPTED, metric, **arguments)
 
 
+def test_layers_without_cross_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make("both")
+    names = [name for name in model.network.tap_names() if "layers.1.cross_attention." not in name]
+    monkeypatch.setattr(model.network, "tap_names", lambda: names)
+    for method in ("activation", "attribution"):
+        arguments: Any = {"site": "context", "kind": "cross", "method": method}
+        assert model.patch(*traces(model), metric, **arguments).layers == (0, 2)
+        assert model.patch(*traces(model), metric, layer=[0, -1], **arguments).layers == (0, 2)
+        for layer in (1, slice(None)):
+            with pytest.raises(InputError, match=r"layer must be one that has 'context', of 0, 2; got 1\."):
+                model.patch(*traces(model), metric, layer=layer, **arguments)
+
+
 def test_texts_of_other_lengths(models: Any) -> None:
     with pytest.raises(InputError, match=r"the same number of tokens, .*; the encoder reads 7 and 8"):
         models["encoder"].patch(CLEAN, "the money bank by the river", metric)

@@ -13,7 +13,7 @@ from regard.models import Network, Output, StackKind, check_ids
 from regard.text import Encoding, Tokenizer
 from regard.tracing._edits._capture import Captured, captured, check_mode, keep_in, side
 from regard.tracing._edits._edit import Edit, Write
-from regard.tracing._edits._places import Place, numbers_of, positions_of
+from regard.tracing._edits._places import Place, layers_of, numbers_of, positions_of
 from regard.tracing._edits._sites import kind_of, points_of
 from regard.tracing._listening import run_quietly
 from regard.tracing._trace import Kind
@@ -256,7 +256,7 @@ def _targets(inner: Network, edits: Sequence[Edit]) -> tuple[Target, ...]:
     for edit in edits:
         kind = kind_of(edit.where, edit.kind, inner)
         points = points_of(edit.where, kind, inner)
-        for layer in _layers(edit, points):
+        for layer in layers_of(edit.where, edit.layer, points):
             found.append((edit, kind, layer, points[layer]))
     samples = sampled(inner, [point for _, _, _, point in found])
     sources = {}
@@ -280,21 +280,6 @@ def _targets(inner: Network, edits: Sequence[Edit]) -> tuple[Target, ...]:
             )
         )
     return tuple(targets)
-
-
-def _layers(edit: Edit, points: Mapping[int | None, str]) -> tuple[int | None, ...]:
-    """The layers that are meant; of cross-attention, some of a decoder's layers may have none."""
-    if edit.layer is None:
-        return tuple(points)
-    numbers = [layer for layer in points if layer is not None]
-    layers = numbers_of("layer", edit.layer, max(numbers) + 1)
-    for layer in layers:
-        if layer not in points:
-            raise InputError(
-                f"layer must be one that has {edit.where.name!r}, of {', '.join(map(str, numbers))}; "
-                f"got {layer}."
-            )
-    return layers
 
 
 def sampled(network: Network, points: Sequence[str]) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from regard.models import Loaded, Network, StackKind
 from regard.text import Encoding
 from regard.tracing._edits._capture import check_mode, encodings_of, keep_in
 from regard.tracing._edits._metric import Metric, Progress, differentiable, number_of
-from regard.tracing._edits._places import Numbers, Place, numbers_of
+from regard.tracing._edits._places import Numbers, Place, layers_of
 from regard.tracing._edits._sites import Axis, Site, SiteName, kind_of, points_of, site_named
 from regard.tracing._measures._passes import run_again
 from regard.tracing._trace import Kind, Trace
@@ -252,8 +252,7 @@ class _Work:
         if layer is not None:
             if None in points:
                 raise InputError("layer must be None at site 'embeddings', which is before all layers.")
-            numbers = [number for number in points if number is not None]
-            points = {number: points[number] for number in numbers_of("layer", layer, max(numbers) + 1)}
+            points = {number: points[number] for number in layers_of(self.site, layer, points)}
         self.points = points
         self.per = _per(self.site, per)
         axis: Axis = "head" if self.per == "head" else next(each for each in self.site.axes if each != "head")

@@ -10,7 +10,7 @@ from regard.core.errors import InputError
 from regard.text import Encoding
 from regard.tracing._edits._sites import Axis, Site
 from regard.tracing._passage import counted
-from regard.tracing._selectors import Selector
+from regard.tracing._selectors import Selector, within
 from regard.tracing._trace import Kind
 
 Numbers = int | slice | list[int] | tuple[int, ...] | range | None
@@ -77,7 +77,7 @@ def numbers_of(name: str, value: Numbers, count: int) -> tuple[int, ...]:
     if value is None:
         return tuple(range(count))
     if isinstance(value, slice):
-        chosen = tuple(range(count)[value])
+        chosen = within(value, count)
     else:
         given: Sequence[object] = [value] if not isinstance(value, list | tuple | range) else value
         found = [counted(each, count) for each in given]
@@ -91,6 +91,24 @@ def numbers_of(name: str, value: Numbers, count: int) -> tuple[int, ...]:
     return _some(name, value, chosen, count)
 
 
+def layers_of(site: Site, layer: Numbers, points: Mapping[int | None, str]) -> tuple[int | None, ...]:
+    """The layers that are meant; of cross-attention, some of a decoder's layers may have none.
+
+    Raises:
+        InputError: a layer that is not there, or does not have the site.
+    """
+    if layer is None:
+        return tuple(points)
+    numbers = [number for number in points if number is not None]
+    chosen = numbers_of("layer", layer, max(numbers) + 1)
+    for each in chosen:
+        if each not in points:
+            raise InputError(
+                f"layer must be one that has {site.name!r}, of {', '.join(map(str, numbers))}; got {each}."
+            )
+    return chosen
+
+
 def positions_of(name: str, value: Positions, encoding: Encoding) -> tuple[int, ...] | None:
     """The tokens that are meant; None for all.
 
@@ -101,7 +119,7 @@ def positions_of(name: str, value: Positions, encoding: Encoding) -> tuple[int, 
         return None
     count = len(encoding.tokens)
     if isinstance(value, slice):
-        chosen = tuple(range(count)[value])
+        chosen = within(value, count)
     elif isinstance(value, list | tuple | range):
         chosen = tuple(place for each in value for place in encoding.find(each))
     else:

@@ -304,7 +304,9 @@ class _Counter:
         if not patterns:
             raise InputError(f'patterns must give at least one pattern of kind "{kind}"; got none.')
         self.kind, self.patterns = kind, tuple(patterns)
-        self.layers = list(trace.layers_of(kind)) if layer is None else [trace.layer_index(layer, kind)]
+        # Where no attention was kept, reading the first layer says so.
+        kept = list(trace.layers_of(kind)) or [0]
+        self.layers = kept if layer is None else [trace.layer_index(layer, kind)]
         shapes = [
             (trace.attention_of(each, kind).inputs.num_heads, len(self.patterns)) for each in self.layers
         ]

@@ -256,6 +256,7 @@ def _value(trace: "Trace", network: Transformer, target: Target, state: Tensor) 
     head = network.head
     assert isinstance(head, LanguageModelHead)
     with torch.no_grad():
+        state = state.to(head.output.weight.dtype)  # a trace may have kept it in another
         logits = head.output(state * head.scale if head.scale != 1.0 else state).double()
     if head.bias is not None:
         logits = logits + head.bias[0].double()

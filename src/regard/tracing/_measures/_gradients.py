@@ -62,7 +62,7 @@ def tap_names(network: Network, at: str | Sequence[str]) -> list[str]:
     Raises:
         InputError: none is called so, or it is not of one tensor.
     """
-    patterns = [at] if isinstance(at, str) else list(at)
+    patterns = [at] if isinstance(at, str) or not isinstance(at, Sequence) else list(at)
     if not patterns or not all(isinstance(each, str) for each in patterns):
         raise InputError(f"at must be the name of a tap or a pattern, or several; got {at!r}.")
     known = network.tap_names()

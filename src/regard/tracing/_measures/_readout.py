@@ -41,7 +41,9 @@ def logits_of_layers(trace: "Trace", layers: Sequence[int], rows: Sequence[int])
             if isinstance(network, Transformer):
                 yield _by_head(network, kind, hidden[layer], is_last, rows)
             else:
-                yield _by_pass(trace, network, kind, None if is_last else hidden[layer], rows)
+                # What the model says is that of its own pass, with its edits.
+                runs = trace.require_model().network if is_last else network
+                yield _by_pass(trace, runs, kind, None if is_last else hidden[layer], rows)
 
 
 def outermost(network: Network) -> StackKind:
@@ -78,7 +80,8 @@ def _by_head(
     network: Transformer, kind: StackKind, hidden: Tensor, is_last: bool, rows: Sequence[int]
 ) -> Tensor:
     assert network.head is not None
-    norm, state = network.stack(kind).norm, hidden[list(rows)][None]
+    # A trace may have kept the states in another type than the model's.
+    norm, state = network.stack(kind).norm, hidden[list(rows)][None].to(next(network.parameters()).dtype)
     if norm is not None and not is_last:
         state = norm(state)
     ids = torch.zeros(state.shape[:2], dtype=torch.int64, device=state.device)
