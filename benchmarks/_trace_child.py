@@ -45,7 +45,7 @@ def _work(what: str, tokens: int) -> tuple[Callable[[Tensor], Any], Any]:
 
 
 def _transformer_lens(tokens: int) -> Callable[[Tensor], Any]:
-    """TransformerLens 4, whose bridge wraps a model of transformers and wants a tokenizer, which is not used."""
+    """TransformerLens 4, whose bridge wraps a model of transformers and wants a tokenizer all the same."""
     from tokenizers import Tokenizer, models
     from transformer_lens.model_bridge import TransformerBridge
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
