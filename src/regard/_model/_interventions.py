@@ -130,5 +130,11 @@ class Interventions(Tracing):
             >>> model.head_importance(["a river bank"], lambda out, i: out.last_hidden_state.norm()).shape
             torch.Size([6, 12])
         """
+        if isinstance(examples, str | Trace):
+            raise InputError(f"examples must be a list of texts or traces; got one {_one(examples)}.")
         traces = [self._traced(each) for each in examples]
         return head_importance(self.loaded, traces, metric, method=method, kind=kind, progress=progress)
+
+
+def _one(example: str | Trace) -> str:
+    return "text" if isinstance(example, str) else "trace"

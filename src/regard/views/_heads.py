@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from regard.core.errors import InputError
 from regard.views._printable import excerpt, printable
 
 if TYPE_CHECKING:
@@ -134,11 +135,26 @@ class HeadTable:
     def __len__(self) -> int:
         return len(self.cards)
 
-    def __getitem__(self, at: tuple[int, int]) -> HeadCard:
-        """The card of (layer, head), where there is one kind of attention."""
-        found = [card for card in self.cards if (card.layer, card.head) == tuple(at)]
+    def __getitem__(self, at: tuple[int, int] | tuple[str, int, int]) -> HeadCard:
+        """The card of (layer, head), or of (kind, layer, head) where there are several kinds of attention.
+
+        Negative numbers count from the end of the layers and heads that the table has.
+
+        Raises:
+            InputError: there is no such card, or several.
+        """
+        *kinds, layer, head = at
+        cards = [card for card in self.cards if not kinds or card.kind == kinds[0]]
+        layers = sorted({card.layer for card in cards})
+        if isinstance(layer, int) and -len(layers) <= layer < 0:
+            layer = layers[layer]
+        heads = sorted({card.head for card in cards if card.layer == layer})
+        if isinstance(head, int) and -len(heads) <= head < 0:
+            head = heads[head]
+        found = [card for card in cards if (card.layer, card.head) == (layer, head)]
         if len(found) != 1:
-            raise KeyError(at)
+            several = " (kind, layer, head), since there are several kinds," if found else ""
+            raise InputError(f"a card is asked for by{several or ' (layer, head)'} of the table; got {at!r}.")
         return found[0]
 
     def counts(self) -> dict[str, int]:

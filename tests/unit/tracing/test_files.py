@@ -101,6 +101,22 @@ def test_one_token_of_every_family_comes_back(tmp_path: Path) -> None:
         )
 
 
+def test_a_model_that_differs_in_one_number_is_refused(tmp_path: Path) -> None:
+    """In the config alone, or in one entry of one parameter."""
+    model = loaded(folders.network("llama"), "llama")
+    file = traced(model).save(tmp_path / "trace")
+    assert Trace.open(file, model).require_model() is model
+    rotary = replace(folders.CONFIGS["llama"].rotary, base=7.0)
+    turned = folders.network("llama", rotary=rotary)
+    turned.load_state_dict(model.network.state_dict())
+    with pytest.raises(InputError, match="its config or its parameters are others"):
+        Trace.open(file, loaded(turned, "llama"))
+    with torch.no_grad():
+        list(model.network.parameters())[3].view(-1)[11] += 5
+    with pytest.raises(InputError, match="its config or its parameters are others"):
+        Trace.open(file, model)
+
+
 def test_words_and_spans_come_back(tmp_path: Path, loaded: Loaded) -> None:
     for trace in (trace_text(loaded, TEXT), trace_text(loaded, "river \u2014 bank \U0001f41f", "money .")):
         again = Trace.open(trace.save(tmp_path / "a"))
@@ -258,14 +274,14 @@ def test_the_model_is_checked(tmp_path: Path) -> None:
     others = {
         "it is of a bert, and the model a gpt2": loaded(model.network, "gpt2"),
         "d_model is 30 there and 15 in the model": loaded(folders.network("bert"), "bert"),
-        "the parameters are others": loaded(tiny.encoder(), "bert"),
+        "its config or its parameters are others": loaded(tiny.encoder(), "bert"),
     }
     for message, other in others.items():
         with pytest.raises(InputError, match=f"model must be the one .*: {message}"):
             Trace.open(file, other)
     with torch.no_grad():
         model.network.encoder.layers[1].ffn.output.weight.add_(0.001)  # type: ignore[union-attr]
-    with pytest.raises(InputError, match="the parameters are others"):
+    with pytest.raises(InputError, match="its config or its parameters are others"):
         Trace.open(file, model)
     with pytest.raises(InputError, match=r"model must be a regard.Model, or None; got str"):
         Trace.open(file, "bert")  # type: ignore[arg-type]

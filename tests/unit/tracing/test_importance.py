@@ -159,3 +159,11 @@ def test_what_is_refused(models: Any, arguments: dict[str, Any], message: str) -
     given: dict[str, Any] = {"examples": TEXTS, "metric": loss} | arguments
     with pytest.raises(InputError, match=message):
         models["encoder"].head_importance(**given)
+
+
+def test_one_text_is_no_list_of_texts() -> None:
+    """It would be read letter by letter."""
+    model = regard.load()
+    for example in ("a river bank", model.trace("a river bank")):
+        with pytest.raises(InputError, match="examples must be a list of texts or traces; got one"):
+            model.head_importance(example, lambda output, index: output.last_hidden_state.norm())

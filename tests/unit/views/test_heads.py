@@ -74,8 +74,11 @@ def test_the_records() -> None:
     whole = table(*CARDS)
     assert whole[0, 1] is CARDS[1]
     assert len(whole) == 3
-    with pytest.raises(KeyError):
-        whole[0, 7]
+    assert whole[-2, -1] is CARDS[1]
+    assert whole[CARDS[1].kind, 0, 1] is CARDS[1]
+    for at in ((0, 7), (5, 0), (-9, 0), ("cross", 0, 1)):
+        with pytest.raises(InputError, match="a card is asked for by"):
+            whole[at]
     assert whole.counts() == {"delimiter sink": 1, "previous": 1, "none": 1}
     assert repr(whole) == "HeadTable('tiny', 2 texts: 1 delimiter sink, 1 previous, 1 none)"
     assert CARDS[1].best.name == "delimiter sink punctuation"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from regard.core.errors import InputError
 from regard.models import Network, StackKind, Transformer
 from regard.tracing._measures._layers import attentions_of, outputs_again
 from regard.tracing._measures._network import find_projection
@@ -33,6 +34,9 @@ def parity(trace: "Trace") -> Parity:
     Returns:
         The largest errors, in total and for each layer; `check` raises where one is more than rounding.
 
+    Raises:
+        InputError: the trace holds no attention, and there is nothing to check.
+
     Example:
         >>> import regard
         >>> parity = regard.load().trace("time flies like an arrow").parity()
@@ -43,8 +47,13 @@ def parity(trace: "Trace") -> Parity:
         layers = tuple(
             _of_layer(trace, kind, layer) for kind in trace.kinds for layer in trace.layers_of(kind)
         )
-    kept = next((trace.attention_of(each.layer, each.kind).inputs.q.dtype for each in layers), torch.float32)
-    return Parity(layers=layers, output=None, bound=bound_of(kept))
+    if not layers:
+        raise InputError(
+            'parity checks attention, of which this trace holds none: it was kept with keep="residual". '
+            'Trace again with keep="qk", "qkv" or "all".'
+        )
+    first = trace.attention_of(layers[0].layer, layers[0].kind)
+    return Parity(layers=layers, output=None, bound=bound_of(first.inputs.q.dtype))
 
 
 def _of_layer(trace: "Trace", kind: AttentionKind, layer: int) -> LayerParity:
