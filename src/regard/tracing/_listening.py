@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,13 +59,18 @@ class Listening:
         self._keeper = Keeper(keeping)
         self._kept: dict[str, Any] = {}
         self._names = frozenset(network.tap_names())
-        wanted = {name: make(name) for name, make in self._wanted().items() if name in self._names}
-        self.taps = Taps(wanted)
 
-    def _wanted(self) -> Mapping[str, Callable[[str], Callable[[Any], None]]]:
+    def taps(self) -> Taps:
+        """The listeners. They are not kept here, where they and what they hold would hold each other: a trace
+        that nobody has any more would stay in memory until Python next looks for such circles."""
+        return Taps(
+            {name: partial(hold, name) for name, hold in self._wanted().items() if name in self._names}
+        )
+
+    def _wanted(self) -> Mapping[str, Callable[[str, Any], None]]:
         """What is kept at which point, as far as the network has it."""
         keeping = self._keeping
-        wanted: dict[str, Callable[[str], Callable[[Any], None]]] = {}
+        wanted: dict[str, Callable[[str, Any], None]] = {}
         for kind, prefix in self._network.prefixes.items():
             depth = self._network.depth(kind)
             if keeping.hidden:
@@ -85,42 +91,31 @@ class Listening:
                         wanted[f"{at}.output"] = self._hold
         return wanted
 
-    def _hold(self, name: str) -> Callable[[Tensor], None]:
-        # A closure, not a loop variable: each listener writes to its own key.
-        def hold(value: Tensor) -> None:
-            kept = self._keeper.tensor(value)
-            # Where queries and keys are kept, it is they that are looked at.
-            if not self._keeping.queries and not _are_finite(kept):
-                raise RegardError(
-                    f"{name} has numbers that are not finite: the weights are damaged, or too large for "
-                    f"{kept.dtype}; load the model again, or with dtype=torch.float32."
-                )
-            self._kept[name] = kept
+    def _hold(self, name: str, value: Tensor) -> None:
+        kept = self._keeper.tensor(value)
+        # Where queries and keys are kept, it is they that are looked at.
+        if not self._keeping.queries and not _are_finite(kept):
+            raise RegardError(
+                f"{name} has numbers that are not finite: the weights are damaged, or too large for "
+                f"{kept.dtype}; load the model again, or with dtype=torch.float32."
+            )
+        self._kept[name] = kept
 
-        return hold
+    def _hold_inputs(self, name: str, inputs: AttentionInputs) -> None:
+        # Some fused kernels turn a NaN into a zero, and the layers after it would look healthy. What is
+        # converted is looked at afterwards: half precision may overflow.
+        self._kept[name] = kept = self._keeper.inputs(inputs)
+        values = kept.v if self._keeping.values else inputs.v
+        if not _are_finite(kept.q, kept.k, values):
+            raise RegardError(
+                f"{name.removesuffix('.inputs')} has queries, keys or values that are not finite: the "
+                f"weights are damaged, or too large for {kept.q.dtype}; load the model again, or with "
+                "dtype=torch.float32."
+            )
 
-    def _hold_inputs(self, name: str) -> Callable[[AttentionInputs], None]:
-        def hold(inputs: AttentionInputs) -> None:
-            # Some fused kernels turn a NaN into a zero, and the layers after it would look healthy. What is
-            # converted is looked at afterwards: half precision may overflow.
-            self._kept[name] = kept = self._keeper.inputs(inputs)
-            values = kept.v if self._keeping.values else inputs.v
-            if not _are_finite(kept.q, kept.k, values):
-                raise RegardError(
-                    f"{name.removesuffix('.inputs')} has queries, keys or values that are not finite: the "
-                    f"weights are damaged, or too large for {kept.q.dtype}; load the model again, or with "
-                    "dtype=torch.float32."
-                )
-
-        return hold
-
-    def _hold_weights(self, name: str) -> Callable[[Tensor], None]:
+    def _hold_weights(self, name: str, weights: Tensor) -> None:
         inputs = f"{name.removesuffix('weights')}inputs"
-
-        def hold(weights: Tensor) -> None:
-            self._kept[inputs] = self._kept[inputs].changed(weights=weights)
-
-        return hold
+        self._kept[inputs] = self._kept[inputs].changed(weights=weights)
 
     def passage(self, kind: StackKind, encoding: Encoding) -> Passage:
         """What was kept of a stack."""

@@ -132,7 +132,7 @@ def _run(network: Network, lengths: tuple[int, ...], keeping: Keeping | None) ->
             network,
             texts[0],
             texts[1] if len(texts) > 1 else None,
-            taps=None if listening is None else listening.taps,
+            taps=None if listening is None else listening.taps(),
         )
     if listening is None:
         return Sample(course.alive(), 0, 0, frozenset())

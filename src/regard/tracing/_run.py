@@ -141,7 +141,7 @@ def _trace(
         encoding.token_ids,
         None if target is None else target.token_ids,
         type_ids=encoding.type_ids if encoding.texts else None,
-        taps=listening.taps,
+        taps=listening.taps(),
     )
     passages = {kind: listening.passage(kind, given[kind]) for kind in network.prefixes}
     return Trace(

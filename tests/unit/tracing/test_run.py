@@ -1,5 +1,7 @@
 """Running a model on a text: what it takes, what it refuses, and that listening changes nothing."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -109,3 +111,15 @@ def test_embeddings_that_nobody_could_see_say_what_can_be_asked_for(loaded: Load
     unseen = replace(trace, encoder=replace(trace.encoder, hidden=()))
     with pytest.raises(InputError, match=r"cannot be seen .* ask for weights, scores or context"):
         unseen.embeddings()
+
+
+def test_a_trace_goes_with_its_last_name(loaded: Loaded) -> None:
+    trace = trace_text(loaded, "the river bank")
+    assert trace.encoder is not None
+    held = weakref.ref(trace.encoder.attention[0].inputs)
+    gc.disable()  # which would find what holds itself
+    try:
+        del trace
+        assert held() is None
+    finally:
+        gc.enable()

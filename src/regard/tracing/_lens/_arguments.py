@@ -89,7 +89,7 @@ def read_inputs(
     if sinks is not None and not torch.is_grad_enabled():
         sinks = sinks.detach()  # a parameter: what is computed from the record later wants no gradient either
     return AttentionInputs(
-        q=q.expand(k.shape[0], -1, -1, -1) if q.shape[0] == 1 else q,
+        q=q if q.shape[0] == k.shape[0] else q.expand(k.shape[0], -1, -1, -1),
         k=k,
         v=v,
         mask=mask,

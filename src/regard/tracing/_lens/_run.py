@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -49,17 +49,19 @@ class Run:
         Raises:
             RegardError: an attention layer that the survey found was not called.
         """
-        with ExitStack() as stack:
+        handles = []
+        try:
             for key, module in self._modules.items():
-                # Both count their own calls: only those of this run, in whichever thread.
                 sides = {side for _, side in self._points[key]}
                 if "input" in sides:
-                    before = module.register_forward_pre_hook(self._before(), with_kwargs=True)
-                    stack.callback(before.remove)
+                    handles.append(module.register_forward_pre_hook(self._before(), with_kwargs=True))
                 if "output" in sides:
-                    stack.callback(module.register_forward_hook(self._after()).remove)
+                    handles.append(module.register_forward_hook(self._after()))
             with listening(configs, self):
                 yield
+        finally:
+            for handle in handles:
+                handle.remove()
         if self._left:
             missing = ", ".join(sorted(self._sites[key].name for key in self._left))
             raise RegardError(
@@ -84,24 +86,26 @@ class Run:
         """See `Listener`."""
         site = self._next(module)
         taps = None if self._taps is None else self._taps.at(site.name)
-        if taps is None or not any(taps.wants(name) for name in OF_ATTENTION):
+        wanted = set() if taps is None else {name for name in OF_ATTENTION if taps.wants(name)}
+        if taps is None or not wanted:
             return original(module, q, k, v, arguments)
-        q, k, v = taps.offer("q", q), taps.offer("k", k), taps.offer("v", v)
-        step_by_step = taps.wants("scores") or taps.wants("weights")
+        if not wanted.isdisjoint("qkv"):
+            q, k, v = taps.offer("q", q), taps.offer("k", k), taps.offer("v", v)
+        step_by_step = "scores" in wanted or "weights" in wanted
         inputs = None
-        if step_by_step or taps.wants("inputs"):
+        if step_by_step or "inputs" in wanted:
             inputs = read_inputs(original, module, q, k, v, arguments, self._masks)
             taps.show("inputs", inputs)
         context, weights = original(module, q, k, v, arguments)
         if step_by_step:
             assert inputs is not None
             watch = _Watch(taps)
-            written = reference_attention(inputs, watch.taps)
+            written = reference_attention(inputs, watch.listeners())
             # Looking alone leaves the kernel's own result, bit for bit.
             if watch.written:
                 context = written.context.transpose(1, 2).contiguous()
                 weights = None if weights is None else written.weights[..., : k.shape[2]].to(weights.dtype)
-        if taps.wants("context"):
+        if "context" in wanted:
             by_head = context.transpose(1, 2)
             offered = taps.offer("context", by_head)
             if offered is not by_head:
@@ -167,7 +171,11 @@ class _Watch:
 
     def __init__(self, taps: Taps) -> None:
         self.written = False
-        self.taps = Taps({name: self._listen(taps, name) for name in ("scores", "weights")})
+        self._taps = taps
+
+    def listeners(self) -> Taps:
+        """At scores and weights; see `Listening.taps` for why they are not kept."""
+        return Taps({name: self._listen(self._taps, name) for name in ("scores", "weights")})
 
     def _listen(self, taps: Taps, name: str) -> Any:
         def listen(value: Tensor) -> Tensor | None:
