@@ -12,7 +12,7 @@ from regard.blocks import MANY_ROWS, ROWS_AT_ONCE
 from regard.core.errors import InputError
 from regard.models import Loaded, Network, Transformer
 from regard.tracing._keep import EVERYTHING, Keeping
-from regard.tracing._probes import grid, sample, short, table_rows_of
+from regard.tracing._probes import Probe, Sample, grid, sample, short, table_rows_of
 from regard.tracing._size import free_bytes, told
 
 
@@ -51,9 +51,12 @@ def forecast(
     and biases, quadratic. Evaluated at the length asked for, the sum of what is alive after each operation is
     the course of the memory. Short texts are run as they are.
 
-    A model that turns to another way of working beyond a length, as those with a sliding window do in
-    transformers, which make a mask only for longer texts, is forecast without what that takes. What kernels
-    use inside one operation is not seen: with torch's fused attention it is a few hundred kilobytes a thread.
+    A model with sliding windows, whose mask transformers makes only for texts as long, goes that way with
+    the short ones too. A model with edits is forecast as if each wrote all of the tensors that it writes;
+    where these are scores or weights, the pass makes them and the trace holds the weights, N x N. What
+    kernels use inside one operation is not seen: with torch's fused attention some 10 MB. Nor is what the C
+    library holds of tensors below 32 MB freed within a layer: little in networks of regard's own, through the
+    lens as much as a layer takes. Between layers it is given back: see `Heap`.
 
     Args:
         loaded: the model.
@@ -65,7 +68,7 @@ def forecast(
         InputError: fewer tokens than one, or more than the model takes; a target where there is no second
             stack; or layers that the model does not have.
     """
-    network, lengths = loaded.network.plain, _lengths(loaded.network, num_tokens, target_tokens)
+    network, lengths = loaded.network, _lengths(loaded.network, num_tokens, target_tokens)
     keeping.check(network)
     return _told(network, lengths, keeping)
 
@@ -86,7 +89,7 @@ def bytes_at(loaded: Loaded, num_tokens: int, keeping: Keeping = EVERYTHING) -> 
         True
     """
     both = num_tokens if len(loaded.network.prefixes) == 2 else None
-    return _kept(loaded.network.plain, _lengths(loaded.network, num_tokens, both), keeping)[0]
+    return _kept(loaded.network, _lengths(loaded.network, num_tokens, both), keeping)[0]
 
 
 def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
@@ -100,7 +103,7 @@ def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
     Raises:
         InputError: how much it takes, how much there is, and what would fit.
     """
-    network = loaded.network.plain  # edits are for the text, not for the short ones that are tried
+    network = loaded.network
     roughly = 2 * _roughly(network, lengths)
     if roughly < _LITTLE:
         return  # to ask the system how much is free takes a tenth of the time of a short trace
@@ -164,14 +167,21 @@ _WIDTHS: "WeakKeyDictionary[Network, int]" = WeakKeyDictionary()
 
 def _roughly(network: Network, lengths: tuple[int, ...]) -> int:
     """More than a trace takes: what every matrix of the network reads and writes, for every token."""
-    if network not in _WIDTHS:
-        matrices = [each for each in network.parameters() if each.ndim > 1]
+    plain = network.plain
+    if plain not in _WIDTHS:
+        matrices = [each for each in plain.parameters() if each.ndim > 1]
         width = sum(sum(each.shape[-2:]) * math.prod(each.shape[:-2]) for each in matrices)
-        _WIDTHS[network] = width * max((each.element_size() for each in matrices), default=4)
-    squares = sum(lengths) ** 2 * network.config.num_heads * 16
-    if isinstance(network, Transformer):
+        _WIDTHS[plain] = width * max((each.element_size() for each in matrices), default=4)
+    written = _written_squares(network)
+    squares = sum(lengths) ** 2 * network.config.num_heads * 16 * (1 + written)
+    if isinstance(plain, Transformer) and not written:
         squares = min(squares, _SHARED + _OF_BLOCKS)
-    return sum(lengths) * _WIDTHS[network] + squares
+    return sum(lengths) * _WIDTHS[plain] + squares
+
+
+def _written_squares(network: Network) -> int:
+    """How many N x N tensors edits write, for each head: scores or weights of so many layers."""
+    return sum(name.endswith((".scores", ".weights")) for name in network.written)
 
 
 def _lengths(network: Network, num_tokens: int, target_tokens: int | None) -> tuple[int, ...]:
@@ -200,17 +210,27 @@ _OF_BLOCKS = 2 * 4 * 2**21
 
 
 def _told(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> Forecast:
-    bound = _SHARED + _OF_BLOCKS if isinstance(network, Transformer) else None
-    masks = _of_windows(sample(network, short(lengths), keeping).windows, lengths)
+    masks = 0
+    if isinstance(network.plain, Transformer):
+        masks = _of_windows(sample(network, short(lengths), keeping).windows, lengths)
     kept, surplus = _kept(network, lengths, keeping)
-    forward = _peak(network, lengths, None, bound) + masks
-    total = _peak(network, lengths, keeping, bound) + masks - surplus
+    forward = _peak(network, lengths, None) + masks
+    total = _peak(network, lengths, keeping) + masks - surplus
     return Forecast(kept=kept, forward=forward, total=max(kept, total))
+
+
+def _samples(
+    network: Network, lengths: tuple[int, ...], keeping: Keeping | None
+) -> list[tuple[Probe, Sample]]:
+    """What short passes take, all in the way that one of these lengths goes."""
+    sizes = sample(network, short(lengths), keeping).sizes
+    beyond = frozenset(size for size in sizes if size <= max(lengths))
+    return [(each, sample(network, each.lengths, keeping, beyond)) for each in grid(lengths)]
 
 
 def _kept(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> tuple[int, int]:
     """What a trace holds, and how much less that is than if everything in it grew as at short lengths."""
-    samples = [(each, sample(network, each.lengths, keeping)) for each in grid(lengths)]
+    samples = _samples(network, lengths, keeping)
     straight = sum(each.weight * found.kept for each, found in samples)
     # A table with a row for each distance that occurs: beyond some distance there are no more (DeBERTa).
     tables = sum(each.weight * found.tables for each, found in samples)
@@ -220,9 +240,9 @@ def _kept(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> tuple
     return int(kept), int(straight - kept)
 
 
-def _peak(network: Network, lengths: tuple[int, ...], keeping: Keeping | None, bound: int | None) -> int:
+def _peak(network: Network, lengths: tuple[int, ...], keeping: Keeping | None) -> int:
     """The most that is alive at one time: without listeners where keeping is None."""
-    samples = [(each, sample(network, each.lengths, keeping)) for each in grid(lengths)]
+    samples = _samples(network, lengths, keeping)
     courses = [found.course for _, found in samples]
     if len({len(course) for course in courses}) > 1:  # other operations at other lengths
         courses = [(max(course, key=sum),) for course in courses]
@@ -234,9 +254,9 @@ def _peak(network: Network, lengths: tuple[int, ...], keeping: Keeping | None, b
     total = weights @ outside + np.array([few.get(each.lengths, 0.0) for each, _ in samples]) @ inside
     if rows != lengths:
         total += weights @ output
-    if bound is not None:
+    if isinstance(network.plain, Transformer) and not _written_squares(network):
         square = np.array([float(each.square) for each, _ in samples]) @ outside
-        total -= np.maximum(0.0, square - bound)
+        total -= np.maximum(0.0, square - _SHARED - _OF_BLOCKS)
     return int(total.max().round())
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
 from regard.models import Network
+from regard.tracing._heap import Heap
 
 Keep = Literal["qk", "qkv", "residual", "all"]
 """What a trace keeps: queries and keys; also values and contexts; the residual stream alone; everything."""
@@ -235,15 +236,21 @@ class Keeper:
 
     def __init__(self, keeping: Keeping) -> None:
         self.keeping = keeping
+        self._heap = Heap()
 
     def tensor(self, value: Tensor) -> Tensor:
         """A tensor by itself."""
-        return value if self.keeping.whole else _Memory([value], self.keeping.dtype).take(value)
+        kept = value if self.keeping.whole else _Memory([value], self.keeping.dtype).take(value)
+        self._heap.grows(kept)
+        return kept
 
     def inputs(self, inputs: AttentionInputs) -> AttentionInputs:
         """A record: q and k, v where it is kept, and a bias that is a function of them."""
-        if self.keeping.whole:
-            return inputs
+        record = inputs if self.keeping.whole else self._of_these(inputs)
+        self._heap.grows(record.q, record.k, *([record.v] if self.keeping.values else []))
+        return record
+
+    def _of_these(self, inputs: AttentionInputs) -> AttentionInputs:
         kept = [inputs.q, inputs.k, *([inputs.v] if self.keeping.values else [])]
         memory = _Memory(kept, self.keeping.dtype)
         of_pass = {tensor.untyped_storage().data_ptr() for tensor in kept}

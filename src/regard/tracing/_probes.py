@@ -14,11 +14,12 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
 from regard.blocks import FeedForward, GatedFeedForward
-from regard.core import Window
+from regard.core import Taps, Window
 from regard.models import Network
 from regard.models.deberta import DistanceTerm, RelativePositions
 from regard.text import Encoding
 from regard.tracing._keep import Keeping, Partial
+from regard.tracing._lens import Windows, looking_at
 from regard.tracing._listening import Listening, run_quietly
 from regard.tracing._passage import AttentionTrace, Passage
 from regard.tracing._size import kept_bytes
@@ -94,54 +95,74 @@ class Sample:
             between their projections, the output that they are about to give).
         kept: bytes that the passages hold; 0 without listeners.
         tables: those of them that are tables of relative positions.
-        windows: how far the windows reach that short texts are within.
+        windows: how far the windows of masks reach.
+        sizes: of windows whose masks a model of transformers leaves out for shorter texts.
     """
 
     course: tuple[tuple[int, int, int], ...]
     kept: int
     tables: int
     windows: frozenset[int]
+    sizes: frozenset[int]
 
 
 _SEEN: WeakKeyDictionary[Network, dict[Any, Sample]] = WeakKeyDictionary()
 
 
-def sample(network: Network, lengths: tuple[int, ...], keeping: Keeping | None) -> Sample:
+def sample(
+    network: Network,
+    lengths: tuple[int, ...],
+    keeping: Keeping | None,
+    beyond: frozenset[int] = frozenset(),
+) -> Sample:
     """Run the network on a text of these lengths, and write down what it takes; remembered with the network.
+
+    Of a network with edits, the one without them runs, and at each tap that they write all of it is written:
+    their words and positions are those of the text, not of a short one.
 
     Args:
         network: what runs.
         lengths: tokens of the text, and of what a decoder beside an encoder reads.
         keeping: what is kept; None lets nobody listen.
+        beyond: `Sample.sizes` whose masks are made all the same.
     """
-    parameters = list(network.parameters())
+    parameters = list(network.plain.parameters())
     state = (len(parameters), sum(each.numel() for each in parameters), parameters[0].dtype)
-    key = (lengths, keeping, state, parameters[0].device)
-    known = _SEEN.setdefault(network, {})
+    key = (lengths, keeping, beyond, network.written, state, parameters[0].device)
+    known = _SEEN.setdefault(network.plain, {})
     if key not in known:
-        known[key] = _run(network, lengths, keeping)
+        known[key] = _run(network, lengths, keeping, beyond)
     return known[key]
 
 
-def _run(network: Network, lengths: tuple[int, ...], keeping: Keeping | None) -> Sample:
+def _run(
+    network: Network, lengths: tuple[int, ...], keeping: Keeping | None, beyond: frozenset[int]
+) -> Sample:
+    plain, windows = network.plain, Windows(beyond)
     listening = None if keeping is None else Listening(network, keeping)
+    taps = None if listening is None else listening.taps()
+    if network.written:
+        taps = Taps(dict.fromkeys(network.written, _as_an_edit)).then(taps)
     texts = [[0] * length for length in lengths]
-    owned = [*network.parameters(), *network.buffers()]
-    with _Course(owned, network) as course:
-        run_quietly(
-            network,
-            texts[0],
-            texts[1] if len(texts) > 1 else None,
-            taps=None if listening is None else listening.taps(),
-        )
+    owned = [*plain.parameters(), *plain.buffers()]
+    with looking_at(windows), _Course(owned, plain) as course:
+        run_quietly(plain, texts[0], texts[1] if len(texts) > 1 else None, taps=taps)
+    sizes = frozenset(windows.seen)
     if listening is None:
-        return Sample(course.alive(), 0, 0, frozenset())
+        return Sample(course.alive(), 0, 0, frozenset(), sizes)
     passages: tuple[Passage, ...] = tuple(
         listening.passage(kind, Encoding.from_ids(text))
         for kind, text in zip(network.prefixes, texts, strict=True)
     )
     tables = tuple(term.table for term in _terms(passages))
-    return Sample(course.alive(), kept_bytes(passages), kept_bytes(tables), _windows(passages))
+    return Sample(course.alive(), kept_bytes(passages), kept_bytes(tables), _windows(passages), sizes)
+
+
+def _as_an_edit(value: Tensor) -> Tensor:
+    """What an edit of all of a tensor takes: another one, and where they differ."""
+    written = value.clone()
+    (written != value).any()
+    return written
 
 
 class _Course(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -1,10 +1,6 @@
-"""What a trace will take, told beforehand: against traces themselves, and a process's memory."""
+"""What a trace will take, told beforehand: against traces themselves."""
 
 import gc
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,51 +69,6 @@ def test_the_course_of_a_long_pass_is_that_of_short_ones(tokens: int, keep: Any)
     whole = sample(model.network, (tokens,), keeping)
     measured = max(outside + inside for outside, inside, _ in whole.course)
     assert forecast(model, tokens, keeping=keeping).total == pytest.approx(measured, rel=0.02)
-
-
-_CHILD = """
-import ctypes, gc, json, sys
-from pathlib import Path
-import torch
-from regard.models.gpt2 import Gpt2Config, build
-from regard.models import Loaded
-from regard.checkpoints import Source
-from regard.tracing import Keeping, forecast, trace_ids
-
-def kilobytes(field):
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field))
-
-tokens, keep = int(sys.argv[1]), sys.argv[2]
-sizes = {"d_model": 128, "num_layers": 8, "num_heads": 2, "d_ff": 512, "max_seq_len": 20_000}
-network = build(Gpt2Config(vocab_size=97, **sizes))
-source = Source(name="child", folder=Path("."), kind="folder")
-model = Loaded(network=network.eval(), tokenizer=None, source=source, family="gpt2", left_out=())
-told = forecast(model, tokens, keeping=Keeping(keep=keep))
-trace_ids(model, [3] * 64)
-gc.collect()
-ctypes.CDLL(None).malloc_trim(0)
-Path("/proc/self/clear_refs").write_text("5")
-before = kilobytes("VmRSS")
-trace = trace_ids(model, [3] * tokens, keeping=Keeping(keep=keep))
-print(json.dumps([1024 * (kilobytes("VmHWM") - before), told.total]))
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak is reset through /proc")
-@pytest.mark.parametrize("keep", ["all", "qk"])
-def test_the_growth_of_a_process(keep: str) -> None:
-    # Blocks given back at once, as the C library does by itself with those over 32 MB.
-    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", _CHILD, "6000", keep],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    grew, told = json.loads(done.stdout)
-    assert told == pytest.approx(grew, rel=0.1)
 
 
 def test_a_polynomial_in_two_lengths_is_found() -> None:

@@ -1,0 +1,58 @@
+"""What a trace takes of a real process, without any help for its C library, against the forecast."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_CHILD = """
+import ctypes, gc, json
+from pathlib import Path
+import torch
+import regard
+from regard.models.gpt2 import Gpt2Config, build
+from regard.models import Loaded
+from regard.checkpoints import Source
+
+def kilobytes(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))
+
+def measured(model, tokens, **asked):
+    told = model.forecast(tokens, **asked)
+    model.trace(token_ids=[3] * 64, **asked)
+    gc.collect()
+    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = kilobytes("VmRSS")
+    trace = model.trace(token_ids=[3] * tokens, **asked)
+    return [1024 * (kilobytes("VmHWM") - before), told.total, told.kept]
+
+sizes = {"d_model": 256, "num_layers": 31, "num_heads": 4, "d_ff": 512, "max_seq_len": 2600}
+network = build(Gpt2Config(vocab_size=97, **sizes)).eval()
+source = Source(name="child", folder=Path("."), kind="folder")
+model = regard.Model(Loaded(network=network, tokenizer=None, source=source, family="gpt2", left_out=()))
+found = {keep: measured(model, 2503, keep=keep) for keep in ("all", "qk")}
+with model.edit(regard.Zero("weights", layer=3, key=0)) as edited:
+    found["edited"] = measured(edited, 2503, keep="qk")
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak is reset through /proc")
+def test_the_growth_of_a_process() -> None:
+    """Each is 100 to 500 MB: what is kept, the layer at work, and of the edited one matrices N x N."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD],
+        env=environment | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for asked, (grew, told, kept) in json.loads(done.stdout).items():
+        assert told == pytest.approx(grew, rel=0.1), asked
+        assert kept < told
