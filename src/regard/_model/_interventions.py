@@ -49,7 +49,8 @@ class Interventions(Tracing):
         Raises:
             InputError: at the start, an edit that the model has no place for (site, layer, head, kind), or a
                 network in training mode; when the edited model is run, before anything is computed, a
-                position or word that is not in the text, or a value of another shape, dtype or device;
+                position or word that is not in the text, or a value of another shape, dtype or device, or
+                with NaN or infinity (but -inf for scores); as it runs, an edit that makes such a number;
                 afterwards, an edit that wrote nothing but what was there; at the end of the block, edited
                 models that were never run.
 
@@ -100,7 +101,7 @@ class Interventions(Tracing):
             >>> model.patch("sitting on the river bank", "sitting on the money bank", size).values.shape
             torch.Size([7, 7])
         """
-        texts = self._traced(clean), self._traced(corrupted)
+        texts = self._traced("clean", clean), self._traced("corrupted", corrupted)
         if method == "activation":
             return activation_patching(
                 self.loaded, *texts, metric, site=site, kind=kind, per=per, layer=layer, progress=progress
@@ -130,11 +131,7 @@ class Interventions(Tracing):
             >>> model.head_importance(["a river bank"], lambda out, i: out.last_hidden_state.norm()).shape
             torch.Size([6, 12])
         """
-        if isinstance(examples, str | Trace):
-            raise InputError(f"examples must be a list of texts or traces; got one {_one(examples)}.")
-        traces = [self._traced(each) for each in examples]
+        if not isinstance(examples, Sequence) or isinstance(examples, str):
+            raise InputError(f"examples must be a list of texts or traces; got {type(examples).__name__}.")
+        traces = [self._traced(f"examples[{number}]", each) for number, each in enumerate(examples)]
         return head_importance(self.loaded, traces, metric, method=method, kind=kind, progress=progress)
-
-
-def _one(example: str | Trace) -> str:
-    return "text" if isinstance(example, str) else "trace"

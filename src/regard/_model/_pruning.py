@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from regard._model._held import Held
+from regard.core.arguments import check_function
 from regard.models import (
     Heads,
     Importance,
@@ -50,6 +51,7 @@ class Pruning(Held):
         progress: Callable[[int, int], None] | None = None,
     ) -> PruningCurve:
         """What the model is worth with fewer and fewer heads: see `regard.models.pruning_curve`."""
+        check_function("metric", metric, "from a model to one number")
         return pruning_curve(
             self.loaded,
             importance,

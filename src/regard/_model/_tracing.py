@@ -153,9 +153,11 @@ class Tracing(Held):
         self, text: str | Trace, *, of: Callable[[Output], Tensor], at: str | Sequence[str]
     ) -> dict[str, Tensor]:
         """Gradients of a number by the tensors at some taps: see `regard.tracing.Trace.gradients`."""
-        return replace(self._traced(text), loaded=self.loaded).gradients(of=of, at=at)
+        return replace(self._traced("text", text), loaded=self.loaded).gradients(of=of, at=at)
 
-    def _traced(self, text: str | Trace) -> Trace:
+    def _traced(self, name: str, text: str | Trace) -> Trace:
+        if not isinstance(text, str | Trace):
+            raise InputError(f"{name} must be a text or a trace; got {type(text).__name__}.")
         return text if isinstance(text, Trace) else self.trace(text, keep="residual")
 
     def heads(
@@ -195,6 +197,6 @@ class Tracing(Held):
 
     def compare(self, texts: Sequence[str], word: str | Sequence[str]) -> Comparison:
         """One word between several texts, at every embedding layer: see `regard.tracing.compare`."""
-        if isinstance(texts, str):
-            raise InputError("texts must be a list of two texts or more; got one text.")
+        if not isinstance(texts, Sequence) or isinstance(texts, str):
+            raise InputError(f"texts must be a list of two texts or more; got {type(texts).__name__}.")
         return compare(self.trace(list(texts)), word)

@@ -88,7 +88,8 @@ def prune(
     from regard.views import printable
 
     before, after = facts["parameters"]
-    typer.echo(f"{facts['heads_removed']} heads removed")
+    removed = facts["heads_removed"]
+    typer.echo(f"{removed} head{'s' * (removed != 1)} removed")
     typer.echo(f"{before:,} parameters before, {after:,} after ({1 - after / before:.1%} less)")
     if "likeness" in facts:
         typer.echo(f"likeness {facts['likeness']:.4f} on {facts['texts']} texts")
@@ -108,7 +109,10 @@ def _without_weakest(
     likeness = Likeness(full.loaded, texts)
     [layers] = attentions(full.network).values()
     # Before minutes of work: there may be no such number of heads.
-    full.weakest_heads(torch.zeros(len(layers), max(each.num_heads for each in layers)), number)
+    try:
+        full.weakest_heads(torch.zeros(len(layers), max(each.num_heads for each in layers)), number)
+    except InputError as error:
+        raise InputError(f"--weakest: {error}") from error
     with status(f"measuring heads on {len(texts)} texts"):
         importance = full.head_importance(likeness.traces, likeness.loss, method="zero")
         smaller = full.prune(full.weakest_heads(importance, number))

@@ -19,8 +19,8 @@ class AttentionErrors(NamedTuple):
         row_sum: the largest |sum of a row's weights - 1|, the sink's column among them; a row that may attend
             to nothing, all of whose weights are zero, does not count, nor do weights that an edit wrote.
         context: the largest |weights v - context|; None where no context was given.
-        softmax: the largest |weight - exp(score - logsumexp(row))|, the scores worked out anew; 0 where an
-            edit wrote the weights.
+        softmax: the largest |weight - exp(score - logsumexp(row))|; 0 where an edit wrote the weights. Both
+            are of the same scores, so that this says nothing of the scale or the mask: `context` does.
     """
 
     row_sum: float

@@ -5,7 +5,7 @@ A family is a folder of config, network and key map; `FAMILIES` lists them.
 
 from regard.models._describe import masks_of, positions_of
 from regard.models._heads import LanguageModelHead
-from regard.models._inputs import check_ids
+from regard.models._inputs import as_mask, check_ids
 from regard.models._loaded import Loaded, load_checkpoint
 from regard.models._network import Network, NetworkConfig, Output, StackKind
 from regard.models._prune import heads_told, loads_in, prune, removed_words
@@ -32,6 +32,7 @@ __all__ = [
     "PruningCurve",
     "StackKind",
     "Transformer",
+    "as_mask",
     "attentions",
     "check_ids",
     "check_new_folder",

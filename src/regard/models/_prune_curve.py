@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from regard.core.arguments import check_function, whole
 from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.models._loaded import Loaded
@@ -134,8 +135,9 @@ def pruning_curve(
 
     Source: Michel et al. 2019, arXiv 1905.10650, section 4.
     """
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise InputError(f"every must be a number of steps, at least 1; got {every!r}.")
+    every = whole("every", every, least=1)
+    check_function("metric", metric, "from a model to one number")
+    check_function("progress", progress, "of what is done and what there is", optional=True)
     steps = removal_order(loaded.network, importance, evenly=evenly)
     ends = sorted({0, *range(0, len(steps) + 1, every), len(steps)})
     points = []

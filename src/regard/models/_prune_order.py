@@ -44,6 +44,8 @@ def removal_order(network: Network, importance: Importance, *, evenly: bool | No
     """
     parts = attentions(network)
     scores = _scores(parts, importance)
+    if evenly is not None and not isinstance(evenly, bool):
+        raise InputError(f"evenly must be True, False or None; got {evenly!r}.")
     evenly = holds_fewer(network) if evenly is None else evenly
     return list(_evenly(network, parts, scores) if evenly else _one_by_one(parts, scores))
 
@@ -101,13 +103,16 @@ def _scores(
             raise InputError(f"importance must map each of {', '.join(parts)} to a tensor; got one tensor.")
         importance = {next(iter(parts)): importance}
     if not isinstance(importance, Mapping) or set(importance) != set(parts):
-        raise InputError(f"importance must have a tensor for each of {', '.join(parts)}; got {importance!r}.")
+        got = (
+            ", ".join(map(str, importance)) if isinstance(importance, Mapping) else type(importance).__name__
+        )
+        raise InputError(f"importance must have a tensor for each of {', '.join(parts)}; got {got}.")
     scores: dict[Part, list[Tensor]] = {}
     for part, layers in parts.items():
         given = importance[part]
         wanted = (len(layers), max(each.num_heads for each in layers))
         if not isinstance(given, Tensor) or not given.is_floating_point() or tuple(given.shape) != wanted:
-            got = f"{given.dtype} {tuple(given.shape)}" if isinstance(given, Tensor) else repr(given)
+            got = f"{given.dtype} {tuple(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
             raise InputError(f"importance must be floating point (layers, heads) = {wanted}; got {got}.")
         rows = [row[: each.num_heads] for row, each in zip(given.detach().double(), layers, strict=True)]
         if not all(bool(row.isfinite().all()) for row in rows):

@@ -1,6 +1,6 @@
 """Heads cut out of a network: which there are, which can go, and the cut itself."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, replace
 from typing import Any, Literal, TypeAlias
 
@@ -94,7 +94,7 @@ def check_heads(network: Network, heads: "OfLayers | Mapping[Part, OfLayers]") -
         for layer, chosen in layers.items():
             index = _checked(f"heads: a layer of {part}", layer, len(parts[part]))
             attention = parts[part][index]
-            if isinstance(chosen, str) or not isinstance(chosen, Iterable):
+            if not isinstance(chosen, Sequence | Set) or isinstance(chosen, str):
                 raise InputError(f"heads must map layer {layer} to a list of heads; got {chosen!r}.")
             numbers = {_checked(f"heads[{layer}]", head, attention.num_heads) for head in chosen}
             numbers |= set(wanted.get(part, {}).get(index, ()))

@@ -42,6 +42,7 @@ from regard.tracing._heads import (
 )
 from regard.tracing._importance import ExampleMetric, ImportanceMethod, head_importance
 from regard.tracing._keep import Keep, Keeping
+from regard.tracing._kinds import Kind
 from regard.tracing._lens import LensNetwork, lens
 from regard.tracing._likeness import Likeness
 from regard.tracing._measures import DirectAttribution, IntegratedGradients, LogitLens, Trajectory
@@ -52,7 +53,7 @@ from regard.tracing._run import trace_ids, trace_text
 from regard.tracing._selectors import Selector
 from regard.tracing._size import kept_bytes
 from regard.tracing._statistics import Statistics
-from regard.tracing._trace import Kind, Trace
+from regard.tracing._trace import Trace
 
 __all__ = [
     "Add",

@@ -35,6 +35,8 @@ def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
     """
     if len(traces) < 2:
         raise InputError(f"texts must be two or more, to compare the word between them; got {len(traces)}.")
+    if not isinstance(word, Sequence):
+        raise InputError(f"word must be a word, or one for each text; got {type(word).__name__}.")
     words = [word] * len(traces) if isinstance(word, str) else list(word)
     if len(words) != len(traces):
         raise InputError(f"word must be one, or one for each of the {len(traces)} texts; got {len(words)}.")

@@ -10,7 +10,8 @@ from torch import Tensor
 from regard.core import AttentionInputs, attention_weights
 from regard.core.errors import InputError
 from regard.text import Token
-from regard.tracing._trace import Kind, Trace
+from regard.tracing._kinds import Kind
+from regard.tracing._trace import Trace, check_trace
 from regard.views import HeadDivergences
 
 
@@ -100,8 +101,8 @@ def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence
     Source: Lin 1991, "Divergence measures based on the Shannon entropy", section IV; between heads:
         Clark et al. 2019, arXiv 1906.04341, section 6.
     """
-    kind = one.kind(kind)
-    other.kind(kind)
+    kind = check_trace("one", one).kind(kind)
+    check_trace("other", other).kind(kind)
     layers = _same_layers(one, other, kind)
     queries, keys, coverage = _partners(one, other, kind)
     rows, compared = [], []

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from regard.core import reference_attention
 from regard.core.errors import InputError
-from regard.tracing._trace import Kind, Trace
+from regard.tracing._kinds import Kind
+from regard.tracing._selectors import token_of
+from regard.tracing._trace import Trace
 from regard.views import Explanation
 
 
@@ -34,7 +36,7 @@ def explain(
     """
     kind = trace.kind(kind)
     of_queries, of_keys = trace.sides(kind)
-    pieces = of_queries.encoding.find(token)
+    pieces = token_of("token", of_queries.encoding, token)
     row, layer, head = pieces[0], trace.layer_index(layer, kind), trace.head_index(head, kind, layer)
     traced = trace.attention_of(layer, kind)
     if traced.written:

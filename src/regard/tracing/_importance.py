@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Taps
+from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.models import Loaded, Network, Output
 from regard.tracing._edits import (
@@ -20,8 +21,9 @@ from regard.tracing._edits import (
     points_of,
     site_named,
 )
+from regard.tracing._kinds import Kind, stack_of
 from regard.tracing._measures._passes import run_again
-from regard.tracing._trace import Kind, Trace
+from regard.tracing._trace import Trace, check_trace
 
 ImportanceMethod = Literal["gradient", "zero", "mean"]
 """By the gradient of a head mask, or by putting zero or the mean in the place of a head's context."""
@@ -78,10 +80,14 @@ def head_importance(
     """
     if method not in ("gradient", "zero", "mean"):
         raise InputError(f'method must be "gradient", "zero" or "mean"; got {method!r}.')
-    if isinstance(examples, Trace):
-        raise InputError("examples must be a list of traces; got one trace.")
+    if not isinstance(examples, Sequence):
+        raise InputError(f"examples must be a list of traces; got {type(examples).__name__}.")
     if not examples:
         raise InputError("examples must be at least one text; got none.")
+    for number, trace in enumerate(examples):
+        check_trace(f"examples[{number}]", trace)
+    check_function("metric", metric, "from an output and an example's number to one number")
+    check_function("progress", progress, "of what is done and what there is", optional=True)
     site = site_named("context")
     kind = kind_of(site, kind, loaded.network)
     found_points = points_of(site, kind, loaded.network)
@@ -95,7 +101,7 @@ def head_importance(
         found = _by_ablation(
             network, examples, metric, tuple(points.values()), report, is_mean=method == "mean"
         )
-    depth = network.depth("decoder" if kind == "cross" else kind)
+    depth = network.depth(stack_of(kind))
     # A layer may have fewer heads than another, or no cross-attention.
     table = torch.full((depth, max(len(row) for row in found.values())), math.nan, dtype=torch.float64)
     for layer, point in points.items():

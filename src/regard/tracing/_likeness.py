@@ -40,7 +40,7 @@ class Likeness:
     """
 
     def __init__(self, loaded: Loaded, texts: Sequence[str]) -> None:
-        if isinstance(texts, str) or not texts:
+        if not isinstance(texts, Sequence) or isinstance(texts, str) or not texts:
             raise InputError(f"texts must be a list of at least one text; got {texts!r}.")
         if len(loaded.network.prefixes) > 1:
             raise InputError(
@@ -66,7 +66,8 @@ class Likeness:
 
     def _cosine(self, state: Tensor, index: int) -> Tensor:
         full = self._full[index]
-        return torch.cosine_similarity(state.double(), full.to(state.device).double(), dim=-1).mean()
+        alike = torch.cosine_similarity(state.double(), full.to(state.device).double(), dim=-1)
+        return alike.clamp(-1.0, 1.0).mean()  # rounding may step over the ends
 
     def _state(self, loaded: Loaded, trace: Trace) -> Tensor:
         with torch.no_grad():

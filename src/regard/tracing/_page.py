@@ -18,8 +18,9 @@ from regard.core import (
     attention_weights,
 )
 from regard.core.errors import InputError
+from regard.tracing._kinds import Kind
 from regard.tracing._passage import Passage
-from regard.tracing._trace import Kind, Trace
+from regard.tracing._trace import Trace
 from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, weight_rows
 
 _Floats = npt.NDArray[np.float32]

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.core import AttentionInputs, attention_errors
 from regard.core.errors import RegardError
+from regard.tracing._kinds import Kind
 
-AttentionKind = Literal["encoder", "decoder", "cross"]
 Identity = Literal["weights", "context", "heads", "residual"]
 
 _BOUNDS = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 3e-2, torch.float16: 4e-3}
@@ -47,8 +47,9 @@ class LayerParity:
         kind: "encoder", "decoder" or "cross".
         layer: counts from 0.
         weights: the most that a row of weights (with its sink) differs from a sum of 1, or a weight from
-            exp(score - logsumexp(row of scores)); rows that may attend to nothing are zero, and are left out.
-            None where an edit wrote the weights.
+            exp(score - logsumexp(row of scores)), two forms of the softmax of the same scores, which are
+            worked out again; that they are the model's is what `context` says. Rows that may attend to
+            nothing are zero, and are left out. None where an edit wrote the weights.
         context: the most that weights x values, in float64, differs from the context that the model computed,
             relative to the largest entry of it; None where no contexts were kept, or an edit wrote them.
         heads: the same of the sum over heads of context_h W_O^h, plus the bias, from the layer's recorded
@@ -59,7 +60,7 @@ class LayerParity:
             decoder's.
     """
 
-    kind: AttentionKind
+    kind: Kind
     layer: int
     weights: float | None
     context: float | None
@@ -169,7 +170,7 @@ def bound_of(dtype: torch.dtype) -> float:
 
 
 def layer_parity(
-    kind: AttentionKind,
+    kind: Kind,
     layer: int,
     inputs: AttentionInputs,
     context: Tensor | None,

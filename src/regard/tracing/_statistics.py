@@ -11,7 +11,8 @@ from regard.core.errors import InputError
 from regard.tracing._token_sets import TokenSets
 
 if TYPE_CHECKING:
-    from regard.tracing._trace import Kind, Trace
+    from regard.tracing._kinds import Kind
+    from regard.tracing._trace import Trace
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -40,8 +41,8 @@ class Statistics:
         to_first: p_i0.
         to_special: the sum over special tokens, "[CLS]", "[SEP]", "<s>" (arXiv 1906.04341, section 3.2). None
             where the keys have none.
-        to_punctuation: the sum over punctuation, not that within a word. None where the keys have none, or
-            came as ids without a text.
+        to_punctuation: the sum over punctuation, not that within a word; of ids without a text, over pieces
+            that show nothing else. None where the keys have none.
         to_other_sentence: of a pair of texts, the sum over the tokens of the one in which the query is not;
             NaN for special tokens, which are in neither. None where there is no pair.
         to_same_word: the sum over the other pieces of the query's word; NaN where it has none. None where no

@@ -4,12 +4,13 @@ What the text does not have is not asked for, and where a single query does not 
 """
 
 import unicodedata
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from regard.core import AttentionInputs, Groups, RowStatistics, row_statistics
-from regard.text import Encoding, Token
+from regard.text import Encoding, Token, Word
 
 
 class TokenSets:
@@ -30,7 +31,7 @@ class TokenSets:
         special = [token.special for token in of_keys.tokens]
         if any(special):
             self._columns["to_special"] = torch.tensor(special)
-        marks = [_is_punctuation(token, of_keys) for token in of_keys.tokens]
+        marks = [is_punctuation(token, of_keys.words) for token in of_keys.tokens]
         if any(marks):
             self._columns["to_punctuation"] = torch.tensor(marks)
         self._sentence: Tensor | None = None
@@ -116,13 +117,17 @@ def _delivered(tensor: Tensor) -> Tensor:
     return one.float() if one.is_floating_point() else one
 
 
-def _is_punctuation(token: Token, encoding: Encoding) -> bool:
-    """Whether it is of nothing else; the apostrophe of "isn't" is of a word."""
-    if token.span is None or not token.surface:
+def is_punctuation(token: Token, words: Sequence[Word]) -> bool:
+    """Whether a token shows nothing but punctuation; the apostrophe of "isn't" is of a word, and none.
+
+    Args:
+        token: any; of one that came as an id, without a text, its piece tells.
+        words: those of its text; () where there are none.
+    """
+    if token.special or (words and token.word is not None and _is_spelled(words[token.word].text)):
         return False
-    if token.word is not None and _is_spelled(encoding.words[token.word].text):
-        return False
-    return all(unicodedata.category(each).startswith("P") for each in token.surface)
+    shown = token.surface.strip(" Ġ▁")  # what pieces have in the place of a blank
+    return bool(shown) and all(unicodedata.category(each).startswith("P") for each in shown)
 
 
 def _is_spelled(word: str) -> bool:

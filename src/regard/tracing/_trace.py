@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,13 +16,11 @@ from regard.text import Encoding
 from regard.tracing import _measures, _statistics
 from regard.tracing._files import HasLoaded, open_trace, save
 from regard.tracing._keep import places
+from regard.tracing._kinds import Kind, keys_of, stack_of
 from regard.tracing._origin import Origin
 from regard.tracing._passage import AttentionTrace, Passage, counted
-from regard.tracing._selectors import Selector, positions_of
+from regard.tracing._selectors import Selector, positions_of, token_of
 from regard.views import Explanation, HeadTable, Page, render_page, write_page
-
-Kind = Literal["encoder", "decoder", "cross"]
-"""Which attention: the encoder's, the decoder's own, or from the decoder to the encoder."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -180,7 +178,7 @@ class Trace:
         context = self.attention_of(layer, kind).context
         if head is not None:
             context = context[self.head_index(head, kind, layer)][None]
-        positions = positions_of(self.sides(kind)[0].encoding, query, context.device)
+        positions = positions_of("query", self.sides(kind)[0].encoding, query, context.device)
         return _delivered(context if positions is None else context.index_select(1, positions), head)
 
     def embedding(self, token: int | str, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
@@ -200,7 +198,7 @@ class Trace:
             InputError: a layer, token or word that is not there, or a kind that is not said.
         """
         passage = self.passage(kind)
-        rows = passage.encoding.find(token)
+        rows = token_of("token", passage.encoding, token)
         return passage.embeddings(layer)[list(rows)].float().cpu().mean(dim=0)
 
     def embeddings(self, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
@@ -327,18 +325,14 @@ class Trace:
         present = {name: each for name, each in stacks.items() if each is not None}
         if kind is None and len(present) == 1:
             return self.source
-        if kind is None or kind not in present:
+        if kind is None or kind not in tuple(present):
             listed = " or ".join(f'"{each}"' for each in present)
             raise InputError(f"kind must be {listed}, the stack whose embeddings are meant; got {kind!r}.")
         return present[kind]
 
     def sides(self, kind: Kind) -> tuple[Passage, Passage]:
         """The stacks whose tokens are the queries and the keys of a kind of attention."""
-        of_keys = self.decoder if kind == "decoder" else self.encoder
-        of_queries = self.encoder if kind == "encoder" else self.decoder
-        assert of_queries is not None
-        assert of_keys is not None
-        return of_queries, of_keys
+        return self.passage(stack_of(kind)), self.passage(keys_of(kind))
 
     def attention(self, kind: Kind | None = None) -> Sequence[AttentionTrace]:
         """The attention of a kind, of each layer that has it: of "cross", some decoders' layers have none.
@@ -412,9 +406,20 @@ class Trace:
         device = inputs.q.device
         return (
             inputs,
-            positions_of(of_queries.encoding, query, device),
-            positions_of(of_keys.encoding, key, device),
+            positions_of("query", of_queries.encoding, query, device),
+            positions_of("key", of_keys.encoding, key, device),
         )
+
+
+def check_trace(name: str, value: object) -> Trace:
+    """The trace that an argument has to be.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not isinstance(value, Trace):
+        raise InputError(f"{name} must be a trace, as model.trace gives it; got {type(value).__name__}.")
+    return value
 
 
 def _head_counts(attention: Sequence[AttentionTrace]) -> set[int]:

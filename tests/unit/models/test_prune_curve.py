@@ -108,9 +108,9 @@ def test_whole_steps_only(tmp_path: Path) -> None:
         ),
         ("bert", torch.ones(2, 3, dtype=torch.int64), r"floating point .* got torch.int64 \(2, 3\)"),
         ("bert", torch.full((2, 3), torch.nan), "importance must be finite"),
-        ("bert", [[1.0]], r"a tensor for each of encoder; got \[\[1.0\]\]"),
+        ("bert", [[1.0]], "a tensor for each of encoder; got list"),
         ("bert", {"cross": torch.rand(2, 3)}, "a tensor for each of encoder"),
-        ("bert", {"encoder": [[1.0]]}, r"floating point .* got \[\[1.0\]\]"),
+        ("bert", {"encoder": [[1.0]]}, r"floating point .* got list"),
         ("t5", torch.rand(2, 3), "must map each of encoder, decoder, cross to a tensor; got one tensor"),
     ],
 )
@@ -187,7 +187,7 @@ def test_a_metric_is_a_finite_number(value: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("every", [0, -1, True, 1.5])
 def test_every_is_a_number_of_steps(every: Any, tmp_path: Path) -> None:
     full = load_checkpoint(write(tmp_path, "bert"))
-    with pytest.raises(InputError, match="every must be a number of steps"):
+    with pytest.raises(InputError, match="every must be a whole number, at least 1; got "):
         pruning_curve(full, torch.rand(2, 3), num_heads, every=every)
 
 

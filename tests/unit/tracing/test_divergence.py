@@ -16,7 +16,7 @@ from tolerances import FP64, WEIGHTS
 from unit.models import tiny
 from unit.tracing import heads_by_hand as by_hand
 from unit.tracing.conftest import HEADS, LAYERS, make_loaded
-from unit.tracing.test_stacks import loaded as of_network
+from unit.tracing.stacks import loaded as of_network
 
 
 def entropy(row: list[float]) -> float:

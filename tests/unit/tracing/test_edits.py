@@ -1,6 +1,8 @@
 """Edits: what they write, what a trace of an edited model holds, and that nothing else is changed."""
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import regard
-from regard.core import Taps
+from regard.core import Causal, Segments, Taps
 from regard.core.errors import InputError
 from regard.tracing import Edit
 from tolerances import FP32_OF_LARGEST, FP64, WEIGHTS, assert_close_to_largest
@@ -90,6 +92,18 @@ def test_removed_scores_leave_rows_that_sum_to_one(models: Any, shape: str, kind
     wanted[1, 2:4] /= wanted[1, 2:4].sum(dim=-1, keepdim=True)
     assert (found - wanted).abs().max() < WEIGHTS
     after.parity().check("edited")
+
+
+def test_an_edited_trace_goes_with_its_last_name(models: Any) -> None:
+    after = edited_trace(models["encoder"], regard.Zero("weights", layer=1, head=0, key=2))
+    assert after.encoder is not None
+    held = weakref.ref(after.encoder.attention[1].inputs)
+    gc.disable()  # which would find what holds itself
+    try:
+        del after
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_what_is_a_function_of_q_and_k_alone_is_refused(models: Any) -> None:
@@ -312,6 +326,52 @@ def test_no_position_is_resampled_from_itself(models: Any) -> None:
             other for other in range(9) for place in (0, 8) if torch.equal(after[place], before[other])
         }
     assert donors == set(range(9))
+
+
+@pytest.mark.parametrize("site", ["residual", "context", "v"])
+def test_resampling_in_a_padded_batch(models: Any, site: Any) -> None:
+    """Rows draw from their own tokens, and as they do alone; padding stays, and is drawn by nobody."""
+    model = models["encoder"]
+    ids = torch.tensor([[2, 4, 7, 9, 4, 10, 3], [2, 9, 5, 3, 0, 0, 0], [0, 0, 0, 2, 9, 5, 3]])
+    mask = ids != 0
+    point = {"residual": "layers.1.input", "context": "layers.1.attention.context"}.get(
+        site, "layers.1.attention.v"
+    )
+    before, after, alone = [], [], []
+    with torch.no_grad():
+        model(ids, mask=mask, taps=Taps({point: before.append}))
+        for seed in range(9):
+            with model.edit(regard.Resample(site, layer=1, seed=seed)) as edited:
+                edited(ids, mask=mask, taps=Taps({point: after.append}))
+                edited(ids[:1], taps=Taps({point: alone.append}))
+    before = before[0].movedim(-2, 1)
+    donors = set()
+    for found, single in zip(after, alone, strict=True):
+        rows = found.movedim(-2, 1)
+        assert_close_to_largest(rows[0], single.movedim(-2, 1)[0], FP64)
+        for row, padding, real in ((1, [4, 5, 6], range(4)), (2, [0, 1, 2], range(3, 7))):
+            assert torch.equal(rows[row, padding], before[row, padding])
+            for place in real:
+                [donor] = [each for each in range(7) if torch.equal(rows[row, place], before[row, each])]
+                assert donor in {*real} - {place}
+                donors.add((row, place, donor))
+    assert len(donors) == 24
+
+
+def test_resampling_where_texts_share_a_row_is_refused(models: Any) -> None:
+    ids = torch.tensor([[2, 4, 7, 9, 3]])
+    packed = Segments(torch.tensor([[0, 0, 0, 1, 1]])) & Causal()
+    with (
+        pytest.raises(InputError, match="reference must be traces under a mask of Segments"),
+        models["encoder"].edit(regard.Resample("residual", layer=1)) as edited,
+    ):
+        edited(ids, mask=packed)
+    one = torch.tensor([[True, False, False, False, False]])
+    with (
+        pytest.raises(InputError, match="reference must be traces for a text of one position"),
+        models["encoder"].edit(regard.Resample("residual", layer=1, query=0)) as edited,
+    ):
+        edited(ids, mask=one)
 
 
 def test_resampling_from_other_texts(models: Any) -> None:

@@ -59,8 +59,8 @@ def test_what_is_no_edit(models: Any) -> None:
         ),
         (lambda: regard.Zero("context", key=1), "key must be None at site 'context', .* by query="),
         (lambda: regard.Zero("embeddings", layer=0), "layer must be None at site 'embeddings'"),
-        (lambda: regard.Scale("ffn", factor=float("nan")), "factor must be finite; got nan"),
-        (lambda: regard.Scale("ffn", factor="2"), "factor must be a number; got str"),
+        (lambda: regard.Scale("ffn", factor=float("nan")), "factor must be a finite number; got nan"),
+        (lambda: regard.Scale("ffn", factor="2"), "factor must be a finite number; got '2'"),
         (lambda: regard.Add("ffn", value=[1.0]), "value must be a tensor; got list"),
         (lambda: regard.Replace("ffn", value=0.0), "value must be a tensor or a regard.Trace; got float"),
         (
@@ -74,7 +74,7 @@ def test_what_is_no_edit(models: Any) -> None:
             "reference must be traces, at least one",
         ),
         (lambda: regard.Resample("weights"), "reference must be traces at site 'weights'"),
-        (lambda: regard.Resample("ffn", seed=1.5), "seed must be a whole number; got 1.5"),
+        (lambda: regard.Resample("ffn", seed=1.5), "seed must be a whole number, .*; got 1.5"),
     ):
         with pytest.raises(InputError, match=message):
             made()  # type: ignore[no-untyped-call]
@@ -185,6 +185,69 @@ def test_a_trace_without_its_model(models: Any) -> None:
 def test_what_does_not_fit_is_told_before_the_network_runs(models: Any, edit: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         run(models["encoder"], edit)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("number", [NAN, INF, -INF])
+def test_values_that_are_not_finite(models: Any, number: float) -> None:
+    vector = torch.zeros(30, dtype=WIDE)
+    vector[7] = number
+    row = torch.zeros(9, dtype=WIDE)
+    row[7] = number
+    for made in (
+        regard.Add("residual", layer=1, value=vector),
+        regard.Replace("ffn", layer=1, query=2, value=vector),
+        regard.Mean("residual", layer=1, reference=vector.expand(5, -1)),
+        regard.Replace("weights", layer=1, head=0, value=row),
+    ):
+        with pytest.raises(InputError, match=rf"must be finite; got {number} for '{made.where.name}'"):
+            run(models["encoder"], made)
+    made = regard.Add("scores", layer=1, head=0, value=row)
+    if number == -INF:  # a pair that is not seen
+        with models["encoder"].edit(made) as edited:
+            assert not trace_of(edited).weights(1, 0)[:, 7].any()
+    else:
+        with pytest.raises(InputError, match=rf"value must be finite, or -inf where a pair .*; got {number}"):
+            run(models["encoder"], made)
+
+
+def test_what_another_model_has_that_is_not_finite(models: Any) -> None:
+    """Its trace keeps nothing, so that nothing was looked at yet."""
+    damaged = make("encoder")
+    other = trace_of(damaged)
+    with torch.no_grad():
+        damaged.network.encoder.layers[0].ffn_residual.norm.bias[7] = NAN
+    for made in (
+        regard.Replace("residual", layer=1, value=other),
+        regard.Mean("residual", layer=1, reference=[other]),
+        regard.Resample("residual", layer=1, reference=other),
+    ):
+        with pytest.raises(InputError, match="must be finite; got nan for 'residual'"):
+            run(models["encoder"], made)
+
+
+class Root(regard.tracing.Edit):
+    """An edit of somebody's own, which is not defined everywhere."""
+
+    def writer(self, place: Any, sources: Any) -> Any:
+        return lambda value, part: part.sqrt()
+
+
+@pytest.mark.parametrize("keep", ["qk", "all"])
+def test_an_edit_that_makes_what_is_not_finite(models: Any, keep: Any) -> None:
+    huge = regard.Scale("context", layer=1, factor=1e308)
+    for made, got in ((Root("context", layer=1), "nan"), (huge, "-?inf")):
+        with (
+            pytest.raises(
+                InputError,
+                match=rf"what {type(made).__name__}\('context', layer=1\) makes of encoder context of "
+                rf"layer 1 must be finite; got {got}",
+            ),
+            models["encoder"].edit(made, regard.Scale("context", layer=1, factor=1e3)) as edited,
+        ):
+            edited.trace(TEXT, keep=keep)
 
 
 def test_another_text_that_does_not_fit(models: Any) -> None:

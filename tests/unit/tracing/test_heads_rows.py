@@ -25,8 +25,10 @@ from regard.tracing import (
 from regard.tracing._heads._asked import Asked
 from regard.tracing._heads._rows import Rows, measure
 from regard.tracing._heads._seen import look_at_mask, same_view
+from regard.tracing._run import trace_ids, trace_text
+from regard.tracing._token_sets import is_punctuation
 from tolerances import WEIGHTS
-from unit.tracing.conftest import make_tokenizer
+from unit.tracing.conftest import make_loaded, make_tokenizer
 
 HEADS, QUERIES = 3, 11
 TEXT = "the bank. the river, by the money"
@@ -266,12 +268,25 @@ def test_layers_share_a_look_at_the_mask() -> None:
 
 
 def test_punctuation() -> None:
-    from regard.tracing._heads._patterns import is_punctuation
-
     [token] = Encoding.from_ids([7]).tokens
 
     def shows(surface: str) -> Token:
         return replace(token, surface=surface)
 
-    assert all(is_punctuation(shows(each)) for each in (".", "...", "—", "Ġ,", "▁«", "।"))
-    assert not any(is_punctuation(shows(each)) for each in ("a.", "", " ", "+", "7", "Ġ", "it's"))
+    assert all(is_punctuation(shows(each), ()) for each in (".", "...", "—", "Ġ,", "▁«", "।"))
+    assert not any(is_punctuation(shows(each), ()) for each in ("a.", "", " ", "+", "7", "Ġ", "it's"))
+    assert not is_punctuation(replace(token, surface=".", special=True), ())
+
+
+def test_a_sink_is_what_the_statistics_call_punctuation() -> None:
+    """A mark within a word is of the word; ids without a text show their pieces."""
+    loaded = make_loaded()
+    for trace, marks in (
+        (trace_text(loaded, "the fish.bank by the river."), [8]),
+        (trace_text(loaded, "the river . bank ."), [3, 5]),
+        (trace_ids(loaded, [2, 4, 11, 7, 3]), [2]),
+    ):
+        part = DelimiterSink().parts(Sides.of(trace, "encoder"))["punctuation"]
+        assert part.nonzero()[:, 0].tolist() == marks, trace.tokens
+        wanted = trace.weights(1)[..., marks].sum(dim=2)
+        assert (trace.statistics().to_punctuation[1] - wanted).abs().max() < WEIGHTS

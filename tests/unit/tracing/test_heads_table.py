@@ -10,14 +10,14 @@ import torch
 
 from regard.core.errors import InputError
 from regard.models import Loaded
-from regard.tracing import Keeping, Offset, heads, heads_of_trace, repeated_tokens, trace_text
+from regard.tracing import Keeping, Offset, heads, heads_of_trace, repeated_tokens, trace_ids, trace_text
 from regard.tracing._heads._bootstrap import Bootstrap
 from regard.tracing._heads._rows import Rows
 from tolerances import FP64, WEIGHTS
 from unit.models import tiny
 from unit.tracing import heads_by_hand as by_hand
 from unit.tracing.conftest import HEADS, LAYERS, MAX_SEQ_LEN, make_loaded
-from unit.tracing.test_stacks import loaded as of_network
+from unit.tracing.stacks import loaded as of_network
 
 TEXTS = [
     "the fishing bank by the river",
@@ -237,7 +237,10 @@ def test_bad_arguments(loaded: Loaded) -> None:
         ({"layer": LAYERS}, "layer must be from 0 to 1"),
         ({"head": HEADS}, "head must be from 0 to 2, or negative to count from the end; got 3"),
         ({"kind": "decoder"}, 'kind must be "encoder"'),
-        ({"patterns": lambda kind: []}, "patterns must give at least one"),
+        (
+            {"patterns": lambda kind: []},
+            "patterns must give a list of patterns of kind .encoder., at least one",
+        ),
         ({"targets": ["the bank"]}, "target must be None: this model has no decoder"),
         ({"targets": []}, "targets must be one for each text; targets ended after 0"),
     ):
@@ -281,6 +284,24 @@ def test_an_encoder_decoder(both: Loaded) -> None:
         heads(both, ids, targets=[*targets, [4]])
 
 
+def test_a_layer_that_only_the_decoder_has(both: Loaded) -> None:
+    """A table of some kinds would look like one of all: the kind has to be said."""
+    ids, target = [3, 1, 4, 1, 5, 9, 2], [4, 7, 1, 8, 2]
+    trace = trace_ids(both, ids, target, keeping=Keeping(keep="qk", layers=[2]))
+    with pytest.raises(
+        InputError, match=r'^kind must be "decoder" or "cross": "encoder" has none of the layers'
+    ):
+        heads_of_trace(trace)
+    with pytest.raises(InputError, match=r'^kind must be "decoder" or "cross": "encoder" has no layer 2\.$'):
+        heads(both, [ids], targets=[target], layer=2)
+    for table in (heads_of_trace(trace, kind="cross"), heads(both, [ids], targets=[target], kind="cross")):
+        assert {card.layer for card in table.cards} == ({2} if len(table) == 5 else {0, 1, 2})
+    with pytest.raises(InputError, match=r"layer must be from 0 to 2, .*; got 3"):
+        heads(both, [ids], targets=[target], layer=3, kind="decoder")
+    with pytest.raises(InputError, match=r"layer must be from 0 to 1, .*; got 9"):
+        heads(both, [ids], targets=[target], layer=9)
+
+
 def test_hand_made_cross_heads() -> None:
     source, target = list(range(31)), [30, *range(7, 23)]
     same = by_hand.scored(target, [by_hand.uniform], causal=False, keys=source)
@@ -315,7 +336,7 @@ def test_repeated_tokens() -> None:
     assert found != list(repeated_tokens(loaded, 7, length=17, seed=6))
     assert max(len(ids) for ids in repeated_tokens(make_loaded(), 5)) <= MAX_SEQ_LEN
     assert heads(loaded, found).texts == 7
-    with pytest.raises(InputError, match="count must be at least 1; got 0"):
-        next(repeated_tokens(loaded, 0))
-    with pytest.raises(InputError, match="length must be at least 4"):
-        next(repeated_tokens(make_loaded(max_seq_len=9), 1))
+    with pytest.raises(InputError, match="count must be a whole number, at least 1; got 0"):
+        repeated_tokens(loaded, 0)
+    with pytest.raises(InputError, match=r"the model must take at least 8 tokens beside .*; tiny takes 9"):
+        repeated_tokens(make_loaded(max_seq_len=9), 1)

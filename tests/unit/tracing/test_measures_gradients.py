@@ -239,7 +239,7 @@ def test_baselines() -> None:
         ({"baseline": 31}, "baseline must be an id from 0 to 30; got 31"),
         ({"baseline": True}, "baseline must be a token's id, a tensor, or None for zeros; got bool"),
         ({"baseline": torch.zeros(29)}, r"shape \(7, 30\) or \(30,\); got torch.float32 of shape \(29,\)"),
-        ({"steps": 0}, "steps must be 1 or more; got 0"),
+        ({"steps": 0}, "steps must be a whole number, from 1 to 1000; got 0"),
         ({"kind": "decoder"}, 'kind must be "encoder"'),
     ],
 )

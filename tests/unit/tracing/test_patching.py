@@ -244,3 +244,17 @@ def test_a_table_tells_itself() -> None:
     assert repr(table) == (
         "Patching(activation at cross context, 2 layers x 3 heads, clean 1, corrupted 0.25)"
     )
+
+
+def test_what_is_not_finite_is_not_patched_in() -> None:
+    model = make("encoder")
+    clean = model.trace(CLEAN)
+
+    def isnan(output: Output) -> Tensor:
+        return output.last_hidden_state.isnan().sum()
+
+    with torch.no_grad():
+        model.network.encoder.layers[0].ffn_residual.norm.bias[7] = float("nan")  # type: ignore
+    for method in ("activation", "attribution"):
+        with pytest.raises(InputError, match=r"what the clean text has at 'layers\.1\.input' must be finite"):
+            model.patch(clean, clean, isnan, method=method)  # type: ignore

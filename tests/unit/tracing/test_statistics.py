@@ -150,9 +150,10 @@ def test_ids_have_no_words() -> None:
     assert found.distance is not None
 
 
-def test_ids_with_a_tokenizer_have_special_tokens() -> None:
+def test_ids_with_a_tokenizer_have_special_tokens_and_marks() -> None:
     trace = trace_ids(make_loaded(), [2, 4, 5, 6, 11, 4, 3])
-    compare(trace.statistics(), 1, by_loops(trace.weights(1), {"to_special": every([0, 6], 7)}))
+    sets = {"to_special": every([0, 6], 7), "to_punctuation": every([4], 7)}
+    compare(trace.statistics(), 1, by_loops(trace.weights(1), sets))
 
 
 def test_a_mark_within_a_word_is_no_punctuation() -> None:

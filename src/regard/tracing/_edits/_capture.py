@@ -11,8 +11,9 @@ from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import Network, StackKind
 from regard.text import Encoding
+from regard.tracing._kinds import Kind, keys_of, stack_of
 from regard.tracing._measures._passes import run_again
-from regard.tracing._trace import Kind, Trace
+from regard.tracing._trace import Trace
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,9 +33,14 @@ class Captured:
         return side(self.encodings, kind, axis)
 
 
+def stack_along(kind: Kind, axis: str) -> StackKind:
+    """The stack whose tokens stand along an axis of a kind of attention."""
+    return keys_of(kind) if axis == "key" else stack_of(kind)
+
+
 def side(encodings: Mapping[StackKind, Encoding], kind: Kind, axis: str) -> Encoding:
     """The tokens that are the queries or the keys of a kind of attention, or a stack's."""
-    stack: StackKind = kind if kind != "cross" else "encoder" if axis == "key" else "decoder"
+    stack = stack_along(kind, axis)
     if stack not in encodings:
         raise InputError(
             f"the trace must be of a model with kind {kind!r}, as the edited one is; it has "

@@ -7,6 +7,8 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch import Tensor
 
+from regard.core import Causal, Mask, Padding, Window, padding_of
+from regard.core.arguments import number, whole
 from regard.core.errors import InputError
 from regard.tracing._edits._capture import Captured
 from regard.tracing._edits._edit import Edit, Write, fitting, taken
@@ -49,7 +51,7 @@ class Scale(Edit):
         factor: any finite number.
 
     Raises:
-        InputError: a factor that is not finite.
+        InputError: a factor that is no finite number.
 
     Example:
         >>> import regard
@@ -62,14 +64,12 @@ class Scale(Edit):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.factor, bool) or not isinstance(self.factor, int | float):
-            raise InputError(f"factor must be a number; got {type(self.factor).__name__}.")
-        if not math.isfinite(self.factor):
-            raise InputError(f"factor must be finite; got {self.factor}.")
+        number("factor", self.factor)
 
     def writer(self, place: Place, sources: Sequence[Captured]) -> Write:
         """See `Edit.writer`."""
-        return lambda _, part: torch.where(part.isinf(), part, part * self.factor)
+        factor = float(self.factor)
+        return lambda _, part: torch.where(part.isinf(), part, part * factor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,10 +157,10 @@ class Replace(Edit):
         if isinstance(self.value, Tensor):
             value = fitting("value", self.value, place)
         else:
-            chosen = _tokens(self)
+            chosen, name = _tokens(self), None
             if self.source is not None:
-                chosen["key" if "query" not in place.site.axes else "query"] = self.source
-            value = fitting("value", taken(sources[0], place, chosen), place)
+                chosen["key" if "query" not in place.site.axes else "query"], name = self.source, "source"
+            value = fitting("value", taken(sources[0], place, chosen, name), place)
         return lambda _, part: value.expand_as(part)
 
 
@@ -221,9 +221,9 @@ class Resample(Edit):
     """Resample ablation: what another position, or another text, has takes the place; drawn with a seed.
 
     Vectors: each chosen position gets that of a position drawn, evenly, from all tokens of the reference, or
-    without a reference from the other positions of the same text; all heads and layers from the same one.
-    Weights and scores: each chosen row gets the same row of a text drawn from the reference, whose texts
-    have as many tokens.
+    without a reference from the other tokens of the same text, of which padding is none; all heads and layers
+    from the same one. Weights and scores: each chosen row gets the same row of a text drawn
+    from the reference, whose texts have as many tokens.
 
     Args:
         site, layer, head, query, key, kind: where; see `Edit`.
@@ -254,8 +254,7 @@ class Resample(Edit):
             raise InputError(
                 f"reference must be traces at site {self.site!r}: the mask lets no row take another's place."
             )
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise InputError(f"seed must be a whole number; got {self.seed!r}.")
+        whole("seed", self.seed, least=0, most=2**63 - 1)
 
     def traces(self) -> Sequence[Trace]:
         """See `Edit.traces`."""
@@ -263,7 +262,7 @@ class Resample(Edit):
 
     def writer(self, place: Place, sources: Sequence[Captured]) -> Write:
         """See `Edit.writer`."""
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator().manual_seed(int(self.seed))
         device = place.device
         if place.site.is_matrix:
             samples = _matrices(self, place, sources)
@@ -281,22 +280,54 @@ class Resample(Edit):
         return self._of_the_same_text(place, count, generator)
 
     def _of_the_same_text(self, place: Place, count: int, generator: torch.Generator) -> Write:
-        axis = place.site.axes[-1]
-        own = place.chosen[axis]
+        own = place.chosen[place.site.axes[-1]]
         steps = torch.randint(2**62, (count,), generator=generator).to(place.device)
+        padded = _padding(place.mask)
 
         def write(value: Tensor, part: Tensor) -> Tensor:
             length = value.shape[-2]
-            if length < 2:
-                raise InputError("reference must be traces for a text of one position: it has no other.")
-            at = torch.tensor(range(length) if own is None else own, device=value.device)
-            others = (at + 1 + steps % (length - 1)) % length
+            real = torch.ones(1, length, dtype=torch.bool) if padded is None else padded
+            others = _others(real.expand(len(value), -1).to(value.device), own, steps)
             heads = place.chosen["head"] if place.site.axes[0] == "head" else None
             if heads is not None:
                 value = value.index_select(1, torch.tensor(heads, device=value.device))
-            return value.index_select(-2, others)
+            index = others[:, None, :, None] if value.ndim == 4 else others[:, :, None]
+            return value.take_along_dim(index, dim=-2)
 
         return write
+
+
+def _padding(mask: Mask | None) -> Tensor | None:
+    """bool (batch or 1, tokens), which are no padding; None where all are.
+
+    Raises:
+        InputError: a mask that may hold several texts in a row, of which none may be drawn from another.
+    """
+    for part in () if mask is None else mask.parts():
+        if not isinstance(part, Padding | Causal | Window):
+            raise InputError(
+                f"reference must be traces under a mask of {type(part).__name__}, by which a row may hold "
+                "several texts; without a reference give the texts as rows of their own."
+            )
+    return padding_of(mask)
+
+
+def _others(real: Tensor, own: Sequence[int] | None, steps: Tensor) -> Tensor:
+    """int64 (batch, chosen), for each position chosen another token of its text; padding stays.
+
+    Args:
+        real: bool (batch, tokens), which are no padding.
+        own: the positions chosen; None for all.
+        steps: (chosen,), how many tokens further on, round and round.
+    """
+    at = torch.tensor(range(real.shape[1]) if own is None else own, device=real.device)
+    chosen, count = real[:, at], real.sum(dim=1, keepdim=True)
+    if bool((chosen & (count < 2)).any()):
+        raise InputError("reference must be traces for a text of one position: it has no other.")
+    number = real.cumsum(dim=1)[:, at] - 1
+    others = (number + 1 + steps % (count - 1).clamp(min=1)) % count.clamp(min=1)
+    in_order = real.argsort(dim=1, descending=True, stable=True)
+    return torch.where(chosen, in_order.gather(1, others), at)
 
 
 def _tokens(edit: Edit) -> dict[str, Positions]:

@@ -11,7 +11,8 @@ from regard.core.errors import InputError
 from regard.tracing._edits._capture import Captured
 from regard.tracing._edits._places import Numbers, Place, Positions, positions_of
 from regard.tracing._edits._sites import Site, SiteName, site_named
-from regard.tracing._trace import Kind, Trace
+from regard.tracing._kinds import Kind
+from regard.tracing._trace import Trace
 
 Write = Callable[[Tensor, Tensor], Tensor]
 """From the tensor at a tap and the chosen part of it to what takes the part's place; writes to neither."""
@@ -88,7 +89,7 @@ def fitting(name: str, value: Tensor, place: Place) -> Tensor:
     """A tensor that takes the place, or the last axes of it.
 
     Raises:
-        InputError: another shape, dtype or device.
+        InputError: another shape, dtype or device, or numbers that are not finite.
     """
     # Without the batch, or with it.
     wanted = place.shape if value.ndim == len(place.shape) else place.shape[1:]
@@ -104,11 +105,18 @@ def fitting(name: str, value: Tensor, place: Place) -> Tensor:
             f"{name} must be {place.dtype} on {place.device}, as {place} is; got {value.dtype} on "
             f"{value.device}. Convert it with value.to({str(place.device)!r}, {place.dtype})."
         )
+    place.site.check_finite(name, value)
     return value
 
 
-def taken(source: Captured, place: Place, chosen: Mapping[str, Positions]) -> Tensor:
+def taken(source: Captured, place: Place, chosen: Mapping[str, Positions], name: str | None = None) -> Tensor:
     """Of what another run computed at the same tap, the same heads and the tokens chosen there: no batch.
+
+    Args:
+        source: the run.
+        place: where it goes.
+        chosen: for "query" and "key" the tokens.
+        name: of the argument that chooses, where it is neither of these.
 
     Raises:
         InputError: a word or position that is not in that text.
@@ -121,7 +129,7 @@ def taken(source: Captured, place: Place, chosen: Mapping[str, Positions]) -> Te
                 raise InputError(f"head must be one of the {value.shape[dim]} that the trace's model has.")
         else:
             encoding = source.side(place.kind, axis)
-            numbers = positions_of(axis, chosen[axis], encoding)
+            numbers = positions_of(name or axis, chosen[axis], encoding)
             if numbers is None and axis == "key" and place.site.is_matrix:
                 numbers = tuple(range(len(encoding.tokens)))  # a sink is no key
         if numbers is not None:

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from regard.core import Mask, Taps
 from regard.core.errors import InputError, RegardError
-from regard.models import Network, Output, StackKind, check_ids
+from regard.models import Network, Output, StackKind, as_mask, check_ids
 from regard.text import Encoding, Tokenizer
-from regard.tracing._edits._capture import Captured, captured, check_mode, keep_in, side
+from regard.tracing._edits._capture import Captured, captured, check_mode, keep_in, side, stack_along
 from regard.tracing._edits._edit import Edit, Write
 from regard.tracing._edits._places import Place, layers_of, numbers_of, positions_of
 from regard.tracing._edits._sites import kind_of, points_of
+from regard.tracing._kinds import Kind
 from regard.tracing._listening import run_quietly
-from regard.tracing._trace import Kind
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,10 +153,13 @@ class EditedNetwork(Network):
         check_mode(self.inner)
         check_ids("token_ids", token_ids, self.config.vocab_size, None)
         decoder_token_ids = self._target(token_ids, decoder_token_ids)
-        read: dict[StackKind, Tensor] = {next(iter(self.prefixes)): token_ids}
+        first = next(iter(self.prefixes))
+        read: dict[StackKind, Tensor] = {first: token_ids}
+        masks = {first: as_mask("mask", mask, token_ids)}
         if decoder_token_ids is not None:
             read["decoder"] = decoder_token_ids
-        run = _Run(self._plan.targets, read, self._encodings or self._plan.encodings(read))
+            masks["decoder"] = as_mask("decoder_mask", decoder_mask, decoder_token_ids)
+        run = _Run(self._plan.targets, read, masks, self._encodings or self._plan.encodings(read))
         output: Output = self.inner(
             token_ids,
             mask=mask,
@@ -165,7 +168,7 @@ class EditedNetwork(Network):
             decoder_token_ids=decoder_token_ids,
             decoder_mask=decoder_mask,
             logits=logits,
-            taps=run.taps.then(taps),
+            taps=run.taps().then(taps),
         )
         run.check()
         self._plan.ran = True
@@ -197,16 +200,20 @@ class _Run:
         self,
         targets: Sequence[Target],
         read: Mapping[StackKind, Tensor],
+        masks: Mapping[StackKind, Mask | None],
         encodings: Mapping[StackKind, Encoding],
     ) -> None:
         self._writes: dict[str, list[tuple[Edit, Place, Write]]] = {}
         self._changed: dict[Edit, list[Tensor]] = {}
         self._fired: set[tuple[Edit, str]] = set()
         for target in targets:
-            place = _place(target, read, encodings)
+            place = _place(target, read, masks, encodings)
             write = target.edit.writer(place, target.sources)
             self._writes.setdefault(target.point, []).append((target.edit, place, write))
-        self.taps = Taps({point: self._listener(point) for point in self._writes})
+
+    def taps(self) -> Taps:
+        """What writes, at every point; see `Listening.taps` for why it is not kept."""
+        return Taps({point: self._listener(point) for point in self._writes})
 
     def check(self) -> None:
         """See `EditedNetwork.forward`."""
@@ -230,6 +237,7 @@ class _Run:
                 written = write(value, part)
                 with torch.no_grad():
                     changed = (written != part).any()
+                    place.site.check_finite(f"what {_shown(edit)} makes of {place}", written)
                 self._changed.setdefault(edit, []).append(changed)
                 self._fired.add((edit, point))
                 value = place.put(value, written)
@@ -292,7 +300,10 @@ def sampled(network: Network, points: Sequence[str]) -> dict[str, Tensor]:
 
 
 def _place(
-    target: Target, read: Mapping[StackKind, Tensor], encodings: Mapping[StackKind, Encoding]
+    target: Target,
+    read: Mapping[StackKind, Tensor],
+    masks: Mapping[StackKind, Mask | None],
+    encodings: Mapping[StackKind, Encoding],
 ) -> Place:
     site, sample = target.edit.where, target.sample
     batch = len(next(iter(read.values())))
@@ -319,6 +330,7 @@ def _place(
         shape=tuple(shape),
         dtype=sample.dtype,
         device=sample.device,
+        mask=masks[stack_along(target.kind, site.axes[-1])],
     )
 
 

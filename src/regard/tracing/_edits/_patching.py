@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Taps
+from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.models import Loaded, Network, StackKind
 from regard.text import Encoding
@@ -16,8 +17,9 @@ from regard.tracing._edits._capture import check_mode, encodings_of, keep_in
 from regard.tracing._edits._metric import Metric, Progress, differentiable, number_of
 from regard.tracing._edits._places import Numbers, Place, layers_of
 from regard.tracing._edits._sites import Axis, Site, SiteName, kind_of, points_of, site_named
+from regard.tracing._kinds import Kind
 from regard.tracing._measures._passes import run_again
-from regard.tracing._trace import Kind, Trace
+from regard.tracing._trace import Trace, check_trace
 
 Per = Literal["position", "head"]
 
@@ -120,7 +122,7 @@ def activation_patching(
 
     Source: Vig et al. 2020, arXiv 2004.12265, section 3; Heimersheim and Nanda 2024, arXiv 2404.15255.
     """
-    work = _Work(loaded.network, clean, corrupted, site, kind, per, layer)
+    work = _Work(loaded.network, clean, corrupted, site, kind, per, layer, metric, progress)
     with torch.no_grad():
         kept, of_clean = work.look(work.clean, metric)
         of_corrupted = number_of(metric(run_again(work.corrupted, work.network, taps=Taps({}), logits=True)))
@@ -181,7 +183,7 @@ def attribution_patching(
     Source: Nanda 2023, "Attribution patching: activation patching at industrial scale"; Syed et al. 2023,
     arXiv 2310.10348, section 3.
     """
-    work = _Work(loaded.network, clean, corrupted, site, kind, per, layer)
+    work = _Work(loaded.network, clean, corrupted, site, kind, per, layer, metric)
     with torch.no_grad():
         kept, of_clean = work.look(work.clean, metric)
     found, moves, value = gradients_at(work.network, work.corrupted, tuple(work.points.values()), metric)
@@ -242,10 +244,14 @@ class _Work:
         kind: Kind | None,
         per: Per | None,
         layer: Numbers,
+        metric: Metric,
+        progress: Progress | None = None,
     ) -> None:
         self.network, self.site = network, site_named(site)
         self.kind = kind_of(self.site, kind, network)
-        self.clean, self.corrupted = clean, corrupted
+        self.clean, self.corrupted = check_trace("clean", clean), check_trace("corrupted", corrupted)
+        check_function("metric", metric, "from an output to one number")
+        check_function("progress", progress, "of what is done and what there is", optional=True)
         check_mode(network)
         _check_lengths(encodings_of(clean), encodings_of(corrupted))
         points = points_of(self.site, self.kind, network)
@@ -263,6 +269,8 @@ class _Work:
         kept: dict[str, Tensor] = {}
         taps = Taps({point: keep_in(kept, point) for point in self.points.values()})
         output = run_again(trace, self.network, taps=taps, logits=True)
+        for point, value in kept.items():
+            self.site.check_finite(f"what the clean text has at {point!r}", value)
         return kept, number_of(metric(output))
 
     def place(self, layer: int | None, point: str, column: int, value: Tensor) -> Place:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.core import Mask
 from regard.core.errors import InputError
 from regard.text import Encoding
 from regard.tracing._edits._sites import Axis, Site
+from regard.tracing._kinds import Kind
 from regard.tracing._passage import counted
-from regard.tracing._selectors import Selector, within
-from regard.tracing._trace import Kind
+from regard.tracing._selectors import Selector, token_of, within
 
 Numbers = int | slice | list[int] | tuple[int, ...] | range | None
 """Some layers or heads: one, a slice, several; negative ones count from the end; None is all."""
@@ -30,6 +31,7 @@ class Place:
         chosen: for each of the site's axes the numbers chosen, or None for all.
         shape: of the part, the batch first.
         dtype, device: of the tensor.
+        mask: what the caller says of the tokens along the last axis that has some: which are padding.
     """
 
     site: Site
@@ -40,6 +42,7 @@ class Place:
     shape: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
+    mask: Mask | None = None
 
     def part(self, value: Tensor) -> Tensor:
         """The part of a tensor, the batch first, that is chosen; a view of all where all is."""
@@ -77,7 +80,7 @@ def numbers_of(name: str, value: Numbers, count: int) -> tuple[int, ...]:
     if value is None:
         return tuple(range(count))
     if isinstance(value, slice):
-        chosen = within(value, count)
+        chosen = within(name, value, count)
     else:
         given: Sequence[object] = [value] if not isinstance(value, list | tuple | range) else value
         found = [counted(each, count) for each in given]
@@ -119,11 +122,11 @@ def positions_of(name: str, value: Positions, encoding: Encoding) -> tuple[int, 
         return None
     count = len(encoding.tokens)
     if isinstance(value, slice):
-        chosen = within(value, count)
+        chosen = within(name, value, count)
     elif isinstance(value, list | tuple | range):
-        chosen = tuple(place for each in value for place in encoding.find(each))
+        chosen = tuple(place for each in value for place in token_of(name, encoding, each))
     else:
-        chosen = tuple(encoding.find(value))
+        chosen = token_of(name, encoding, value)
     return _some(name, value, chosen, count)
 
 

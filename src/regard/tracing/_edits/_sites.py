@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from regard.core.errors import InputError
 from regard.models import Network
-from regard.tracing._trace import Kind
+from regard.tracing._kinds import Kind, attention_name, stack_of
 
 SiteName = Literal[
     "weights",
@@ -57,7 +60,7 @@ class Site:
         Of the residual stream, number l is what enters layer l, and the last is the stack's output, as
         embedding layers count. The embeddings have no layer.
         """
-        stack = "decoder" if kind == "cross" else kind
+        stack = stack_of(kind)
         prefix, depth = network.prefixes[stack], network.depth(stack)
         names: dict[int | None, str]
         if self.name == "embeddings":
@@ -66,10 +69,23 @@ class Site:
             names = {layer: f"{prefix}layers.{layer}.input" for layer in range(depth)}
             names[depth] = f"{prefix}output"
         else:
-            inside = f"{'cross_attention' if kind == 'cross' else 'attention'}." if self.of_attention else ""
+            inside = f"{attention_name(kind)}." if self.of_attention else ""
             names = {layer: f"{prefix}layers.{layer}.{inside}{self.tap}" for layer in range(depth)}
         known = frozenset(network.tap_names())
         return {layer: name for layer, name in names.items() if name in known}
+
+    def check_finite(self, name: str, value: Tensor) -> None:
+        """Refuse what can only end in a NaN; a score may be -inf, a pair that is not seen.
+
+        Raises:
+            InputError: NaN or infinity.
+        """
+        is_fit = value.isfinite()
+        if self.name == "scores":
+            is_fit = is_fit | (value == -torch.inf)
+        if not bool(is_fit.all()):
+            wanted = "finite, or -inf where a pair is not to be seen" if self.name == "scores" else "finite"
+            raise InputError(f"{name} must be {wanted}; got {float(value[~is_fit][0])} for {self.name!r}.")
 
 
 _CONTEXT = Site("context", ("head", "query"), "context")

@@ -1,6 +1,6 @@
 """What each head does over a text or a corpus: patterns, how strongly a head follows them, and how surely."""
 
-from regard.tracing._heads._cards import TextOrIds, heads, heads_of_trace
+from regard.tracing._heads._cards import heads, heads_of_trace
 from regard.tracing._heads._patterns import (
     Alignment,
     Broadcast,
@@ -15,6 +15,7 @@ from regard.tracing._heads._patterns import (
     default_patterns,
 )
 from regard.tracing._heads._probe import repeated_tokens
+from regard.tracing._heads._reading import TextOrIds
 
 __all__ = [
     "Alignment",

@@ -1,16 +1,19 @@
 """What a head may be looking for: each pattern says which keys it would have every query attend to."""
 
-import unicodedata
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-from regard.text import Token
-from regard.tracing._trace import Kind, Trace
+from regard.core.errors import InputError
+from regard.text import Token, Word
+from regard.tracing._kinds import Kind
+from regard.tracing._token_sets import is_punctuation
+from regard.tracing._trace import Trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,17 +23,20 @@ class Sides:
     Args:
         kind: "encoder", "decoder" (a query sees no later key) or "cross".
         queries, keys: the tokens; the same ones, except in cross-attention.
+        words: the words of the keys; () where there are none.
     """
 
     kind: Kind
     queries: Sequence[Token]
     keys: Sequence[Token]
+    words: Sequence[Word] = ()
 
     @classmethod
     def of(cls, trace: Trace, kind: Kind) -> "Sides":
         """The tokens of a traced text."""
         of_queries, of_keys = trace.sides(kind)
-        return cls(kind=kind, queries=of_queries.encoding.tokens, keys=of_keys.encoding.tokens)
+        queries, keys = of_queries.encoding, of_keys.encoding
+        return cls(kind=kind, queries=queries.tokens, keys=keys.tokens, words=keys.words)
 
 
 class HeadPattern(ABC):
@@ -193,7 +199,7 @@ class DelimiterSink(KeyPattern):
         first = torch.arange(len(sides.keys)) == 0
         if sides.kind != "decoder":
             first = first & special
-        marks = torch.tensor([is_punctuation(token) for token in sides.keys])
+        marks = torch.tensor([is_punctuation(token, sides.words) for token in sides.keys])
         return {
             "first": first,
             "special": special & ~first,
@@ -219,12 +225,6 @@ class Broadcast(HeadPattern):
         return "broadcast"
 
 
-def is_punctuation(token: Token) -> bool:
-    """Whether a token shows nothing but punctuation."""
-    shown = token.surface.strip(" Ġ▁")  # ids without a text show their piece
-    return bool(shown) and all(unicodedata.category(char).startswith("P") for char in shown)
-
-
 _STRIDES = (-8, -7, -6, -5, -4, -3, -2, 2, 3, 4, 5, 6, 7, 8)
 
 
@@ -234,10 +234,15 @@ def default_patterns(kind: Kind) -> tuple[HeadPattern, ...]:
     In cross-attention the two sides are other texts, so that "previous" means nothing there; a key that is as
     far into its text does.
 
+    Raises:
+        InputError: another kind.
+
     Example:
         >>> [pattern.name for pattern in default_patterns("cross")]
         ['alignment', 'induction', 'duplicate token', 'delimiter sink', 'broadcast']
     """
+    if kind not in get_args(Kind):
+        raise InputError(f'kind must be "encoder", "decoder" or "cross"; got {kind!r}.')
     content: tuple[HeadPattern, ...] = (Induction(), DuplicateToken(), DelimiterSink(), Broadcast())
     if kind == "cross":
         return (Alignment(), *content)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.models import Loaded
 
@@ -32,24 +33,28 @@ def repeated_tokens(loaded: Loaded, count: int, *, length: int = 50, seed: int =
         >>> len(ids), ids[0], ids[-1], ids[1:4] == ids[5:8] or ids[1:5] == ids[5:9]
         (10, 101, 102, True)
     """
-    if count < 1:
-        raise InputError(f"count must be at least 1; got {count}.")
+    count = whole("count", count, least=1)
+    length = whole("length", length, least=4)
+    rng = np.random.default_rng(whole("seed", seed, least=0))
     network, tokenizer = loaded.network, loaded.tokenizer
     limits = [limit for kind in network.prefixes if (limit := network.limit(kind)) is not None]
     before, after = ([], []) if tokenizer is None else _around(loaded)
     most = min([length, *((limit - len(before) - len(after)) // 2 for limit in limits)])
     if most < 4:
         raise InputError(
-            f"length must be at least 4, and the model must take twice as many tokens; got {length}, and "
-            f"{loaded.source.name} takes {min(limits, default=length)}."
+            f"the model must take at least 8 tokens beside the special ones, to say 4 of them twice; "
+            f"{loaded.source.name} takes {min(limits)}."
         )
-    rng = np.random.default_rng(seed)
     rows = network.config.vocab_size
     plain = [each for each in range(rows) if tokenizer is None or not tokenizer.is_special(each)]
-    for _ in range(count):
+
+    def drawn() -> list[int]:
         size = int(rng.integers(3 * most // 4, most, endpoint=True))
         once = [plain[place] for place in rng.integers(len(plain), size=size)]
-        yield [*before, *once, *once, *after]
+        return [*before, *once, *once, *after]
+
+    # Not a generator of its own, which would refuse nothing before it is asked for the first.
+    return (drawn() for _ in range(count))
 
 
 def _around(loaded: Loaded) -> tuple[list[int], list[int]]:

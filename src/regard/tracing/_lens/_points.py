@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from regard.core.errors import InputError
 from regard.models import StackKind
+from regard.tracing._kinds import Kind
 from regard.tracing._lens._survey import Execution, SeenCall, Survey
-from regard.tracing._parity import AttentionKind
 
 
 @dataclass(frozen=True)
 class Site:
     """An attention layer: the call that computes it, and what it is called."""
 
-    kind: AttentionKind
+    kind: Kind
     layer: int
     name: str
     execution: Execution
@@ -49,7 +49,7 @@ class Layout:
     points: Mapping[str, Point]
     limits: Mapping[StackKind, int | None] = field(default_factory=dict)
 
-    def depth(self, kind: AttentionKind) -> int:
+    def depth(self, kind: Kind) -> int:
         """Attention layers of a kind."""
         return sum(site.kind == kind for site in self.sites)
 
@@ -118,13 +118,13 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
     return Layout(prefixes, tuple(sites), points, limits)
 
 
-def _site(call: SeenCall, kind: AttentionKind, layer: int, name: str) -> Site:
+def _site(call: SeenCall, kind: Kind, layer: int, name: str) -> Site:
     return Site(kind, layer, name, call.execution, call.inputs.num_heads)
 
 
-def _kind(call: SeenCall, ids: Tensor, target: Tensor | None, name: str) -> AttentionKind:
+def _kind(call: SeenCall, ids: Tensor, target: Tensor | None, name: str) -> Kind:
     shape = (call.inputs.q.shape[0], call.inputs.q_len, call.inputs.k_len)
-    wanted: dict[tuple[int, int, int], AttentionKind] = {(len(ids), ids.shape[1], ids.shape[1]): "encoder"}
+    wanted: dict[tuple[int, int, int], Kind] = {(len(ids), ids.shape[1], ids.shape[1]): "encoder"}
     if target is not None:
         wanted[len(ids), target.shape[1], target.shape[1]] = "decoder"
         wanted[len(ids), target.shape[1], ids.shape[1]] = "cross"

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from regard.blocks import PostNorm, Residual, SandwichNorm, Stack
 from regard.core.errors import InputError
 from regard.models import LanguageModelHead, StackKind, Transformer
+from regard.tracing._kinds import Kind
 from regard.tracing._measures._layers import (
     is_row_wise,
     recorded_outputs,
@@ -20,7 +21,7 @@ from regard.tracing._measures._needed import context_of, hidden_of
 from regard.tracing._measures._network import projection_of
 from regard.tracing._measures._norms import pull_back
 from regard.tracing._measures._readout import check_head, outermost, output_layer_of
-from regard.tracing._parity import AttentionKind
+from regard.tracing._selectors import token_of
 
 if TYPE_CHECKING:
     from regard.tracing._trace import Trace
@@ -129,7 +130,7 @@ def direct_attribution(trace: "Trace", target: Target, *, token: int | str = -1)
                 f"direct attribution knows attention and feed-forward layers; {trace.model} has a "
                 f"{type(layer).__name__}, which writes to the residual stream otherwise."
             )
-    position = trace.passage(kind).encoding.find(token)[-1]
+    position = token_of("token", trace.passage(kind).encoding, token)[-1]
     layers, last = _steps(trace, kind, stack, position)
     direction, head_bias = _direction(trace, network, target)
     direction, norm_bias = pull_back(stack.norm, last, direction)
@@ -142,7 +143,7 @@ def direct_attribution(trace: "Trace", target: Target, *, token: int | str = -1)
             if step.name == "ffn":
                 ffn[index] = written @ step.output
                 continue
-            each: AttentionKind = "cross" if step.name == "cross_attention" else kind
+            each: Kind = "cross" if step.name == "cross_attention" else kind
             projection = projection_of(trace, each, index)
             context = context_of(trace, each, index)[:, position].double()
             heads[step.name].insert(0, torch.einsum("hv,hvd,d->h", context, projection.weight, written).cpu())

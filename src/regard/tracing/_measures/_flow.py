@@ -12,7 +12,8 @@ from regard.tracing._measures._rollout import own_attention
 from regard.tracing._selectors import Selector, chosen_of
 
 if TYPE_CHECKING:
-    from regard.tracing._trace import Kind, Trace
+    from regard.tracing._kinds import Kind
+    from regard.tracing._trace import Trace
 
 _UNIT = 2**52
 """Capacities are whole numbers of 1 / 2^52, so that the flow is exact and the search ends."""
@@ -59,7 +60,7 @@ def flow(
     stack = own_attention(trace, kind, "flow")
     last = trace.layer_index(layer, stack)
     encoding = trace.passage(stack).encoding
-    rows, keys = chosen_of(encoding, token), chosen_of(encoding, key)
+    rows, keys = chosen_of("token", encoding, token), chosen_of("key", encoding, key)
     count = len(encoding.tokens)
     edges = (last + 1) * count**2
     check_cost(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Taps
+from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.models import Network, Output
 from regard.tracing._measures._passes import run_again
@@ -95,6 +96,7 @@ def watched_pass(
         names: the taps.
         write: may put another tensor in the place of one; None leaves it.
     """
+    check_function("of", of, "from the model's output to one number")
     values: dict[str, Tensor] = {}
 
     def listener(name: str) -> Callable[[Tensor], Tensor]:

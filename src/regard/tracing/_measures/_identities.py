@@ -7,9 +7,10 @@ import torch
 
 from regard.core.errors import InputError
 from regard.models import Network, StackKind, Transformer
+from regard.tracing._kinds import Kind
 from regard.tracing._measures._layers import attentions_of, outputs_again
 from regard.tracing._measures._network import find_projection
-from regard.tracing._parity import AttentionKind, LayerParity, Parity, bound_of, layer_parity
+from regard.tracing._parity import LayerParity, Parity, bound_of, layer_parity
 from regard.tracing._projection import heads_error
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ def parity(trace: "Trace") -> Parity:
 
     In float64, in O(N) memory:
 
-    * softmax(scores) = weights: rows sum to one, and are exp(score - logsumexp(row)), worked out apart;
-    * weights x values = the recorded context;
+    * softmax(scores) = weights: rows sum to one, and are exp(score - logsumexp(row)). Both sides are of
+      scores that are worked out again from q and k: that is arithmetic, and a wrong scale would pass it;
+    * weights x values = the recorded context, which the model computed: a wrong scale, mask or bias does not
+      pass it;
     * the heads sum to the layer's output: sum_h context_h W_O^h + b = the recorded attention output;
     * the residual adds up: the layer's recorded input and attention outputs, through its own residuals, norms
       and feed-forward network, which are worked out again, give what the next layer got (the last one,
@@ -56,7 +59,7 @@ def parity(trace: "Trace") -> Parity:
     return Parity(layers=layers, output=None, bound=bound_of(first.inputs.q.dtype))
 
 
-def _of_layer(trace: "Trace", kind: AttentionKind, layer: int) -> LayerParity:
+def _of_layer(trace: "Trace", kind: Kind, layer: int) -> LayerParity:
     traced, keeping = trace.attention_of(layer, kind), trace.sides(kind)[0].keeping
     network = None if trace.loaded is None else trace.loaded.network
     written: frozenset[str] = frozenset() if network is None else network.written

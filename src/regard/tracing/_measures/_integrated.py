@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Taps
+from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.models import StackKind
 from regard.tracing._measures._gradients import Scalar, watched_pass
@@ -15,6 +16,10 @@ from regard.tracing._measures._passes import run_again
 
 if TYPE_CHECKING:
     from regard.tracing._trace import Trace
+
+
+_MOST_STEPS = 1000
+"""The nodes of more are not worth their time: the error falls exponentially where the model is smooth."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,14 +71,14 @@ def integrated_gradients(
         of: from the model's output to one number, as in `gradients`.
         baseline: what the tokens are compared with: None for the zero vector, the id of a token ([PAD],
             [MASK]) for its row at every position, or a tensor (tokens, d) or (d,).
-        steps: forward and backward passes.
+        steps: forward and backward passes, 1 to 1000.
         kind: whose tokens, "encoder" or "decoder"; needed only where there are both.
 
     Returns:
         The attributions, and in `error` how far they are from adding up.
 
     Raises:
-        InputError: as `gradients`; a baseline of another shape, or an id that is none; steps below 1.
+        InputError: as `gradients`; a baseline of another shape, or an id that is none; steps out of range.
 
     Example:
         >>> import regard
@@ -86,8 +91,7 @@ def integrated_gradients(
     proposition 1.
     """
     network = trace.require_model().network
-    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-        raise InputError(f"steps must be 1 or more; got {steps!r}.")
+    steps = whole("steps", steps, least=1, most=_MOST_STEPS)
     passage = trace.passage(kind)
     stack: StackKind = "decoder" if passage is trace.decoder else "encoder"
     tap = f"{network.prefixes[stack]}embeddings.tokens"

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from regard.blocks import DecoderLayer, EncoderLayer, Stack
 from regard.core.errors import InputError
 from regard.models import Transformer
+from regard.tracing._kinds import Kind
 from regard.tracing._measures._needed import hidden_of, output_of
-from regard.tracing._parity import AttentionKind
 
 if TYPE_CHECKING:
     from regard.models import StackKind
@@ -91,7 +91,7 @@ def attentions_of(layer: nn.Module) -> tuple[tuple[str, bool], ...]:
 
 def recorded_outputs(trace: "Trace", kind: "StackKind", layer: nn.Module, index: int) -> dict[str, Tensor]:
     """What a layer's attentions gave, (1, positions, d_model) by name."""
-    kinds: dict[bool, AttentionKind] = {True: "cross", False: kind}
+    kinds: dict[bool, Kind] = {True: "cross", False: kind}
     return {name: output_of(trace, kinds[is_cross], index)[None] for name, is_cross in attentions_of(layer)}
 
 

@@ -75,7 +75,7 @@ def logit_lens(trace: "Trace", token: Selector | None = None, *, k: int = 5) -> 
     kind = outermost(loaded.network.plain)
     check_head(trace)
     passage = trace.passage(kind)
-    rows = chosen_of(passage.encoding, token)
+    rows = chosen_of("token", passage.encoding, token)
     ids, logits, logs = [], [], []
     for layer in logits_of_layers(trace, range(len(hidden_of(trace, kind))), rows):
         if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= layer.shape[1]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.tracing._parity import AttentionKind
+from regard.tracing._kinds import Kind
 
 if TYPE_CHECKING:
     from regard.models import StackKind
@@ -28,7 +28,7 @@ def hidden_of(trace: "Trace", kind: "StackKind") -> Sequence[Tensor]:
     return hidden
 
 
-def output_of(trace: "Trace", kind: AttentionKind, layer: int) -> Tensor:
+def output_of(trace: "Trace", kind: Kind, layer: int) -> Tensor:
     """What an attention layer gave: (queries, d_model).
 
     Raises:
@@ -37,7 +37,7 @@ def output_of(trace: "Trace", kind: AttentionKind, layer: int) -> Tensor:
     return _needed(trace, trace.attention_of(layer, kind).output, f"attention output of {kind} layer {layer}")
 
 
-def context_of(trace: "Trace", kind: AttentionKind, layer: int) -> Tensor:
+def context_of(trace: "Trace", kind: Kind, layer: int) -> Tensor:
     """The context of an attention layer: (heads, queries, v_dim).
 
     Raises:
@@ -54,7 +54,7 @@ def _needed(trace: "Trace", value: Tensor | None, what: str) -> Tensor:
     return value
 
 
-def values_of(trace: "Trace", kind: AttentionKind, layer: int) -> Tensor:
+def values_of(trace: "Trace", kind: Kind, layer: int) -> Tensor:
     """The values of an attention layer: (kv_heads, keys, v_dim).
 
     Raises:

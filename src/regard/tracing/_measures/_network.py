@@ -5,33 +5,27 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from regard.core.errors import InputError
-from regard.models import Network, StackKind, Transformer
+from regard.models import Network, Transformer
+from regard.tracing._kinds import Kind, attention_name, stack_of
 from regard.tracing._lens import LensNetwork
-from regard.tracing._parity import AttentionKind
 from regard.tracing._projection import Projection, read_projection
 
 if TYPE_CHECKING:
     from regard.tracing._trace import Trace
 
 
-def stack_of(kind: AttentionKind) -> StackKind:
-    """The stack whose layers hold the attention of a kind."""
-    return "decoder" if kind == "cross" else kind
-
-
-def attention_tap(network: Network, kind: AttentionKind, layer: int) -> str:
+def attention_tap(network: Network, kind: Kind, layer: int) -> str:
     """What stands before the names of a layer's taps of attention."""
-    name = "cross_attention" if kind == "cross" else "attention"
-    return f"{network.prefixes[stack_of(kind)]}layers.{layer}.{name}"
+    return f"{network.prefixes[stack_of(kind)]}layers.{layer}.{attention_name(kind)}"
 
 
-def find_projection(network: Network, kind: AttentionKind, layer: int, num_heads: int) -> Projection | None:
+def find_projection(network: Network, kind: Kind, layer: int, num_heads: int) -> Projection | None:
     """The output projection of a layer, or None where it cannot be told."""
     module = _output_module(network.plain, kind, layer)
     return None if module is None else read_projection(module, num_heads)
 
 
-def projection_of(trace: "Trace", kind: AttentionKind, layer: int) -> Projection:
+def projection_of(trace: "Trace", kind: Kind, layer: int) -> Projection:
     """The output projection of one attention layer of a trace's model.
 
     Raises:
@@ -47,15 +41,13 @@ def projection_of(trace: "Trace", kind: AttentionKind, layer: int) -> Projection
     return found
 
 
-def _output_module(network: Network, kind: AttentionKind, layer: int) -> nn.Module | None:
+def _output_module(network: Network, kind: Kind, layer: int) -> nn.Module | None:
     if isinstance(network, LensNetwork):
         # The survey takes a module for the projection only where it was given the joined heads, bit for bit.
         point = network.layout.points.get(f"{attention_tap(network, kind, layer)}.output")
         return None if point is None else point.execution.module
     if not isinstance(network, Transformer):
         return None
-    attention = getattr(
-        network.stack(stack_of(kind)).layers[layer], "cross_attention" if kind == "cross" else "attention"
-    )
+    attention = getattr(network.stack(stack_of(kind)).layers[layer], attention_name(kind))
     output: nn.Module = attention.output
     return output

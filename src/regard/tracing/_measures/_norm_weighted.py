@@ -10,7 +10,8 @@ from regard.tracing._measures._network import projection_of
 from regard.tracing._selectors import Selector, chosen_of
 
 if TYPE_CHECKING:
-    from regard.tracing._trace import Kind, Trace
+    from regard.tracing._kinds import Kind
+    from regard.tracing._trace import Trace
 
 _KEYS = 256
 """Keys whose transformed values, of all heads, are held at a time."""
@@ -50,7 +51,7 @@ def norm_weighted(
     kind = trace.kind(kind)
     layer = trace.layer_index(layer, kind)
     v, projection = values_of(trace, kind, layer), projection_of(trace, kind, layer)
-    keys = list(chosen_of(trace.sides(kind)[1].encoding, key))
+    keys = list(chosen_of("key", trace.sides(kind)[1].encoding, key))
     weights = trace.weights(layer, head, kind=kind, query=query, key=key)[..., : len(keys)]
     heads = range(len(weights)) if head is None else [trace.head_index(head, kind, layer)]
     norms = torch.stack([projection.of_values(v[:, keys], each).norm(dim=1) for each in heads])
@@ -91,7 +92,7 @@ def norm_weighted_layer(
     kind = trace.kind(kind)
     layer = trace.layer_index(layer, kind)
     v, projection = values_of(trace, kind, layer), projection_of(trace, kind, layer)
-    keys = list(chosen_of(trace.sides(kind)[1].encoding, key))
+    keys = list(chosen_of("key", trace.sides(kind)[1].encoding, key))
     weights = trace.weights(layer, kind=kind, query=query, key=key)[..., : len(keys)].to(v.device).double()
     result = torch.empty(weights.shape[1:], dtype=torch.float32)
     for start in range(0, len(keys), _KEYS):

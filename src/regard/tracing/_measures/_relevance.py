@@ -12,7 +12,8 @@ from regard.tracing._measures._rollout import own_attention
 from regard.tracing._selectors import Selector, chosen_of
 
 if TYPE_CHECKING:
-    from regard.tracing._trace import Kind, Trace
+    from regard.tracing._kinds import Kind
+    from regard.tracing._trace import Trace
 
 
 def attention_gradients(
@@ -83,7 +84,7 @@ def relevance(
     stack = own_attention(trace, kind, "relevance")
     network = trace.require_model().network
     encoding = trace.passage(stack).encoding
-    rows = list(chosen_of(encoding, token))
+    rows = list(chosen_of("token", encoding, token))
     layers, count = range(network.depth(stack)), len(encoding.tokens)
     heads = network.config.num_heads * len(layers)
     check_cost(

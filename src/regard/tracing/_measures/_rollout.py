@@ -11,7 +11,8 @@ from regard.tracing._selectors import Selector, chosen_of
 
 if TYPE_CHECKING:
     from regard.models import StackKind
-    from regard.tracing._trace import Kind, Trace
+    from regard.tracing._kinds import Kind
+    from regard.tracing._trace import Trace
 
 _ENTRIES = 2**22
 """Weights of one block, over all heads."""
@@ -49,7 +50,7 @@ def rollout(
     stack = own_attention(trace, kind, "rollout")
     last = trace.layer_index(layer, stack)
     encoding = trace.passage(stack).encoding
-    rows = list(chosen_of(encoding, token))
+    rows = list(chosen_of("token", encoding, token))
     inputs = [trace.attention_of(each, stack).inputs for each in range(last + 1)]
     flow = torch.zeros(len(rows), len(encoding.tokens), dtype=torch.float64, device=inputs[0].q.device)
     flow[range(len(rows)), rows] = 1.0

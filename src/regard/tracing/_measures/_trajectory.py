@@ -12,6 +12,7 @@ from regard.blocks import Stack
 from regard.models import StackKind, Transformer
 from regard.tracing._measures._layers import is_row_wise, recorded_outputs, sublayers_of, widened
 from regard.tracing._measures._needed import hidden_of
+from regard.tracing._selectors import token_of
 
 if TYPE_CHECKING:
     from regard.tracing._trace import Trace
@@ -74,7 +75,7 @@ def trajectory(trace: "Trace", token: int | str, *, kind: StackKind | None = Non
     """
     passage = trace.passage(kind)
     stack: StackKind = "decoder" if passage is trace.decoder else "encoder"
-    rows = list(passage.encoding.find(token))
+    rows = list(token_of("token", passage.encoding, token))
     hidden_of(trace, stack)
     vectors = [passage.embeddings(layer)[rows].double().mean(dim=0) for layer in range(len(passage.hidden))]
     before = [None, *vectors[:-1]]

@@ -9,15 +9,17 @@ from regard.blocks import DecoderLayer
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError
 from regard.models import Network, Transformer
+from regard.tracing._kinds import attention_name, stack_of
 from regard.tracing._measures._budget import check_cost
 from regard.tracing._measures._layers import is_row_wise, recorded_outputs, widened, with_given
 from regard.tracing._measures._needed import context_of, hidden_of, values_of
-from regard.tracing._measures._network import attention_tap, projection_of, stack_of
+from regard.tracing._measures._network import attention_tap, projection_of
 from regard.tracing._measures._passes import run_again
 from regard.tracing._selectors import Selector, chosen_of
 
 if TYPE_CHECKING:
-    from regard.tracing._trace import Kind, Trace
+    from regard.tracing._kinds import Kind
+    from regard.tracing._trace import Trace
 
 _FLOPS = 2e10
 """What two cores do in a second in float64, for the forecast."""
@@ -65,7 +67,8 @@ def value_zeroing(
     kind = trace.kind(kind)
     layer = trace.layer_index(layer, kind)
     of_queries, of_keys = trace.sides(kind)
-    rows, keys = list(chosen_of(of_queries.encoding, query)), list(chosen_of(of_keys.encoding, key))
+    rows = list(chosen_of("query", of_queries.encoding, query))
+    keys = list(chosen_of("key", of_keys.encoding, key))
     network = trace.require_model().network
     if isinstance(network, Transformer):
         _check(trace, network, rows, keys, _size(network.stack(stack_of(kind)).layers[layer]) / _FLOPS)
@@ -101,7 +104,7 @@ def _by_layer(
     x, known = hidden_of(trace, stack)[layer], recorded_outputs(trace, stack, module, layer)
     # A layer that mixes positions outside attention needs them all.
     worked = rows if is_row_wise(module) else list(range(len(x)))
-    name = "cross_attention" if kind == "cross" else "attention"
+    name = attention_name(kind)
     given = {each: output[:, worked].double() for each, output in known.items()}
     # The heads' sum, not the recorded one, which is rounded: where a token sees itself alone, all of it goes.
     given[name] = projection.of_contexts(context_of(trace, kind, layer)[None, :, worked])

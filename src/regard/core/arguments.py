@@ -1,0 +1,80 @@
+"""Plain arguments, checked: whole numbers, numbers and functions. Each error names the argument."""
+
+import math
+import operator
+from contextlib import suppress
+
+from regard.core.errors import InputError
+
+
+def whole(name: str, value: object, *, least: int, most: int | None = None) -> int:
+    """A whole number in range; numpy's pass, a bool is none.
+
+    Args:
+        name: of the argument, for the message.
+        value: what came.
+        least, most: the ends, which are allowed.
+
+    Raises:
+        InputError: it is no whole number, or out of range.
+
+    Example:
+        >>> whole("every", 3, least=1)
+        3
+        >>> whole("every", 2.0, least=1)
+        Traceback (most recent call last):
+        regard.core.errors.InputError: every must be a whole number, at least 1; got 2.0.
+    """
+    try:
+        # operator.index lets numpy's integers pass; a bool is an integer to it, and never meant as one.
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    fits = number is not None and least <= number and (most is None or number <= most)
+    if number is None or not fits or isinstance(value, bool):
+        wanted = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise InputError(f"{name} must be a whole number, {wanted}; got {value!r}.")
+    return number
+
+
+def number(name: str, value: object) -> float:
+    """A finite number; numpy's pass, and whole ones, a bool is none.
+
+    Raises:
+        InputError: it is none.
+
+    Example:
+        >>> number("factor", 2)
+        2.0
+        >>> number("factor", "2")
+        Traceback (most recent call last):
+        regard.core.errors.InputError: factor must be a finite number; got '2'.
+    """
+    found = math.nan
+    if not isinstance(value, bool | str | bytes):
+        with suppress(TypeError, ValueError, OverflowError, RuntimeError):  # the last by a tensor of several
+            found = float(value)  # type: ignore[arg-type]
+    if not math.isfinite(found):
+        raise InputError(f"{name} must be a finite number; got {value!r}.")
+    return found
+
+
+def check_function(name: str, value: object, what: str, *, optional: bool = False) -> None:
+    """Refuse what cannot be called.
+
+    Args:
+        name: of the argument.
+        value: what came.
+        what: it is called with and gives, for the message.
+        optional: whether None will do.
+
+    Raises:
+        InputError: it cannot be called.
+
+    Example:
+        >>> check_function("metric", 3, "from an output to one number")
+        Traceback (most recent call last):
+        regard.core.errors.InputError: metric must be a function, from an output to one number; got int.
+    """
+    if not callable(value) and not (optional and value is None):
+        raise InputError(f"{name} must be a function, {what}; got {type(value).__name__}.")
