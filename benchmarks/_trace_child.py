@@ -39,6 +39,8 @@ def _work(what: str, tokens: int) -> tuple[Callable[[Tensor], Any], Any]:
         eager = transformers_model(tokens, "eager")
         return lambda ids: eager(ids, output_attentions=True), None
     model = regard_model(tokens)
+    for parameter in model.network.parameters():
+        parameter.sum()  # they lie in a file that is mapped: pages come in when they are read
     if what == "own-forward":
         return lambda ids: model(ids, logits=False), model.forecast(tokens).forward
     return lambda ids: model.trace(token_ids=ids, keep=what), model.forecast(tokens, keep=what).total
@@ -55,7 +57,9 @@ def _transformer_lens(tokens: int) -> Callable[[Tensor], Any]:
     model = GPT2LMHeadModel._from_config(config, attn_implementation="eager").eval()
     words = Tokenizer(models.WordLevel({"<|endoftext|>": 0}, unk_token="<|endoftext|>"))
     names = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), "<|endoftext|>")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, **names)
+    # With name_or_path and add_bos_token it is taken as it is, instead of being fetched again by its name.
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, name_or_path="", **names)
+    tokenizer.add_bos_token = True
     bridge = TransformerBridge.boot_transformers("gpt2", hf_model=model, tokenizer=tokenizer)
     return lambda ids: bridge.run_with_cache(ids, return_type=None)
 
