@@ -174,8 +174,8 @@ a text, whatever the depth, belongs to all of its layers."""
 
 
 KEPT = ("qk", "all")
-"""What the trace keeps: queries and keys show what listening costs; everything costs the system's time to hand
-out new memory besides, where the model's own pass takes the same again and again."""
+"""What the trace keeps: queries and keys show what listening costs; everything costs the system's time to
+hand out new memory besides, where the model's own pass takes the same again and again."""
 
 
 def _check_lens(what: str, whole: regard.Trace, lean: regard.Trace, expected: torch.Tensor) -> None:
