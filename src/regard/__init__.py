@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         RegardError,
     )
     from regard.tracing import Add, Edit, Mean, Replace, Resample, Scale, Trace, Zero
+    from regard.views import view
 
 _HOME = {
     "Add": "tracing",
@@ -44,6 +45,7 @@ _HOME = {
     "Zero": "tracing",
     "lens": "_model",
     "load": "_model",
+    "view": "views",
 }
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "__version__",
     "lens",
     "load",
+    "view",
 ]
 
 

@@ -4,6 +4,7 @@ The interactive page keeps q and k and works the weights out when someone looks,
 attention over hundreds of tokens is one file of a few megabytes.
 """
 
+from regard.views._arrays import view
 from regard.views._comparison import Comparison, plot_comparison, print_comparison
 from regard.views._divergence import HeadDivergences, print_divergences
 from regard.views._explanation import Explanation, print_explanation
@@ -48,6 +49,7 @@ __all__ = [
     "print_heads",
     "printable",
     "render_page",
+    "view",
     "weight_rows",
     "write_heads",
     "write_page",

@@ -16,6 +16,7 @@ _BASE = (
     "colours.js",
     "numbers.js",
     "layer.js",
+    "given.js",
     "source.js",
     "units.js",
     "state.js",

@@ -97,6 +97,9 @@ def _side(side: Side) -> dict[str, Any]:
 
 def _layer(name: str, packed: PackedLayer, blocks: Blocks) -> dict[str, Any]:
     layer = packed.shown
+    if packed.weights is not None:
+        weights = _values(f"{name}-weights", packed.weights, blocks)
+        return {"layer": layer.layer, "heads": layer.heads, "weights": weights}
     return {
         "layer": layer.layer,
         "heads": layer.heads,

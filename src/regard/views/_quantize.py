@@ -1,6 +1,7 @@
 """q, k and dense biases as 16-bit integers, and what that costs in the weights."""
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -48,6 +49,7 @@ class PackedLayer:
     Attributes:
         q, k: Its queries and keys.
         bias: Its dense bias; None where there is none: one by distance is short, and stays float32.
+        weights: Its weights, where they are given; else None.
         shown: The layer that a reader of the packed numbers computes with, to the bit.
     """
 
@@ -55,6 +57,7 @@ class PackedLayer:
     k: Values
     bias: Values | None
     shown: LayerRecord
+    weights: Values | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -108,6 +111,8 @@ def _packed(record: AttentionRecord, *, rounded: bool, every: int) -> Packed:
 
 
 def _pack_layer(layer: LayerRecord, rounded: bool) -> PackedLayer:
+    if layer.weights is not None:
+        return _pack_weights(layer, layer.weights, rounded)
     dense = layer.bias is not None and layer.bias.ndim == 3
     bias = layer.bias if dense else None
     if not rounded:
@@ -121,11 +126,24 @@ def _pack_layer(layer: LayerRecord, rounded: bool) -> PackedLayer:
     shown = replace(layer, q=_read(q), k=_read(k))
     if bias is None:
         return PackedLayer(q=q, k=k, bias=None, shown=shown)
-    # A step for each row of a bias: one for each key would say nothing where few rows are given.
-    turned, steps = quantize(bias.swapaxes(1, 2))
-    shown = replace(shown, bias=np.ascontiguousarray(dequantize(turned, steps).swapaxes(1, 2)))
-    stored = Values(stored=np.ascontiguousarray(turned.swapaxes(1, 2)), steps=steps)
-    return PackedLayer(q=q, k=k, bias=stored, shown=shown)
+    stored, read = _by_rows(bias)
+    return PackedLayer(q=q, k=k, bias=stored, shown=replace(shown, bias=read))
+
+
+def _pack_weights(layer: LayerRecord, weights: npt.NDArray[np.float32], rounded: bool) -> PackedLayer:
+    stored, read = _by_rows(weights) if rounded else (Values(stored=weights), weights)
+    empty = Values(stored=layer.q), Values(stored=layer.k)
+    # Rounding may take a row's sum a little over what a record may hold: it is not checked again.
+    shown = copy(layer)
+    object.__setattr__(shown, "weights", read)
+    return PackedLayer(q=empty[0], k=empty[1], bias=None, shown=shown, weights=stored)
+
+
+def _by_rows(array: npt.NDArray[np.float32]) -> tuple[Values, npt.NDArray[np.float32]]:
+    # A step for each row: one for each key would say nothing where few rows are given.
+    turned, steps = quantize(array.swapaxes(1, 2))
+    read = np.ascontiguousarray(dequantize(turned, steps).swapaxes(1, 2))
+    return Values(stored=np.ascontiguousarray(turned.swapaxes(1, 2)), steps=steps), read
 
 
 def _values(array: npt.NDArray[np.float32]) -> Values:

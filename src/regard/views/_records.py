@@ -6,7 +6,7 @@ other, each layer with shapes, scale, mask and bias of its own. The weights of q
     softmax over keys and sink of cap(scale * q[h] @ k[h // group].T) + bias[h], where the mask allows
 
 with group = heads // kv_heads, and cap(s) = softcap * tanh(s / softcap) where there is one. A query that may
-attend to nothing has weights of zero.
+attend to nothing has weights of zero. Weights that somebody else computed are given as they are.
 """
 
 import math
@@ -23,6 +23,9 @@ RecordKind = Literal["encoder", "decoder", "cross"]
 """Which attention: the encoder's, the decoder's own, or from the decoder to the encoder."""
 
 KINDS: tuple[RecordKind, ...] = ("encoder", "decoder", "cross")
+# What bfloat16 may make of a row's sum.
+_ROUNDED = 5e-3
+
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,6 +145,10 @@ class LayerRecord:
 
     Raises:
         InputError: A shape, a type or a number that cannot be drawn; the message names the argument.
+        v: float32 (kv_heads, keys, v_dim), what the weights weigh; None where results are not to be shown.
+        rotary: How q and k were turned by their positions; None for not at all, or not known.
+        weights: float32 (heads, queries, keys), where they are given and not computed; then q and k have a
+            head_dim of 0, and there is nothing else: see `LayerRecord.given`.
 
     Example:
         >>> q, k = np.random.default_rng(0).standard_normal((2, 3, 7, 5), dtype=np.float32)
@@ -161,8 +168,43 @@ class LayerRecord:
 
     def __post_init__(self) -> None:
         for name, array, axes in (("q", self.q, "heads, queries"), ("k", self.k, "kv_heads, keys")):
+    v: npt.NDArray[np.float32] | None = None
+    rotary: RotaryRecord | None = None
+    weights: npt.NDArray[np.float32] | None = None
+
+    @classmethod
+    def given(cls, layer: int, weights: npt.NDArray[np.float32]) -> "LayerRecord":
+        """A layer of weights that regard did not compute.
+
+        Args:
+            layer: Its number.
+            weights: float32 (heads, queries, keys), each at least 0; a row sums to 1 or less.
+
+        Returns:
+            The layer.
+
+        Raises:
+            InputError: A shape, a type or a number that is no attention; the message says where.
+
+        Example:
+            >>> layer = LayerRecord.given(0, np.full((2, 3, 5), 0.2, np.float32))
+            >>> (layer.heads, layer.queries, layer.keys)
+            (2, 3, 5)
+        """
+        _check_array("weights", weights)
+        if weights.ndim != 3 or 0 in weights.shape:
+            raise InputError(
+                f"weights: wanted shape (heads, queries, keys), all at least 1, got {weights.shape}; "
+                "one layer and one text at a time, without a batch axis"
+            )
+        heads, queries, keys = weights.shape
+        empty = np.empty((heads, queries, 0), np.float32), np.empty((heads, keys, 0), np.float32)
+        return cls(layer=layer, q=empty[0], k=empty[1], scale=1.0, weights=weights)
             _check_array(name, array)
             if array.ndim != 3 or 0 in array.shape:
+        if self.weights is not None:
+            self._check_weights(self.weights)
+            return
                 raise InputError(
                     f"{name}: wanted shape ({axes}, head_dim), all at least 1, got {array.shape}; "
                     "one layer and one text at a time, without a batch axis"
@@ -199,6 +241,39 @@ class LayerRecord:
     def _check_mask(self) -> None:
         if self.mask is None:
             return
+        if self.v is not None:
+            _check_array("v", self.v)
+            if self.v.ndim != 3 or self.v.shape[:2] != self.k.shape[:2] or not self.v.shape[2]:
+                raise InputError(
+                    f"v: wanted shape {(*self.k.shape[:2], 'v_dim')}, got {self.v.shape}; "
+                    "k and v must come from the same layer"
+                )
+
+    def _check_weights(self, weights: npt.NDArray[np.float32]) -> None:
+        _check_array("weights", weights)
+        heads, queries, keys = (len(self.q), *self.q.shape[1:2], *self.k.shape[1:2])
+        if (self.q.size, self.k.size) != (0, 0) or weights.shape != (heads, queries, keys):
+            raise InputError(
+                "weights: wanted q and k of head_dim 0 beside them, of their sizes, got weights "
+                f"{weights.shape}, q {self.q.shape} and k {self.k.shape}; use LayerRecord.given"
+            )
+        for name in ("softcap", "mask", "bias", "sinks", "v", "rotary"):
+            if getattr(self, name) is not None:
+                raise InputError(f"{name}: wanted None beside weights that are given: it is in them already")
+        if (weights < 0).any():
+            where = tuple(int(i) for i in np.argwhere(weights < 0)[0])
+            raise InputError(
+                f"weights: wanted numbers from 0 to 1, got {weights[where]:.4g} at (head, query, key) "
+                f"{where} of layer {self.layer}; these may be scores: take the softmax over the keys first"
+            )
+        sums = weights.sum(axis=-1, dtype=np.float64)
+        if sums.max() > 1 + _ROUNDED:
+            where = tuple(int(i) for i in np.argwhere(sums > 1 + _ROUNDED)[0])
+            raise InputError(
+                f"weights: wanted rows that sum to 1 or less, got {sums[where]:.4g} at (head, query) {where} "
+                f"of layer {self.layer}; the last axis must be the keys"
+            )
+
         if self.mask.bits is not None:
             _check_heads("mask.bits", self.mask.bits, self.heads, (self.queries, self.keys))
         parts: list[tuple[str, tuple[int, ...], int]] = []

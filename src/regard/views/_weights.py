@@ -35,6 +35,9 @@ def weight_rows(
         >>> weight_rows(layer, 0, np.arange(2)).tolist()
         [[1.0, 0.0], [0.5, 0.5]]
     """
+    if layer.weights is not None:
+        given: npt.NDArray[np.float64] = layer.weights[head, queries].astype(np.float64)
+        return given
     weights = _products(layer.q[head, queries], layer.k[head // (layer.heads // len(layer.k))])
     weights *= layer.scale
     if layer.softcap is not None:

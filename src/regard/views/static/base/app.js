@@ -9,6 +9,7 @@ part((shared) => {
   ];
 
   function mount(root, source) {
+    const views = shared.offered(source);
     const state = new State(source, views);
     root.dataset.theme = state.values.theme;
     const colours = new Colours(root);

@@ -45,8 +45,9 @@ part((shared) => {
     const sizes = make("p", { class: "facts" }, make("span", { class: "model" }, facts.model));
     for (const kind of source.kinds) sizes.append(make("span", {}, sizeOf(source, kind)));
     const share = facts.every > 1 ? `, in a sample of one query in ${facts.every}` : "";
+    const origin = source.kinds.every((kind) => source.computed(kind)) ? "computed here from q and k; largest difference from Python" : "as they were given; largest difference from them";
     const honest = make("p", { class: "honest" },
-      make("span", { class: "difference" }, `Weights computed here from q and k; largest difference from Python ${formatDifference(facts.difference)}${share}.`),
+      make("span", { class: "difference" }, `Weights ${origin} ${formatDifference(facts.difference)}${share}.`),
       " ",
       make("span", { class: "caution" }, "Attention shows where a head looks. On its own it does not explain what the model does."),
     );

@@ -14,6 +14,7 @@
 //   name      its word in the address ("view=heads"); label: what its tab says
 //   fields    what it keeps in the state and in the address beside the shared fields (see state.js)
 //   help      [[what to do, what it does], ...] for the help dialog
+//   fits      (source) => whether there is something for it to show; without it, always
 //   open      called once, when the view is first shown, with page = { source, state, colours }; returns
 //               element           what to show; the tab bar hides it while another view is on
 //               changed(names)    the state changed (a Set of names of fields), or the row source has new rows
@@ -38,6 +39,8 @@ const handed = new Proxy(shared, {
 function part(define) {
   Object.assign(shared, define(handed));
 }
+
+shared.offered = (source) => views.filter(({ fits }) => !fits || fits(source));
 
 function view(define) {
   views.push(define(handed));

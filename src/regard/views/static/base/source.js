@@ -9,6 +9,8 @@
 //                                      but a column of the softmax
 //   words(kind, side)                  the text of each word, by the number that tokens name; may be empty
 //   pair(kind)                         whether both sides are the same two texts
+//   computed(kind)                     whether the weights are computed from q and k; of weights that were given
+//                                      there are no steps
 //   facts                              { model, sides: { encoder, decoder }, difference, every }, for the header
 //
 // and three that may have to be fetched:
@@ -27,7 +29,7 @@
 // A source may forget rows; a view that draws many keeps those that it needs.
 
 part((shared) => {
-  const { Layer, inIdleTime } = shared;
+  const { GivenLayer, Layer, inIdleTime } = shared;
 
   // What a column needs first is one number for each row of the head, which is quadratic: up to so many weights it
   // is worked out at once, and beyond it in idle time.
@@ -75,11 +77,16 @@ part((shared) => {
       return query === key && this.facts.sides[query].pair !== null;
     }
 
+    computed(kind) {
+      return this.facts.kinds[kind].layers.every(({ weights }) => !weights);
+    }
+
     row(kind, layer, head, query) {
       return this.layer(kind, layer).row(head, query);
     }
 
     column(kind, layer, head, key) {
+      if (!this.computed(kind)) return this.layer(kind, layer).column(head, key);
       const sums = this.logSums(kind, layer, head);
       return sums && this.layer(kind, layer).column(head, key, sums);
     }
@@ -102,7 +109,8 @@ part((shared) => {
       let layer = this.decoded.get(name);
       if (!layer) {
         const { query, key, keys } = this.sides[kind];
-        layer = new Layer(this.layerFacts(kind, number), query.length, keys, key.length, this.readBlock);
+        const facts = this.layerFacts(kind, number);
+        layer = new (facts.weights ? GivenLayer : Layer)(facts, query.length, keys, key.length, this.readBlock);
         this.decoded.set(name, layer);
       }
       return layer;

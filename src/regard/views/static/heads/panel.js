@@ -110,8 +110,9 @@ part((shared) => {
       if (units === "words") {
         return byQuery ? "The mean row of the word's pieces, added up over the pieces of each key." : "What goes to all pieces of the word: one weight from each query.";
       }
+      const whole = this.source.computed(this.state.values.kind) ? "its weights over all keys sum to 1" : "its weights, as they were given";
       return byQuery
-        ? `Row of query ${on.index}: its weights over all keys sum to 1.`
+        ? `Row of query ${on.index}: ${whole}.`
         : `Column of key ${on.index}: one weight from each query; a column need not sum to 1.`;
     }
 
@@ -120,6 +121,7 @@ part((shared) => {
       let visible = 0;
       for (const { first } of this.state.units(side).all) total += weights[first];
       for (const index of others) visible += weights[index];
+      if (byQuery && total === 0 && !this.source.computed(this.state.values.kind)) return "Every weight of this query is 0.";
       if (byQuery && total === 0) return "This query may attend to nothing: the mask hides every key.";
       if (others.length < this.state.units(side).all.length) {
         return `${formatWeight(total - visible)} of this ${byQuery ? "row" : "column"} lies on tokens that are not shown. Nothing is renormalised.`;
