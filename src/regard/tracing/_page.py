@@ -1,6 +1,7 @@
 """From a trace to the record that the page draws: plain numbers, checked against the trace's own weights."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,9 @@ from regard.core import (
     attention_weights,
 )
 from regard.core.errors import InputError
+from regard.models import StackKind
 from regard.tracing._kinds import Kind
-from regard.tracing._passage import Passage
+from regard.tracing._page_extras import positions_record, rotary_record, values_of
 from regard.tracing._trace import Trace
 from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, weight_rows
 
@@ -48,14 +50,14 @@ def page_record(trace: Trace) -> AttentionRecord:
     made = _Made()
     return AttentionRecord(
         model=trace.model,
-        encoder=None if trace.encoder is None else _side(trace.encoder),
-        decoder=None if trace.decoder is None else _side(trace.decoder),
+        encoder=None if trace.encoder is None else _side(trace, "encoder"),
+        decoder=None if trace.decoder is None else _side(trace, "decoder"),
         layers={kind: tuple(_layers(trace, kind, made)) for kind in trace.kinds},
     )
 
 
-def _side(passage: Passage) -> Side:
-    encoding = passage.encoding
+def _side(trace: Trace, kind: StackKind) -> Side:
+    encoding = trace.passage(kind).encoding
     texts = encoding.texts
     return Side(
         text=texts[0] if texts else None,
@@ -71,6 +73,7 @@ def _side(passage: Passage) -> Side:
             for token in encoding.tokens
         ),
         words=tuple(word.text for word in encoding.words),
+        positions=positions_record(trace, kind),
     )
 
 
@@ -82,7 +85,8 @@ def _layers(trace: Trace, kind: Kind, made: "_Made") -> list[LayerRecord]:
     layers = []
     for number, each in zip(numbers, attention, strict=True):
         name = f"layer {number}" if len(trace.kinds) == 1 else f"layer {number} ({kind})"
-        layers.append(_layer(name, number, each.inputs, made))
+        layer = _layer(name, number, each.inputs, made)
+        layers.append(replace(layer, v=values_of(each, layer), rotary=rotary_record(trace, kind, number)))
     return layers
 
 

@@ -1,6 +1,6 @@
 """What a trace keeps of one forward pass, and everything that can be computed from it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -285,21 +285,37 @@ class Trace:
         """
         return open_trace(path, model)
 
-    def page(self) -> Page:
-        """The interactive page of this trace: `trace.page().html`; `write_page` puts it in a file."""
+    def page(self, *, values: Iterable[tuple[int, int] | tuple[Kind, int, int]] = ()) -> Page:
+        """The interactive page of this trace: `trace.page().html`; `write_page` puts it in a file.
+
+        Args:
+            values: heads whose values (v) the page holds in any case: (layer, head), of every kind of
+                attention that has it, or (kind, layer, head). It holds those of all heads while it stays
+                under 8 MB with them.
+
+        Raises:
+            InputError: a head that is not there, or a layer that the page cannot draw exactly.
+        """
         from regard.tracing._page import page_record
+        from regard.tracing._page_extras import value_heads
 
-        return render_page(page_record(self))
+        return render_page(page_record(self), values=value_heads(self, values))
 
-    def write_page(self, path: str | PathLike[str]) -> Page:
-        """Write the interactive page, whole or not at all.
+    def write_page(
+        self,
+        path: str | PathLike[str],
+        *,
+        values: Iterable[tuple[int, int] | tuple[Kind, int, int]] = (),
+    ) -> Page:
+        """Write the interactive page, whole or not at all; `values` as in `page`.
 
         Raises:
             OutputError: the file cannot be written.
         """
         from regard.tracing._page import page_record
+        from regard.tracing._page_extras import value_heads
 
-        return write_page(page_record(self), path)
+        return write_page(page_record(self), path, values=value_heads(self, values))
 
     def kind(self, kind: Kind | None) -> Kind:
         """The kind of attention that is meant.

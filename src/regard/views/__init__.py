@@ -11,6 +11,7 @@ from regard.views._explanation import Explanation, print_explanation
 from regard.views._heads import HeadCard, HeadExample, HeadFinding, HeadTable, print_heads
 from regard.views._heads_file import check_heads_file, write_heads
 from regard.views._page import Page, render_page, write_page
+from regard.views._position_records import PositionsRecord, RotaryRecord
 from regard.views._positions import plot_positions
 from regard.views._printable import printable
 from regard.views._records import (
@@ -22,6 +23,7 @@ from regard.views._records import (
     Side,
     encoder_record,
 )
+from regard.views._values import Held, ValueHead, value_contexts
 from regard.views._weights import weight_rows
 
 __all__ = [
@@ -33,12 +35,16 @@ __all__ = [
     "HeadExample",
     "HeadFinding",
     "HeadTable",
+    "Held",
     "LayerRecord",
     "MaskRecord",
     "Page",
     "PageToken",
+    "PositionsRecord",
     "RecordKind",
+    "RotaryRecord",
     "Side",
+    "ValueHead",
     "check_heads_file",
     "encoder_record",
     "plot_comparison",
@@ -49,6 +55,7 @@ __all__ = [
     "print_heads",
     "printable",
     "render_page",
+    "value_contexts",
     "view",
     "weight_rows",
     "write_heads",

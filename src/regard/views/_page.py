@@ -5,6 +5,7 @@ import hashlib
 import math
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,8 +13,10 @@ import numpy as np
 from regard.core.files import write_whole
 from regard.views import _assets
 from regard.views._blocks import as_json, block, facts_of
+from regard.views._position_facts import add_positions
 from regard.views._quantize import Encoding, pack
 from regard.views._records import AttentionRecord
+from regard.views._values import MOST_BYTES, Held, ValueHead, add_values
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,12 +30,14 @@ class Page:
             float32 arithmetic in Python, rounded up to two significant digits.
         every: Over the weights of every query, 1; or of one query in so many, where the text is too long to
             compare them all.
+        values: Whether it holds the values (v) of all heads, of some, or none: see `render_page`.
     """
 
     html: str = field(repr=False)
     encoding: Encoding
     largest_difference: float
     every: int = 1
+    values: Held = "none"
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the page, whole or not at all.
@@ -46,7 +51,7 @@ class Page:
         write_whole(path, self.html.encode("utf-8"))
 
 
-def render_page(record: AttentionRecord) -> Page:
+def render_page(record: AttentionRecord, *, values: Sequence[ValueHead] = ()) -> Page:
     """Renders a record as one self-contained HTML page.
 
     The page carries q and k, computes the weights itself, and makes no request. Its scripts and styles are
@@ -54,9 +59,14 @@ def render_page(record: AttentionRecord) -> Page:
 
     Args:
         record: What to show.
+        values: Heads, (kind, layer, head), whose values the page holds in any case. It holds those of all
+            heads while it stays under 8 MB with them.
 
     Returns:
         The page.
+
+    Raises:
+        InputError: A head that is not there, or has no values.
 
     Example:
         >>> from regard.views import PageToken, encoder_record
@@ -71,7 +81,11 @@ def render_page(record: AttentionRecord) -> Page:
     packed = pack(record)
     difference = _round_up(packed.largest_difference)
     facts, blocks = facts_of(record, packed, difference)
+    add_positions(record, facts, blocks)
     style, script = _assets.style(), _assets.script()
+    size = sum(map(len, (style.encode(), script.encode(), as_json(facts), blocks.html())))
+    held = add_values(record, packed, facts, blocks, wanted=values, room=MOST_BYTES - size)
+    facts["values"]["difference"] = _round_up(facts["values"]["difference"])
     parts = {
         "policy": (
             f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
@@ -83,15 +97,24 @@ def render_page(record: AttentionRecord) -> Page:
     }
     # One pass, so that nothing inside a part is taken for a placeholder.
     html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _assets.read("page.html"))
-    return Page(html=html, encoding=packed.encoding, largest_difference=difference, every=packed.every)
+    return Page(
+        html=html,
+        encoding=packed.encoding,
+        largest_difference=difference,
+        every=packed.every,
+        values=held,
+    )
 
 
-def write_page(record: AttentionRecord, path: str | os.PathLike[str]) -> Page:
+def write_page(
+    record: AttentionRecord, path: str | os.PathLike[str], *, values: Sequence[ValueHead] = ()
+) -> Page:
     """Renders a record and writes the page, whole or not at all.
 
     Args:
         record: What to show.
         path: The file. An existing file is replaced; a link is followed.
+        values: As in `render_page`.
 
     Returns:
         The page that was written.
@@ -99,7 +122,7 @@ def write_page(record: AttentionRecord, path: str | os.PathLike[str]) -> Page:
     Raises:
         OutputError: The file could not be written; what was there before is still there.
     """
-    page = render_page(record)
+    page = render_page(record, values=values)
     page.write(path)
     return page
 

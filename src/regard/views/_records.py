@@ -18,14 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
+from regard.views._position_records import PositionsRecord, RotaryRecord
 
 RecordKind = Literal["encoder", "decoder", "cross"]
 """Which attention: the encoder's, the decoder's own, or from the decoder to the encoder."""
 
-KINDS: tuple[RecordKind, ...] = ("encoder", "decoder", "cross")
 # What bfloat16 may make of a row's sum.
 _ROUNDED = 5e-3
 
+KINDS: tuple[RecordKind, ...] = ("encoder", "decoder", "cross")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,12 +66,14 @@ class Side:
         pair: The second text, or None.
         tokens: The tokens in order, specials included.
         words: The text of each word, by the index that tokens name; () joins the pieces instead.
+        positions: How it knows positions; None where that is not to be shown.
     """
 
     text: str | None
     pair: str | None = None
     tokens: tuple[PageToken, ...]
     words: tuple[str, ...] = ()
+    positions: PositionsRecord | None = None
 
     def __post_init__(self) -> None:
         if not self.tokens:
@@ -142,13 +145,13 @@ class LayerRecord:
         bias: float32, what is added to the scores: by distance, (heads or 1, queries + keys - 1), at
             key - query + queries - 1; or dense, (heads or 1, queries, keys).
         sinks: float32 (heads,), the score of one more column of the softmax, which has no value; or None.
-
-    Raises:
-        InputError: A shape, a type or a number that cannot be drawn; the message names the argument.
         v: float32 (kv_heads, keys, v_dim), what the weights weigh; None where results are not to be shown.
         rotary: How q and k were turned by their positions; None for not at all, or not known.
         weights: float32 (heads, queries, keys), where they are given and not computed; then q and k have a
             head_dim of 0, and there is nothing else: see `LayerRecord.given`.
+
+    Raises:
+        InputError: A shape, a type or a number that cannot be drawn; the message names the argument.
 
     Example:
         >>> q, k = np.random.default_rng(0).standard_normal((2, 3, 7, 5), dtype=np.float32)
@@ -165,9 +168,6 @@ class LayerRecord:
     mask: MaskRecord | None = None
     bias: npt.NDArray[np.float32] | None = None
     sinks: npt.NDArray[np.float32] | None = None
-
-    def __post_init__(self) -> None:
-        for name, array, axes in (("q", self.q, "heads, queries"), ("k", self.k, "kv_heads, keys")):
     v: npt.NDArray[np.float32] | None = None
     rotary: RotaryRecord | None = None
     weights: npt.NDArray[np.float32] | None = None
@@ -200,11 +200,14 @@ class LayerRecord:
         heads, queries, keys = weights.shape
         empty = np.empty((heads, queries, 0), np.float32), np.empty((heads, keys, 0), np.float32)
         return cls(layer=layer, q=empty[0], k=empty[1], scale=1.0, weights=weights)
-            _check_array(name, array)
-            if array.ndim != 3 or 0 in array.shape:
+
+    def __post_init__(self) -> None:
         if self.weights is not None:
             self._check_weights(self.weights)
             return
+        for name, array, axes in (("q", self.q, "heads, queries"), ("k", self.k, "kv_heads, keys")):
+            _check_array(name, array)
+            if array.ndim != 3 or 0 in array.shape:
                 raise InputError(
                     f"{name}: wanted shape ({axes}, head_dim), all at least 1, got {array.shape}; "
                     "one layer and one text at a time, without a batch axis"
@@ -238,9 +241,6 @@ class LayerRecord:
                     "None is no sink"
                 )
 
-    def _check_mask(self) -> None:
-        if self.mask is None:
-            return
         if self.v is not None:
             _check_array("v", self.v)
             if self.v.ndim != 3 or self.v.shape[:2] != self.k.shape[:2] or not self.v.shape[2]:
@@ -274,6 +274,9 @@ class LayerRecord:
                 f"of layer {self.layer}; the last axis must be the keys"
             )
 
+    def _check_mask(self) -> None:
+        if self.mask is None:
+            return
         if self.mask.bits is not None:
             _check_heads("mask.bits", self.mask.bits, self.heads, (self.queries, self.keys))
         parts: list[tuple[str, tuple[int, ...], int]] = []
@@ -293,6 +296,11 @@ class LayerRecord:
     def heads(self) -> int:
         """Query heads."""
         return len(self.q)
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a head of k and v."""
+        return self.heads // len(self.k)
 
     @property
     def queries(self) -> int:

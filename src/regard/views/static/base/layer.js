@@ -11,7 +11,7 @@ part((shared) => {
     // facts: the layer's own part of the page's JSON; queries, keys: how many; readBlock(name): base64 text.
     // columns: keys, and one more where some layer of the kind has a sink.
     constructor(facts, queries, keys, columns, readBlock) {
-      Object.assign(this, { facts, queries, keys, columns });
+      Object.assign(this, { facts, queries, keys, columns, readBlock });
       this.heads = facts.heads;
       this.group = facts.heads / facts.kvHeads;
       this.dim = facts.headDim;
@@ -112,7 +112,27 @@ part((shared) => {
       return out;
     }
 
-    // Every step between q and the weights of one row; see source.js.
+    // The values of a head, key j from j * facts.v.dim on; null where the page has none of them.
+    values(head) {
+      const { v } = this.facts;
+      const at = v ? v.heads.indexOf(Math.floor(head / this.group)) : -1;
+      if (at < 0) return null;
+      this.v = this.v || decodeValues(v, this.readBlock, v.heads.length, v.dim);
+      return this.v.subarray(at * this.keys * v.dim, (at + 1) * this.keys * v.dim);
+    }
+
+    // The values times their weights, added up over the keys.
+    context(weights, values) {
+      if (!values) return null;
+      const { dim } = this.facts.v;
+      const out = new Float64Array(dim);
+      for (let key = 0; key < this.keys; key += 1) {
+        for (let d = 0; d < dim; d += 1) out[d] += weights[key] * values[key * dim + d];
+      }
+      return out;
+    }
+
+    // Every step between q, the weights of one row and its result; see source.js.
     steps(head, query) {
       const { scale, softcap } = this.facts;
       const each = (value) => Float64Array.from({ length: this.keys }, (_, key) => value(key));
@@ -123,6 +143,8 @@ part((shared) => {
       const allowed = Uint8Array.from({ length: this.keys }, (_, key) => this.allowed(head, query, key));
       const scores = (capped || scaled).map((score, key) => (allowed[key] ? score + (bias ? bias[key] : 0) : -Infinity));
       const kvHead = Math.floor(head / this.group);
+      const weights = this.row(head, query);
+      const v = this.values(head);
       const part = (values, from, count) => values.subarray(from * this.dim, (from + count) * this.dim);
       return {
         q: part(this.q, head * this.queries + query, 1),
@@ -137,7 +159,10 @@ part((shared) => {
         bias,
         allowed,
         scores,
-        weights: this.row(head, query),
+        weights,
+        v,
+        vDim: this.facts.v ? this.facts.v.dim : null,
+        context: this.context(weights, v),
       };
     }
   }

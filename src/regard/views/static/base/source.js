@@ -13,13 +13,23 @@
 //                                      there are no steps
 //   facts                              { model, sides: { encoder, decoder }, difference, every }, for the header
 //
+//   positions(kind, side)              how the stack of a side knows positions: { said, table }; table is null, or
+//                                      { count, dim, values }, what is added at each position, row by row
+//   distances(kind, layer)             null, or { heads, values, queries, keys, dense }: what is added to the scores
+//                                      by distance, head by head, from key - query = 1 - queries on; dense, and
+//                                      without values, where it depends on more than the distance
+//   rotary(kind, layer)                null, or { frequencies, layout, amplitude }: radians a position of each pair
+//   facts.values                       { held: "all" | "some" | "none", difference, every }, of v, where there is any
+//
 // and three that may have to be fetched:
 //
 //   row(kind, layer, head, query)      Float64Array over the keys: the weights of one query
 //   column(kind, layer, head, key)     Float64Array over the queries: the weight that each gives one key
 //   steps(kind, layer, head, query)    all that is between q and these weights: { q, k, dim, scale, softcap, sink,
 //                                      products, scaled, capped, bias, allowed, scores, weights }; arrays over
-//                                      the keys, null where the layer has no such step
+//                                      the keys, null where the layer has no such step; and what becomes of the
+//                                      weights, { v, vDim, context }: values and result of the head, null where
+//                                      the source has no values of it (then vDim says whether the layer has any)
 //
 // **null is "not yet".** These three answer at once: with the numbers, or with null, and then the source fetches
 // them and calls its listeners when they have come; the page tells the view that is on (changed, with "rows"),
@@ -29,7 +39,7 @@
 // A source may forget rows; a view that draws many keeps those that it needs.
 
 part((shared) => {
-  const { GivenLayer, Layer, inIdleTime } = shared;
+  const { GivenLayer, Layer, decodeBase64, decodeValues, inIdleTime } = shared;
 
   // What a column needs first is one number for each row of the head, which is quadratic: up to so many weights it
   // is worked out at once, and beyond it in idle time.
@@ -93,6 +103,25 @@ part((shared) => {
 
     steps(kind, layer, head, query) {
       return this.layer(kind, layer).steps(head, query);
+    }
+
+    positions(kind, side) {
+      const { said, table } = this.facts.sides[this.facts.kinds[kind][side]].positions || { said: null, table: null };
+      if (!table) return { said, table };
+      return { said, table: { count: table.count, dim: table.dim, values: decodeValues(table, this.readBlock, 1, table.dim) } };
+    }
+
+    distances(kind, layer) {
+      const { bias } = this.layerFacts(kind, layer);
+      if (!bias) return null;
+      const { queries, keys, bias: values } = this.layer(kind, layer);
+      return { heads: bias.heads, values: bias.dense ? null : values, queries, keys, dense: bias.dense };
+    }
+
+    rotary(kind, layer) {
+      const { rotary } = this.layerFacts(kind, layer);
+      if (!rotary) return null;
+      return { ...rotary, frequencies: new Float32Array(decodeBase64(this.readBlock(rotary.frequencies)).buffer) };
     }
 
     listen(listener) {
