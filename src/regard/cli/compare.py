@@ -48,6 +48,14 @@ def compare(
         Path | None,
         typer.Option("--plot", metavar="FILE", help="Draw it too, in a .png, .svg or .pdf file."),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--page",
+            metavar="FILE",
+            help="Write an interactive page too: the word's movement, and the attention of each sentence.",
+        ),
+    ] = None,
     model: ModelOption = DEFAULT_MODEL,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,7 +69,9 @@ def compare(
     in common.
     """
     if heads:
-        _compare_heads(texts, word, plot, model, against, kind, as_json)
+        if word or plot is not None or page is not None:
+            raise InputError("--word, --plot and --page do not go with --heads.")
+        _compare_heads(texts, model, against, kind, as_json)
         return
     if against is not None or kind is not None:
         raise InputError("--against and --kind go with --heads.")
@@ -69,13 +79,20 @@ def compare(
         raise InputError("give --word, whose vectors are compared, or --heads.")
     if len(texts) < 2:
         raise InputError("give two texts or more, to compare the word between them.")
-    if plot is not None:
-        check_output(plot)
+    for file in (plot, page):
+        if file is not None:
+            check_output(file)
     texts = read_texts(texts)
     words = [as_typed(each) for each in word]
-    comparison = load_model(model).compare(texts, words[0] if len(words) == 1 else words)
+    chosen = words[0] if len(words) == 1 else words
+    traces = load_model(model).trace(texts)
+    from regard.tracing import compare as compare_traces
+    from regard.tracing import comparison_page
     from regard.views import plot_comparison, print_comparison
 
+    comparison = compare_traces(traces, chosen)
+    if page is not None:
+        comparison_page(traces, chosen).write(page)
     if plot is not None:
         plot_comparison(comparison, plot)
     if as_json:
@@ -86,15 +103,11 @@ def compare(
 
 def _compare_heads(
     texts: list[str],
-    word: list[str] | None,
-    plot: Path | None,
     model: str,
     against: str | None,
     kind: Kind | None,
     as_json: bool,
 ) -> None:
-    if word or plot is not None:
-        raise InputError("--word and --plot do not go with --heads.")
     if len(texts) != (2 if against is None else 1):
         raise InputError("--heads compares two texts in one model, or one text in two, with --against.")
     texts = read_texts(texts)

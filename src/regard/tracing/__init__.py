@@ -46,6 +46,7 @@ from regard.tracing._kinds import Kind
 from regard.tracing._lens import LensNetwork, lens
 from regard.tracing._likeness import Likeness
 from regard.tracing._measures import DirectAttribution, IntegratedGradients, LogitLens, Trajectory
+from regard.tracing._movement import comparison_page, movement
 from regard.tracing._page import page_record
 from regard.tracing._parity import LayerParity, Parity
 from regard.tracing._passage import AttentionTrace, Passage
@@ -105,6 +106,7 @@ __all__ = [
     "attribution_patching",
     "bytes_at",
     "compare",
+    "comparison_page",
     "default_patterns",
     "divergence",
     "edited",
@@ -115,6 +117,7 @@ __all__ = [
     "heads_of_trace",
     "kept_bytes",
     "lens",
+    "movement",
     "page_record",
     "repeated_tokens",
     "trace_ids",

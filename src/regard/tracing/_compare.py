@@ -35,19 +35,7 @@ def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
     """
     if len(traces) < 2:
         raise InputError(f"texts must be two or more, to compare the word between them; got {len(traces)}.")
-    if not isinstance(word, Sequence):
-        raise InputError(f"word must be a word, or one for each text; got {type(word).__name__}.")
-    words = [word] * len(traces) if isinstance(word, str) else list(word)
-    if len(words) != len(traces):
-        raise InputError(f"word must be one, or one for each of the {len(traces)} texts; got {len(words)}.")
-    models = sorted({trace.model for trace in traces})
-    if len(models) > 1:
-        raise InputError(f"traces must come from one model; got {', '.join(models)}.")
-    for number, (trace, chosen) in enumerate(zip(traces, words, strict=True), start=1):
-        try:
-            trace.encoding.find(chosen)
-        except InputError as error:
-            raise InputError(f"text {number}: {error}") from error
+    model, words = found_words(traces, word)
     kind = traces[0].kinds[0]  # of the stack that reads the text
     layers = range(len(traces[0].source.hidden))
     similarity = []
@@ -58,8 +46,30 @@ def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
         unit = vectors / vectors.norm(dim=1, keepdim=True)
         similarity.append((unit @ unit.mT).clamp(-1.0, 1.0))  # rounding may step over the ends
     return Comparison(
-        model=models[0],
+        model=model,
         words=tuple(words),
         texts=tuple(" | ".join(trace.encoding.texts) for trace in traces),
         similarity=torch.stack(similarity).numpy(),
     )
+
+
+def found_words(traces: Sequence[Trace], word: str | Sequence[str]) -> tuple[str, list[str]]:
+    """The one model of some traces, and the word that is meant in each.
+
+    Raises:
+        InputError: no trace, traces of different models, words that are not one for each, or are not there.
+    """
+    if not isinstance(word, Sequence):
+        raise InputError(f"word must be a word, or one for each text; got {type(word).__name__}.")
+    words = [word] * len(traces) if isinstance(word, str) else list(word)
+    if not traces or len(words) != len(traces):
+        raise InputError(f"word must be one, or one for each of the {len(traces)} texts; got {len(words)}.")
+    models = sorted({trace.model for trace in traces})
+    if len(models) > 1:
+        raise InputError(f"traces must come from one model; got {', '.join(models)}.")
+    for number, (trace, chosen) in enumerate(zip(traces, words, strict=True), start=1):
+        try:
+            trace.encoding.find(chosen)
+        except InputError as error:
+            raise InputError(f"text {number}: {error}") from error
+    return models[0], words

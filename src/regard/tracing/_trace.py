@@ -13,7 +13,7 @@ from regard.core import AttentionInputs, attention_scores, attention_weights
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.text import Encoding
-from regard.tracing import _measures, _statistics
+from regard.tracing import _measures, _picture, _statistics
 from regard.tracing._files import HasLoaded, open_trace, save
 from regard.tracing._keep import places
 from regard.tracing._kinds import Kind, keys_of, stack_of
@@ -215,6 +215,7 @@ class Trace:
     norm_weighted = _measures.norm_weighted
     norm_weighted_layer = _measures.norm_weighted_layer
     parity = _measures.parity
+    plot = _picture.plot
     relevance = _measures.relevance
     rollout = _measures.rollout
     statistics = _statistics.statistics

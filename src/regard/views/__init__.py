@@ -10,7 +10,10 @@ from regard.views._divergence import HeadDivergences, print_divergences
 from regard.views._explanation import Explanation, print_explanation
 from regard.views._heads import HeadCard, HeadExample, HeadFinding, HeadTable, print_heads
 from regard.views._heads_file import check_heads_file, write_heads
-from regard.views._page import Page, render_page, write_page
+from regard.views._movement import Movement, Projection, plot_movement
+from regard.views._page import Page, render_comparison, render_page, write_page
+from regard.views._picture import HeadPicture, PictureForm
+from regard.views._plots import plot_entropy, plot_weights
 from regard.views._position_records import PositionsRecord, RotaryRecord
 from regard.views._positions import plot_positions
 from regard.views._printable import printable
@@ -34,13 +37,17 @@ __all__ = [
     "HeadDivergences",
     "HeadExample",
     "HeadFinding",
+    "HeadPicture",
     "HeadTable",
     "Held",
     "LayerRecord",
     "MaskRecord",
+    "Movement",
     "Page",
     "PageToken",
+    "PictureForm",
     "PositionsRecord",
+    "Projection",
     "RecordKind",
     "RotaryRecord",
     "Side",
@@ -48,12 +55,16 @@ __all__ = [
     "check_heads_file",
     "encoder_record",
     "plot_comparison",
+    "plot_entropy",
+    "plot_movement",
     "plot_positions",
+    "plot_weights",
     "print_comparison",
     "print_divergences",
     "print_explanation",
     "print_heads",
     "printable",
+    "render_comparison",
     "render_page",
     "value_contexts",
     "view",

@@ -26,6 +26,8 @@ _BASE = (
 )
 
 VIEWS: dict[str, tuple[str, ...]] = {
+    # First, since a page that has it opens with it.
+    "movement": ("drawing.js", "view.js"),
     "heads": (
         "lines.js",
         "minimap.js",
@@ -36,6 +38,7 @@ VIEWS: dict[str, tuple[str, ...]] = {
         "diagram.js",
         "panel.js",
         "controls.js",
+        "save.js",
         "view.js",
     ),
 }

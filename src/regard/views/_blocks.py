@@ -33,9 +33,9 @@ class Blocks:
             self.texts[name] = base64.b64encode(data).decode("ascii")
         return known
 
-    def html(self) -> str:
+    def html(self, prefix: str = "") -> str:
         """A `<script>` element for each: the page decodes one when someone first looks at its layer."""
-        return "\n".join(block(name, "text/plain", text) for name, text in self.texts.items())
+        return "\n".join(block(prefix + name, "text/plain", text) for name, text in self.texts.items())
 
 
 def facts_of(record: AttentionRecord, packed: Packed, difference: float) -> tuple[dict[str, Any], Blocks]:

@@ -7,12 +7,15 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.views import _assets
-from regard.views._blocks import as_json, block, facts_of
+from regard.views._blocks import Blocks, as_json, block, facts_of
+from regard.views._movement import Movement, movement_facts
 from regard.views._position_facts import add_positions
 from regard.views._quantize import Encoding, pack
 from regard.views._records import AttentionRecord
@@ -78,31 +81,65 @@ def render_page(record: AttentionRecord, *, values: Sequence[ValueHead] = ()) ->
         >>> page.encoding, page.largest_difference < 1e-3, "://" in page.html
         ('int16', True, False)
     """
-    packed = pack(record)
-    difference = _round_up(packed.largest_difference)
-    facts, blocks = facts_of(record, packed, difference)
-    add_positions(record, facts, blocks)
+    return _render([record], None, values)
+
+
+def render_comparison(records: Sequence[AttentionRecord], movement: Movement) -> Page:
+    """Renders one word's movement in several texts, with the attention of each text, as one page.
+
+    Args:
+        records: The run on each text.
+        movement: The word in these texts; the page opens with it.
+
+    Returns:
+        The page. What it says of differences holds for every run.
+
+    Raises:
+        InputError: Not one record for each text of the movement.
+    """
+    if len(records) != len(movement.texts):
+        raise InputError(f"records: wanted one for each of {len(movement.texts)} texts, got {len(records)}")
+    return _render(records, movement, ())
+
+
+def _render(
+    records: Sequence[AttentionRecord], movement: Movement | None, values: Sequence[ValueHead]
+) -> Page:
     style, script = _assets.style(), _assets.script()
-    size = sum(map(len, (style.encode(), script.encode(), as_json(facts), blocks.html())))
-    held = add_values(record, packed, facts, blocks, wanted=values, room=MOST_BYTES - size)
-    facts["values"]["difference"] = _round_up(facts["values"]["difference"])
+    packed = [pack(record) for record in records]
+    runs = []
+    for record, each in zip(records, packed, strict=True):
+        facts, blocks = facts_of(record, each, _round_up(each.largest_difference))
+        add_positions(record, facts, blocks)
+        runs.append((facts, blocks))
+    if movement is not None:
+        # The page asks the first run's facts what there is besides.
+        runs[0][0]["movement"] = movement_facts(movement)
+    size = sum(len(text.encode()) for text in (style, script, *map(_data, runs)))
+    held: set[Held] = set()
+    for number, (facts, blocks) in enumerate(runs):
+        before = len(blocks.html())
+        room = (MOST_BYTES - size) // (len(runs) - number)
+        held.add(add_values(records[number], packed[number], facts, blocks, wanted=values, room=room))
+        facts["values"]["difference"] = _round_up(facts["values"]["difference"])
+        size += len(blocks.html()) - before
     parts = {
         "policy": (
             f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
             "img-src data:; base-uri 'none'; form-action 'none'"
         ),
         "style": style,
-        "data": block("facts", "application/json", as_json(facts)) + "\n" + blocks.html(),
+        "data": "\n".join(_data(run, f"run{number}-" if number else "") for number, run in enumerate(runs)),
         "script": script,
     }
     # One pass, so that nothing inside a part is taken for a placeholder.
     html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _assets.read("page.html"))
     return Page(
         html=html,
-        encoding=packed.encoding,
-        largest_difference=difference,
-        every=packed.every,
-        values=held,
+        encoding="int16" if all(each.encoding == "int16" for each in packed) else "float32",
+        largest_difference=max(facts["difference"] for facts, _ in runs),
+        every=max(each.every for each in packed),
+        values=held.pop() if len(held) == 1 else "some",
     )
 
 
@@ -125,6 +162,11 @@ def write_page(
     page = render_page(record, values=values)
     page.write(path)
     return page
+
+
+def _data(run: tuple[dict[str, Any], Blocks], prefix: str = "") -> str:
+    facts, blocks = run
+    return block(f"{prefix}facts", "application/json", as_json(facts)) + "\n" + blocks.html(prefix)
 
 
 def _round_up(value: float) -> float:

@@ -34,7 +34,7 @@ part((shared) => {
       const typing = event.target.matches && event.target.matches("input[type=text], textarea");
       if (event.key === "?" && !dialog.open && !typing) dialog.showModal();
     });
-    const texts = textsOf(facts.sides);
+    const texts = facts.movement ? facts.movement.texts.map((text, i) => [String(i + 1), text]) : textsOf(facts.sides);
     document.title = `${readable(texts[0][1]).slice(0, 60)} · regard`;
     const long = texts.reduce((sum, [, text]) => sum + text.length, 0) > LONG;
     const sentence = make("h1", { class: long ? "sentence long" : "sentence", tabindex: long ? "0" : null });

@@ -195,5 +195,12 @@ part((shared) => {
     });
   }
 
-  return { FileSource, arrived };
+  // Of a page of several runs, the one that the address says: its facts, and what its blocks' names begin with.
+  function chosenRun(facts, read) {
+    const number = Number(new URLSearchParams(location.hash.slice(1)).get("run") || 0);
+    const there = facts.movement && Number.isInteger(number) && number > 0 && number < facts.movement.texts.length;
+    return there ? { facts: { ...read(number), movement: facts.movement }, prefix: `run${number}-` } : { facts, prefix: "" };
+  }
+
+  return { FileSource, arrived, chosenRun };
 });

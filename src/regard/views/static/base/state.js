@@ -55,6 +55,11 @@ part((shared) => {
       },
       write: (pin) => (pin ? [pin.side, pin.index, ...(pin.to === undefined ? [] : [pin.to])].join("-") : null),
     },
+    run: {
+      initial: 0,
+      read: (text, { source }) => (isCount(text) && source.facts.movement && Number(text) < source.facts.movement.texts.length ? Number(text) : undefined),
+      write: (run) => (run > 0 ? String(run) : null),
+    },
     filter: oneOf(PAIR_FILTERS.map(({ name }) => name)),
     specials: { initial: true, read: (text) => text !== "hidden", write: (shown) => (shown ? null : "hidden") },
     units: oneOf(["pieces", "words"]),

@@ -1,7 +1,7 @@
 // The bar between the header and the view: which view, and which attention where a model has several.
 
 part((shared) => {
-  const { make, KIND_NAMES } = shared;
+  const { make, readable, KIND_NAMES } = shared;
 
   // Tabs as people know them from the keyboard: one stop for Tab, arrows move and choose.
   function makeTabs(views, state, panelId) {
@@ -46,10 +46,32 @@ part((shared) => {
     return group;
   }
 
+  // Of several runs, whose attention is shown. Another run has other tokens: the page starts anew with it.
+  function makeRuns(source, state) {
+    const { texts } = source.facts.movement;
+    const group = make("fieldset", { class: "filter runs" }, make("legend", { class: "sr-only" }, "Whose attention"));
+    texts.forEach((text, i) => {
+      const radio = make("input", { type: "radio", name: "regard-run", value: String(i) });
+      radio.checked = i === state.values.run;
+      radio.addEventListener("change", () => {
+        state.set({ run: i, pin: null, hover: null, also: [] });
+      });
+      group.append(make("label", { title: readable(text) }, radio, make("span", {}, `Sentence ${i + 1}`)));
+    });
+    const update = () => (group.hidden = state.values.view === "movement");
+    state.listen((changed) => {
+      update();
+      if (changed.has("run")) setTimeout(() => location.reload()); // once the address says it
+    });
+    update();
+    return group;
+  }
+
   // Null where there is nothing to choose.
   function makeBar(source, views, state, panelId) {
     const parts = [];
     if (views.length > 1) parts.push(makeTabs(views, state, panelId));
+    if (source.facts.movement) parts.push(makeRuns(source, state));
     if (source.kinds.length > 1) parts.push(makeKinds(source, state));
     return parts.length > 0 ? make("nav", { class: "choose", "aria-label": "What is shown" }, ...parts) : null;
   }

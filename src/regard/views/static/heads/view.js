@@ -1,7 +1,7 @@
 // The head view: all heads as thumbnails, the chosen ones as lines between queries and keys, and their numbers.
 
 view((shared) => {
-  const { make, Diagram, HeadGrid, Panel, Weights, makeControls, makeLegend, makeSwitch, STRENGTH_FIELDS } = shared;
+  const { make, Diagram, HeadGrid, Panel, Weights, makeControls, makeLegend, makeSave, makeSwitch, STRENGTH_FIELDS } = shared;
 
   const HELP = [
     ["Point at a token", "shows its row (left) or column (right), in numbers"],
@@ -33,7 +33,7 @@ view((shared) => {
     };
 
     const view = make("section", { class: "view", "aria-label": "Attention of the chosen heads" },
-      make("div", { class: "view-top" }, where, makeControls(page)),
+      make("div", { class: "view-top" }, where, makeControls(page), makeSave(page, weights)),
       legend.element,
       make("div", { class: "sides", "aria-hidden": "true" }, querySide, keySide),
       diagram.element,

@@ -1,0 +1,244 @@
+"""A word's way from its learned to its contextual embedding, in several sentences, in one flat picture.
+
+The picture is a principal component analysis of all the points at once, in float64. It is a shadow: distances
+in it are never longer than the true ones, and how far they can be believed is worked out and said with it.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.core.errors import InputError
+from regard.views._figure import new_figure
+from regard.views._printable import excerpt, printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_Floats = npt.NDArray[np.float64]
+
+# More paths than that cannot be told apart.
+MOST_TEXTS = 16
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Projection:
+    """Points in many dimensions, drawn in two.
+
+    Attributes:
+        points: (texts, steps, 2).
+        share: Of the variance, the part that each of the two axes keeps, from 0 to 1.
+        true, drawn: (steps, texts, texts), the distances between the texts at each step, in all dimensions
+            and in the picture.
+        agreement: Pearson's correlation of the true and the drawn distances over all pairs of points; None
+            where one of them does not vary.
+        length: What drawn distances make of the true ones, all added up, from 0 to 1.
+    """
+
+    points: _Floats
+    share: tuple[float, float]
+    true: _Floats
+    drawn: _Floats
+    agreement: float | None
+    length: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Movement:
+    """One word's vectors at every step of a model, in several texts.
+
+    Args:
+        model: Whose vectors.
+        words, texts: The word, for each text; and the texts.
+        steps: What each step is called; the first is where the word starts.
+        vectors: (texts, steps, d).
+
+    Raises:
+        InputError: Shapes that do not fit, too many texts, or numbers that are not finite.
+
+    Example:
+        >>> vectors = np.zeros((2, 3, 5))
+        >>> vectors[0, 1:, 0], vectors[1, 2, 1] = 2.0, 1.0
+        >>> movement = Movement(
+        ...     model="m", words=("a", "a"), texts=("x", "y"), steps=("0", "1", "2"), vectors=vectors
+        ... )
+        >>> projection = movement.project()
+        >>> projection.points.shape, round(sum(projection.share), 6), round(projection.true[2, 0, 1] ** 2, 6)
+        ((2, 3, 2), 1.0, 5.0)
+    """
+
+    model: str
+    words: tuple[str, ...]
+    texts: tuple[str, ...]
+    steps: tuple[str, ...]
+    vectors: _Floats
+
+    def __post_init__(self) -> None:
+        wanted = len(self.texts), len(self.steps)
+        if self.vectors.ndim != 3 or self.vectors.shape[:2] != wanted or 0 in self.vectors.shape:
+            raise InputError(f"vectors: wanted shape {(*wanted, 'd')}, got {self.vectors.shape}")
+        if len(self.words) != len(self.texts):
+            raise InputError(f"words: wanted one for each of {len(self.texts)} texts, got {len(self.words)}")
+        if not 1 <= len(self.texts) <= MOST_TEXTS:
+            raise InputError(f"texts: wanted 1 to {MOST_TEXTS}, got {len(self.texts)}; give fewer")
+        if not np.isfinite(self.vectors).all():
+            raise InputError("vectors: wanted finite numbers, got others; run the model in float32")
+
+    def __repr__(self) -> str:
+        words = " / ".join(dict.fromkeys(self.words))
+        return f"Movement({words!r} in {len(self.texts)} texts, {len(self.steps)} steps)"
+
+    def similarity(self) -> _Floats:
+        """Cosine similarities of the texts at each step, (steps, texts, texts); NaN for a zero vector."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            units = self.vectors / np.linalg.norm(self.vectors, axis=-1, keepdims=True)
+        clipped: _Floats = np.clip(np.einsum("asd,bsd->sab", units, units), -1, 1)
+        return clipped
+
+    def project(self, *, directions: bool = False) -> Projection:
+        """Project all the points onto the two directions in which they vary most.
+
+        Args:
+            directions: project the vectors scaled to length 1, which differ as their cosines do; a zero
+                vector stays zero.
+        """
+        vectors = self.vectors.astype(np.float64)
+        if directions:
+            lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+            vectors = vectors / np.where(lengths > 0, lengths, 1)
+        texts, steps, width = vectors.shape
+        flat = vectors.reshape(-1, width)
+        centred = flat - flat.mean(axis=0)
+        _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
+        points = np.zeros((len(flat), 2))
+        kept = min(2, len(axes))
+        points[:, :kept] = centred @ axes[:kept].T
+        total = float((sizes**2).sum())
+        share = [float(size**2) / total if total > 0 else 0.0 for size in sizes[:2]] + [0.0, 0.0]
+        shaped = _turned(points.reshape(texts, steps, 2))
+        true, drawn = _distances(flat), _distances(shaped.reshape(-1, 2))
+        pairs = np.triu_indices(len(flat), 1)
+        longest = float(true[pairs].sum()) if len(pairs[0]) else 0.0
+        return Projection(
+            points=shaped,
+            share=(share[0], share[1]),
+            true=_by_step(true, texts, steps),
+            drawn=_by_step(drawn, texts, steps),
+            agreement=_correlation(true[pairs], drawn[pairs]),
+            length=float(drawn[pairs].sum()) / longest if longest > 0 else 1.0,
+        )
+
+
+def movement_facts(movement: Movement) -> dict[str, Any]:
+    """What the page holds of it: plain values, with seven digits."""
+    ways = {"vectors": movement.project(), "directions": movement.project(directions=True)}
+    return {
+        "words": list(movement.words),
+        "texts": list(movement.texts),
+        "steps": list(movement.steps),
+        "similarity": _plain(movement.similarity()),
+        "projections": {
+            name: {
+                "points": _plain(each.points),
+                "share": [_digits(part) for part in each.share],
+                "true": _plain(each.true),
+                "drawn": _plain(each.drawn),
+                "agreement": None if each.agreement is None else _digits(each.agreement),
+                "length": _digits(each.length),
+            }
+            for name, each in ways.items()
+        },
+    }
+
+
+def plot_movement(movement: Movement, *, directions: bool = False) -> "Figure":
+    """Draw the paths as a matplotlib figure.
+
+    Args:
+        movement: the record.
+        directions: as in `Movement.project`.
+
+    Returns:
+        A matplotlib figure; `figure.savefig("bank.png")` writes it.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+
+    Example:
+        >>> movement = Movement(
+        ...     model="m", words=("a",), texts=("x",), steps=("0", "1"), vectors=np.eye(2)[None]
+        ... )
+        >>> plot_movement(movement).axes[0].get_xlabel()
+        'first component, 100.0 % of the variance'
+    """
+    projection = movement.project(directions=directions)
+    figure = new_figure(width=7.0, height=5.6 + 0.14 * len(movement.texts))
+    axes = figure.subplots()
+    for number, points in enumerate(projection.points):
+        axes.plot(
+            points[:, 0],
+            points[:, 1],
+            marker="osv^D*XP"[number % 8],
+            linestyle=("-", "--", "-.", ":")[number % 4],
+            label=f"{number + 1}",
+        )
+        for step, (x, y) in enumerate(points):
+            if number == 0 or step > 0:
+                name = movement.steps[step].partition(" ")[0]
+                axes.annotate(
+                    printable(name),
+                    (x, y),
+                    fontsize=7,
+                    xytext=(4, 4),
+                    textcoords="offset points",
+                    parse_math=False,
+                )
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_xlabel(f"first component, {100 * projection.share[0]:.1f} % of the variance")
+    axes.set_ylabel(f"second component, {100 * projection.share[1]:.1f} %")
+    names = " / ".join(excerpt(word, 30) for word in dict.fromkeys(movement.words))
+    axes.set_title(excerpt(f"“{names}” through {movement.model}", 75), fontsize=10, parse_math=False)
+    axes.grid(alpha=0.3)
+    axes.legend(title="texts", fontsize=8)
+    captions = [f"{number}  {excerpt(text, 120)}" for number, text in enumerate(movement.texts, start=1)]
+    figure.supxlabel("\n".join(captions), fontsize=7, x=0.02, ha="left", parse_math=False)
+    return figure
+
+
+def _turned(points: _Floats) -> _Floats:
+    """The axes of a projection have no sign: words move right, and the first text ends above the last."""
+    signs = np.ones(2)
+    if points[:, -1, 0].mean() < points[:, 0, 0].mean():
+        signs[0] = -1
+    ends = points[:, -1, 1]
+    if ends[0] < ends[-1] or (len(ends) == 1 and ends[0] < points[0, 0, 1]):
+        signs[1] = -1
+    return points * signs
+
+
+def _distances(points: _Floats) -> _Floats:
+    return np.array([np.linalg.norm(points - point, axis=1) for point in points])
+
+
+def _by_step(distances: _Floats, texts: int, steps: int) -> _Floats:
+    of = distances.reshape(texts, steps, texts, steps)
+    return np.array([of[:, step, :, step] for step in range(steps)])
+
+
+def _correlation(true: _Floats, drawn: _Floats) -> float | None:
+    if len(true) < 2 or true.std() == 0 or drawn.std() == 0:
+        return None
+    return float(np.corrcoef(true, drawn)[0, 1])
+
+
+def _plain(values: _Floats) -> Any:
+    """Nested lists; what is not finite is None."""
+    if values.ndim == 0:
+        return _digits(float(values)) if np.isfinite(values) else None
+    return [_plain(np.asarray(each)) for each in values]
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.7g}")

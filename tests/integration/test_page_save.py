@@ -1,0 +1,84 @@
+"""The page saves the picture that is on show, as SVG and as PNG."""
+
+import struct
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page as BrowserPage
+
+from regard.views import PageToken, encoder_record, weight_rows, write_page
+
+OpenPage = Callable[..., BrowserPage]
+NS = "{http://www.w3.org/2000/svg}"
+TOKENS = ("river", "<b>&", "\x00\ufffe", "שלום", "bank")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    q, k = np.random.default_rng(0).standard_normal((2, 2, 3, 5, 4), dtype=np.float32) * 2
+    tokens = tuple(PageToken(text=text, sequence=0) for text in TOKENS)
+    record = encoder_record(text="t", model="m", tokens=tokens, q=q, k=k, scale=0.5)
+    write_page(record, tmp_path / "page.html")
+    np.save(
+        tmp_path / "w.npy",
+        [[weight_rows(each, head, np.arange(5)) for head in range(3)] for each in record.layers["encoder"]],
+    )
+    return tmp_path / "page.html"
+
+
+def _saved(page: BrowserPage, ending: str, to: Path) -> tuple[str, bytes]:
+    with page.expect_download() as caught:
+        page.get_by_role("button", name=f"Save the picture as {ending}").click()
+    caught.value.save_as(to)
+    return caught.value.suggested_filename, to.read_bytes()
+
+
+def _lines(svg: bytes) -> dict[str, ElementTree.Element]:
+    paths = ElementTree.fromstring(svg).iter(f"{NS}path")
+    return {title: each for each in paths if (title := each.findtext(f"{NS}title"))}
+
+
+def test_svg_has_every_line_with_its_weight(open_page: OpenPage, path: Path, tmp_path: Path) -> None:
+    page = open_page(path, "#layer=1&head=2")
+    name, svg = _saved(page, "SVG", tmp_path / "a.svg")
+    assert name == "layer-1-head-2.svg"
+    weights = np.load(tmp_path / "w.npy")[1, 2]
+    lines = _lines(svg)
+    assert len(lines) == (weights >= 0.002).sum()
+    names = ["river", "<b>&", "␀\ufffd", "שלום", "bank"]
+    for title, line in lines.items():
+        said, _, number = title.rpartition(": ")
+        query, key = (names.index(each) for each in said.split(" → "))
+        assert float(number) == pytest.approx(weights[query, key], abs=1e-3)
+        assert float(line.get("stroke-width", "")) == pytest.approx(0.6 + 3.4 * weights[query, key], abs=4e-3)
+    root = ElementTree.fromstring(svg)
+    assert {each.tag.removeprefix(NS) for each in root.iter()} == {"svg", "title", "rect", "path", "text"}
+    assert [each.text for each in root.iter(f"{NS}text")].count("<b>&") == 2
+
+
+def test_of_a_pinned_token_its_row_of_several_heads_all(
+    open_page: OpenPage, path: Path, tmp_path: Path
+) -> None:
+    weights = np.load(tmp_path / "w.npy")
+    _, svg = _saved(open_page(path, "#layer=0&head=1&pin=key-0"), "SVG", tmp_path / "a.svg")
+    assert all(title.partition(" → ")[2].startswith("river: ") for title in _lines(svg))
+    assert len(_lines(svg)) == (weights[0, 1, :, 0] >= 0.002).sum()
+    name, svg = _saved(open_page(path, "#layer=0&head=1&also=0.1,1.0"), "SVG", tmp_path / "b.svg")
+    assert name == "heads.svg"
+    titles = list(_lines(svg))
+    assert {title[:4] for title in titles} == {"0.1 ", "1.0 "}
+    assert len(titles) == sum((weights[layer, head] >= 0.002).sum() for layer, head in ((0, 1), (1, 0)))
+
+
+def test_png_has_the_same_size_twice_over(open_page: OpenPage, path: Path, tmp_path: Path) -> None:
+    page = open_page(path, "#theme=dark")
+    _, svg = _saved(page, "SVG", tmp_path / "a.svg")
+    name, png = _saved(page, "PNG", tmp_path / "a.png")
+    assert name == "layer-0-head-0.png"
+    root = ElementTree.fromstring(svg)
+    size = struct.unpack(">II", png[16:24])
+    assert size == (2 * float(root.get("width", "")), 2 * float(root.get("height", "")))
+    assert root.find(f"{NS}rect").get("fill") == "#171c24"  # type: ignore[union-attr]

@@ -1,0 +1,116 @@
+"""A word's movement: the projection is a principal component analysis, and what is said of it is true."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from regard.core.errors import InputError
+from regard.views import Movement, plot_movement
+from regard.views._figure import write_figure
+from regard.views._movement import movement_facts
+
+TEXTS, STEPS, WIDTH = 3, 5, 7
+
+
+def _movement(vectors: Any, **fields: Any) -> Movement:
+    texts, steps = vectors.shape[:2]
+    usual: dict[str, Any] = {
+        "model": "m",
+        "words": texts * ("bank",),
+        "texts": tuple(f"text {i}" for i in range(texts)),
+        "steps": tuple(map(str, range(steps))),
+        "vectors": vectors,
+    }
+    return Movement(**(usual | fields))
+
+
+@pytest.fixture
+def vectors() -> npt.NDArray[np.float64]:
+    scales = np.array([9.0, 4.0, 2.0, 1.0, 0.5, 0.3, 0.1])
+    made: npt.NDArray[np.float64] = (
+        np.random.default_rng(0).standard_normal((TEXTS, STEPS, WIDTH)) * scales + 3
+    )
+    made[:, 0] = made[0, 0]  # one learned embedding for all
+    return made
+
+
+@pytest.mark.parametrize("directions", [False, True])
+def test_is_the_principal_component_analysis(vectors: npt.NDArray[np.float64], directions: bool) -> None:
+    flat = vectors.reshape(-1, WIDTH)
+    if directions:
+        flat = flat / np.linalg.norm(flat, axis=1, keepdims=True)
+    values, axes = np.linalg.eigh(np.cov(flat.T))
+    wanted = (flat - flat.mean(axis=0)) @ axes[:, ::-1][:, :2]
+    found = _movement(vectors).project(directions=directions)
+    np.testing.assert_allclose(np.abs(found.points.reshape(-1, 2)), np.abs(wanted), atol=1e-9)
+    np.testing.assert_allclose(found.share, values[::-1][:2] / values.sum(), rtol=1e-9)
+
+
+def test_distances_and_what_is_said_of_them(vectors: npt.NDArray[np.float64]) -> None:
+    found = _movement(vectors).project()
+    true, drawn = [], []
+    points = found.points.reshape(-1, 2)
+    flat = vectors.reshape(-1, WIDTH)
+    for i in range(len(flat)):
+        for j in range(i):
+            true.append(float(np.sqrt(((flat[i] - flat[j]) ** 2).sum())))
+            drawn.append(float(np.sqrt(((points[i] - points[j]) ** 2).sum())))
+    assert found.agreement == pytest.approx(np.corrcoef(true, drawn)[0, 1], abs=1e-12)
+    assert found.length == pytest.approx(sum(drawn) / sum(true), abs=1e-12)
+    assert all(short <= long + 1e-12 for short, long in zip(drawn, true, strict=True))
+    for step in range(STEPS):
+        gap = vectors[0, step] - vectors[2, step]
+        assert found.true[step, 0, 2] == pytest.approx(np.linalg.norm(gap), abs=1e-12)
+        gap = found.points[0, step] - found.points[2, step]
+        assert found.drawn[step, 0, 2] == pytest.approx(np.linalg.norm(gap), abs=1e-12)
+    assert found.true[0].max() == 0
+
+
+def test_similarity_is_the_cosine(vectors: npt.NDArray[np.float64]) -> None:
+    a, b = vectors[0, 3], vectors[1, 3]
+    wanted = a @ b / np.sqrt((a @ a) * (b @ b))
+    assert _movement(vectors).similarity()[3, 0, 1] == pytest.approx(wanted, abs=1e-12)
+
+
+def test_turns_so_that_words_move_to_the_right(vectors: npt.NDArray[np.float64]) -> None:
+    for each in (vectors, -vectors):
+        points = _movement(each).project().points
+        assert points[:, -1, 0].mean() >= points[:, 0, 0].mean()
+        assert points[0, -1, 1] >= points[-1, -1, 1]
+
+
+def test_what_does_not_move_has_no_correlation() -> None:
+    found = _movement(np.ones((2, 3, 4))).project()
+    assert (found.agreement, found.share, found.length) == (None, (0.0, 0.0), 1.0)
+    assert not found.points.any()
+    facts = movement_facts(_movement(np.zeros((2, 3, 1))))
+    assert facts["similarity"][0][0][1] is None
+    assert facts["projections"]["directions"]["agreement"] is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"steps": ("0",)}, "vectors: wanted shape"),
+        ({"words": ("a",)}, "words"),
+        ({"vectors": np.full((TEXTS, STEPS, 2), np.inf)}, "finite"),
+        (
+            {"vectors": np.zeros((17, STEPS, 2)), "texts": 17 * ("x",), "words": 17 * ("x",)},
+            "1 to 16, got 17",
+        ),
+    ],
+)
+def test_refuses(vectors: npt.NDArray[np.float64], fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        _movement(**({"vectors": vectors} | fields))
+
+
+def test_plots_the_points(vectors: npt.NDArray[np.float64], tmp_path: Path) -> None:
+    movement = _movement(vectors, texts=("$x^$", "b\x00", "c"))
+    figure = plot_movement(movement)
+    lines = figure.axes[0].lines
+    np.testing.assert_allclose([line.get_xydata() for line in lines], movement.project().points)
+    write_figure(figure, tmp_path / "a.png")
