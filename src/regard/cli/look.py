@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli._head_names import parse_heads
 from regard.cli._options import (
     DEFAULT_MODEL,
     JsonOption,
@@ -37,6 +38,14 @@ def look(
             "--output", "-o", metavar="FILE", help="Where the page goes; by default a new temporary file."
         ),
     ] = None,
+    values: Annotated[
+        str | None,
+        typer.Option(
+            "--values",
+            metavar="L.H,L.H",
+            help="Heads whose values the page holds, where those of all would take it over 8 MB.",
+        ),
+    ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,9 +56,10 @@ def look(
     """
     if output is not None:
         check_output(output)
+    heads = [] if values is None else parse_heads("--values", values)
     texts = read_texts([text] if pair is None else [text, pair])
     trace = load_model(model).trace(*texts, target=None if target is None else as_typed(target))
-    page = trace.page()
+    page = trace.page(values=heads)
     path = _temporary() if output is None else output
     page.write(path)
     if as_json:
@@ -62,6 +72,7 @@ def look(
                 "encoding": page.encoding,
                 "largest_difference": page.largest_difference,
                 "compared_one_query_in": page.every,
+                "values": page.values,
             }
         )
     else:

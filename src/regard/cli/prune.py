@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli._head_names import parse_heads
 from regard.cli._lines import read_lines
 from regard.cli._options import (
     DEFAULT_MODEL,
@@ -125,23 +126,12 @@ def _without_weakest(
 def _parsed(words: str) -> dict[Any, Any]:
     """`3.5,4.1` as {3: [5], 4: [1]}; with a kind before each, {kind: {layer: [heads]}}."""
     found: dict[Any, Any] = {}
-    for word in words.split(","):
-        *kind, layer, head = ["", *word.strip().split(".")][-3:]
-        several = [each for each in kind if each]
-        if word.count(".") not in (1, 2) or not (_is_number(layer) and _is_number(head)):
-            raise InputError(
-                f"HEADS must be layers and heads such as 3.5,4.1, with the kind of attention before them "
-                f"where a model has several (cross.3.5); got {word!r}."
-            )
-        layers = found.setdefault(several[0], {}) if several else found
-        layers.setdefault(int(layer), []).append(int(head))
+    for *kind, layer, head in parse_heads("HEADS", words):
+        layers = found.setdefault(kind[0], {}) if kind else found
+        layers.setdefault(layer, []).append(head)
     if len({type(key) for key in found}) > 1:
         raise InputError(f"HEADS must have a kind of attention before all of them, or none; got {words!r}.")
     return found
-
-
-def _is_number(word: str) -> bool:
-    return word.removeprefix("-").isdecimal() and word.isascii()
 
 
 def _facts(full: "Model", smaller: "Model", folder: Path) -> dict[str, Any]:

@@ -32,6 +32,7 @@ VIEWS: dict[str, tuple[str, ...]] = {
         "lines.js",
         "minimap.js",
         "choice.js",
+        "why.js",
         "weights.js",
         "grid.js",
         "tokens.js",
@@ -41,6 +42,8 @@ VIEWS: dict[str, tuple[str, ...]] = {
         "save.js",
         "view.js",
     ),
+    "neuron": ("figures.js", "chosen.js", "rows.js", "worked.js", "table.js", "view.js"),
+    "positions": ("heatmap.js", "parts.js", "added.js", "distances.js", "view.js"),
 }
 """The views, in the order of their tabs, each with its scripts in the order in which they run."""
 

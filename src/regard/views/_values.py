@@ -75,9 +75,9 @@ def add_values(
         every = {each: tuple(range(len(v))) for each, v in _values(record)}
         held = every if _bytes(record, every, encoding) <= room else chosen
         layers = list(_layers(record, packed, facts, held, encoding))
-        difference, largest, sample = _compare(layers)
-        # A result is as large as its values: where they are large, so may rounding be.
-        if difference <= TOLERANCE * max(1.0, largest):
+        difference, rounding, sample = _compare(layers)
+        # A reader sees both, each value and each result, to the third decimal.
+        if max(difference, rounding) <= TOLERANCE:
             break
     for layer in layers:
         layer.facts["v"] = _facts(layer, blocks)
@@ -171,19 +171,20 @@ def _facts(layer: _Layer, blocks: Blocks) -> dict[str, Any]:
 
 
 def _compare(layers: Sequence[_Layer]) -> tuple[float, float, int]:
-    """The largest difference of a result, the largest value, and one query in how many was compared."""
+    """The largest difference of a result and of a value, and one query in how many was compared."""
     pairs = [(each, head) for each in layers for head in range(each.record.heads) if _holds(each, head)]
     count = sum(each.record.queries * each.record.keys for each, _ in pairs)
     every = max(1, -(-count // _MOST_WEIGHTS))
-    difference = largest = 0.0
+    difference = rounding = 0.0
     for each, head in pairs:
         queries = np.arange(each.record.queries - 1, -1, -every)[::-1]
         assert each.record.v is not None
         results = value_contexts(each.record, each.record.v, head, queries)
         results -= value_contexts(each.shown, each.read, head, queries)
         difference = max(difference, float(np.abs(results).max()))
-        largest = max(largest, float(np.abs(each.record.v[head // each.record.group]).max()))
-    return difference, largest, every
+        of_values = each.record.v[head // each.record.group] - each.read[head // each.record.group]
+        rounding = max(rounding, float(np.abs(of_values).max()))
+    return difference, rounding, every
 
 
 def _holds(layer: _Layer, head: int) -> bool:

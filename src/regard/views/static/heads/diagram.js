@@ -1,7 +1,7 @@
 // The lines: queries on the left, keys on the right, the weights of the chosen heads between them.
 
 part((shared) => {
-  const { make, sameToken, LineCanvas, MiniMap, TokenColumn, largestOf, strengthOf, strongestLines } = shared;
+  const { askWhy, make, sameToken, LineCanvas, MiniMap, TokenColumn, largestOf, strengthOf, strongestLines } = shared;
 
   const MOST_LINES = 4000; // in the overview; beyond it the thinnest are left out
   const FLOORS = { linear: 0.004, log: 0.0005 }; // a smaller weight's line in the overview would be invisible
@@ -61,11 +61,25 @@ part((shared) => {
       const token = this.tokenOf(event.target);
       if (!token) return;
       const { pin, hover } = this.state.values;
-      if (event.shiftKey && pin && pin.side === token.side) this.extend(token.index);
+      const asked = event.target.closest(".number") ? this.weightAt(token) : null;
+      if (asked) askWhy(this.state, asked);
+      else if (event.shiftKey && pin && pin.side === token.side) this.extend(token.index);
       // A finger cannot point without a tap: beside a pinned token, a tap on the other side reads one weight.
       else if (!this.touch || event.detail === 0) this.togglePin(token);
       else if (pin && pin.side !== token.side) this.state.set({ hover: sameToken(hover, token) ? null : token });
       else this.state.set({ pin: sameToken(pin, token) ? null : token, hover: null });
+    }
+
+    // The weight whose number stands beside a token, of the head that has the largest; null where there is none, or
+    // where it is of a span, whose weights are means.
+    weightAt({ side, index }) {
+      const { pin } = this.state.values;
+      if (!pin || pin.side === side || pin.to !== undefined || !this.source.computed(this.state.values.kind)) return null;
+      const at = ({ head, weights }) => weights[index];
+      const series = this.weights.heads.map((head) => ({ head, weights: this.weights.focused(head, pin) })).filter(({ weights }) => weights);
+      if (series.length === 0) return null;
+      const { layer, head } = series.reduce((best, each) => (at(each) > at(best) ? each : best)).head;
+      return side === "key" ? { layer, head, query: pin.index, key: index } : { layer, head, query: index, key: pin.index };
     }
 
     togglePin(token) {

@@ -2,7 +2,7 @@
 // screen reader. Without a row, the strongest weights of the chosen heads.
 
 part((shared) => {
-  const { make, formatWeight, inIdleTime } = shared;
+  const { make, makeWhy, formatWeight, inIdleTime } = shared;
 
   const STRONGEST = 10;
 
@@ -196,7 +196,18 @@ part((shared) => {
       const button = make("button", { type: "button", "data-side": token.side, "data-token": String(token.index), class: marked ? "marked" : null }, of, label, make("span", { class: "top-number" }, formatWeight(weight)));
       button.style.setProperty("--weight", weight);
       if (of) button.style.setProperty("--ring", this.colours.series(head.place));
-      return make("li", {}, button);
+      const why = makeWhy(this.state);
+      why.update(this.weightOf(tokens, head), formatWeight(weight));
+      return make("li", {}, button, why.element);
+    }
+
+    // What the calculation of a line's weight is of; null where it is the mean of a span, or was given.
+    weightOf(tokens, { layer, head }) {
+      const { on } = this.state.focus();
+      if (!this.source.computed(this.state.values.kind) || (tokens.length < 2 && on.to !== undefined)) return null;
+      const [one, other] = tokens.length > 1 ? tokens : [on, tokens[0]];
+      const [query, key] = one.side === "query" ? [one, other] : [other, one];
+      return { layer, head, query: query.index, key: key.index };
     }
 
     // Built only while it is open: for a long text it is the only thing on the page that is long.

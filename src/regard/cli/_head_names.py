@@ -1,0 +1,36 @@
+"""Heads as they are written on the command line: "3.5", or "cross.1.0" where a kind must be said."""
+
+import re
+from typing import Any
+
+from regard.core.errors import InputError
+
+_HEAD = re.compile(r"(?:([^.,]+)\.)?(-?[0-9]{1,6})\.(-?[0-9]{1,6})")
+
+
+def parse_heads(option: str, words: str) -> list[Any]:
+    """The heads of "3.5,cross.1.0": [(3, 5), ("cross", 1, 0)].
+
+    Args:
+        option: what they were given as, for the message.
+        words: heads as LAYER.HEAD or KIND.LAYER.HEAD, with commas between them. Which kinds and heads there
+            are is for the model to say.
+
+    Raises:
+        InputError: something that names no head.
+
+    Example:
+        >>> parse_heads("--values", "3.5, cross.1.0")
+        [(3, 5), ('cross', 1, 0)]
+    """
+    heads: list[Any] = []
+    for word in words.split(","):
+        found = _HEAD.fullmatch(word.strip())
+        if found is None:
+            raise InputError(
+                f"{option} must be layers and heads such as 3.5,4.1, with the kind of attention before them "
+                f"where a model has several (cross.3.5); got {word!r}."
+            )
+        kind, layer, head = found.groups()
+        heads.append((int(layer), int(head)) if kind is None else (kind, int(layer), int(head)))
+    return heads

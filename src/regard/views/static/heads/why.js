@@ -1,0 +1,30 @@
+// "why?" beside a weight: the way to its calculation.
+
+part((shared) => {
+  const { make } = shared;
+
+  // what: { layer, head, query, key }, all tokens.
+  function askWhy(state, { layer, head, query, key }, byKey = false) {
+    state.set({ view: "neuron", layer, head, pin: { side: "query", index: query }, key, dim: null, vdim: null, hover: null });
+    const list = document.querySelector(".neuron-list");
+    if (byKey && list) list.focus();
+  }
+
+  // A button for one weight; update(what, weight) says which, and null that there is nothing to ask.
+  function makeWhy(state) {
+    const element = make("button", { type: "button", class: "why" }, "why?");
+    let asked = null;
+    element.addEventListener("click", (event) => {
+      event.stopPropagation();
+      askWhy(state, asked, event.detail === 0);
+    });
+    const update = (what, weight) => {
+      asked = what;
+      element.hidden = !what;
+      if (what) element.setAttribute("aria-label", `Why ${weight}?`);
+    };
+    return { element, update };
+  }
+
+  return { askWhy, makeWhy };
+});

@@ -1,0 +1,105 @@
+// What is added to the embedding at each position: the matrix, and how alike its rows are.
+
+part((shared) => {
+  const { make, formatNumber, largestSize, PositionMap, PositionProfile, makePositionSection, makePositionSlider, makePositionTable } = shared;
+
+  class AddedVectors {
+    constructor(page, side) {
+      Object.assign(this, page, { side, at: { position: 0, dim: 0, other: 0 }, cosine: true });
+      const go = (patch) => this.go(patch);
+      this.map = new PositionMap(page, { label: "Vector of each position", onPoint: (row, column) => this.point({ position: row, dim: column }), onChoose: (row, column) => go({ position: row, dim: column }) });
+      this.alike = new PositionMap(page, { label: "Positions against positions", onPoint: (row, column) => this.point({ position: row, other: column }), onChoose: (row, column) => go({ position: row, other: column }) });
+      this.sliders = {
+        position: makePositionSlider("Position", (position) => go({ position })),
+        dim: makePositionSlider("Dimension", (dim) => go({ dim })),
+        other: makePositionSlider("Other position", (other) => go({ other })),
+      };
+      this.profile = new PositionProfile(page);
+      this.curve = new PositionProfile(page);
+      this.entry = make("p", { class: "position-number added-entry" });
+      this.pair = make("p", { class: "position-number added-pair" });
+      this.note = make("p", { class: "note" });
+      this.measure = make("fieldset", { class: "filter measure" }, make("legend", { class: "sr-only" }, "Measure"), ...["Cosine", "Dot product"].map((text, i) => {
+        const radio = make("input", { type: "radio", name: `regard-measure-${side}`, value: String(i) });
+        radio.checked = i === 0;
+        radio.addEventListener("change", () => {
+          this.cosine = i === 0;
+          this.draw();
+        });
+        return make("label", {}, radio, make("span", {}, text));
+      }));
+      this.table = makePositionTable("Numbers of this position as a table", () => this.rows());
+      const vectors = makePositionSection("Vectors added to the embeddings", this.note, this.map.element, this.sliders.position.element, this.sliders.dim.element, this.entry, this.profile.canvas);
+      const products = makePositionSection("How alike two positions are", this.measure, this.alike.element, this.sliders.other.element, this.pair, this.curve.canvas, this.table.element);
+      this.element = make("div", { class: "position-pair" }, vectors, products);
+    }
+
+    // table: { count, dim, values }; names: the tokens that stand there.
+    // stack: what the note begins with, where two stacks are shown.
+    open({ count, dim, values }, names, stack) {
+      Object.assign(this, { count, dim, values, names, stack });
+      this.limit = largestSize(values);
+      this.lengths = Float64Array.from({ length: count }, (_, row) => Math.sqrt(this.dot(row, row)));
+      this.draw();
+    }
+
+    dot(one, other) {
+      let sum = 0;
+      for (let d = 0; d < this.dim; d += 1) sum += this.values[one * this.dim + d] * this.values[other * this.dim + d];
+      return sum;
+    }
+
+    // A vector of zeros (padding has one in some models) is like none.
+    like(one, other, cosine = this.cosine) {
+      if (!cosine) return this.dot(one, other);
+      const lengths = this.lengths[one] * this.lengths[other];
+      return lengths > 0 ? this.dot(one, other) / lengths : 0;
+    }
+
+    draw() {
+      const { count, dim, values } = this;
+      const total = this.names.length;
+      this.note.textContent = `${this.stack}${count} positions × ${dim} dimensions${total > count ? `, the first of ${total}` : ""}: what the model adds at each place of this text.`;
+      this.map.draw(count, dim, (row, column) => values[row * dim + column], this.limit);
+      const all = new Float64Array(count * count);
+      for (let row = 0; row < count; row += 1) for (let column = 0; column <= row; column += 1) all[row * count + column] = all[column * count + row] = this.like(row, column);
+      this.all = all;
+      this.alike.draw(count, count, (row, column) => all[row * count + column], this.cosine ? 1 : largestSize(all));
+      this.show(this.at);
+      this.table.draw();
+    }
+
+    go(patch) {
+      this.at = { ...this.at, ...patch };
+      this.show(this.at);
+      this.table.draw();
+    }
+
+    // Under the pointer; back to what was chosen when it leaves.
+    point(patch) {
+      this.show(Object.values(patch).includes(null) ? this.at : { ...this.at, ...patch });
+    }
+
+    show({ position, dim, other }) {
+      const { count, values } = this;
+      const name = (place) => `${place} (${this.names[place]})`;
+      this.map.mark(position, dim);
+      this.alike.mark(position, other);
+      this.sliders.position.update(position, count, 0, name(position));
+      this.sliders.dim.update(dim, this.dim);
+      this.sliders.other.update(other, count, 0, name(other));
+      this.entry.textContent = `Position ${name(position)}, dimension ${dim}: ${formatNumber(values[position * this.dim + dim])}`;
+      this.pair.textContent = `${this.cosine ? "Cosine" : "Dot product"} of positions ${position} and ${other}: ${formatNumber(this.like(position, other))}`;
+      this.profile.draw(values.subarray(position * this.dim, (position + 1) * this.dim), this.limit);
+      this.curve.draw(this.all.subarray(position * count, (position + 1) * count), this.cosine ? 1 : largestSize(this.all));
+    }
+
+    rows() {
+      const { position } = this.at;
+      const rows = this.names.slice(0, this.count).map((name, other) => [String(other), name, formatNumber(this.like(position, other, false)), formatNumber(this.like(position, other, true))]);
+      return { caption: `Position ${position} with every position`, header: ["Position", "Token", "Dot product", "Cosine"], rows };
+    }
+  }
+
+  return { AddedVectors };
+});

@@ -1,0 +1,375 @@
+"""The neuron view: every number between q and the result, against Python's, and the ways to come to it."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
+
+import regard
+from regard.core import Causal, Padding, reference_attention
+from regard.positions import Alibi
+from regard.tracing import Trace
+from regard.views import AttentionRecord, LayerRecord, PageToken, Side, value_contexts, write_page
+from unit.models.folders import write, write_tokenizer
+
+OpenPage = Callable[..., BrowserPage]
+
+TEXT = "w3 w5 w7 w1 w9 w12 w4 w4 w6 w11"
+TARGET = "w8 w3 w2 w5"
+TOKENS = 10
+
+
+def _trace(folder: Path, family: str) -> Trace:
+    write_tokenizer(write(folder, family), 31)
+    model = regard.load(str(folder))
+    both = len(model.network.prefixes) == 2
+    trace = model.trace(TEXT, target=TARGET) if both else model.trace(TEXT)
+    assert isinstance(trace, Trace)
+    return trace
+
+
+def _value(text: str) -> float:
+    return float(text.replace("−", "-").replace("∞", "inf"))
+
+
+def _figure(page: BrowserPage, name: str) -> float:
+    return _value(page.locator(f'[data-figure="{name}"]').first.inner_text())
+
+
+def _row(page: BrowserPage, key: int, name: str) -> float:
+    return _value(page.locator(f"#regard-key-{key} .of-{name}").inner_text())
+
+
+def _rows(page: BrowserPage, name: str) -> Any:
+    return np.array([_value(text) for text in page.locator(f".neuron-row .of-{name}").all_inner_texts()])
+
+
+def _close(shown: Any, wanted: Any) -> None:
+    np.testing.assert_allclose(shown, wanted, rtol=1e-3, atol=1e-3)
+
+
+def _check(page: BrowserPage, trace: Trace, kind: Any, layer: int, head: int, query: int, key: int) -> None:
+    """What the page writes of one weight, against the trace."""
+    inputs = trace.attention_of(layer, kind).inputs.head(head)
+    q, k, v = (each[0, 0].detach().double().numpy() for each in (inputs.q, inputs.k, inputs.v))
+    weights = trace.weights(layer, head, kind=kind, query=query)[0].numpy()
+    scores = trace.scores(layer, head, kind=kind, query=query)[0].numpy()
+    context = trace.context(layer, head, kind=kind, query=query)[0].numpy()
+    _close(_figure(page, "product"), q[query] @ k[key])
+    _close(_figure(page, "scaled"), q[query] @ k[key] * inputs.factor)
+    _close(_figure(page, "weight"), weights[key])
+    _close(_rows(page, "product"), q[query] @ k.T)
+    shown = [_value(text) for text in page.locator(".neuron-row .neuron-weight").all_inner_texts()]
+    _close(shown, weights)
+    _close(_figure(page, "score"), scores[key])
+    page.get_by_text("All numbers as tables").click()
+    tables = page.locator(".neuron-tables table")
+    cells = "rows => rows.map(r => Array.from(r.cells).map(c => c.innerText))"
+    terms = tables.nth(1).locator("tbody tr").evaluate_all(cells)
+    numbers = np.array([[_value(text) for text in row] for row in terms])
+    _close(numbers[:, 1:], np.stack((q[query], k[key], q[query] * k[key]), axis=1))
+    results = tables.nth(2).locator("tbody tr").evaluate_all(cells)
+    numbers = np.array([[_value(text) for text in row] for row in results])
+    _close(numbers[:, 1:], np.stack((v[key], weights[key] * v[key], context), axis=1))
+    keys = tables.nth(0).locator("tbody tr").evaluate_all(cells)
+    _close([_value(row[-1]) for row in keys], weights)
+    _close([_value(row[-2]) for row in keys], scores)
+    page.get_by_text("All numbers as tables").click()
+    dim = page.evaluate("Number(document.querySelector('[data-field=vdim]').value)")
+    _close(_figure(page, "result"), context[dim])
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "gemma2", "t5", "bart", "modernbert", "mpnet", "mistral"])
+def test_every_number_is_the_traces(open_page: OpenPage, tmp_path: Path, family: str) -> None:
+    trace = _trace(tmp_path, family)
+    written = trace.write_page(tmp_path / "page.html")
+    assert written.values == "all"
+    for kind in trace.kinds:
+        head = trace.attention(kind)[1].inputs.num_heads - 1
+        page = open_page(
+            tmp_path / "page.html", f"#view=neuron&kind={kind}&layer=1&head={head}&pin=query-4&key=3"
+        )
+        _check(page, trace, kind, 1, head, 4, 3)
+
+
+def test_context_of_every_head_on_the_page(open_page: OpenPage, tmp_path: Path) -> None:
+    trace = _trace(tmp_path, "t5")
+    trace.write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html")
+    stated = page.evaluate("regard.facts.values.difference")
+    assert 0 < stated < 1e-3
+    for kind in trace.kinds:
+        for layer in range(len(trace.attention(kind))):
+            wanted = trace.context(layer, kind=kind).double().numpy()
+            shown = page.evaluate(_CONTEXTS, [kind, layer, *wanted.shape[:2]])
+            assert np.abs(np.array(shown) - wanted).max() <= stated + 1e-5 * np.abs(wanted).max()
+
+
+_CONTEXTS = """([kind, layer, heads, queries]) => {
+    const range = n => Array.from({ length: n }, (_, i) => i);
+    const context = (h, i) => Array.from(regard.source.steps(kind, layer, h, i).context);
+    return range(heads).map(h => range(queries).map(i => context(h, i)));
+}"""
+
+
+def _with(trace: Trace, **fields: Any) -> Trace:
+    """The trace with other fields in every layer, and the contexts that they give."""
+    layers = []
+    for each in trace.attention():
+        inputs = replace(each.inputs, **fields)
+        layers.append(replace(each, inputs=inputs, context=reference_attention(inputs).context[0]))
+    return replace(trace, encoder=replace(trace.source, attention=tuple(layers)))
+
+
+def test_cap_bias_mask_and_sink_are_steps(open_page: OpenPage, tmp_path: Path) -> None:
+    trace = _with(
+        _trace(tmp_path, "bert"),
+        mask=Causal() & Padding(torch.arange(TOKENS)[None] < 8),
+        bias=Alibi(3),
+        softcap=0.5,
+        sinks=torch.tensor([1.0, -2.0, 3.0]),
+    )
+    trace.write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=neuron&layer=1&head=2&pin=query-5&key=3")
+    inputs = trace.attention()[1].inputs.head(2)
+    product = float(inputs.q[0, 0, 5] @ inputs.k[0, 0, 3])
+    capped = 0.5 * np.tanh(product * inputs.factor / 0.5)
+    bias = -2 * Alibi(3).slopes[2]
+    _close(_figure(page, "capped"), capped)
+    _close(_figure(page, "bias"), bias)
+    _close(_figure(page, "biased"), capped + bias)
+    _close(_figure(page, "score"), capped + bias)
+    _close(_row(page, 3, "capped"), capped)
+    _close(_row(page, 3, "bias"), bias)
+    expect(page.locator(".step-bias")).to_contain_text("at distance −2")
+    weights = trace.weights(1, 2, query=5)[0].tolist()
+    _close(_figure(page, "weight"), weights[3])
+    _close(_value(page.locator("#regard-key-10 .neuron-weight").inner_text()), weights[10])
+    _close(_value(page.locator("#regard-key-10 .of-score").inner_text()), 3.0)
+    expect(page.locator("#regard-key-10")).to_contain_text("no key")
+    page.locator("#regard-key-7").click()
+    assert page.locator('[data-figure="score"]').inner_text() == "−∞"
+    expect(page.locator(".step-mask")).to_contain_text("6 of 10 keys")
+    assert _figure(page, "weight") == 0
+    page.locator("#regard-key-10").click()
+    _close(_figure(page, "weight"), weights[10])
+    _close(_figure(page, "score"), 3.0)
+
+
+def test_a_query_that_sees_nothing(open_page: OpenPage, tmp_path: Path) -> None:
+    _with(_trace(tmp_path, "bert"), mask=Causal(-3)).write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-1")
+    expect(page.locator(".step-softmax")).to_contain_text("forbids every key")
+    assert set(page.locator(".neuron-weight").all_inner_texts()) == {"0.0000"}
+
+
+def test_rotation_is_said(open_page: OpenPage, tmp_path: Path) -> None:
+    _trace(tmp_path, "mistral").write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-5&key=3")
+    expect(page.locator(".step-product .note")).to_contain_text(
+        "after rotation: each was turned by its position"
+    )
+
+
+# --- what stands on the page and what does not
+
+
+def _record(**fields: Any) -> AttentionRecord:
+    rng = np.random.default_rng(3)
+    q, k = 2 * rng.standard_normal((2, 6, 7, 5), dtype=np.float32)
+    v = rng.standard_normal((3, 7, 4), dtype=np.float32)
+    layer = LayerRecord(layer=0, q=q, k=k[:3], v=v, scale=0.4)
+    tokens = tuple(PageToken(text=f"t{i}", sequence=0) for i in range(7))
+    side = Side(text="t", tokens=fields.get("tokens", tokens), words=fields.get("words", ()))
+    return AttentionRecord(model="m", encoder=side, layers={"encoder": (layer, replace(layer, layer=1))})
+
+
+def test_values_of_chosen_heads_alone(
+    open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.views._page.MOST_BYTES", 0)
+    record = _record()
+    assert write_page(record, tmp_path / "none.html").values == "none"
+    page = write_page(record, tmp_path / "some.html", values=[("encoder", 1, 5)])
+    assert page.values == "some"
+    shown = open_page(tmp_path / "some.html", "#view=neuron&layer=1&head=4&pin=query-2")  # shares v with 5
+    dim = shown.evaluate("Number(document.querySelector('[data-field=vdim]').value)")
+    layer = record.layers["encoder"][1]
+    assert layer.v is not None
+    wanted = value_contexts(layer, layer.v, 4, np.array([2]))[0]
+    assert abs(_figure(shown, "result") - wanted[dim]) < 1e-3
+    expect(shown.locator(".step-values")).to_contain_text("values of some heads")
+    for path, fragment in (("some", "layer=0&head=4"), ("none", "layer=1&head=4")):
+        other = open_page(tmp_path / f"{path}.html", f"#view=neuron&{fragment}&pin=query-2")
+        name = fragment.replace("layer=", "").replace("&head=", ".")
+        expect(other.locator(".step-missing")).to_contain_text(f"--values {name}")
+        expect(other.locator('[data-figure="result"]')).to_have_count(0)
+        expect(other.locator(".strip-weighted")).to_have_count(0)
+
+
+def test_a_layer_whose_values_do_not_give_the_contexts_has_none(open_page: OpenPage, tmp_path: Path) -> None:
+    trace = _trace(tmp_path, "bert")
+    first, second = trace.attention()
+    wrong = replace(second, context=second.context + 0.1)
+    replace(trace, encoder=replace(trace.source, attention=(first, wrong))).write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=neuron&layer=1&head=0&pin=query-2")
+    expect(page.locator(".step-missing")).to_contain_text("do not give what the model itself computed")
+    again = open_page(tmp_path / "page.html", "#view=neuron&layer=0&head=0&pin=query-2")
+    expect(again.locator('[data-figure="result"]')).to_have_count(1)
+
+
+# --- the ways in, and around
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write_page(_record(), tmp_path / "page.html")
+    return tmp_path / "page.html"
+
+
+def test_why_from_the_strongest_weights(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#layer=1&head=2")
+    item = page.locator(".top li").first
+    weight = item.locator(".top-number").inner_text()
+    item.get_by_role("button", name=re.compile("^Why")).click()
+    assert "view=neuron" in page.url
+    expect(page.locator(".worked-number")).to_have_text(weight)
+    expect(page.get_by_role("tab", selected=True)).to_have_text("Calculation")
+    page.get_by_role("button", name="Show in the head view").click()
+    expect(page.locator(".headview")).to_be_visible()
+
+
+def test_why_from_the_pinned_row(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#layer=1&head=2&pin=query-3")
+    numbers = page.locator('.token[data-side="key"] .number')
+    weights = [float(text) for text in numbers.all_inner_texts()]
+    key = int(np.argmax(weights))
+    numbers.nth(key).click()
+    assert page.evaluate("regard.state().view") == "neuron"
+    assert page.evaluate("[regard.state().pin.index, regard.state().key]") == [3, key]
+    expect(page.locator(".worked-number")).to_have_text(f"{weights[key]:.4f}")
+
+
+def test_why_from_a_column(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#layer=0&head=1&pin=key-3")
+    number = page.locator('.token[data-side="query"][data-token="5"] .number')
+    weight = number.inner_text()
+    number.click()
+    assert page.evaluate("[regard.state().pin.index, regard.state().key]") == [5, 3]
+    expect(page.locator(".worked-number")).to_have_text(weight)
+
+
+def test_by_keyboard(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#view=neuron&layer=1&head=2&pin=query-3&key=4&dim=2")
+    page.get_by_role("listbox", name="Keys").focus()
+    for key in ("ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.evaluate("[regard.state().key, regard.state().dim]") == [5, 3]
+    expect(page.locator('.neuron-row[aria-selected="true"]')).to_have_attribute("id", "regard-key-5")
+    expect(page.locator(".neuron-list")).to_have_attribute("aria-activedescendant", "regard-key-5")
+    for key, wanted in (("Home", 0), ("End", 6), ("ArrowUp", 5)):
+        page.keyboard.press(key)
+        assert page.evaluate("regard.state().key") == wanted
+    assert page.url.endswith("&pin=query-3&key=5&dim=3")
+    slider = page.get_by_label("Dimension of q and k")
+    slider.focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("regard.state().dim") == 2
+    expect(page.get_by_label("Dimension of q and k")).to_be_focused()
+
+
+def test_numbers_under_the_pointer(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#view=neuron&layer=1&head=2&pin=query-3&key=4")
+    steps = page.evaluate(
+        "(s => ({ q: Array.from(s.q), k: Array.from(s.k), v: Array.from(s.v), c: Array.from(s.context) }))"
+        "(regard.source.steps('encoder', 1, 2, 3))"
+    )
+    readout = page.locator(".neuron-readout")
+    strip = page.locator("#regard-key-1 .strip-product")
+    box = strip.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 5)  # the third of five
+    numbers = [_value(each) for each in re.findall(r"[−\d][\d.]*\d|\d", readout.inner_text())]
+    expect(readout).to_contain_text("Dimension 2, “t1”")
+    _close(numbers[-3:], [steps["q"][2], steps["k"][7], steps["q"][2] * steps["k"][7]])
+    page.locator(".strip-context").hover(position={"x": 2, "y": 5})
+    expect(readout).to_contain_text("Result, dimension 0")
+    _close(_value(readout.inner_text().rstrip(".").split()[-1]), steps["c"][0])
+
+
+def test_addresses_that_name_nothing(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#view=neuron&layer=1&head=2&pin=query-99&key=99&dim=77&vdim=x")
+    row = page.evaluate("Array.from(regard.weightsRow(1, 2, 0))")
+    expect(page.locator(".worked-number")).to_have_text(f"{max(row):.4f}")
+
+
+def test_a_word_of_several_pieces(open_page: OpenPage, tmp_path: Path) -> None:
+    words = (0, 1, 1, 2, 3, 3, 3)
+    tokens = tuple(PageToken(text=f"t{i}", sequence=0, word=word) for i, word in enumerate(words))
+    record = _record(tokens=tokens, words=("one", "two", "three", "four"))
+    write_page(record, tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=neuron&layer=1&head=2&units=words&pin=query-1&key=4")
+    weights = np.array(page.evaluate("[1, 2].map(i => Array.from(regard.weightsRow(1, 2, i)))"))
+    _close(_figure(page, "word"), weights[:, 4:7].sum(axis=1).mean())
+    expect(page.locator(".worked-word")).to_contain_text("The query two is 2 tokens")
+    page.locator('.piece[data-side="query"][data-token="2"]').click()
+    assert page.evaluate("[regard.state().pin.index, regard.state().key]") == [2, 4]
+    page.locator('.piece[data-side="key"][data-token="6"]').click()
+    assert page.evaluate("[regard.state().pin.index, regard.state().key]") == [2, 6]
+    _close(_figure(page, "weight"), weights[1, 6])
+
+
+def test_hostile_and_right_to_left_tokens_are_text(open_page: OpenPage, tmp_path: Path) -> None:
+    texts = ("<img src=x onerror=alert(1)>", "שלום", "</script>", "", "\u202e", "t5", "t6")
+    record = _record(tokens=tuple(PageToken(text=text, sequence=0) for text in texts))
+    write_page(record, tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-0&key=2")
+    expect(page.locator(".worked-title + .note")).to_contain_text("<img src=x onerror=alert(1)>")
+    assert page.locator(".neuron img").count() == 0
+    assert page.locator("#regard-key-1 bdi").get_attribute("dir") == "auto"
+
+
+def test_a_long_text_has_the_rows_in_view_only(open_page: OpenPage, tmp_path: Path) -> None:
+    rng = np.random.default_rng(31)
+    q, k = rng.standard_normal((2, 1, 1009, 3), dtype=np.float32)
+    layer = LayerRecord(layer=0, q=q, k=k, v=k, scale=1.0)
+    side = Side(text="long", tokens=tuple(PageToken(text=f"t{i}", sequence=0) for i in range(1009)))
+    write_page(AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)}), tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-5&key=900")
+    expect(page.locator("#regard-key-900")).to_be_visible()
+    assert page.locator(".neuron-row").count() < 80
+    weight = page.evaluate("regard.weightsRow(0, 0, 5)[900]")
+    assert _value(page.locator(".worked-number").inner_text()) == pytest.approx(weight, rel=0.01, abs=5e-5)
+
+
+def test_numbers_that_come_later(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#layer=1&head=2&pin=query-3")
+    page.evaluate(
+        """() => {
+            const now = regard.source.steps.bind(regard.source);
+            regard.source.steps = (...what) => (window.come ? now(...what) : null);
+        }"""
+    )
+    page.get_by_role("tab", name="Calculation").click()
+    expect(page.get_by_text("The numbers are on their way.").last).to_be_visible()
+    page.evaluate("window.come = true; regard.source.listeners.forEach(each => each())")
+    expect(page.locator(".worked-number")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1366])
+def test_no_overflow_in_any_theme_or_width(open_page: OpenPage, path: Path, theme: str, width: int) -> None:
+    page = open_page(
+        path, f"#view=neuron&theme={theme}&pin=query-2", viewport={"width": width, "height": 800}
+    )
+    expect(page.locator(".worked-number")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    inked = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(Boolean)"
+    assert page.locator(".strip-product canvas").first.evaluate(inked)

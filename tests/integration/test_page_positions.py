@@ -1,0 +1,211 @@
+"""The positions view: what is added, biased and turned, against Python's numbers; refused where there is none."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
+
+import regard
+from regard.core import Bias
+from regard.models import Transformer
+from regard.tracing import Trace
+from regard.views import AttentionRecord, LayerRecord, PageToken, PositionsRecord, Side, write_page
+from unit.models.folders import write, write_tokenizer
+
+OpenPage = Callable[..., BrowserPage]
+
+TEXT = "w3 w5 w7 w1 w9 w12 w4 w4 w6 w11"
+TOKENS = 10
+
+
+def _trace(folder: Path, family: str) -> Trace:
+    write_tokenizer(write(folder, family), 31)
+    model = regard.load(str(folder))
+    both = len(model.network.prefixes) == 2
+    trace = model.trace(TEXT, target="w8 w3 w2 w5") if both else model.trace(TEXT)
+    assert isinstance(trace, Trace)
+    return trace
+
+
+def _open(open_page: OpenPage, trace: Trace, folder: Path, fragment: str = "") -> BrowserPage:
+    trace.write_page(folder / "page.html")
+    return open_page(folder / "page.html", f"#view=positions{fragment}")
+
+
+def _last(page: BrowserPage, name: str) -> float:
+    return float(page.locator(f".{name} >> visible=true").inner_text().split()[-1].replace("−", "-"))
+
+
+def _slide(page: BrowserPage, label: str, value: int) -> None:
+    slider = page.get_by_label(label, exact=True).locator("visible=true")
+    slider.focus()
+    page.keyboard.press("Home")
+    for _ in range(value):
+        page.keyboard.press("ArrowRight")
+
+
+def _table(page: BrowserPage, summary: str) -> Any:
+    page.get_by_text(summary).locator("visible=true").click()
+    return page.locator("details[open] tbody tr >> visible=true").evaluate_all(
+        "rows => rows.map(r => Array.from(r.cells).map(c => c.innerText.replace('−', '-')))"
+    )
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "marian", "roberta"])
+def test_added_vectors_are_the_models(open_page: OpenPage, tmp_path: Path, family: str) -> None:
+    trace = _trace(tmp_path, family)
+    table = trace.source.positions
+    assert table is not None
+    added = table.double().numpy()
+    page = _open(open_page, trace, tmp_path)
+    expect(page.locator(".position-said")).to_contain_text("sinusoidal" if family == "marian" else "learned")
+    _slide(page, "Position", 4)
+    _slide(page, "Dimension", 3)
+    assert abs(_last(page, "added-entry") - added[4, 3]) < 1e-3
+    _slide(page, "Other position", 7)
+    unit = added / np.linalg.norm(added, axis=1, keepdims=True)
+    assert abs(_last(page, "added-pair") - unit[4] @ unit[7]) < 1e-3
+    page.get_by_label("Dot product").locator("visible=true").check()
+    assert abs(_last(page, "added-pair") - added[4] @ added[7]) < 1e-3
+    numbers = np.array([row[2:] for row in _table(page, "Numbers of this position")], dtype=float)
+    np.testing.assert_allclose(numbers, np.stack((added @ added[4], unit @ unit[4]), axis=1), atol=1e-3)
+    read = "kind => Array.from(regard.source.positions(kind, 'query').table.values)"
+    matrix = page.evaluate(read, trace.kinds[0])
+    np.testing.assert_allclose(np.array(matrix).reshape(added.shape), added, atol=1e-3)
+
+
+def test_pointing_at_the_matrix_reads_a_number(open_page: OpenPage, tmp_path: Path) -> None:
+    trace = _trace(tmp_path, "bert")
+    page = _open(open_page, trace, tmp_path)
+    table = trace.source.positions
+    assert table is not None
+    box = page.locator(".heat-canvas >> visible=true").first.bounding_box()
+    assert box is not None
+    rows, columns = table.shape
+    page.mouse.move(box["x"] + box["width"] * 5.5 / columns, box["y"] + box["height"] * 2.5 / rows)
+    expect(page.locator(".added-entry >> visible=true")).to_contain_text("Position 2 (w7), dimension 5")
+    assert abs(_last(page, "added-entry") - float(table[2, 5])) < 1e-3
+    page.mouse.click(box["x"] + box["width"] * 5.5 / columns, box["y"] + box["height"] * 2.5 / rows)
+    page.locator(".brand").hover()
+    expect(page.locator(".added-entry >> visible=true")).to_contain_text("Position 2 (w7), dimension 5")
+
+
+def test_colours_of_the_matrix_are_its_numbers(open_page: OpenPage, tmp_path: Path) -> None:
+    trace = _trace(tmp_path, "bert")
+    page = _open(open_page, trace, tmp_path, "&theme=light")
+    table = trace.source.positions
+    assert table is not None
+    pixels = page.locator(".heat-canvas >> visible=true").first.evaluate(
+        "c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data)"
+    )
+    image = np.array(pixels).reshape(*table.shape, 4)
+    part = (table / table.abs().max()).numpy()[..., None]
+    blue, orange, none = np.array([0x24, 0x61, 0xC0]), np.array([0xB5, 0x50, 0x0B]), np.array([255.0] * 3)
+    wanted = none + (np.where(part < 0, orange, blue) - none) * np.abs(part)
+    assert np.abs(image[..., :3] - wanted).max() <= 1.5
+
+
+def test_bias_by_distance_is_the_models(open_page: OpenPage, tmp_path: Path) -> None:
+    trace = _trace(tmp_path, "t5")
+    for kind in ("encoder", "decoder"):
+        page = _open(open_page, trace, tmp_path, f"&kind={kind}&layer=1&head=2")
+        inputs = trace.attention_of(1, kind).inputs  # type: ignore[arg-type]
+        assert isinstance(inputs.bias, Bias)
+        size = inputs.q_len
+        with torch.no_grad():
+            bias = inputs.bias.block(torch.arange(size), torch.arange(size))[0].numpy()
+        _slide(page, "Distance, key minus query", size - 1 - 3)
+        expect(page.locator(".bias-entry")).to_contain_text("Head 2, distance -3")
+        assert abs(_last(page, "bias-entry") - bias[2, 3, 0]) < 1e-3
+        rows = _table(page, "Bias of every distance")
+        numbers = np.array(rows, dtype=float)
+        assert numbers[:, 0].tolist() == list(range(1 - size, size))
+        for row in numbers:
+            query = max(0, -int(row[0]))
+            np.testing.assert_allclose(row[1:], bias[:, query, query + int(row[0])], atol=1e-3)
+        _slide(page, "Head", 1)
+        assert page.evaluate("regard.state().head") == 1
+        assert page.locator(".added-entry >> visible=true").count() == 0
+
+
+@pytest.mark.parametrize("family", ["llama", "modernbert", "gemma2"])
+def test_rotary_angles_are_the_models(open_page: OpenPage, tmp_path: Path, family: str) -> None:
+    trace = _trace(tmp_path, family)
+    assert trace.loaded is not None
+    network = trace.loaded.network
+    assert isinstance(network, Transformer)
+    rotary = network.stack(trace.kinds[0]).patterns[1].rotary  # type: ignore[arg-type]
+    assert rotary is not None
+    rotation = rotary.rotation(torch.arange(TOKENS)[None], dtype=torch.float32)
+    page = _open(open_page, trace, tmp_path, "&layer=1")
+    _slide(page, "Pair", 3)
+    _slide(page, "Distance", 4)
+    assert abs(_last(page, "rotary-entry") - float(rotation.cos[0, 0, 4, 3])) < 1e-3
+    expect(page.locator(".rotary-entry")).to_contain_text("entries 3 and 8")
+    assert abs(_last(page, "rotary-mean") - float(rotation.cos[0, 0, 4].mean())) < 1e-3
+    rows = _table(page, "Angles at this distance")
+    cosines = [float(row[-1]) for row in rows]
+    np.testing.assert_allclose(cosines, rotation.cos[0, 0, 4, :5], atol=1e-3)
+    assert page.locator(".added-entry >> visible=true").count() == 0
+
+
+def test_refused_where_there_is_nothing(open_page: OpenPage, tmp_path: Path) -> None:
+    page_of = _open(open_page, _trace(tmp_path, "t5"), tmp_path, "&kind=cross")
+    expect(page_of.locator(".position-none")).to_contain_text("knows no distance")
+    trace = _trace(tmp_path, "bert")
+    lost = replace(trace, encoder=replace(trace.source, positions=None))
+    page_of = _open(open_page, lost, tmp_path)
+    expect(page_of.locator(".position-none")).to_contain_text("is not recorded in this page")
+    expect(page_of.locator(".heat-canvas >> visible=true")).to_have_count(0)
+    page_of = _open(open_page, replace(lost, loaded=None), tmp_path)
+    expect(page_of.locator(".position-none")).to_contain_text("cannot be seen from here")
+    page_of = _open(open_page, _trace(tmp_path, "deberta-v2"), tmp_path)
+    expect(page_of.locator(".position-none")).to_contain_text("more than the distance")
+
+
+def test_says_that_there_is_nothing(open_page: OpenPage, tmp_path: Path) -> None:
+    q, k = np.random.default_rng(5).standard_normal((2, 1, 3, 5), dtype=np.float32)
+    tokens = tuple(PageToken(text=f"t{i}", sequence=0) for i in range(3))
+    side = Side(text="t", tokens=tokens, positions=PositionsRecord(said="none"))
+    layer = LayerRecord(layer=0, q=q, k=k, scale=1.0)
+    write_page(AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)}), tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=positions")
+    expect(page.locator(".position-none")).to_contain_text("there is nothing to draw")
+
+
+def test_both_stacks_of_cross_attention(open_page: OpenPage, tmp_path: Path) -> None:
+    page = _open(open_page, _trace(tmp_path, "bart"), tmp_path, "&kind=cross")
+    expect(page.locator(".added-entry >> visible=true")).to_have_count(2)
+
+
+def test_large_and_long_tables(open_page: OpenPage, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    q, k = rng.standard_normal((2, 1, 600, 3), dtype=np.float32)
+    table = 300 * rng.standard_normal((600, 11), dtype=np.float32)
+    tokens = tuple(PageToken(text=f"t{i}", sequence=0) for i in range(600))
+    side = Side(text="t", tokens=tokens, positions=PositionsRecord(table=table))
+    layer = LayerRecord(layer=0, q=q, k=k, scale=1.0)
+    write_page(AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)}), tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=positions")
+    expect(page.locator(".position-section .note >> visible=true").first).to_contain_text("the first of 600")
+    shown = page.evaluate("Array.from(regard.source.positions('encoder', 'query').table.values)")
+    np.testing.assert_array_equal(np.array(shown, np.float32), table[:512].ravel())  # 16 bits would not do
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1366])
+def test_no_overflow_in_any_theme_or_width(
+    open_page: OpenPage, tmp_path: Path, theme: str, width: int
+) -> None:
+    _trace(tmp_path, "bert").write_page(tmp_path / "page.html")
+    page = open_page(
+        tmp_path / "page.html", f"#view=positions&theme={theme}", viewport={"width": width, "height": 800}
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".heat-canvas >> visible=true").count() == 2
