@@ -1,4 +1,4 @@
-"""The positions view: what is added, biased and turned, against Python's numbers; refused where there is none."""
+"""The positions view: what is added, biased and turned, against Python; refused where there is nothing."""
 
 from collections.abc import Callable
 from dataclasses import replace

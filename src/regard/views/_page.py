@@ -105,7 +105,7 @@ def render_comparison(records: Sequence[AttentionRecord], movement: Movement) ->
 def _render(
     records: Sequence[AttentionRecord], movement: Movement | None, values: Sequence[ValueHead]
 ) -> Page:
-    style, script = _assets.style(), _assets.script()
+    page, style, script = _assets.read("page.html"), _assets.style(), _assets.script()
     packed = [pack(record) for record in records]
     runs = []
     for record, each in zip(records, packed, strict=True):
@@ -115,7 +115,7 @@ def _render(
     if movement is not None:
         # The page asks the first run's facts what there is besides.
         runs[0][0]["movement"] = movement_facts(movement)
-    size = sum(len(text.encode()) for text in (style, script, *map(_data, runs)))
+    size = sum(len(text.encode()) for text in (style, script, page, *map(_data, runs)))
     held: set[Held] = set()
     for number, (facts, blocks) in enumerate(runs):
         before = len(blocks.html())
@@ -133,7 +133,7 @@ def _render(
         "script": script,
     }
     # One pass, so that nothing inside a part is taken for a placeholder.
-    html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _assets.read("page.html"))
+    html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], page)
     return Page(
         html=html,
         encoding="int16" if all(each.encoding == "int16" for each in packed) else "float32",

@@ -1,4 +1,4 @@
-"""Values are held while they fit, else of the heads asked for, and the stated difference is the real one."""
+"""Values are held while they fit, else of the heads asked for; the stated difference is the real one."""
 
 import base64
 import json
