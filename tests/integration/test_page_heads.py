@@ -125,11 +125,12 @@ def test_several_heads_by_pointer(open_page: OpenPage, path: Path, record: Atten
 
 def test_a_bar_for_each_head_in_its_place(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
     page = open_page(path, "#layer=0&head=3&also=0.3,1.7&pin=query-2")
-    bars = _token(page, "key", 1).evaluate("e => getComputedStyle(e, '::after').backgroundSize")
+    bars = _token(page, "key", 1).evaluate("e => getComputedStyle(e).backgroundSize")
     shown = [float(each.split("%")[0]) / 100 for each in bars.split(", ")]
     _close(shown, [_weights(record, 0, 3)[2, 1], _weights(record, 1, 7)[2, 1]])
-    places = _token(page, "key", 1).evaluate("e => getComputedStyle(e, '::after').backgroundPosition")
-    assert [each.split()[1] for each in places.split(", ")] == ["0%", "100%"]
+    places = _token(page, "key", 1).evaluate("e => getComputedStyle(e).backgroundPosition")
+    # A row of 34 pixels, two of them free above and below.
+    assert [each.split()[1] for each in places.split(", ")] == ["2px", "17px"]
 
 
 def test_several_heads_by_keyboard(open_page: OpenPage, path: Path) -> None:
@@ -324,14 +325,14 @@ def test_other_scales_change_bars_and_not_numbers(
     page = open_page(path, "#layer=0&head=1&pin=query-2")
     page.locator(".strength summary").click()
     before = _ink(page, ".overview")
-    bar = "e => Number(e.style.getPropertyValue('--weight'))"
+    bar = "e => parseFloat(e.style.backgroundSize) / 100"
     before_bar = _token(page, "key", 0).evaluate(bar)
     page.get_by_label(label).check()
     assert page.url.endswith(field)
     row = _weights(record, 0, 1)[2]
     first = _token(page, "key", 0)
     page.wait_for_function(
-        "old => Number(document.querySelector('.keys .token').style.getPropertyValue('--weight')) !== old",
+        "old => parseFloat(document.querySelector('.keys .token').style.backgroundSize) / 100 !== old",
         arg=before_bar,
     )
     assert first.evaluate(bar) == pytest.approx(strength(row)[0], abs=1e-3)

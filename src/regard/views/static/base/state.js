@@ -156,8 +156,13 @@ part((shared) => {
 
     // The units on show on each side, in order, by their first tokens.
     shown() {
-      const of = (side) => this.units(side).all.map(({ first }) => first).filter((first) => this.isShown(side, first));
-      return { queries: of("query"), keys: of("key") };
+      const { kind, units, specials, filter } = this.values;
+      const name = `shown.${kind}.${units}.${specials}.${filter}`;
+      if (!this.kept.has(name)) {
+        const of = (side) => this.units(side).all.map(({ first }) => first).filter((first) => this.isShown(side, first));
+        this.kept.set(name, { queries: of("query"), keys: of("key") });
+      }
+      return this.kept.get(name);
     }
 
     // The token or span whose row (query) or column (key) is on show, and, while a token of the other side is

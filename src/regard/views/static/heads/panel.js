@@ -31,12 +31,6 @@ part((shared) => {
       return to === index + 1 ? `${units.name(index)} ${units.name(to)}` : `${units.name(index)} … ${units.name(to)}`;
     }
 
-    // The name with its place: a text has many an "a".
-    place(token) {
-      const name = make("bdi", { dir: "auto" }, this.name(token));
-      return make("span", {}, name, make("span", { class: "position" }, String(token.index)));
-    }
-
     several() {
       return this.weights.heads.length > 1;
     }
@@ -87,15 +81,13 @@ part((shared) => {
       this.title.replaceChildren(...(byQuery ? [name, on.to === undefined ? " looks at" : " look at"] : ["Looking at ", name]));
       this.subtitle.textContent = this.describe(on, byQuery);
       if (series.length === 0) {
-        this.list.replaceChildren();
+        this.fillList([]);
         this.sum.textContent = "The numbers are on their way.";
         return;
       }
       const entries = strongestOf(series, others, STRONGEST);
       const listed = at ? [...ofUnit(series, at.index), ...entries.filter(({ index }) => index !== at.index)] : entries;
-      this.list.replaceChildren(
-        ...listed.map(({ index, weight, head }) => this.item({ side, index }, weight, [{ side, index }], head, Boolean(at) && index === at.index)),
-      );
+      this.fillList(listed.map(({ index, weight, head }) => ({ tokens: [{ side, index }], weight, head, marked: Boolean(at) && index === at.index })));
       this.sum.textContent = this.several() ? "" : this.sumUp(series[0].weights, others, byQuery, side);
       this.announce(on, at, series, listed, side);
     }
@@ -175,30 +167,55 @@ part((shared) => {
     }
 
     drawStrongest(strongest) {
-      this.list.replaceChildren(
-        ...strongest.map(({ query, key, weight, head }) => {
-          const tokens = [{ side: "query", index: query }, { side: "key", index: key }];
-          const item = this.item(tokens[0], weight, tokens, head, false);
-          item.firstChild.dataset.pin = "yes";
-          return item;
-        }),
-      );
+      this.fillList(strongest.map(({ query, key, weight, head }) => ({ tokens: [{ side: "query", index: query }, { side: "key", index: key }], weight, head, pin: true })));
     }
 
-    // One line of the list: tokens, a bar, the number.
-    item(token, weight, tokens, head, marked) {
+    // The lines of the list, [{ tokens, weight, head, marked, pin }]. Elements are made once and written anew: making
+    // ten of them in every frame takes longer than all else that the panel does.
+    fillList(entries) {
+      const several = this.several();
+      const shape = `${several}.${entries.length > 0 ? entries[0].tokens.length : 0}`;
+      if (shape !== this.shape) this.items = [];
+      this.shape = shape;
+      while (this.items.length < entries.length) this.items.push(this.makeItem(entries[0].tokens.length, several));
+      entries.forEach((entry, i) => this.fillItem(this.items[i], entry));
+      const wanted = this.items.slice(0, entries.length).map(({ element }) => element);
+      if (wanted.length !== this.list.children.length || wanted.some((element, i) => element !== this.list.children[i])) this.list.replaceChildren(...wanted);
+    }
+
+    // One line of the list: tokens, each with its place (a text has many an "a"), a bar, the number.
+    makeItem(count, several) {
       const label = make("span", { class: "top-name" });
-      tokens.forEach((each, i) => {
+      const names = [];
+      for (let i = 0; i < count; i += 1) {
         if (i > 0) label.append(make("span", { class: "arrow" }, " → "));
-        label.append(this.place(each));
-      });
-      const of = this.several() ? make("span", { class: "top-head", title: `Layer ${head.layer}, head ${head.head}` }, this.colours.letter(head.place)) : "";
-      const button = make("button", { type: "button", "data-side": token.side, "data-token": String(token.index), class: marked ? "marked" : null }, of, label, make("span", { class: "top-number" }, formatWeight(weight)));
-      button.style.setProperty("--weight", weight);
-      if (of) button.style.setProperty("--ring", this.colours.series(head.place));
+        const name = { text: make("bdi", { dir: "auto" }, ""), position: make("span", { class: "position" }, "") };
+        names.push(name);
+        label.append(make("span", {}, name.text, name.position));
+      }
+      const head = several ? make("span", { class: "top-head" }, "") : null;
+      const number = make("span", { class: "top-number" }, "");
+      const button = make("button", { type: "button" }, ...(head ? [head] : []), label, number);
       const why = makeWhy(this.state);
-      why.update(this.weightOf(tokens, head), formatWeight(weight));
-      return make("li", {}, button, why.element);
+      return { element: make("li", {}, button, why.element), button, head, names, number, why };
+    }
+
+    fillItem({ button, head, names, number, why }, { tokens, weight, head: of, marked = false, pin = false }) {
+      tokens.forEach((token, i) => {
+        names[i].text.firstChild.data = this.name(token);
+        names[i].position.firstChild.data = String(token.index);
+      });
+      number.firstChild.data = formatWeight(weight);
+      why.update(this.weightOf(tokens, of), formatWeight(weight));
+      Object.assign(button.dataset, { side: tokens[0].side, token: String(tokens[0].index) });
+      if (pin) button.dataset.pin = "yes";
+      else delete button.dataset.pin;
+      button.classList.toggle("marked", marked);
+      button.style.backgroundSize = `${100 * weight}% 100%`;
+      if (!head) return;
+      head.firstChild.data = this.colours.letter(of.place);
+      head.title = `Layer ${of.layer}, head ${of.head}`;
+      button.style.setProperty("--ring", this.colours.series(of.place));
     }
 
     // What the calculation of a line's weight is of; null where it is the mean of a span, or was given.
@@ -233,10 +250,20 @@ part((shared) => {
     }
   }
 
-  // The largest weights of some rows at some places, [{ index, weight, head }], largest first.
+  // The largest weights of some rows at some places, [{ index, weight, head }], largest first, then as they stand.
   function strongestOf(series, places, count) {
-    const all = series.flatMap(({ head, weights }) => Array.from(places, (index) => ({ index, weight: weights[index], head })));
-    return all.sort((a, b) => b.weight - a.weight || a.index - b.index || a.head.place - b.head.place).slice(0, count);
+    const best = [];
+    const before = (a, b) => b.weight - a.weight || a.index - b.index || a.head.place - b.head.place;
+    for (const { head, weights } of series) {
+      for (const index of places) {
+        const weight = weights[index];
+        if (best.length === count && weight < best[count - 1].weight) continue;
+        best.push({ index, weight, head });
+        best.sort(before);
+        if (best.length > count) best.pop();
+      }
+    }
+    return best;
   }
 
   function ofUnit(series, index) {

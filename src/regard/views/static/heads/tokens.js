@@ -4,6 +4,7 @@ part((shared) => {
   const { make, formatWeight } = shared;
 
   const FADED = 0.02; // a token whose bar would be shorter steps back
+  const BLOCK = 16; // tokens; the browser passes over a block that is out of view: its style, layout and paint
 
   class TokenColumn {
     constructor({ state, colours }, side, label) {
@@ -21,7 +22,14 @@ part((shared) => {
       order.forEach((index, position) => (this.place[index] = position));
       this.elements = order.map((index, position) => this.make(units, index, order[position - 1]));
       this.painted = [0, 0];
-      this.element.replaceChildren(...this.elements);
+      const blocks = [];
+      for (let i = 0; i < order.length; i += BLOCK) {
+        const some = this.elements.slice(i, i + BLOCK);
+        const block = make("div", { class: "token-block" }, ...some);
+        block.style.setProperty("--tokens", some.length);
+        blocks.push(block);
+      }
+      this.element.replaceChildren(...blocks);
       this.roving = this.elements[0];
       if (this.roving) this.roving.tabIndex = 0;
     }
@@ -43,7 +51,7 @@ part((shared) => {
         "data-token": String(index),
         title: unit.sink ? "What the softmax gives to nothing: a column of its own, without a value" : null,
       });
-      element.append(make("span", { class: "chip" }, units.element(index)), make("span", { class: "number" }));
+      element.append(make("span", { class: "chip" }, units.element(index)), make("span", { class: "number" }, ""));
       return element;
     }
 
@@ -77,9 +85,8 @@ part((shared) => {
       const index = this.order[position];
       const holds = (token) => Boolean(token) && token.side === this.side && this.inside(token, index);
       const best = series && strongestOf(series, index);
-      element.lastChild.textContent = best ? this.number(best, series.length) : "";
-      element.style.setProperty("--weight", best ? best.strength : 0);
-      element.style.setProperty("--bars", series && series.length > 1 ? this.bars(series, index) : "none");
+      this.write(element.lastChild, best ? this.number(best, series.length) : "");
+      this.paintBars(element, series, best, index);
       const toggle = (name, value) => element.classList.toggle(name, Boolean(value));
       toggle("weighed", series);
       toggle("several", series && series.length > 1);
@@ -98,14 +105,33 @@ part((shared) => {
       return count > 1 ? `${formatWeight(weight)} ${this.colours.letter(place)}` : formatWeight(weight);
     }
 
+    // The text node is kept: a new one would be laid out with all that is around it.
+    write(number, text) {
+      const node = number.firstChild;
+      if (!node) number.append(text);
+      else if (node.data !== text) node.data = text;
+    }
+
+    // A bar is the token's own background: a box of its own, or a custom property, which its children inherit, costs
+    // the browser several times as much in every frame.
+    paintBars(element, series, best, index) {
+      const { style } = element;
+      if (series && series.length > 1) {
+        style.background = this.bars(series, index);
+        return;
+      }
+      if (style.backgroundImage !== "") style.background = "";
+      style.backgroundSize = best ? `${100 * best.strength}% calc(100% - 4px)` : "";
+    }
+
     // One strip for each head, always in the same order, so that a strip is known by its place too.
     bars(series, index) {
       const toSide = this.side === "key" ? "left" : "right";
+      const height = `(var(--row) - 4px) / ${series.length}`;
       return series
         .map(({ place, weights, strength }, i) => {
-          const colour = this.colours.series(place);
-          const y = series.length > 1 ? (100 * i) / (series.length - 1) : 0;
-          return `linear-gradient(${colour}, ${colour}) ${toSide} ${y}% / ${100 * strength(weights[index])}% ${100 / series.length}% no-repeat`;
+          const colour = `${this.colours.series(place)}66`;
+          return `linear-gradient(${colour}, ${colour}) ${toSide} calc(2px + ${i} * ${height}) / ${100 * strength(weights[index])}% calc(${height}) no-repeat`;
         })
         .join(", ");
     }
