@@ -20,6 +20,7 @@ _BASE = (
     "source.js",
     "units.js",
     "state.js",
+    "thumbnails.js",
     "header.js",
     "tabs.js",
     "app.js",
@@ -42,6 +43,7 @@ VIEWS: dict[str, tuple[str, ...]] = {
         "save.js",
         "view.js",
     ),
+    "model": ("statistics.js", "wall.js", "detail.js", "view.js"),
     "neuron": ("figures.js", "chosen.js", "rows.js", "worked.js", "table.js", "view.js"),
     "positions": ("heatmap.js", "parts.js", "added.js", "distances.js", "view.js"),
 }

@@ -1,13 +1,12 @@
 // The picker: one thumbnail for every head, rows are layers and columns are heads.
 
 part((shared) => {
-  const { make, inIdleTime, parseColour, chosenHeads, toggleHead, toggleLayer } = shared;
-
-  const THUMBNAIL = 32; // sampled queries and key bins at most: what a cell can show, whatever the text's length
+  const { make, chosenHeads, drawThumbnail, thumbnailsOf, toggleHead, toggleLayer } = shared;
 
   class HeadGrid {
-    constructor({ source, state, colours }) {
-      Object.assign(this, { source, state, colours });
+    constructor(page) {
+      const { source, state, colours } = page;
+      Object.assign(this, { source, state, colours, thumbnails: thumbnailsOf(page) });
       this.element = make("div", { class: "grid", role: "grid", "aria-label": "Choose a layer and a head", "aria-multiselectable": "true" });
       this.canvas = make("canvas", { class: "thumbnails", "aria-hidden": "true" });
       this.context = this.canvas.getContext("2d");
@@ -52,7 +51,7 @@ part((shared) => {
           title: `Layer ${layer}, head ${head}`,
         });
         row.append(element);
-        this.cells.push({ layer, head, element, levels: null });
+        this.cells.push({ layer, head, element });
       }
       return row;
     }
@@ -118,66 +117,26 @@ part((shared) => {
       this.current.element.focus();
     }
 
-    // Computes every thumbnail again, in idle time, nearest layers first.
-    restart(cells = this.cells) {
-      if (this.cancel) this.cancel();
+    // Draws every thumbnail again, as they come, nearest layers first.
+    restart() {
+      if (this.drawing) this.drawing.stop();
       this.element.classList.remove("drawn");
-      const tokens = { queries: this.tokens("query"), keys: this.tokens("key") };
       const { layer } = this.state.values;
-      const queue = cells.slice().sort((a, b) => Math.abs(a.layer - layer) - Math.abs(b.layer - layer));
-      this.waiting = [];
-      this.cancel = inIdleTime((deadline) => {
-        while (queue.length > 0) {
-          const cell = queue.shift();
-          cell.levels = this.levels(cell, tokens);
-          if (cell.levels) this.paint(cell);
-          else this.waiting.push(cell);
-          if (performance.now() > deadline) break;
-        }
-        this.element.classList.toggle("drawn", queue.length === 0 && this.waiting.length === 0);
-        return queue.length === 0;
-      });
+      const queue = this.cells.slice().sort((a, b) => Math.abs(a.layer - layer) - Math.abs(b.layer - layer));
+      this.drawing = this.thumbnails.ask(queue, (cell) => this.paint(cell), () => this.element.classList.add("drawn"));
     }
 
     // New rows have come.
     resume() {
-      if (this.waiting.length > 0) this.restart(this.cells.filter((cell) => !cell.levels));
-    }
-
-    // Thumbnails are of tokens, whatever the units: hidden ones are left out.
-    tokens(side) {
-      const units = this.state.units(side);
-      const shown = units.all.filter(({ first }) => this.state.isShown(side, first));
-      return shown.flatMap(({ first, last }) => Array.from({ length: last - first + 1 }, (_, i) => first + i));
-    }
-
-    // A head's weights between shown tokens as a small picture, 0 to 255. Long texts are sampled: evenly spaced
-    // queries, and for each bin of keys its largest weight, so that a single strong link stays visible.
-    levels(cell, { queries, keys }) {
-      const height = Math.min(THUMBNAIL, queries.length);
-      const width = Math.min(THUMBNAIL, keys.length);
-      const picture = new Float32Array(width * height);
-      let largest = 0;
-      for (let y = 0; y < height; y += 1) {
-        const query = queries[Math.floor(((y + 0.5) * queries.length) / height)];
-        const row = this.source.row(this.state.values.kind, cell.layer, cell.head, query);
-        if (!row) return null;
-        for (let i = 0; i < keys.length; i += 1) {
-          const at = y * width + Math.floor((i * width) / keys.length);
-          if (row[keys[i]] > picture[at]) picture[at] = row[keys[i]];
-        }
-      }
-      for (const weight of picture) if (weight > largest) largest = weight;
-      // Square root: a weight of 0.1 beside one of 1 would otherwise vanish.
-      const pixels = Uint8Array.from(picture, (weight) => (largest > 0 ? 255 * Math.sqrt(weight / largest) : 0));
-      return { width, height, pixels };
+      this.drawing.resume();
     }
 
     // All thumbnails are on one canvas behind the cells: a canvas of its own for each of 72 or 384 heads would be
     // a layer of its own for the browser, in every frame of everything else on the page.
     // `fresh`: on an empty canvas. Clearing it would wipe the paper, see LineCanvas.
     paint(cell, fresh = false) {
-      if (!cell.levels || this.canvas.width === 0) return;
+      const picture = this.thumbnails.get(cell);
+      if (!picture || this.canvas.width === 0) return;
       const { context, ratio } = this;
       const { element } = cell;
       const [x, y, width, height] = [
@@ -187,27 +146,12 @@ part((shared) => {
         element.offsetHeight,
       ].map((length) => Math.round(length * ratio));
       if (!fresh) context.clearRect(x, y, width, height);
-      if (cell.levels.pixels.length === 0) return;
       context.save();
       context.beginPath();
       context.roundRect(x, y, width, height, 3 * ratio);
       context.clip();
-      // Sharp squares where there is room for them; where there is not, dropping pixels would drop weights.
-      context.imageSmoothingEnabled = cell.levels.width > width || cell.levels.height > height;
-      context.drawImage(this.picture(cell.levels), x, y, width, height);
+      drawThumbnail(context, picture, x, y, width, height);
       context.restore();
-    }
-
-    // The levels as the strength of one colour, on a canvas that is only ever copied from.
-    picture({ width, height, pixels }) {
-      const canvas = (this.stamp = this.stamp || make("canvas"));
-      canvas.width = width;
-      canvas.height = height;
-      const ink = parseColour(this.colours.of("--query"));
-      const image = new ImageData(width, height);
-      for (let i = 0; i < pixels.length; i += 1) image.data.set([...ink, pixels[i]], 4 * i);
-      canvas.getContext("2d").putImageData(image, 0, 0);
-      return canvas;
     }
 
     // After a change of size or colour.

@@ -1,0 +1,151 @@
+// A small picture of every head: worked out in idle time, kept, and drawn by whoever shows heads.
+//
+// A picture depends on what is shown of the tokens, not on the view: the grid of the head view and the wall of the
+// model view draw from the same ones.
+
+part((shared) => {
+  const { make, inIdleTime, parseColour } = shared;
+
+  const SIDE = 32; // sampled queries and bins of keys at most: what a cell can show, whatever the text's length
+
+  class Thumbnails {
+    constructor({ source, state, colours }) {
+      Object.assign(this, { source, state, colours });
+      this.forget();
+    }
+
+    // What the pictures are of: when the kind or the tokens on show change, others are wanted.
+    subject() {
+      const { kind, specials, filter } = this.state.values;
+      return JSON.stringify([kind, specials, filter]);
+    }
+
+    forget() {
+      this.of = this.subject();
+      this.made = new Map(); // "layer.head" to { width, height, pixels, canvas, ink }
+      this.tokens = null;
+    }
+
+    // The picture of a head in the theme's colour, on a canvas of its own that is only ever copied from; null while
+    // it is not there.
+    get({ layer, head }) {
+      const picture = this.of === this.subject() ? this.made.get(`${layer}.${head}`) : null;
+      if (!picture) return null;
+      const ink = this.colours.of("--query");
+      if (picture.ink !== ink) this.ink(picture, ink);
+      return picture.canvas;
+    }
+
+    // Works out the pictures of some heads in idle time, in this order; calls drawn(head) for each, and whole() when
+    // all are there. Returns { stop, resume }: resume() when rows have come that were missing.
+    ask(heads, drawn, whole) {
+      if (this.of !== this.subject()) this.forget();
+      let stop = null;
+      let came = false;
+      let waiting = [];
+      const start = (queue) => {
+        waiting = [];
+        came = false;
+        let next = 0;
+        stop = inIdleTime((deadline) => {
+          while (next < queue.length) {
+            const head = queue[next];
+            next += 1;
+            if (this.make(head)) drawn(head);
+            else waiting.push(head);
+            if (performance.now() > deadline) return false;
+          }
+          stop = null;
+          if (waiting.length === 0) whole();
+          else if (came) start(waiting);
+          return true;
+        });
+      };
+      start(heads);
+      return {
+        stop: () => {
+          if (stop) stop();
+          stop = null;
+        },
+        resume: () => {
+          if (stop) came = true;
+          else if (waiting.length > 0) start(waiting);
+        },
+      };
+    }
+
+    // Whether the picture is there, now that it is asked for.
+    make(head) {
+      const name = `${head.layer}.${head.head}`;
+      if (this.made.has(name)) return true;
+      const levels = this.levels(head);
+      if (levels) this.made.set(name, levels);
+      return Boolean(levels);
+    }
+
+    // Pictures are of tokens, whatever the units: hidden ones are left out.
+    shown(side) {
+      const units = this.state.units(side);
+      const shown = units.all.filter(({ first }) => this.state.isShown(side, first));
+      return shown.flatMap(({ first, last }) => Array.from({ length: last - first + 1 }, (_, i) => first + i));
+    }
+
+    // A head's weights between shown tokens as a small picture, 0 to 255. Long texts are sampled: evenly spaced
+    // queries, and for each bin of keys its largest weight, so that a single strong link stays visible.
+    levels({ layer, head }) {
+      if (!this.tokens) this.tokens = { queries: this.shown("query"), keys: this.shown("key") };
+      const { queries, keys } = this.tokens;
+      const height = Math.min(SIDE, queries.length);
+      const width = Math.min(SIDE, keys.length);
+      const picture = new Float32Array(width * height);
+      let largest = 0;
+      for (let y = 0; y < height; y += 1) {
+        const query = queries[Math.floor(((y + 0.5) * queries.length) / height)];
+        const row = this.source.row(this.state.values.kind, layer, head, query);
+        if (!row) return null;
+        for (let i = 0; i < keys.length; i += 1) {
+          const at = y * width + Math.floor((i * width) / keys.length);
+          if (row[keys[i]] > picture[at]) picture[at] = row[keys[i]];
+        }
+      }
+      for (const weight of picture) if (weight > largest) largest = weight;
+      // Square root: a weight of 0.1 beside one of 1 would otherwise vanish.
+      const pixels = Uint8Array.from(picture, (weight) => (largest > 0 ? 255 * Math.sqrt(weight / largest) : 0));
+      return { width, height, pixels, canvas: null, ink: null };
+    }
+
+    // The levels as the strength of one colour.
+    ink(picture, ink) {
+      const { width, height, pixels } = picture;
+      const canvas = (picture.canvas = picture.canvas || make("canvas", { width: String(width), height: String(height) }));
+      picture.ink = ink;
+      if (pixels.length === 0) return;
+      const [red, green, blue] = parseColour(ink);
+      const image = new ImageData(width, height);
+      for (let i = 0; i < pixels.length; i += 1) {
+        image.data[4 * i] = red;
+        image.data[4 * i + 1] = green;
+        image.data[4 * i + 2] = blue;
+        image.data[4 * i + 3] = pixels[i];
+      }
+      canvas.getContext("2d").putImageData(image, 0, 0);
+    }
+  }
+
+  // Draws a picture into a box of device pixels.
+  function drawThumbnail(context, picture, x, y, width, height) {
+    if (picture.width === 0 || picture.height === 0) return;
+    // Sharp squares where there is room for them; where there is not, dropping pixels would drop weights.
+    context.imageSmoothingEnabled = picture.width > width || picture.height > height;
+    context.drawImage(picture, x, y, width, height);
+  }
+
+  // The one set of pictures of a page.
+  const made = new WeakMap();
+  function thumbnailsOf(page) {
+    if (!made.has(page.state)) made.set(page.state, new Thumbnails(page));
+    return made.get(page.state);
+  }
+
+  return { thumbnailsOf, drawThumbnail };
+});

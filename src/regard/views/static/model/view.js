@@ -1,0 +1,152 @@
+// The model view: every layer and head at a glance, in the order of any statistic.
+
+view((shared) => {
+  const { make, makeSwitch, oneOf, Detail, HeadStatistics, Table, Wall, STATISTICS } = shared;
+
+  const ORDERS = [
+    { name: "place", label: "Layers" },
+    { name: "most", label: "Largest first" },
+    { name: "least", label: "Smallest first" },
+  ];
+
+  const HELP = [
+    ["In the model view, point at a head", "shows it larger, with all its numbers"],
+    ["Click, Enter or Space on a head", "opens it"],
+    ["Arrow keys, Home, End on the wall", "another head"],
+  ];
+
+  function open({ source, state, colours }) {
+    const page = { source, state, colours };
+    let statistics = null;
+    let asked = null;
+    const told = () => statistics;
+    // Of the statistics of another kind, this one may be missing.
+    const settle = () => {
+      if (!statistics.offered.some(({ name }) => name === state.values.stat)) state.set({ stat: statistics.offered[0].name });
+    };
+
+    const openHead = ({ layer, head }) => state.set({ view: "heads", layer, head, also: [], hover: null });
+    const detail = new Detail(page, { statistics: told, open: openHead });
+    const isBeside = ({ layer, head }) => detail.head().layer === layer && detail.head().head === head;
+    const wall = new Wall(page, { statistics: told, point: (head) => detail.point(head), open: openHead, drawn: (cell) => isBeside(cell) && detail.request() });
+    const table = new Table(state, told, () => wall.order);
+    const progress = make("p", { class: "note model-progress" });
+    const live = make("p", { class: "sr-only", role: "status", "aria-live": "polite" });
+    const note = make("p", { class: "note model-note" });
+
+    const choose = make("select", { class: "button", "aria-label": "The number under each head" });
+    choose.addEventListener("change", () => state.set({ stat: choose.value }));
+    const orders = make("fieldset", { class: "filter model-orders" }, make("legend", { class: "sr-only" }, "In which order"));
+    for (const { name, label } of ORDERS) {
+      const radio = make("input", { type: "radio", name: "regard-model-order", value: name });
+      radio.addEventListener("change", () => state.set({ by: name }));
+      orders.append(make("label", {}, radio, make("span", {}, label)));
+    }
+    const showChoice = () => {
+      choose.value = state.values.stat;
+      for (const radio of orders.querySelectorAll("input")) radio.checked = radio.value === state.values.by;
+      const { says } = STATISTICS.find(({ name }) => name === state.values.stat);
+      const hides = !state.values.specials || state.values.filter !== "all";
+      note.textContent = `Mean over all queries: ${says}.${hides ? " Hidden tokens are hidden in the pictures only." : ""}`;
+    };
+
+    const specials = source.kinds.some((kind) => ["query", "key"].some((side) => source.tokens(kind, side).some((token) => token.special && !token.sink)));
+    const top = make("div", { class: "controls model-controls" },
+      make("label", { class: "switch" }, make("span", {}, "Number"), choose), orders,
+      ...(specials ? [makeSwitch(state, "Special tokens", "specials")] : []));
+    const element = make("main", { class: "model-view" },
+      make("section", { class: "model-main", "aria-label": "All heads" }, top, note, progress, wall.element),
+      make("aside", { class: "model-side" }, detail.element, table.element, live),
+    );
+
+    const sortedSay = () => {
+      const { by, stat } = state.values;
+      const { label } = STATISTICS.find(({ name }) => name === stat);
+      return by === "place" ? "Heads by layer." : `Heads by ${label.toLowerCase()}, ${by === "most" ? "largest" : "smallest"} first.`;
+    };
+    const count = () => {
+      const all = wall.cells.length;
+      const known = statistics.known.size;
+      progress.hidden = known === all;
+      const waits = state.values.by === "place" ? "" : " They are put in order when all are there.";
+      progress.textContent = `Numbers of ${known} of ${all} heads so far.${waits}`;
+      return known === all;
+    };
+    const said = (cell) => {
+      wall.sayOf(cell);
+      if (isBeside(cell)) detail.request();
+      if (!count()) return;
+      if (state.values.by !== "place") {
+        wall.arrange();
+        wall.request();
+      }
+      live.textContent = sortedSay();
+      wall.body.classList.add("told");
+      table.fill();
+    };
+
+    const known = new Map(); // of each kind
+    const rebuild = () => {
+      if (asked) asked.stop();
+      const { kind } = state.values;
+      if (!known.has(kind)) known.set(kind, new HeadStatistics(source, kind));
+      statistics = known.get(kind);
+      choose.replaceChildren(...statistics.offered.map(({ name, label }) => make("option", { value: name }, label)));
+      settle();
+      wall.rebuild();
+      detail.rebuild();
+      wall.body.classList.toggle("told", count());
+      asked = statistics.ask(wall.cells, said, () => element.hidden);
+      table.fill();
+      showChoice();
+    };
+
+    // While another view is on nothing is worked out; a size of its own tells when this one is back.
+    new ResizeObserver(() => asked && !element.hidden && asked.resume()).observe(element);
+
+    const changed = (names) => {
+      const has = (...wanted) => wanted.some((name) => names.has(name));
+      if (has("kind")) {
+        rebuild();
+        return;
+      }
+      if (has("rows")) {
+        wall.drawing.resume();
+        asked.resume();
+      }
+      if (has("specials", "filter")) wall.restart();
+      if (has("stat", "by")) {
+        settle();
+        wall.arrange();
+        wall.request();
+        count();
+        live.textContent = sortedSay();
+        table.fill();
+      }
+      if (has("stat", "by", "specials", "filter")) showChoice();
+      if (has("look")) wall.repaint();
+      if (has("layer", "head")) wall.mark();
+      detail.request();
+    };
+
+    // On paper the wall is as long as it is.
+    const print = (on) => () => {
+      wall.all = on;
+      wall.width = 0;
+      wall.resize();
+      wall.repaint();
+      wall.draw();
+      detail.draw();
+    };
+
+    return { element, start: rebuild, changed, print };
+  }
+
+  return {
+    name: "model",
+    label: "Model",
+    fields: { stat: oneOf(STATISTICS.map(({ name }) => name)), by: oneOf(ORDERS.map(({ name }) => name)) },
+    help: HELP,
+    open,
+  };
+});

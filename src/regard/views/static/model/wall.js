@@ -1,0 +1,263 @@
+// The wall: a thumbnail of every layer and head with a number under it, by layers or in the order of that number.
+//
+// Lines are all equally high, so that which of them are in view is arithmetic; only those have a canvas.
+
+part((shared) => {
+  const { make, drawThumbnail, thumbnailsOf } = shared;
+
+  const LEAST = 56; // pixels that a thumbnail with its name and number needs
+  const MOST = 120;
+  const GAP = 8;
+  const CAPTION = 19;
+  const GUTTER = 30; // where the number of a layer stands
+  const AROUND = 2; // lines above and below the view that are drawn already
+
+  class Wall {
+    // statistics(): the HeadStatistics of the kind; point(head or null), open(head): what a pointer does; drawn(head):
+    // its picture has come.
+    constructor(page, { statistics, point, open, drawn }) {
+      const { source, state, colours } = page;
+      Object.assign(this, { source, state, colours, statistics, point, open, drawn, thumbnails: thumbnailsOf(page), all: false });
+      this.body = make("div", { class: "wall", role: "grid", "aria-label": "All layers and heads" });
+      this.element = make("div", { class: "wall-scroll" }, this.body);
+      this.lines = [];
+      this.cells = [];
+      new ResizeObserver(() => this.resize()).observe(this.element);
+      document.addEventListener("scroll", () => this.request(), { capture: true, passive: true });
+      this.body.addEventListener("pointerover", (event) => {
+        const cell = event.pointerType === "touch" ? null : this.cellOf(event.target);
+        if (cell) point(cell);
+      });
+      this.body.addEventListener("pointerleave", () => point(null));
+      this.body.addEventListener("click", (event) => {
+        const cell = this.cellOf(event.target);
+        if (cell) open(cell);
+      });
+      this.body.addEventListener("keydown", (event) => this.onKey(event));
+    }
+
+    cellOf(target) {
+      const element = target.closest("[data-cell]");
+      return element ? this.cells[Number(element.dataset.cell)] : null;
+    }
+
+    // The heads of the kind on show.
+    rebuild() {
+      const { kind } = this.state.values;
+      this.cells = [];
+      for (const layer of this.source.layers(kind)) {
+        for (let head = 0; head < this.source.heads(kind, layer); head += 1) this.cells.push(this.makeCell(layer, head));
+      }
+      this.arrange();
+      this.restart();
+    }
+
+    makeCell(layer, head) {
+      const number = make("span", { class: "wall-number" }, "");
+      const element = make("div", { class: "wall-cell", role: "gridcell", tabindex: "-1", "aria-selected": "false", "data-cell": String(this.cells.length) },
+        make("span", { class: "wall-picture" }),
+        make("span", { class: "wall-caption" }, make("span", { class: "wall-name" }, `${layer}.${head}`), number),
+      );
+      return { layer, head, element, number: number.firstChild };
+    }
+
+    // Draws the thumbnails again, as they come.
+    restart() {
+      if (this.drawing) this.drawing.stop();
+      this.body.classList.remove("drawn");
+      this.drawing = this.thumbnails.ask(this.order, (cell) => this.come(cell), () => this.body.classList.add("drawn"));
+      this.repaint();
+    }
+
+    come(cell) {
+      const line = this.lines[cell.line];
+      if (line.canvas) this.paint(line, cell);
+      this.drawn(cell);
+    }
+
+    // The heads in their order: with a statistic that is not there for all of them yet, as they stand.
+    sorted() {
+      const { stat, by } = this.state.values;
+      const statistics = this.statistics();
+      if (by === "place" || this.cells.some((cell) => !statistics.of(cell))) return this.cells;
+      const sign = by === "most" ? -1 : 1;
+      const value = (cell) => statistics.of(cell)[stat];
+      return this.cells.slice().sort((a, b) => sign * (value(a) - value(b)));
+    }
+
+    // Which head stands where: in lines as wide as the page, of a layer each or of the whole order.
+    arrange() {
+      const width = this.element.clientWidth;
+      this.order = this.sorted();
+      const heads = Math.max(...this.source.layers(this.state.values.kind).map((layer) => this.source.heads(this.state.values.kind, layer)));
+      const room = width - GUTTER;
+      const fit = Math.max(1, Math.floor((room + GAP) / (LEAST + GAP)));
+      this.columns = Math.ceil(heads / Math.ceil(heads / fit));
+      this.side = Math.max(24, Math.min(MOST, Math.floor((room + GAP) / this.columns) - GAP));
+      this.height = this.side + CAPTION + GAP;
+      this.body.style.setProperty("--side", `${this.side}px`);
+      this.body.style.setProperty("--columns", this.columns);
+      const groups = this.order === this.cells ? this.byLayer() : [["", this.order]];
+      this.lines = groups.flatMap(([label, cells]) => this.makeLines(label, cells));
+      const focused = this.body.contains(document.activeElement);
+      this.body.replaceChildren(...this.lines.map(({ element }) => element));
+      this.mark();
+      if (focused && this.current) this.current.element.focus({ preventScroll: true }); // it was taken out, and put elsewhere
+      this.say();
+    }
+
+    byLayer() {
+      const layers = new Map();
+      for (const cell of this.cells) {
+        if (!layers.has(cell.layer)) layers.set(cell.layer, []);
+        layers.get(cell.layer).push(cell);
+      }
+      return [...layers];
+    }
+
+    makeLines(label, cells) {
+      const lines = [];
+      for (let from = 0; from < cells.length; from += this.columns) {
+        const some = cells.slice(from, from + this.columns);
+        const named = label !== "" && from === 0;
+        const header = make("span", { class: "wall-label", role: label === "" ? "presentation" : "rowheader", "aria-label": label === "" ? null : `Layer ${label}` }, named ? String(label) : "");
+        const element = make("div", { class: "wall-line", role: "row" }, header, ...some.map((cell) => cell.element));
+        lines.push({ element, cells: some, canvas: null });
+      }
+      return lines;
+    }
+
+    // Where each head is, for keys and for drawing.
+    settle() {
+      this.lines.forEach(({ cells }, line) => cells.forEach((cell, column) => Object.assign(cell, { line, column })));
+    }
+
+    mark() {
+      this.settle();
+      if (this.current) {
+        this.current.element.setAttribute("aria-selected", "false");
+        this.current.element.tabIndex = -1;
+      }
+      const { layer, head } = this.state.values;
+      this.current = this.cells.find((cell) => cell.layer === layer && cell.head === head);
+      if (!this.current) return; // another kind is on its way
+      this.current.element.setAttribute("aria-selected", "true");
+      this.current.element.tabIndex = 0;
+    }
+
+    // The number under every head.
+    say() {
+      for (const cell of this.cells) this.sayOf(cell);
+    }
+
+    sayOf(cell) {
+      const { stat } = this.state.values;
+      const told = this.statistics().of(cell);
+      const { label } = this.statistics().offered.find(({ name }) => name === stat);
+      const text = told ? shortly(told[stat]) : "…";
+      if (cell.number.data !== text) cell.number.data = text;
+      cell.element.setAttribute("aria-label", `Layer ${cell.layer}, head ${cell.head}${told ? `, ${label} ${text}` : ""}`);
+    }
+
+    resize() {
+      const width = this.element.clientWidth;
+      if (width === 0 || width === this.width) {
+        this.request();
+        return;
+      }
+      this.width = width;
+      if (this.cells.length > 0) this.arrange();
+      this.request();
+    }
+
+    request() {
+      if (this.frame || this.element.clientWidth === 0) return;
+      this.frame = requestAnimationFrame(() => {
+        this.frame = 0;
+        this.draw();
+      });
+    }
+
+    // Gives a canvas to each line in view, and takes it from the others; on paper all of them have one.
+    draw() {
+      const { all } = this;
+      if (this.element.clientWidth === 0) return;
+      const clip = this.element.getBoundingClientRect();
+      const { top } = this.body.getBoundingClientRect();
+      const first = all ? 0 : Math.floor((Math.max(0, clip.top) - top) / this.height) - AROUND;
+      const last = all ? this.lines.length : Math.ceil((Math.min(window.innerHeight, clip.bottom) - top) / this.height) + AROUND;
+      this.lines.forEach((line, i) => {
+        const shown = i >= first && i < last;
+        if (!shown && line.canvas) {
+          line.canvas.remove();
+          line.canvas = null;
+        } else if (shown && !line.canvas) {
+          this.hang(line);
+        }
+      });
+    }
+
+    hang(line) {
+      line.ratio = window.devicePixelRatio || 1;
+      const width = line.cells.length * (this.side + GAP);
+      line.canvas = make("canvas", { class: "wall-canvas", "aria-hidden": "true" });
+      line.canvas.width = Math.round(width * line.ratio);
+      line.canvas.height = Math.round(this.side * line.ratio);
+      line.canvas.style.width = `${width}px`;
+      line.canvas.style.height = `${this.side}px`;
+      line.context = line.canvas.getContext("2d");
+      line.element.append(line.canvas);
+      for (const cell of line.cells) this.paint(line, cell);
+    }
+
+    paint({ context, ratio }, cell) {
+      const picture = this.thumbnails.get(cell);
+      if (!picture) return;
+      const [x, side] = [cell.column * (this.side + GAP), this.side].map((length) => Math.round(length * ratio));
+      context.clearRect(x, 0, side, side);
+      drawThumbnail(context, picture, x, 0, side, side);
+    }
+
+    // After a change of colour, or of what the pictures are of.
+    repaint() {
+      for (const line of this.lines) {
+        if (line.canvas) line.canvas.remove();
+        line.canvas = null;
+      }
+      this.request();
+    }
+
+    onKey(event) {
+      if (event.altKey || event.ctrlKey || event.metaKey) return; // the browser's own keys
+      const { line, column } = this.current;
+      const at = this.order.indexOf(this.current);
+      const { cells } = this.lines[line];
+      const beside = (to) => (this.lines[to] ? this.lines[to].cells[Math.min(column, this.lines[to].cells.length - 1)] : this.current);
+      const to = {
+        ArrowRight: () => this.order[at + 1],
+        ArrowLeft: () => this.order[at - 1],
+        ArrowDown: () => beside(line + 1),
+        ArrowUp: () => beside(line - 1),
+        Home: () => cells[0],
+        End: () => cells[cells.length - 1],
+      }[event.key];
+      if (event.key === "Enter" || event.key === " ") this.open(this.current);
+      else if (to) this.go(to() || this.current);
+      else return;
+      event.preventDefault();
+    }
+
+    go({ layer, head }) {
+      this.state.set({ layer, head });
+      this.point(null);
+      this.current.element.focus({ focusVisible: true });
+    }
+  }
+
+  // In the little room under a thumbnail.
+  function shortly(value) {
+    return value.toFixed(value >= 100 ? 1 : 3);
+  }
+
+  return { Wall };
+});

@@ -1,0 +1,406 @@
+"""The model view: a thumbnail and a number for every head, in any order, and the way to the head."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
+
+from regard.views import (
+    AttentionRecord,
+    LayerRecord,
+    MaskRecord,
+    PageToken,
+    RecordKind,
+    Side,
+    weight_rows,
+    write_page,
+)
+
+OpenPage = Callable[..., BrowserPage]
+
+LAYERS, HEADS, TOKENS = 3, 5, 12
+NAMES = {
+    "entropy": "Entropy",
+    "distance": "Mean distance",
+    "largest": "Largest weight",
+    "to_first": "To the first token",
+    "to_special": "To special tokens",
+    "to_self": "To itself",
+    "to_previous": "To the previous token",
+    "to_next": "To the next token",
+    "to_sink": "To nothing",
+}
+
+
+def _side(count: int, name: str = "w") -> Side:
+    tokens = tuple(
+        PageToken(text=f"{name}{i}", special=i in (0, count - 1), sequence=None if i == 0 else 0)
+        for i in range(count)
+    )
+    return Side(text=name, tokens=tokens)
+
+
+def _layers(
+    count: int, heads: int, queries: int, keys: int, seed: int = 7, **fields: Any
+) -> tuple[LayerRecord, ...]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for layer in range(count):
+        q = 2 * rng.standard_normal((heads, queries, 6), dtype=np.float32)
+        k = rng.standard_normal((heads, keys, 6), dtype=np.float32)
+        made.append(LayerRecord(layer=layer, q=q, k=k, scale=0.5, **fields))
+    return tuple(made)
+
+
+def _record(layers: int = LAYERS, heads: int = HEADS, tokens: int = TOKENS, **fields: Any) -> AttentionRecord:
+    made = _layers(layers, heads, tokens, tokens, **fields)
+    return AttentionRecord(model="random", encoder=_side(tokens), layers={"encoder": made})
+
+
+def _statistics(
+    record: AttentionRecord, layer: int, head: int, kind: RecordKind = "encoder"
+) -> dict[str, float]:
+    """Means over the queries, by the definitions of `Trace.statistics`."""
+    each = record.layers[kind][layer]
+    rows = weight_rows(each, head, np.arange(each.queries))
+    weights = rows[:, : each.keys]
+    special = [token.special for token in record.sides(kind)[1].tokens]
+    powers = np.where(rows > 0, rows, 1)
+    found = {
+        "entropy": -(powers * np.log(powers)).sum(axis=1).mean(),
+        "largest": weights.max(axis=1).mean(),
+        "to_first": weights[:, 0].mean(),
+        "to_special": weights[:, special].sum(axis=1).mean(),
+    }
+    if kind != "cross":
+        away = np.abs(np.arange(each.queries)[:, None] - np.arange(each.keys))
+        total = weights.sum(axis=1)
+        found["distance"] = ((weights * away).sum(axis=1) / np.where(total > 0, total, 1)).mean()
+        found["to_self"] = np.diagonal(weights).mean()
+        found["to_previous"] = np.diagonal(weights, -1).mean()
+        found["to_next"] = np.diagonal(weights, 1).mean()
+    if each.sinks is not None:
+        found["to_sink"] = rows[:, -1].mean()
+    return {name: float(value) for name, value in found.items()}
+
+
+@pytest.fixture
+def record() -> AttentionRecord:
+    return _record()
+
+
+@pytest.fixture
+def path(record: AttentionRecord, tmp_path: Path) -> Path:
+    write_page(record, tmp_path / "page.html")
+    return tmp_path / "page.html"
+
+
+def _open(open_page: OpenPage, path: Path, fragment: str = "", **options: Any) -> BrowserPage:
+    page = open_page(path, f"#view=model{fragment}", **options)
+    expect(page.locator(".wall.drawn.told")).to_be_visible(timeout=60_000)
+    return page
+
+
+def _cell(page: BrowserPage, layer: int, head: int) -> Any:
+    return page.locator(".wall-cell").filter(has_text=f"{layer}.{head}").first
+
+
+def _order(page: BrowserPage) -> list[str]:
+    return page.locator(".wall-name").all_text_contents()
+
+
+def _table(page: BrowserPage) -> tuple[list[str], dict[str, list[float]]]:
+    details = page.locator(".model-side .table")
+    if details.get_attribute("open") is None:
+        details.locator("summary").click()
+    titles = details.locator("thead th").all_inner_texts()
+    rows = {}
+    for row in details.locator("tbody tr").all():
+        name, *numbers = row.locator("th, td").all_inner_texts()
+        rows[name] = [float(number) for number in numbers]
+    return titles[1:], rows
+
+
+def _check(page: BrowserPage, record: AttentionRecord, kind: RecordKind = "encoder") -> None:
+    titles, rows = _table(page)
+    for index, layer in enumerate(record.layers[kind]):
+        for head in range(layer.heads):
+            wanted = _statistics(record, index, head, kind)
+            names = [title.partition(",")[0] for title in titles]
+            assert sorted(names) == sorted(NAMES[name] for name in wanted)
+            shown = dict(zip(names, rows[f"{layer.layer}.{head}"], strict=True))
+            for name, value in wanted.items():
+                assert shown[NAMES[name]] == pytest.approx(value, abs=1e-3), (name, layer.layer, head)
+
+
+ODD: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "causal": {"mask": MaskRecord(high=0)},
+    "rows that see nothing": {"mask": MaskRecord(high=-3)},
+    "sinks": {"sinks": np.array([1, -2, 3, 0, 9], dtype=np.float32)},
+    "sinks alone": {"sinks": np.zeros(HEADS, dtype=np.float32), "mask": MaskRecord(high=-3)},
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_every_number_is_pythons(open_page: OpenPage, tmp_path: Path, name: str) -> None:
+    record = _record(**ODD[name])
+    write_page(record, tmp_path / "page.html")
+    _check(_open(open_page, tmp_path / "page.html"), record)
+
+
+def test_kinds_have_their_own_heads_and_statistics(open_page: OpenPage, tmp_path: Path) -> None:
+    record = AttentionRecord(
+        model="m",
+        encoder=_side(9, "e"),
+        decoder=_side(4, "d"),
+        layers={
+            "encoder": _layers(2, 3, 9, 9),
+            "decoder": _layers(3, 5, 4, 4, mask=MaskRecord(high=0)),
+            "cross": _layers(3, 5, 4, 9),
+        },
+    )
+    write_page(record, tmp_path / "page.html")
+    page = _open(open_page, tmp_path / "page.html", "&stat=distance&by=least")
+    counts = {"decoder": 15, "cross": 15, "encoder": 6}
+    for kind in ("cross", "decoder", "encoder"):
+        page.locator(f'input[value="{kind}"]').check()
+        expect(page.locator(".wall.drawn.told")).to_be_visible()
+        expect(page.locator(".wall-cell")).to_have_count(counts[kind])
+        _check(page, record, kind)
+        # Between two texts there is no distance.
+        assert page.evaluate("regard.state().stat") == "entropy"
+
+
+@pytest.mark.parametrize("stat", ["entropy", "distance", "to_previous"])
+def test_in_the_order_of_a_statistic(
+    open_page: OpenPage, path: Path, record: AttentionRecord, stat: str
+) -> None:
+    page = _open(open_page, path)
+    assert _order(page) == [f"{layer}.{head}" for layer in range(LAYERS) for head in range(HEADS)]
+    page.get_by_label("The number under each head").select_option(stat)
+    wanted = {
+        f"{layer}.{head}": _statistics(record, layer, head)[stat]
+        for layer in range(LAYERS)
+        for head in range(HEADS)
+    }
+    page.get_by_label("Largest first").check()
+    falling = sorted(wanted, key=lambda name: -wanted[name])
+    assert _order(page) == falling
+    numbers = [float(text) for text in page.locator(".wall-number").all_text_contents()]
+    np.testing.assert_allclose(numbers, [wanted[name] for name in falling], rtol=0, atol=1e-3)
+    page.get_by_label("Smallest first").check()
+    assert _order(page) == falling[::-1]
+    address = page.url.partition("#")[2]
+    assert "by=least" in address
+    again = open_page(path, f"#{address}")
+    expect(again.locator(".wall.told")).to_be_visible()
+    assert _order(again) == falling[::-1]
+    assert again.get_by_label("The number under each head").input_value() == stat
+    again.get_by_label("Layers", exact=True).check()
+    assert _order(again) == sorted(wanted)
+
+
+@pytest.mark.parametrize("fragment", ["&stat=nonsense&by=", "&stat=to_sink", "&by=%00", "&stat=__proto__"])
+def test_broken_address_falls_back(open_page: OpenPage, path: Path, fragment: str) -> None:
+    page = _open(open_page, path, fragment)
+    assert page.evaluate("[regard.state().stat, regard.state().by]") == ["entropy", "place"]
+
+
+def test_a_thumbnail_shows_its_own_head(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
+    page = _open(open_page, path, "&stat=largest&by=most")
+    found = page.evaluate(
+        """size => [...document.querySelectorAll(".wall-line")].flatMap(line => {
+            const canvas = line.querySelector("canvas");
+            const all = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+            const ratio = canvas.width / canvas.clientWidth, corner = canvas.getBoundingClientRect();
+            return [...line.querySelectorAll(".wall-cell")].map(cell => {
+                const box = cell.querySelector(".wall-picture").getBoundingClientRect();
+                const place = (from, to, part) => Math.floor((from - to + part / size) * ratio);
+                const at = (y, x) => all[4 * (
+                    place(box.y, corner.y, (y + 0.5) * box.height) * canvas.width +
+                    place(box.x, corner.x, (x + 0.5) * box.width)) + 3];
+                const range = Array.from({ length: size }, (_, i) => i);
+                const name = cell.querySelector(".wall-name").textContent;
+                return [name, range.map(y => range.map(x => at(y, x)))];
+            });
+        })""",
+        TOKENS,
+    )
+    assert len(found) == LAYERS * HEADS
+    for name, alphas in found:
+        layer, head = (int(part) for part in name.split("."))
+        weights = weight_rows(record.layers["encoder"][layer], head, np.arange(TOKENS))
+        np.testing.assert_allclose(
+            np.array(alphas), np.floor(255 * np.sqrt(weights / weights.max())), rtol=0, atol=2
+        )
+
+
+def test_pointing_shows_one_head_larger(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
+    page = _open(open_page, path, "&layer=1&head=2")
+    detail = page.locator(".detail")
+    expect(detail.locator("h2")).to_have_text("Layer 1, head 2")
+    _cell(page, 2, 4).hover()
+    expect(detail.locator("h2")).to_have_text("Layer 2, head 4")
+    terms = [term.partition(",")[0] for term in detail.locator("dt").all_inner_texts()]
+    shown = dict(zip(terms, detail.locator("dd").all_inner_texts(), strict=True))
+    for name, value in _statistics(record, 2, 4).items():
+        assert float(shown[NAMES[name]]) == pytest.approx(value, abs=1e-3)
+    assert page.locator(".detail-picture").evaluate(
+        "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(value => value > 0)"
+    )
+    page.mouse.move(2, 2)
+    expect(detail.locator("h2")).to_have_text("Layer 1, head 2")
+    assert page.evaluate("regard.state().layer") == 1
+
+
+def test_a_click_opens_the_head(open_page: OpenPage, path: Path) -> None:
+    page = _open(open_page, path)
+    _cell(page, 2, 3).click()
+    expect(page.locator(".headview")).to_be_visible()
+    expect(page.locator(".where")).to_have_text("Layer 2, head 3")
+    page.get_by_role("tab", name="Model").click()
+    expect(page.locator('.wall-cell[aria-selected="true"]')).to_contain_text("2.3")
+
+
+def test_keyboard_walks_and_opens(open_page: OpenPage, path: Path) -> None:
+    page = _open(open_page, path)
+    assert page.locator('.wall-cell[tabindex="0"]').count() == 1
+    page.locator('.wall-cell[tabindex="0"]').focus()
+    walk = {
+        "ArrowRight": "0.1",
+        "ArrowDown": "1.1",
+        "End": "1.4",
+        "Home": "1.0",
+        "ArrowUp": "0.0",
+        "ArrowLeft": "0.0",
+    }
+    for key, name in walk.items():
+        page.keyboard.press(key)
+        expect(page.locator(".wall-cell:focus")).to_contain_text(name)
+        expect(page.locator('.wall-cell[aria-selected="true"]')).to_contain_text(name)
+    page.get_by_label("Smallest first").check()
+    first, second = _order(page)[:2]
+    page.locator('.wall-cell[tabindex="0"]').focus()
+    while page.locator(".wall-cell:focus .wall-name").inner_text() != first:
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".wall-cell:focus .wall-name")).to_have_text(second)
+    page.keyboard.press("Enter")
+    layer, head = second.split(".")
+    expect(page.locator(".where")).to_have_text(f"Layer {layer}, head {head}")
+
+
+def test_screen_readers_are_told(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
+    page = _open(open_page, path, "&stat=to_self")
+    value = _statistics(record, 1, 3)["to_self"]
+    name = page.get_by_role("gridcell", name="Layer 1, head 3").get_attribute("aria-label")
+    assert name is not None
+    assert name.startswith("Layer 1, head 3, To itself ")
+    assert float(name.split()[-1]) == pytest.approx(value, abs=1e-3)
+    page.get_by_label("Largest first").check()
+    expect(page.locator(".model-side [role=status]")).to_have_text("Heads by to itself, largest first.")
+
+
+def test_hidden_tokens_are_hidden_in_the_pictures_only(
+    open_page: OpenPage, path: Path, record: AttentionRecord
+) -> None:
+    page = _open(open_page, path)
+    picture = "document.querySelector('.wall-canvas').toDataURL()"
+    before = page.evaluate(picture)
+    page.locator(".model-controls").get_by_label("Special tokens").uncheck()
+    expect(page.locator(".model-note")).to_contain_text("Hidden tokens are hidden in the pictures only.")
+    page.wait_for_function(
+        f"old => document.querySelector('.wall.drawn .wall-canvas') && {picture} !== old", arg=before
+    )
+    _check(page, record)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_themes_change_the_ink(open_page: OpenPage, path: Path, scheme: str) -> None:
+    page = _open(open_page, path, color_scheme=scheme)
+    ink = """() => {
+        const data = document.querySelector('.wall-canvas').getContext('2d').getImageData(0, 0, 60, 60).data;
+        let at = 0;
+        for (let i = 0; i < data.length; i += 4) if (data[i + 3] > data[at + 3]) at = i;
+        return [...data.slice(at, at + 3)];
+    }"""
+    inks = {"light": [36, 97, 192], "dark": [127, 178, 255]}
+    np.testing.assert_allclose(page.evaluate(ink), inks[scheme], atol=3)
+    other = "dark" if scheme == "light" else "light"
+    while page.evaluate("regard.state().theme") != other:
+        page.locator(".theme").click()
+    page.wait_for_selector(".wall-canvas")
+    np.testing.assert_allclose(page.evaluate(ink), inks[other], atol=3)
+
+
+@pytest.mark.parametrize("width", [360, 800, 1440])
+def test_fits_the_width(open_page: OpenPage, tmp_path: Path, width: int) -> None:
+    write_page(_record(layers=4, heads=16), tmp_path / "page.html")
+    page = _open(open_page, tmp_path / "page.html", viewport={"width": width, "height": 780})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    boxes = page.locator(".wall-cell").evaluate_all("all => all.map(e => e.getBoundingClientRect().toJSON())")
+    assert min(box["width"] for box in boxes) >= 56
+    assert max(box["right"] for box in boxes) <= width
+    for caption in page.locator(".wall-caption").all()[:5]:
+        assert caption.evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
+def test_only_lines_in_view_are_drawn(open_page: OpenPage, tmp_path: Path) -> None:
+    write_page(_record(layers=48, heads=16), tmp_path / "page.html")
+    page = _open(open_page, tmp_path / "page.html", viewport={"width": 1440, "height": 900})
+    drawn = "[...document.querySelectorAll('.wall-line')].map(e => e.querySelector('canvas') !== null)"
+    top = page.evaluate(drawn)
+    assert len(top) == 48
+    assert top[0]
+    assert 5 <= sum(top) <= 16
+    assert not top[-1]
+    page.locator(".wall-cell").last.scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('.wall-line:last-child canvas')")
+    bottom = page.evaluate(drawn)
+    assert not bottom[0]
+    assert sum(bottom) <= 16
+    # Whatever is on the screen is drawn.
+    seen = page.evaluate(
+        """() => [...document.querySelectorAll(".wall-line")].map(line => {
+            const clip = document.querySelector(".wall-scroll").getBoundingClientRect();
+            const box = line.getBoundingClientRect();
+            return box.bottom > clip.top && box.top < clip.bottom;
+        })"""
+    )
+    assert all(canvas for canvas, visible in zip(bottom, seen, strict=True) if visible)
+
+
+def test_prints_every_head(open_page: OpenPage, tmp_path: Path) -> None:
+    write_page(_record(layers=30), tmp_path / "page.html")
+    page = _open(open_page, tmp_path / "page.html", viewport={"width": 1200, "height": 800})
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.querySelectorAll('.wall-line canvas').length") == 30
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    page.wait_for_function("document.querySelectorAll('.wall-line canvas').length < 30")
+
+
+def test_works_nothing_out_while_another_view_is_on(open_page: OpenPage, tmp_path: Path) -> None:
+    write_page(_record(layers=24, heads=16, tokens=256), tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=model&by=most")
+    expect(page.locator(".model-progress")).to_be_visible()
+    page.get_by_role("tab", name="Heads").click()
+    expect(page.locator(".grid.drawn")).to_be_visible()
+    expect(page.locator(".top li")).to_have_count(10)  # the head view has read all that it needs
+    rows = """() => new Promise(resolve => {
+        const ask = regard.source.row;
+        let count = 0;
+        regard.source.row = (...of) => { count += 1; return ask.apply(regard.source, of); };
+        setTimeout(() => { regard.source.row = ask; resolve(count); }, 700);
+    })"""
+    assert page.evaluate(rows) == 0
+    page.get_by_role("tab", name="Model").click()
+    expect(page.locator(".wall.told")).to_be_visible(timeout=60_000)
+    entropies = [float(text) for text in page.locator(".wall-number").all_text_contents()]
+    assert entropies == sorted(entropies, reverse=True)
+    assert max(entropies) < math.log(256)
