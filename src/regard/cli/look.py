@@ -21,6 +21,7 @@ from regard.cli._options import (
     print_path,
     read_texts,
 )
+from regard.cli._pictures import check_pictures, write_pictures
 from regard.core.errors import OutputError
 
 
@@ -47,18 +48,46 @@ def look(
         ),
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
+    svg: Annotated[
+        Path | None,
+        typer.Option(
+            "--svg", metavar="FILE", help="Write a picture of one head, and no page unless -o says so."
+        ),
+    ] = None,
+    png: Annotated[Path | None, typer.Option("--png", metavar="FILE", help="The same as PNG.")] = None,
+    pdf: Annotated[Path | None, typer.Option("--pdf", metavar="FILE", help="The same as PDF.")] = None,
+    layer: Annotated[int, typer.Option("--layer", help="The picture's layer, from 0.")] = 0,
+    head: Annotated[int, typer.Option("--head", help="The picture's head, from 0.")] = 0,
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", metavar="KIND", help="The picture's attention: encoder, decoder or cross."),
+    ] = None,
+    heat_map: Annotated[bool, typer.Option("--map", help="The picture is a heat map.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """See what every head does with a sentence: writes one HTML page and opens it.
 
     Of an encoder-decoder the page has all three kinds of attention; --target is what its decoder reads. The
     page is self-contained: it needs no network, and can be kept, mailed or projected. Its path is printed.
+
+    For a paper, --svg, --png and --pdf write a picture of one head.
     """
     if output is not None:
         check_output(output)
     heads = [] if values is None else parse_heads("--values", values)
+    pictures = check_pictures({"svg": svg, "png": png, "pdf": pdf})
     texts = read_texts([text] if pair is None else [text, pair])
     trace = load_model(model).trace(*texts, target=None if target is None else as_typed(target))
+    drawn = [str(file.resolve()) for file in pictures]
+    if pictures:
+        write_pictures(trace, pictures, layer=layer, head=head, kind=kind, as_map=heat_map)
+        if output is None:
+            if as_json:
+                print_json({"pictures": drawn})
+            else:
+                for file in pictures:
+                    print_path(file.resolve())
+            return
     page = trace.page(values=heads)
     path = _temporary() if output is None else output
     page.write(path)
@@ -73,6 +102,7 @@ def look(
                 "largest_difference": page.largest_difference,
                 "compared_one_query_in": page.every,
                 "values": page.values,
+                **({"pictures": drawn} if drawn else {}),
             }
         )
     else:
