@@ -1,9 +1,7 @@
 // The page: reads the data blocks, starts the views, and offers the numbers to whoever wants to check them.
 
 const readBlock = (name) => document.getElementById(`regard-${name}`).textContent;
-// A page of several runs shows the attention of one; another one is another source, and the page starts anew.
-const run = shared.chosenRun(JSON.parse(readBlock("facts")), (number) => JSON.parse(readBlock(`run${number}-facts`)));
-const source = new shared.FileSource(run.facts, (name) => readBlock(run.prefix + name));
+const source = shared.fileSource(readBlock);
 const app = shared.mount(document.getElementById("regard"), source);
 
 performance.mark("regard-interactive");

@@ -13,6 +13,9 @@ part(() => {
     return element;
   }
 
+  // The namespace of drawings: a name, and no address, so it is not written as one.
+  const SVG = ["http:", "www.w3.org/2000/svg"].join("//");
+
   // A token without a single visible character would be an empty box: it is named by its code points.
   const INVISIBLE = /^[\p{C}\p{Z}\p{M}]*$/u;
   const CONTROL = /[\u0000-\u001f\u007f]/g;
@@ -54,5 +57,5 @@ part(() => {
     };
   }
 
-  return { make, readable, formatWeight, formatDifference, inIdleTime };
+  return { SVG, make, readable, formatWeight, formatDifference, inIdleTime };
 });

@@ -195,12 +195,15 @@ part((shared) => {
     });
   }
 
-  // Of a page of several runs, the one that the address says: its facts, and what its blocks' names begin with.
-  function chosenRun(facts, read) {
+  // The source of a page. One of several runs shows the attention of the run that the address says: the names of
+  // its blocks begin with it.
+  function fileSource(readBlock) {
+    const facts = JSON.parse(readBlock("facts"));
     const number = Number(new URLSearchParams(location.hash.slice(1)).get("run") || 0);
-    const there = facts.movement && Number.isInteger(number) && number > 0 && number < facts.movement.texts.length;
-    return there ? { facts: { ...read(number), movement: facts.movement }, prefix: `run${number}-` } : { facts, prefix: "" };
+    if (!facts.movement || !Number.isInteger(number) || number < 1 || number >= facts.movement.texts.length) return new FileSource(facts, readBlock);
+    const read = (name) => readBlock(`run${number}-${name}`);
+    return new FileSource({ ...JSON.parse(read("facts")), movement: facts.movement }, read);
   }
 
-  return { FileSource, arrived, chosenRun };
+  return { FileSource, arrived, fileSource };
 });

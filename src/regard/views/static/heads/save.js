@@ -2,9 +2,8 @@
 // column alone. Drawn once as a list of shapes, which become one or the other.
 
 part((shared) => {
-  const { make, chosenHeads, largestOf, strengthOf, strongestLines } = shared;
+  const { SVG, make, chosenHeads, largestOf, strengthOf, strongestLines } = shared;
 
-  const SVG = "http://www.w3.org/2000/svg";
   const FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', sans-serif";
   const ROW = 22;
   const SIZE = 13;

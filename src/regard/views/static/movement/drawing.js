@@ -1,9 +1,7 @@
 // The paths of a word as a drawing: one scale for both axes, so that equal lengths are equal distances.
 
 part((shared) => {
-  const { readable } = shared;
-
-  const SVG = "http://www.w3.org/2000/svg";
+  const { SVG, readable } = shared;
 
   function drawn(tag, attributes = {}, ...children) {
     const element = document.createElementNS(SVG, tag);
