@@ -60,14 +60,14 @@ def record() -> AttentionRecord:
 
 @pytest.fixture
 def path(record: AttentionRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A page with a view of its own, the second."""
+    """A page with a view of its own, the second of two."""
     static = tmp_path / "static"
     shutil.copytree(str(resources.files("regard.views").joinpath("static")), static)
     (static / "sums").mkdir()
     (static / "sums/view.js").write_text(SCRIPT, encoding="utf-8")
     (static / "sums/sums.css").write_text(".sums p { color: rgb(1, 2, 3); }", encoding="utf-8")
     monkeypatch.setattr(_assets, "_root", lambda: static)
-    monkeypatch.setitem(_assets.VIEWS, "sums", ("view.js",))
+    monkeypatch.setattr(_assets, "VIEWS", {"heads": _assets.VIEWS["heads"], "sums": ("view.js",)})
     write_page(record, tmp_path / "page.html")
     return tmp_path / "page.html"
 
@@ -133,7 +133,10 @@ def _four(record: AttentionRecord) -> str:
     return f"a {weights[:, 0].sum():.4f}"
 
 
-def test_a_view_alone_has_no_tabs(open_page: OpenPage, record: AttentionRecord, tmp_path: Path) -> None:
+def test_a_view_alone_has_no_tabs(
+    open_page: OpenPage, record: AttentionRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_assets, "VIEWS", {"heads": _assets.VIEWS["heads"]})
     write_page(record, tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#view=sums")
     assert page.get_by_role("tab").count() == 0
