@@ -23,7 +23,7 @@ part((shared) => {
       this.framed = make("div", { class: "frame" }, this.stage, this.map.canvas);
       this.note = make("p", { class: "note floor" });
       this.empty = make("p", { class: "empty" }, "Every token is hidden. Show the special tokens or choose another filter.");
-      this.element = make("div", { class: "headview" }, this.framed, this.empty, this.note);
+      this.element = make("div", { class: "headview" }, this.framed, this.empty);
       this.listen();
     }
 

@@ -33,9 +33,10 @@ view((shared) => {
     };
 
     const view = make("section", { class: "view", "aria-label": "Attention of the chosen heads" },
-      make("div", { class: "view-top" }, where, makeControls(page), makeSave(page, weights)),
+      make("div", { class: "view-top" }, where, makeControls(page)),
       legend.element,
       make("div", { class: "sides", "aria-hidden": "true" }, querySide, keySide),
+      make("div", { class: "view-foot" }, diagram.note, makeSave(page, weights)), // below, but Tab goes from the tokens to their numbers
       diagram.element,
     );
     const element = make("main", { class: "main" },
