@@ -21,7 +21,7 @@ from regard.core import (
 from regard.core.errors import InputError
 from regard.models import StackKind
 from regard.tracing._kinds import Kind
-from regard.tracing._page_extras import positions_record, rotary_record, values_of
+from regard.tracing._page_extras import head_statistics, positions_record, rotary_record, values_of
 from regard.tracing._trace import Trace
 from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, weight_rows
 
@@ -53,6 +53,7 @@ def page_record(trace: Trace) -> AttentionRecord:
         encoder=None if trace.encoder is None else _side(trace, "encoder"),
         decoder=None if trace.decoder is None else _side(trace, "decoder"),
         layers={kind: tuple(_layers(trace, kind, made)) for kind in trace.kinds},
+        statistics={kind: head_statistics(trace, kind) for kind in trace.kinds},
     )
 
 

@@ -1,4 +1,4 @@
-"""What a page shows beside the weights: the values, and how the model knows positions."""
+"""What a page shows beside the weights: values, statistics, and how the model knows positions."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,10 +12,13 @@ from regard.models import StackKind, Transformer, positions_of
 from regard.tracing._parity import bound_of
 from regard.tracing._passage import AttentionTrace, ScoreTrace
 from regard.tracing._trace import Kind, Trace
-from regard.views import LayerRecord, PositionsRecord, RotaryRecord, ValueHead, value_contexts
+from regard.views import HeadStatistics, LayerRecord, PositionsRecord, RotaryRecord, ValueHead, value_contexts
 
 Head = tuple[int, int] | tuple[Kind, int, int]
 """(layer, head), of every kind of attention that has it, or (kind, layer, head)."""
+
+# Keys are no quantity, and what keys receive on average is the same for all heads.
+_NOT_OF_HEADS = ("largest_at", "received", "top_keys", "top_weights")
 
 
 def value_heads(trace: Trace, heads: Iterable[Head]) -> list[ValueHead]:
@@ -72,6 +75,12 @@ def values_of(each: AttentionTrace, layer: LayerRecord) -> npt.NDArray[np.float3
         if found.shape != wanted[head].shape or not np.abs(found - wanted[head]).max() <= bound:
             return None
     return v
+
+
+def head_statistics(trace: Trace, kind: Kind) -> HeadStatistics:
+    """What a page says of every head: the means of all statistics that tell heads apart."""
+    found = trace.statistics(kind)
+    return {name: _array(found.mean(name)) for name in found.names if name not in _NOT_OF_HEADS}
 
 
 def positions_record(trace: Trace, kind: StackKind) -> PositionsRecord:

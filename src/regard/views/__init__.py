@@ -19,6 +19,7 @@ from regard.views._positions import plot_positions
 from regard.views._printable import printable
 from regard.views._records import (
     AttentionRecord,
+    HeadStatistics,
     LayerRecord,
     MaskRecord,
     PageToken,
@@ -38,6 +39,7 @@ __all__ = [
     "HeadExample",
     "HeadFinding",
     "HeadPicture",
+    "HeadStatistics",
     "HeadTable",
     "Held",
     "LayerRecord",

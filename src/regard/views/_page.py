@@ -19,6 +19,7 @@ from regard.views._movement import Movement, movement_facts
 from regard.views._position_facts import add_positions
 from regard.views._quantize import Encoding, pack
 from regard.views._records import AttentionRecord
+from regard.views._statistics import add_statistics
 from regard.views._values import MOST_BYTES, Held, ValueHead, add_values
 
 
@@ -111,6 +112,7 @@ def _render(
     for record, each in zip(records, packed, strict=True):
         facts, blocks = facts_of(record, each, _round_up(each.largest_difference))
         add_positions(record, facts, blocks)
+        add_statistics(record, facts)
         runs.append((facts, blocks))
     if movement is not None:
         # The page asks the first run's facts what there is besides.

@@ -26,6 +26,9 @@ RecordKind = Literal["encoder", "decoder", "cross"]
 # What bfloat16 may make of a row's sum.
 _ROUNDED = 5e-3
 
+HeadStatistics = Mapping[str, npt.NDArray[np.float32]]
+"""Means over a text's queries, by the names of `regard.tracing.Statistics`: (layers, heads), NaN for none."""
+
 KINDS: tuple[RecordKind, ...] = ("encoder", "decoder", "cross")
 
 
@@ -321,6 +324,7 @@ class AttentionRecord:
         model: The model's name.
         encoder, decoder: What each stack reads; None where the model has none.
         layers: The layers of each kind of attention that there is, in order.
+        statistics: Of each head, for the kinds where they are known; the page works out those of the others.
 
     Raises:
         InputError: Layers that do not fit their tokens; the message names the argument.
@@ -330,6 +334,7 @@ class AttentionRecord:
     encoder: Side | None = None
     decoder: Side | None = None
     layers: Mapping[RecordKind, tuple[LayerRecord, ...]] = field(default_factory=dict)
+    statistics: Mapping[RecordKind, HeadStatistics] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -353,6 +358,13 @@ class AttentionRecord:
                             f"{name}: wanted {tokens} tokens in {kind} layer {each.layer}, got {found}; "
                             "q, k and tokens must come from the same run on one text"
                         )
+            heads = max(each.heads for each in layers)
+            for name, values in self.statistics.get(kind, {}).items():
+                if values.shape != (len(layers), heads):
+                    raise InputError(
+                        f"statistics: wanted {name} of {kind} attention in shape {(len(layers), heads)}, "
+                        f"layers and heads, got {values.shape}; NaN stands for a head that is not there"
+                    )
 
     @property
     def kinds(self) -> tuple[RecordKind, ...]:

@@ -11,6 +11,8 @@
 //   pair(kind)                         whether both sides are the same two texts
 //   computed(kind)                     whether the weights are computed from q and k; of weights that were given
 //                                      there are no steps
+//   statistics(kind)                   means over the queries, by name: { entropy: [a row a layer, of a number a
+//                                      head, null where there is none], ... }
 //   facts                              { model, sides: { encoder, decoder }, difference, every }, for the header
 //
 //   positions(kind, side)              how the stack of a side knows positions: { said, table }; table is null, or
@@ -89,6 +91,10 @@ part((shared) => {
 
     computed(kind) {
       return this.facts.kinds[kind].layers.every(({ weights }) => !weights);
+    }
+
+    statistics(kind) {
+      return this.facts.kinds[kind].statistics;
     }
 
     row(kind, layer, head, query) {

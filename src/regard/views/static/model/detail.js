@@ -2,7 +2,7 @@
 // the numbers of all heads as a table.
 
 part((shared) => {
-  const { make, drawThumbnail, thumbnailsOf } = shared;
+  const { make, drawThumbnail, formatStatistic, thumbnailsOf } = shared;
 
   const SIDE = 224;
 
@@ -53,10 +53,9 @@ part((shared) => {
     draw() {
       const head = this.head();
       this.title.textContent = `Layer ${head.layer}, head ${head.head}`;
-      const told = this.statistics().of(head);
       const { stat } = this.state.values;
       for (const { name, term, value, text } of this.rows) {
-        text.data = told ? told[name].toFixed(4) : "…";
+        text.data = formatStatistic(this.statistics().of(head, name), 4);
         for (const element of [term, value]) element.classList.toggle("chosen", name === stat);
       }
       const picture = this.thumbnails.get(head);
@@ -90,8 +89,7 @@ part((shared) => {
       const titles = ["Head", ...offered.map(({ label, unit }) => (unit ? `${label}, ${unit}` : label))];
       this.head.replaceChildren(make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title))));
       this.body.replaceChildren(...this.order().map((head) => {
-        const told = this.statistics().of(head);
-        const cells = offered.map(({ name }) => make("td", {}, told ? told[name].toFixed(4) : "…"));
+        const cells = offered.map(({ name }) => make("td", {}, formatStatistic(this.statistics().of(head, name), 4)));
         return make("tr", {}, make("th", { scope: "row" }, `${head.layer}.${head.head}`), ...cells);
       }));
     }

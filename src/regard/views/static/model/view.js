@@ -18,7 +18,6 @@ view((shared) => {
   function open({ source, state, colours }) {
     const page = { source, state, colours };
     let statistics = null;
-    let asked = null;
     const told = () => statistics;
     // Of the statistics of another kind, this one may be missing.
     const settle = () => {
@@ -30,7 +29,6 @@ view((shared) => {
     const isBeside = ({ layer, head }) => detail.head().layer === layer && detail.head().head === head;
     const wall = new Wall(page, { statistics: told, point: (head) => detail.point(head), open: openHead, drawn: (cell) => isBeside(cell) && detail.request() });
     const table = new Table(state, told, () => wall.order);
-    const progress = make("p", { class: "note model-progress" });
     const live = make("p", { class: "sr-only", role: "status", "aria-live": "polite" });
     const note = make("p", { class: "note model-note" });
 
@@ -55,7 +53,7 @@ view((shared) => {
       make("label", { class: "switch" }, make("span", {}, "Number"), choose), orders,
       ...(specials ? [makeSwitch(state, "Special tokens", "specials")] : []));
     const element = make("main", { class: "model-view" },
-      make("section", { class: "model-main", "aria-label": "All heads" }, top, note, progress, wall.element),
+      make("section", { class: "model-main", "aria-label": "All heads" }, top, note, wall.element),
       make("aside", { class: "model-side" }, detail.element, table.element, live),
     );
 
@@ -64,45 +62,15 @@ view((shared) => {
       const { label } = STATISTICS.find(({ name }) => name === stat);
       return by === "place" ? "Heads by layer." : `Heads by ${label.toLowerCase()}, ${by === "most" ? "largest" : "smallest"} first.`;
     };
-    const count = () => {
-      const all = wall.cells.length;
-      const known = statistics.known.size;
-      progress.hidden = known === all;
-      const waits = state.values.by === "place" ? "" : " They are put in order when all are there.";
-      progress.textContent = `Numbers of ${known} of ${all} heads so far.${waits}`;
-      return known === all;
-    };
-    const said = (cell) => {
-      wall.sayOf(cell);
-      if (isBeside(cell)) detail.request();
-      if (!count()) return;
-      if (state.values.by !== "place") {
-        wall.arrange();
-        wall.request();
-      }
-      live.textContent = sortedSay();
-      wall.body.classList.add("told");
-      table.fill();
-    };
-
-    const known = new Map(); // of each kind
     const rebuild = () => {
-      if (asked) asked.stop();
-      const { kind } = state.values;
-      if (!known.has(kind)) known.set(kind, new HeadStatistics(source, kind));
-      statistics = known.get(kind);
+      statistics = new HeadStatistics(source, state.values.kind);
       choose.replaceChildren(...statistics.offered.map(({ name, label }) => make("option", { value: name }, label)));
       settle();
       wall.rebuild();
       detail.rebuild();
-      wall.body.classList.toggle("told", count());
-      asked = statistics.ask(wall.cells, said, () => element.hidden);
       table.fill();
       showChoice();
     };
-
-    // While another view is on nothing is worked out; a size of its own tells when this one is back.
-    new ResizeObserver(() => asked && !element.hidden && asked.resume()).observe(element);
 
     const changed = (names) => {
       const has = (...wanted) => wanted.some((name) => names.has(name));
@@ -110,16 +78,12 @@ view((shared) => {
         rebuild();
         return;
       }
-      if (has("rows")) {
-        wall.drawing.resume();
-        asked.resume();
-      }
+      if (has("rows")) wall.drawing.resume();
       if (has("specials", "filter")) wall.restart();
       if (has("stat", "by")) {
         settle();
         wall.arrange();
         wall.request();
-        count();
         live.textContent = sortedSay();
         table.fill();
       }

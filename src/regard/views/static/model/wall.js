@@ -3,7 +3,7 @@
 // Lines are all equally high, so that which of them are in view is arithmetic; only those have a canvas.
 
 part((shared) => {
-  const { make, drawThumbnail, thumbnailsOf } = shared;
+  const { make, drawThumbnail, formatStatistic, thumbnailsOf } = shared;
 
   const LEAST = 56; // pixels that a thumbnail with its name and number needs
   const MOST = 120;
@@ -75,13 +75,13 @@ part((shared) => {
       this.drawn(cell);
     }
 
-    // The heads in their order: with a statistic that is not there for all of them yet, as they stand.
+    // The heads in their order; those without a number come last.
     sorted() {
       const { stat, by } = this.state.values;
       const statistics = this.statistics();
-      if (by === "place" || this.cells.some((cell) => !statistics.of(cell))) return this.cells;
+      if (by === "place") return this.cells;
       const sign = by === "most" ? -1 : 1;
-      const value = (cell) => statistics.of(cell)[stat];
+      const value = (cell) => statistics.of(cell, stat) ?? sign * Number.MAX_VALUE;
       return this.cells.slice().sort((a, b) => sign * (value(a) - value(b)));
     }
 
@@ -147,16 +147,14 @@ part((shared) => {
 
     // The number under every head.
     say() {
-      for (const cell of this.cells) this.sayOf(cell);
-    }
-
-    sayOf(cell) {
       const { stat } = this.state.values;
-      const told = this.statistics().of(cell);
-      const { label } = this.statistics().offered.find(({ name }) => name === stat);
-      const text = told ? shortly(told[stat]) : "…";
-      if (cell.number.data !== text) cell.number.data = text;
-      cell.element.setAttribute("aria-label", `Layer ${cell.layer}, head ${cell.head}${told ? `, ${label} ${text}` : ""}`);
+      const statistics = this.statistics();
+      const { label } = statistics.offered.find(({ name }) => name === stat);
+      for (const cell of this.cells) {
+        const value = statistics.of(cell, stat);
+        cell.number.data = formatStatistic(value, value >= 100 ? 1 : 3);
+        cell.element.setAttribute("aria-label", `Layer ${cell.layer}, head ${cell.head}, ${label} ${value === null ? "none" : cell.number.data}`);
+      }
     }
 
     resize() {
@@ -252,11 +250,6 @@ part((shared) => {
       this.point(null);
       this.current.element.focus({ focusVisible: true });
     }
-  }
-
-  // In the little room under a thumbnail.
-  function shortly(value) {
-    return value.toFixed(value >= 100 ? 1 : 3);
   }
 
   return { Wall };
