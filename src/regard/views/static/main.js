@@ -4,6 +4,11 @@ const readBlock = (name) => document.getElementById(`regard-${name}`).textConten
 const source = shared.fileSource(readBlock);
 const app = shared.mount(document.getElementById("regard"), source);
 
+// Not with :has(): every text that changes then costs the browser a walk through the whole page.
+const showTheme = () => (document.body.dataset.theme = app.state.values.theme);
+app.state.listen((changed) => changed.has("theme") && showTheme());
+showTheme();
+
 performance.mark("regard-interactive");
 window.regard = {
   facts: source.facts,

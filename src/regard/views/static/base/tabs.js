@@ -39,7 +39,7 @@ part((shared) => {
       const radio = make("input", { type: "radio", name: "regard-kind", value: kind });
       radio.addEventListener("change", () => state.set({ kind, pin: null, hover: null }));
       const update = () => (radio.checked = state.values.kind === kind);
-      state.listen(update);
+      state.listen((changed) => changed.has("kind") && update());
       update();
       group.append(make("label", {}, radio, make("span", {}, KIND_NAMES[kind])));
     }
@@ -60,7 +60,7 @@ part((shared) => {
     });
     const update = () => (group.hidden = state.values.view === "movement");
     state.listen((changed) => {
-      update();
+      if (changed.has("view")) update();
       if (changed.has("run")) setTimeout(() => location.reload()); // once the address says it
     });
     update();

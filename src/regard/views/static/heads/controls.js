@@ -7,7 +7,7 @@ part((shared) => {
     const box = make("input", { type: "checkbox" });
     const update = () => (box.checked = state.values[name] === values[1]);
     box.addEventListener("change", () => state.set({ [name]: values[Number(box.checked)] }));
-    state.listen(update);
+    state.listen((changed) => changed.has(name) && update());
     update();
     return make("label", { class: "switch" }, box, make("span", {}, label));
   }
@@ -18,7 +18,7 @@ part((shared) => {
       const radio = make("input", { type: "radio", name: "regard-filter", value: name });
       radio.addEventListener("change", () => state.set({ filter: name }));
       const update = () => (radio.checked = state.values.filter === name);
-      state.listen(update);
+      state.listen((changed) => changed.has("filter") && update());
       update();
       group.append(make("label", {}, radio, make("span", {}, label)));
     }
@@ -36,7 +36,7 @@ part((shared) => {
       range.setAttribute("aria-valuetext", least === 0 ? "all weights" : `weights from ${least} up`);
     };
     range.addEventListener("input", () => state.set({ least: THRESHOLDS[Number(range.value)] }));
-    state.listen(update);
+    state.listen((changed) => changed.has("least") && update());
     update();
     const details = make("details", { class: "strength" },
       make("summary", { class: "button" }, "Lines"),
@@ -70,7 +70,7 @@ part((shared) => {
     if (source.kinds.some((kind) => source.pair(kind))) {
       const filter = makeFilter(state);
       const update = () => (filter.hidden = !source.pair(state.values.kind));
-      state.listen(update);
+      state.listen((changed) => changed.has("kind") && update());
       update();
       parts.push(filter);
     }

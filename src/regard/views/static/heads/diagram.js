@@ -6,7 +6,8 @@ part((shared) => {
   const MOST_LINES = 4000; // in the overview; beyond it the thinnest are left out
   const FLOORS = { linear: 0.004, log: 0.0005 }; // a smaller weight's line in the overview would be invisible
   const ROW_FLOOR = 0.0005;
-  const MOST_OF_SEVERAL = 360; // lines of the row on show, of several heads: dashes take long to draw
+  const MOST_OF_ROW = 120; // lines of the row on show: they are drawn in every frame, and of a long text most are faint
+  const MOST_OF_SEVERAL = 360; // of several heads together
 
   class Diagram {
     constructor(page, weights) {
@@ -28,7 +29,7 @@ part((shared) => {
     }
 
     listen() {
-      this.stage.addEventListener("scroll", () => this.request(), { passive: true });
+      this.stage.addEventListener("scroll", () => this.scrolled(), { passive: true });
       new ResizeObserver(() => this.request(true)).observe(this.stage);
       this.sheet.addEventListener("pointerover", (event) => this.onPointer(event));
       this.sheet.addEventListener("pointerdown", (event) => (this.touch = event.pointerType === "touch"));
@@ -54,7 +55,9 @@ part((shared) => {
 
     onPointer(event) {
       if (event.pointerType === "touch") return;
+      this.pointing = true; // while everyone is told of it
       this.state.set({ hover: this.tokenOf(event.target) });
+      this.pointing = false;
     }
 
     onClick(event) {
@@ -170,28 +173,48 @@ part((shared) => {
       });
     }
 
-    draw() {
-      if (this.framed.hidden || this.stage.clientWidth === 0) return;
-      if (this.resized) {
-        this.resized = false;
-        this.scrolls = this.stage.scrollHeight > this.stage.clientHeight + 1;
-        this.map.canvas.hidden = !this.scrolls;
-        const height = Math.min(this.stage.clientHeight, this.sheet.clientHeight) || this.sheet.clientHeight;
-        this.canvases.style.height = `${height}px`;
-        this.overview.resize(this.canvases.clientWidth, height);
-        this.active.resize(this.canvases.clientWidth, height);
-        this.drawnView = "";
-      }
+    // The page is measured when its size or place has changed, never while the pointer moves: a look at it then has
+    // the browser settle all that the last frame has changed, at once.
+    scrolled() {
       this.top = this.stage.scrollTop;
+      this.request();
+    }
+
+    measure() {
+      const { clientWidth, clientHeight, scrollHeight, scrollTop } = this.stage;
+      if (clientWidth === 0) return;
+      this.resized = false;
+      this.top = scrollTop;
+      this.scrolls = scrollHeight > clientHeight + 1;
+      this.map.canvas.hidden = !this.scrolls;
+      const height = Math.min(clientHeight, this.sheet.clientHeight) || this.sheet.clientHeight;
+      this.canvases.style.height = `${height}px`;
+      const width = this.canvases.clientWidth;
+      if (this.scrolls) this.map.resize();
+      Object.assign(this, { scrollHeight, clientHeight });
+      this.overview.resize(width, height);
+      this.active.resize(width, height);
+      this.drawnView = "";
+    }
+
+    draw() {
+      if (this.framed.hidden) return;
+      if (this.resized) this.measure();
+      if (this.resized) return; // it is not on show
       this.first = Math.max(0, Math.floor(this.top / this.rowHeight) - 1);
       this.last = Math.ceil((this.top + this.overview.height) / this.rowHeight) + 1;
       const series = this.series();
-      // Whatever measures the page comes before whatever changes it: the other way round costs a layout.
       if (this.scrolls) this.drawMap(series);
       this.drawOverview();
       this.drawActive(series);
       this.paintTokens(series);
-      this.describeLines();
+      if (!this.described) this.describeLines();
+    }
+
+    // Says what the lines are: now, or with the frame that draws them.
+    describe() {
+      if (this.frame) this.described = false;
+      else this.describeLines();
     }
 
     // What the focus looks at, or is looked at by: one for each head whose numbers are there; null in the overview.
@@ -210,6 +233,7 @@ part((shared) => {
     }
 
     describeLines() {
+      this.described = true;
       const { on, at } = this.state.focus();
       const { least } = this.state.values;
       if (!on) this.note.textContent = this.overviewNote;
@@ -218,7 +242,7 @@ part((shared) => {
         const span = ({ index, to }) => (to === undefined ? index : `${index} to ${to}`);
         this.note.textContent = at
           ? `${name} ${span(on)}, ${other} ${at.index}: one line, for the weight between the two.`
-          : this.left ? `${name} ${span(on)}: the strongest lines of each head's ${line}.`
+          : this.left ? `${name} ${span(on)}: the strongest lines of ${this.weights.heads.length > 1 ? "each head's" : "its"} ${line}.`
           : `${name} ${span(on)}: a line for every weight from ${Math.max(least, ROW_FLOOR)} up, of its ${line}.`;
       }
     }
@@ -226,11 +250,11 @@ part((shared) => {
     drawMap(series) {
       const { on } = this.state.focus();
       const other = on && on.side === "query" ? "key" : "query";
-      const { scrollTop, scrollHeight, clientHeight } = this.stage;
+      const { top, scrollHeight, clientHeight } = this;
       this.map.draw(
         series && this.sides[other].order.map((index) => Math.max(...series.map(({ weights, strength }) => strength(weights[index])))),
-        scrollTop / scrollHeight,
-        (scrollTop + clientHeight) / scrollHeight,
+        top / scrollHeight,
+        (top + clientHeight) / scrollHeight,
         { view: this.colours.of("--rule"), ink: this.colours.of(other === "key" ? "--query" : "--key") },
       );
     }
@@ -251,6 +275,7 @@ part((shared) => {
       const view = JSON.stringify([layer, head, also, filter, specials, units, kind, least, scale, largest, this.top, this.colours.of("--query")]);
       if (view === this.drawnView) return;
       this.drawnView = view;
+      this.described = false;
       const { heads } = this.weights;
       const queries = this.sides.query.order.slice(this.first, this.last);
       let floor = null;
@@ -309,11 +334,9 @@ part((shared) => {
           const y = this.y(other, index) + this.shift(place);
           lines.push(on.side === "query" ? fixed : y, on.side === "query" ? y : fixed, strength(weights[index]));
         }
-        if (series.length > 1) {
-          const kept = strongestLines(lines, Math.ceil(MOST_OF_SEVERAL / series.length));
-          lines = kept.lines;
-          this.left = this.left || kept.floor !== null;
-        }
+        const kept = strongestLines(lines, series.length > 1 ? Math.ceil(MOST_OF_SEVERAL / series.length) : MOST_OF_ROW);
+        lines = kept.lines;
+        this.left = this.left || kept.floor !== null;
         return { lines, ...this.look(place, this.colours.of(on.side === "query" ? "--query" : "--key")) };
       });
       this.active.draw(groups);

@@ -20,14 +20,17 @@ part((shared) => {
       this.canvas.addEventListener("pointermove", (event) => event.buttons === 1 && go(event));
     }
 
+    resize() {
+      const ratio = window.devicePixelRatio || 1;
+      this.canvas.width = Math.max(1, Math.round(this.canvas.clientWidth * ratio));
+      this.canvas.height = Math.max(1, Math.round(this.canvas.clientHeight * ratio));
+      this.thinnest = 1.5 * ratio;
+    }
+
     // strengths: one for each shown token of the other side, in order, or null; from, to: the part in view, 0 to 1.
     draw(strengths, from, to, colours) {
-      const ratio = window.devicePixelRatio || 1;
-      const width = Math.max(1, Math.round(this.canvas.clientWidth * ratio));
-      const height = Math.max(1, Math.round(this.canvas.clientHeight * ratio));
-      if (this.canvas.width !== width) this.canvas.width = width;
-      if (this.canvas.height !== height) this.canvas.height = height;
       const { context } = this;
+      const { width, height } = this.canvas;
       context.clearRect(0, 0, width, height);
       context.globalAlpha = 1;
       context.fillStyle = colours.view;
@@ -35,7 +38,7 @@ part((shared) => {
       if (!strengths) return;
       context.fillStyle = colours.ink;
       const largest = Math.max(...strengths) || 1;
-      const tick = Math.max(ratio * 1.5, height / strengths.length);
+      const tick = Math.max(this.thinnest, height / strengths.length);
       strengths.forEach((each, i) => {
         const strength = Math.sqrt(each / largest);
         if (strength < 0.08) return;

@@ -3,6 +3,8 @@
 view((shared) => {
   const { make, Diagram, HeadGrid, Panel, Weights, makeControls, makeLegend, makeSave, makeSwitch, STRENGTH_FIELDS } = shared;
 
+  const REST = 50; // milliseconds after which a pointer has come to rest
+
   const HELP = [
     ["Point at a token", "shows its row (left) or column (right), in numbers"],
     ["Click, Enter or Space", "pins a token; then point at the other side, or tap it, to read one weight"],
@@ -49,6 +51,14 @@ view((shared) => {
       panel.element,
     );
 
+    // Lines, bars and numbers follow the pointer from frame to frame; what is said of them in words and lists, which
+    // nobody reads on the way, waits until it rests. Keys do not wait: the next one may go into the list.
+    let waiting = 0;
+    const say = () => {
+      clearTimeout(waiting);
+      diagram.describe();
+      panel.request();
+    };
     const changed = (names) => {
       const has = (...wanted) => wanted.some((name) => names.has(name));
       if (has("kind", "layer", "head", "also", "units", "rows")) weights.forget();
@@ -66,7 +76,11 @@ view((shared) => {
       }
       if (has("kind", "layer", "head", "also", "units", "rows")) diagram.redraw();
       else diagram.request();
-      panel.request();
+      if (!diagram.pointing) say();
+      else {
+        clearTimeout(waiting);
+        waiting = setTimeout(say, REST);
+      }
     };
 
     // Fixed in one piece, so that tokens and lines stay side by side from page to page.
