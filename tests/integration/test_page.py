@@ -1,118 +1,41 @@
 """The page in a real browser: its numbers, its keys, its filters, and what it must never do."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
 
-from regard.views import AttentionRecord, PageToken, Side, encoder_record, write_page
+from integration import head_page
+from regard.views import AttentionRecord, PageToken, Side, write_page
 
 OpenPage = Callable[..., BrowserPage]
-
-LAYERS, HEADS, HEAD_DIM = 2, 6, 5
-WORDS = ("[CLS]", "time", "fl", "##ies", "[SEP]", "fruit", "bananas", "[SEP]")
-SEQUENCES = (None, 0, 0, 0, None, 1, 1, None)
-PIECES = (None, 0, 1, 1, None, 2, 3, None)
-TOKENS = len(WORDS)
-
-
-def _record(
-    *, pair: bool = False, kv_heads: int = HEADS, tokens: int = TOKENS, size: float = 2, offset: float = 0
-) -> AttentionRecord:
-    rng = np.random.default_rng(11)
-    items = tuple(
-        PageToken(
-            text=WORDS[i % TOKENS],
-            special=SEQUENCES[i % TOKENS] is None,
-            sequence=SEQUENCES[i % TOKENS] if pair or SEQUENCES[i % TOKENS] is None else 0,
-            word=None if PIECES[i % TOKENS] is None else i - (WORDS[i % TOKENS] == "##ies"),
-        )
-        for i in range(tokens)
-    )
-    return encoder_record(
-        text="time flies",
-        pair="fruit bananas" if pair else None,
-        model="random",
-        tokens=items,
-        q=size * rng.standard_normal((LAYERS, HEADS, tokens, HEAD_DIM), dtype=np.float32),
-        k=offset + size * rng.standard_normal((LAYERS, kv_heads, tokens, HEAD_DIM), dtype=np.float32),
-        scale=HEAD_DIM**-0.5,
-    )
-
-
-def _weights(record: AttentionRecord, layer: int, head: int) -> Any:
-    """Python's weights (queries, keys), in float64, written out from the definition."""
-    of = record.layers["encoder"][layer]
-    kv_head = head // (len(of.q) // len(of.k))
-    scores = of.scale * (of.q[head].astype(float) @ of.k[kv_head].astype(float).T)
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
-
-
-def _token(page: BrowserPage, side: str, index: int) -> Any:
-    return page.locator(f'.token[data-side="{side}"][data-token="{index}"]')
-
-
-def _numbers(page: BrowserPage, side: str) -> list[str]:
-    return page.locator(f'.token[data-side="{side}"] .number').all_inner_texts()
-
-
-def _shown(page: BrowserPage, side: str) -> list[int]:
-    found = page.locator(f'.token[data-side="{side}"]')
-    return [int(index) for index in found.evaluate_all("all => all.map(e => e.dataset.token)")]
-
-
-def _state(page: BrowserPage) -> dict[str, Any]:
-    state: dict[str, Any] = page.evaluate("regard.state()")
-    return state
-
-
-def _ink(page: BrowserPage, canvas: str) -> Any:
-    """How opaque each pixel of a canvas is, 0 to 255: (height, width)."""
-    return np.array(
-        page.locator(canvas).evaluate(
-            """canvas => {
-                const { width, height } = canvas;
-                const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
-                return Array.from({ length: height }, (_, y) =>
-                    Array.from({ length: width }, (_, x) => data[4 * (y * width + x) + 3]));
-            }"""
-        )
-    )
-
-
-def _has_class(name: str) -> re.Pattern[str]:
-    """A class among others."""
-    return re.compile(rf"(^|\s){name}(\s|$)")
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A page of one text."""
-    write_page(_record(), tmp_path / "page.html")
+    write_page(head_page.record(), tmp_path / "page.html")
     return tmp_path / "page.html"
 
 
-@pytest.mark.parametrize("kv_heads", [1, 2, HEADS])
+@pytest.mark.parametrize("kv_heads", [1, 2, head_page.HEADS])
 @pytest.mark.parametrize(("offset", "encoding"), [(0, "int16"), (3000, "float32")])
 def test_every_row_is_pythons_within_the_stated_difference(
     open_page: OpenPage, tmp_path: Path, kv_heads: int, offset: float, encoding: str
 ) -> None:
-    record = _record(kv_heads=kv_heads, offset=offset)
+    record = head_page.record(kv_heads=kv_heads, offset=offset)
     written = write_page(record, tmp_path / "page.html")
     assert written.encoding == encoding
     page = open_page(tmp_path / "page.html")
     read = "([l, h, n]) => Array.from({length: n}, (_, i) => Array.from(regard.weightsRow(l, h, i)))"
     read_columns = read.replace("weightsRow", "weightsColumn")
-    for layer, head in np.ndindex(LAYERS, HEADS):
-        rows = np.array(page.evaluate(read, [layer, head, TOKENS]))
-        assert np.abs(rows - _weights(record, layer, head)).max() <= written.largest_difference
-        columns = np.array(page.evaluate(read_columns, [layer, head, TOKENS]))
+    for layer, head in np.ndindex(head_page.LAYERS, head_page.HEADS):
+        rows = np.array(page.evaluate(read, [layer, head, head_page.TOKENS]))
+        assert np.abs(rows - head_page.weights(record, layer, head)).max() <= written.largest_difference
+        columns = np.array(page.evaluate(read_columns, [layer, head, head_page.TOKENS]))
         np.testing.assert_allclose(columns.T, rows, rtol=0, atol=1e-12)
     stated = page.locator(".difference").inner_text()
     assert f"{written.largest_difference:.1e}" in stated
@@ -120,45 +43,45 @@ def test_every_row_is_pythons_within_the_stated_difference(
 
 def test_pointing_at_a_query_shows_its_row(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#layer=1&head=2")
-    _token(page, "query", 5).hover()
-    expect(_token(page, "query", 5)).to_have_class(_has_class("on"))
+    head_page.token(page, "query", 5).hover()
+    expect(head_page.token(page, "query", 5)).to_have_class(head_page.has_class("on"))
     row = page.evaluate("Array.from(regard.weightsRow(1, 2, 5))")
-    assert _numbers(page, "key") == [f"{weight:.4f}" for weight in row]
-    assert np.abs(np.array(row) - _weights(_record(), 1, 2)[5]).max() < 1e-3
-    assert set(_numbers(page, "query")) == {""}
-    assert _ink(page, ".active").any()
+    assert head_page.numbers(page, "key") == [f"{weight:.4f}" for weight in row]
+    assert np.abs(np.array(row) - head_page.weights(head_page.record(), 1, 2)[5]).max() < 1e-3
+    assert set(head_page.numbers(page, "query")) == {""}
+    assert head_page.ink(page, ".active").any()
     best = int(np.argmax(row))
     first = page.locator(".top li").first
-    assert WORDS[best] in first.inner_text()
-    assert f"{row[best]:.4f}" in first.inner_text()
+    expect(first).to_contain_text(head_page.WORDS[best])
+    expect(first).to_contain_text(f"{row[best]:.4f}")
 
 
 def test_pointing_at_a_key_shows_its_column(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#layer=0&head=1")
-    _token(page, "key", 3).hover()
-    expect(_token(page, "key", 3)).to_have_class(_has_class("on"))
+    head_page.token(page, "key", 3).hover()
+    expect(head_page.token(page, "key", 3)).to_have_class(head_page.has_class("on"))
     column = page.evaluate("Array.from({length: 8}, (_, q) => regard.weightsRow(0, 1, q)[3])")
-    assert _numbers(page, "query") == [f"{weight:.4f}" for weight in column]
-    assert set(_numbers(page, "key")) == {""}
+    assert head_page.numbers(page, "query") == [f"{weight:.4f}" for weight in column]
+    assert set(head_page.numbers(page, "key")) == {""}
     page.locator(".brand").hover()
     expect(page.locator(".token.on")).to_have_count(0)
-    assert not _ink(page, ".active").any()
-    assert _ink(page, ".overview").any()
+    assert not head_page.ink(page, ".active").any()
+    assert head_page.ink(page, ".overview").any()
 
 
 def test_click_pins_and_the_other_side_reads_one_weight(open_page: OpenPage, path: Path) -> None:
     page = open_page(path)
-    _token(page, "query", 2).click()
+    head_page.token(page, "query", 2).click()
     page.locator(".brand").hover()
-    expect(_token(page, "query", 2)).to_have_attribute("aria-selected", "true")
-    expect(_token(page, "query", 2)).to_have_class(_has_class("on"))
-    _token(page, "key", 6).hover()
+    expect(head_page.token(page, "query", 2)).to_have_attribute("aria-selected", "true")
+    expect(head_page.token(page, "query", 2)).to_have_class(head_page.has_class("on"))
+    head_page.token(page, "key", 6).hover()
     weight = page.evaluate("regard.weightsRow(0, 0, 2)[6]")
     expect(page.locator(".token.at .number")).to_have_text(f"{weight:.4f}")
     expect(page.locator(".top .marked")).to_contain_text(f"{weight:.4f}")
     page.keyboard.press("Escape")
     expect(page.locator(".token.pinned")).to_have_count(0)
-    assert _state(page)["pin"] is None
+    assert head_page.state(page)["pin"] is None
 
 
 def test_keyboard_reaches_everything(open_page: OpenPage, path: Path) -> None:
@@ -172,29 +95,29 @@ def test_keyboard_reaches_everything(open_page: OpenPage, path: Path) -> None:
     assert seen.count("gridcell") == 1
     assert seen.count("option") == 2  # one way into each column, then the arrows
     page.locator('[role="gridcell"][tabindex="0"]').focus()
-    for key in ("ArrowDown", *["ArrowRight"] * (HEADS + 1), "ArrowLeft"):
+    for key in ("ArrowDown", *["ArrowRight"] * (head_page.HEADS + 1), "ArrowLeft"):
         page.keyboard.press(key)
-    assert (_state(page)["layer"], _state(page)["head"]) == (1, HEADS - 2)
+    assert (head_page.state(page)["layer"], head_page.state(page)["head"]) == (1, head_page.HEADS - 2)
     chosen = page.locator('[role="gridcell"][aria-selected="true"]')
     expect(chosen).to_have_count(1)
     expect(chosen).to_be_focused()
-    expect(chosen).to_have_attribute("aria-label", f"Layer 1, head {HEADS - 2}")
+    expect(chosen).to_have_attribute("aria-label", f"Layer 1, head {head_page.HEADS - 2}")
     page.keyboard.press("Tab")
     while page.evaluate("document.activeElement.getAttribute('role')") != "option":
         page.keyboard.press("Tab")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
-    expect(_token(page, "query", 2)).to_be_focused()
-    row = page.evaluate(f"Array.from(regard.weightsRow(1, {HEADS - 2}, 2))")
-    expect(_token(page, "key", 4).locator(".number")).to_have_text(f"{row[4]:.4f}")
+    expect(head_page.token(page, "query", 2)).to_be_focused()
+    row = page.evaluate(f"Array.from(regard.weightsRow(1, {head_page.HEADS - 2}, 2))")
+    expect(head_page.token(page, "key", 4).locator(".number")).to_have_text(f"{row[4]:.4f}")
     page.keyboard.press("Enter")
-    assert _state(page)["pin"] == {"side": "query", "index": 2}
+    assert head_page.state(page)["pin"] == {"side": "query", "index": 2}
     page.keyboard.press("ArrowRight")
-    expect(_token(page, "key", 2)).to_be_focused()
+    expect(head_page.token(page, "key", 2)).to_be_focused()
     page.keyboard.press("End")
-    expect(_token(page, "key", TOKENS - 1)).to_be_focused()
+    expect(head_page.token(page, "key", head_page.TOKENS - 1)).to_be_focused()
     page.keyboard.press("Escape")
-    assert _state(page)["pin"] is None
+    assert head_page.state(page)["pin"] is None
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
@@ -203,7 +126,7 @@ def test_keyboard_reaches_everything(open_page: OpenPage, path: Path) -> None:
 
 def test_keyboard_enters_the_numbers_of_the_row_on_show(open_page: OpenPage, path: Path) -> None:
     page = open_page(path)
-    _token(page, "query", 0).focus()
+    head_page.token(page, "query", 0).focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".panel-title")).to_have_text("Looking at time")
@@ -211,7 +134,7 @@ def test_keyboard_enters_the_numbers_of_the_row_on_show(open_page: OpenPage, pat
     expect(page.locator(".top button").first).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.locator(".top button").nth(1)).to_be_focused()
-    assert _state(page)["hover"] == {"side": "key", "index": 1}
+    assert head_page.state(page)["hover"] == {"side": "key", "index": 1}
     page.locator(".theme").focus()
     expect(page.locator(".panel-title")).to_have_text("Strongest in this head")
 
@@ -222,33 +145,33 @@ def test_pinning_from_the_list_moves_the_focus_to_the_token(open_page: OpenPage,
     index = int(first.get_attribute("data-token") or "")
     first.focus()
     page.keyboard.press("Enter")
-    expect(_token(page, "query", index)).to_be_focused()
-    expect(_token(page, "query", index)).to_have_class(_has_class("pinned"))
+    expect(head_page.token(page, "query", index)).to_be_focused()
+    expect(head_page.token(page, "query", index)).to_have_class(head_page.has_class("pinned"))
 
 
 def test_touch_reads_one_weight_of_a_pinned_row(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, has_touch=True)
     query = {"side": "query", "index": 2}
-    _token(page, "query", 2).tap()
-    assert _state(page)["pin"] == query
+    head_page.token(page, "query", 2).tap()
+    assert head_page.state(page)["pin"] == query
     for key in (6, 3):
-        _token(page, "key", key).tap()
+        head_page.token(page, "key", key).tap()
         weight = page.evaluate(f"regard.weightsRow(0, 0, 2)[{key}]")
         expect(page.locator(".token.at .number")).to_have_text(f"{weight:.4f}")
-        assert _state(page)["pin"] == query
-    _token(page, "key", 3).tap()
+        assert head_page.state(page)["pin"] == query
+    head_page.token(page, "key", 3).tap()
     expect(page.locator(".token.at")).to_have_count(0)
-    assert (_state(page)["pin"], _state(page)["hover"]) == (query, None)
-    _token(page, "key", 3).tap()
+    assert (head_page.state(page)["pin"], head_page.state(page)["hover"]) == (query, None)
+    head_page.token(page, "key", 3).tap()
     page.keyboard.press("Escape")
-    assert (_state(page)["pin"], _state(page)["hover"]) == (None, None)
+    assert (head_page.state(page)["pin"], head_page.state(page)["hover"]) == (None, None)
 
 
 def test_choices_are_outlined_where_the_system_chooses_the_colours(
     open_page: OpenPage, tmp_path: Path
 ) -> None:
     path = tmp_path / "page.html"
-    write_page(_record(pair=True), path)
+    write_page(head_page.record(pair=True), path)
     page = open_page(path, "#pin=query-1", forced_colors="active")
     for selector, part in (
         (".token.pinned .chip", ""),
@@ -263,9 +186,9 @@ def test_footer_says_which_lines_are_drawn(open_page: OpenPage, path: Path) -> N
     page = open_page(path)
     floor = page.locator(".floor")
     expect(floor).to_contain_text("Overview: a line for every weight from 0.004 up")
-    _token(page, "key", 3).click()
+    head_page.token(page, "key", 3).click()
     expect(floor).to_have_text("Key 3: a line for every weight from 0.0005 up, of its column.")
-    _token(page, "query", 2).hover()
+    head_page.token(page, "query", 2).hover()
     expect(floor).to_have_text("Key 3, query 2: one line, for the weight between the two.")
 
 
@@ -275,7 +198,7 @@ def test_screen_reader_is_told_the_row(open_page: OpenPage, path: Path) -> None:
     expect(page.get_by_role("status")).to_contain_text(f"{max(row):.4f}")
     page.get_by_text("All numbers as a table").click()
     expect(page.get_by_role("row", name=f"6 bananas {row[6]:.4f}", exact=True)).to_be_visible()
-    expect(page.locator("tbody tr")).to_have_count(TOKENS)
+    expect(page.locator("tbody tr")).to_have_count(head_page.TOKENS)
 
 
 @pytest.mark.parametrize(
@@ -291,17 +214,17 @@ def test_screen_reader_is_told_the_row(open_page: OpenPage, path: Path) -> None:
 def test_pair_filter_hides_and_never_renormalises(
     open_page: OpenPage, tmp_path: Path, name: str, queries: list[int], keys: list[int]
 ) -> None:
-    write_page(_record(pair=True), tmp_path / "page.html")
+    write_page(head_page.record(pair=True), tmp_path / "page.html")
     page = open_page(
         tmp_path / "page.html", "#layer=1&head=0&filter=aa" if name == "all" else "#layer=1&head=0"
     )
     page.locator(f'input[value="{name}"]').check()
-    assert _shown(page, "query") == queries
-    assert _shown(page, "key") == keys
-    _token(page, "query", queries[0]).hover()
+    assert head_page.shown(page, "query") == queries
+    assert head_page.shown(page, "key") == keys
+    head_page.token(page, "query", queries[0]).hover()
     row = page.evaluate(f"Array.from(regard.weightsRow(1, 0, {queries[0]}))")
-    expect(_token(page, "key", keys[0]).locator(".number")).to_have_text(f"{row[keys[0]]:.4f}")
-    assert _numbers(page, "key") == [f"{row[key]:.4f}" for key in keys]
+    expect(head_page.token(page, "key", keys[0]).locator(".number")).to_have_text(f"{row[keys[0]]:.4f}")
+    assert head_page.numbers(page, "key") == [f"{row[key]:.4f}" for key in keys]
     if name != "all":
         hidden = sum(weight for i, weight in enumerate(row) if i not in keys)
         expect(page.locator(".sum")).to_contain_text(f"{hidden:.4f} of this row")
@@ -311,26 +234,26 @@ def test_pair_filter_hides_and_never_renormalises(
 def test_one_text_has_no_pair_filter(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#filter=ab")
     assert page.locator(".filter").count() == 0
-    assert _shown(page, "key") == list(range(TOKENS))
+    assert head_page.shown(page, "key") == list(range(head_page.TOKENS))
 
 
 def test_special_tokens_can_be_hidden(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#pin=key-4")
     page.get_by_label("Special tokens").uncheck()
-    assert _shown(page, "query") == _shown(page, "key") == [1, 2, 3, 5, 6]
-    assert _state(page)["pin"] is None  # the pinned [SEP] is gone
+    assert head_page.shown(page, "query") == head_page.shown(page, "key") == [1, 2, 3, 5, 6]
+    assert head_page.state(page)["pin"] is None  # the pinned [SEP] is gone
     page.get_by_label("Special tokens").check()
-    assert len(_shown(page, "query")) == TOKENS
+    assert len(head_page.shown(page, "query")) == head_page.TOKENS
 
 
 def test_address_keeps_and_restores_the_view(open_page: OpenPage, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    write_page(_record(pair=True), path)
+    write_page(head_page.record(pair=True), path)
     page = open_page(path)
     page.get_by_role("gridcell", name="Layer 1, head 2").click()
     page.locator('input[value="ba"]').check()
     page.get_by_label("Special tokens").uncheck()
-    _token(page, "key", 3).click()
+    head_page.token(page, "key", 3).click()
     fragment = "#" + page.url.partition("#")[2]
     again = open_page(path, fragment)
     for name, value in {
@@ -340,7 +263,7 @@ def test_address_keeps_and_restores_the_view(open_page: OpenPage, tmp_path: Path
         "specials": False,
         "pin": {"side": "key", "index": 3},
     }.items():
-        assert _state(again)[name] == value
+        assert head_page.state(again)[name] == value
     expect(again.locator(".token.pinned")).to_have_count(1)
 
 
@@ -349,13 +272,13 @@ def test_address_keeps_and_restores_the_view(open_page: OpenPage, tmp_path: Path
 )
 def test_broken_address_falls_back(open_page: OpenPage, path: Path, fragment: str) -> None:
     page = open_page(path, fragment)
-    state = _state(page)
+    state = head_page.state(page)
     assert (state["layer"], state["head"], state["pin"], state["filter"]) == (0, 0, None, "all")
     assert page.url.endswith("#layer=0&head=0")
     page.evaluate("fragment => { location.hash = fragment; }", fragment)
     page.wait_for_url("**#layer=0&head=0")
-    _token(page, "query", 0).hover()
-    expect(_token(page, "key", 0).locator(".number")).not_to_be_empty()
+    head_page.token(page, "query", 0).hover()
+    expect(head_page.token(page, "key", 0).locator(".number")).not_to_be_empty()
 
 
 def test_hostile_tokens_are_text_and_nothing_else(open_page: OpenPage, tmp_path: Path) -> None:
@@ -370,7 +293,7 @@ def test_hostile_tokens_are_text_and_nothing_else(open_page: OpenPage, tmp_path:
         "",
     )
     shown = (*hostile[:2], "a\u2400b", *hostile[3:6], "U+200B", "(empty)")
-    record = _record()
+    record = head_page.record()
     tokens = tuple(PageToken(text=text, sequence=0, word=0) for text in hostile)
     side = Side(text=hostile[0], tokens=tokens)
     changed = AttentionRecord(model=hostile[0], encoder=side, layers=record.layers)
@@ -381,7 +304,7 @@ def test_hostile_tokens_are_text_and_nothing_else(open_page: OpenPage, tmp_path:
     ) == list(shown)
     assert page.locator(".sentence").evaluate("e => e.textContent") == hostile[0]
     for index in range(len(hostile)):
-        _token(page, "query", index).click()
+        head_page.token(page, "query", index).click()
     page.get_by_text("All numbers as a table").click()
     assert page.locator("img, b").count() == 0
     page.locator("tbody th").first.wait_for(state="attached")  # the table is drawn after the picture
@@ -405,139 +328,6 @@ def test_policy_stops_a_script_that_is_not_the_pages_own(browser: Browser, path:
         assert page.evaluate("getComputedStyle(document.getElementById('p')).color") != "rgb(255, 0, 0)"
         failed = page.evaluate("fetch('data:text/plain,x').then(() => false, () => true)")
         assert failed is True
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_themes(open_page: OpenPage, path: Path, scheme: str) -> None:
-    page = open_page(path, color_scheme=scheme)
-    paper = "e => getComputedStyle(e).backgroundColor"
-
-    def brightness() -> int:
-        color: str = page.locator(".regard").evaluate(paper)
-        return sum(int(part) for part in color.removeprefix("rgb(").removesuffix(")").split(","))
-
-    assert (brightness() > 380) == (scheme == "light")
-    page.get_by_role("button", name="Theme: auto").click()
-    assert brightness() > 380
-    page.get_by_role("button", name="Theme: light").click()
-    assert brightness() < 380
-    assert page.url.endswith("theme=dark")
-
-
-@pytest.mark.parametrize("width", [360, 800, 1440])
-def test_no_sideways_scrolling(open_page: OpenPage, tmp_path: Path, width: int) -> None:
-    path = tmp_path / "page.html"
-    write_page(_record(pair=True), path)
-    page = open_page(path, "#pin=query-1", viewport={"width": width, "height": 780})
-    expect(_token(page, "key", 1).locator(".number")).not_to_be_empty()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    box = _token(page, "key", 1).locator(".number").bounding_box()
-    assert box is not None
-    assert box["x"] + box["width"] <= width
-
-
-@pytest.mark.parametrize(("width", "height"), [(800, 600), (1024, 768), (1100, 600), (1280, 800)])
-def test_view_and_numbers_have_room(open_page: OpenPage, tmp_path: Path, width: int, height: int) -> None:
-    path = tmp_path / "page.html"
-    write_page(_record(tokens=44), path)
-    page = open_page(path, viewport={"width": width, "height": height})
-    picker, stage, panel = (
-        page.locator(name).evaluate("e => e.getBoundingClientRect().toJSON()")
-        for name in (".picker", ".stage", ".panel")
-    )
-    assert stage["height"] > 0.5 * height
-    assert panel["height"] > 150
-    assert stage["left"] >= picker["right"]
-    if width <= 1180:
-        assert panel["left"] == picker["left"]
-        assert panel["top"] >= picker["bottom"]
-    if height >= 720:
-        assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
-
-
-def test_thumbnail_shows_the_weights_of_its_own_head(open_page: OpenPage, path: Path) -> None:
-    page = open_page(path)
-    expect(page.locator(".grid.drawn")).to_be_visible()
-    ink = _ink(page, ".thumbnails")
-    boxes = page.locator(".grid-cell").evaluate_all(
-        "all => all.map(e => [e.offsetLeft, e.offsetTop, e.offsetWidth, e.offsetHeight])"
-    )
-    middles = (np.arange(TOKENS) + 0.5) / TOKENS
-    for index, (left, top, width, height) in enumerate(boxes):
-        layer, head = divmod(index, HEADS)
-        weights = _weights(_record(), layer, head)
-        rows, columns = (top + height * middles).astype(int), (left + width * middles).astype(int)
-        drawn = ink[np.ix_(rows, columns)]
-        np.testing.assert_allclose(drawn, 255 * np.sqrt(weights / weights.max()), atol=2)
-
-
-def test_long_text_draws_only_what_is_in_view(open_page: OpenPage, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    record = _record(tokens=503)
-    write_page(record, path)
-    page = open_page(path, "#layer=1&head=1")
-    assert page.locator(".lines").first.evaluate("e => e.clientHeight") < 900
-    page.locator(".stage").evaluate("e => { e.scrollTop = 5000; }")
-    token = _token(page, "query", 215)
-    token.hover()
-    expect(token).to_have_class(_has_class("on"))
-    row = page.evaluate("Array.from(regard.weightsRow(1, 1, 215))")
-    expect(_token(page, "key", 214).locator(".number")).to_have_text(f"{row[214]:.4f}")
-    expect(_token(page, "key", 0).locator(".number")).to_have_text("")
-    page.locator(".stage").evaluate("e => { e.scrollTop = 0; }")
-    _token(page, "query", 215).click()
-    page.locator(".brand").hover()
-    page.locator(".stage").evaluate("e => { e.scrollTop = 0; }")
-    expect(_token(page, "key", 0).locator(".number")).to_have_text(f"{row[0]:.4f}")
-    assert page.locator("*").count() < 10 * 503  # by the token, not by the weight
-
-
-@pytest.mark.parametrize("width", [390, 800, 1280])
-def test_prints_the_whole_text_on_white(open_page: OpenPage, tmp_path: Path, width: int) -> None:
-    path = tmp_path / "page.html"
-    write_page(_record(tokens=61), path)
-    page = open_page(path, "#theme=dark", viewport={"width": width, "height": 800})
-    measure = """() => {
-        const size = name => {
-            const { clientWidth, clientHeight } = document.querySelector(name);
-            return [clientWidth, clientHeight];
-        };
-        return {
-            paper: getComputedStyle(document.querySelector(".regard")).backgroundColor,
-            width: size(".regard")[0],
-            sheet: size(".sheet"),
-            room: size(".canvases"),
-            lines: size(".overview"),
-            scrolled: document.querySelector(".stage").scrollTop,
-        };
-    }"""
-    page.locator(".stage").evaluate("e => { e.scrollTop = 300; }")
-    before = page.evaluate(measure)
-    # Still on the screen: the media are those of the paper only after the event. Nothing may be cleared:
-    # Chromium prints the steps of a drawing, and a cleared rectangle wipes what is printed below it.
-    drawn, cleared = page.evaluate(
-        f"""() => {{
-            const {{ prototype }} = CanvasRenderingContext2D;
-            const {{ clearRect }} = prototype;
-            let cleared = 0;
-            prototype.clearRect = () => {{ cleared += 1; }};
-            dispatchEvent(new Event("beforeprint"));
-            prototype.clearRect = clearRect;
-            return [({measure})(), cleared];
-        }}"""
-    )
-    assert cleared == 0
-    page.emulate_media(media="print")
-    on_paper = page.evaluate(measure)
-    assert on_paper == drawn
-    assert drawn["paper"] == "rgb(255, 255, 255)" != before["paper"]
-    assert drawn["width"] == 700
-    assert drawn["lines"] == drawn["room"]
-    assert drawn["lines"][1] == drawn["sheet"][1] > before["lines"][1]
-    assert _ink(page, ".overview")[-40:].any()
-    page.emulate_media(media="screen")
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate(measure) == before
 
 
 def test_marks_when_it_is_interactive(open_page: OpenPage, path: Path) -> None:

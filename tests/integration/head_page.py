@@ -1,0 +1,85 @@
+"""A small page of random heads, and what its tests read off the head view."""
+
+import re
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Page as BrowserPage
+
+from regard.views import AttentionRecord, PageToken, encoder_record
+
+LAYERS, HEADS, HEAD_DIM = 2, 6, 5
+WORDS = ("[CLS]", "time", "fl", "##ies", "[SEP]", "fruit", "bananas", "[SEP]")
+SEQUENCES = (None, 0, 0, 0, None, 1, 1, None)
+PIECES = (None, 0, 1, 1, None, 2, 3, None)
+TOKENS = len(WORDS)
+
+
+def record(
+    *, pair: bool = False, kv_heads: int = HEADS, tokens: int = TOKENS, size: float = 2, offset: float = 0
+) -> AttentionRecord:
+    rng = np.random.default_rng(11)
+    items = tuple(
+        PageToken(
+            text=WORDS[i % TOKENS],
+            special=SEQUENCES[i % TOKENS] is None,
+            sequence=SEQUENCES[i % TOKENS] if pair or SEQUENCES[i % TOKENS] is None else 0,
+            word=None if PIECES[i % TOKENS] is None else i - (WORDS[i % TOKENS] == "##ies"),
+        )
+        for i in range(tokens)
+    )
+    return encoder_record(
+        text="time flies",
+        pair="fruit bananas" if pair else None,
+        model="random",
+        tokens=items,
+        q=size * rng.standard_normal((LAYERS, HEADS, tokens, HEAD_DIM), dtype=np.float32),
+        k=offset + size * rng.standard_normal((LAYERS, kv_heads, tokens, HEAD_DIM), dtype=np.float32),
+        scale=HEAD_DIM**-0.5,
+    )
+
+
+def weights(record: AttentionRecord, layer: int, head: int) -> Any:
+    """Python's weights (queries, keys), in float64, written out from the definition."""
+    of = record.layers["encoder"][layer]
+    kv_head = head // (len(of.q) // len(of.k))
+    scores = of.scale * (of.q[head].astype(float) @ of.k[kv_head].astype(float).T)
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def token(page: BrowserPage, side: str, index: int) -> Any:
+    return page.locator(f'.token[data-side="{side}"][data-token="{index}"]')
+
+
+def numbers(page: BrowserPage, side: str) -> list[str]:
+    return page.locator(f'.token[data-side="{side}"] .number').all_inner_texts()
+
+
+def shown(page: BrowserPage, side: str) -> list[int]:
+    found = page.locator(f'.token[data-side="{side}"]')
+    return [int(index) for index in found.evaluate_all("all => all.map(e => e.dataset.token)")]
+
+
+def state(page: BrowserPage) -> dict[str, Any]:
+    state: dict[str, Any] = page.evaluate("regard.state()")
+    return state
+
+
+def ink(page: BrowserPage, canvas: str) -> Any:
+    """How opaque each pixel of a canvas is, 0 to 255: (height, width)."""
+    return np.array(
+        page.locator(canvas).evaluate(
+            """canvas => {
+                const { width, height } = canvas;
+                const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+                return Array.from({ length: height }, (_, y) =>
+                    Array.from({ length: width }, (_, x) => data[4 * (y * width + x) + 3]));
+            }"""
+        )
+    )
+
+
+def has_class(name: str) -> re.Pattern[str]:
+    """A class among others."""
+    return re.compile(rf"(^|\s){name}(\s|$)")

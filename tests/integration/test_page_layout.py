@@ -1,0 +1,154 @@
+"""How the page looks: themes, widths, what is drawn of a long text, and paper."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
+
+from integration import head_page
+from regard.views import write_page
+
+OpenPage = Callable[..., BrowserPage]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A page of one text."""
+    write_page(head_page.record(), tmp_path / "page.html")
+    return tmp_path / "page.html"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_themes(open_page: OpenPage, path: Path, scheme: str) -> None:
+    page = open_page(path, color_scheme=scheme)
+    paper = "e => getComputedStyle(e).backgroundColor"
+
+    def brightness() -> int:
+        color: str = page.locator(".regard").evaluate(paper)
+        return sum(int(part) for part in color.removeprefix("rgb(").removesuffix(")").split(","))
+
+    assert (brightness() > 380) == (scheme == "light")
+    page.get_by_role("button", name="Theme: auto").click()
+    assert brightness() > 380
+    page.get_by_role("button", name="Theme: light").click()
+    assert brightness() < 380
+    assert page.url.endswith("theme=dark")
+
+
+@pytest.mark.parametrize("width", [360, 800, 1440])
+def test_no_sideways_scrolling(open_page: OpenPage, tmp_path: Path, width: int) -> None:
+    path = tmp_path / "page.html"
+    write_page(head_page.record(pair=True), path)
+    page = open_page(path, "#pin=query-1", viewport={"width": width, "height": 780})
+    expect(head_page.token(page, "key", 1).locator(".number")).not_to_be_empty()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    box = head_page.token(page, "key", 1).locator(".number").bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= width
+
+
+@pytest.mark.parametrize(("width", "height"), [(800, 600), (1024, 768), (1100, 600), (1280, 800)])
+def test_view_and_numbers_have_room(open_page: OpenPage, tmp_path: Path, width: int, height: int) -> None:
+    path = tmp_path / "page.html"
+    write_page(head_page.record(tokens=44), path)
+    page = open_page(path, viewport={"width": width, "height": height})
+    picker, stage, panel = (
+        page.locator(name).evaluate("e => e.getBoundingClientRect().toJSON()")
+        for name in (".picker", ".stage", ".panel")
+    )
+    assert stage["height"] > 0.5 * height
+    assert panel["height"] > 150
+    assert stage["left"] >= picker["right"]
+    if width <= 1180:
+        assert panel["left"] == picker["left"]
+        assert panel["top"] >= picker["bottom"]
+    if height >= 720:
+        assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+
+
+def test_thumbnail_shows_the_weights_of_its_own_head(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    expect(page.locator(".grid.drawn")).to_be_visible()
+    ink = head_page.ink(page, ".thumbnails")
+    boxes = page.locator(".grid-cell").evaluate_all(
+        "all => all.map(e => [e.offsetLeft, e.offsetTop, e.offsetWidth, e.offsetHeight])"
+    )
+    middles = (np.arange(head_page.TOKENS) + 0.5) / head_page.TOKENS
+    for index, (left, top, width, height) in enumerate(boxes):
+        layer, head = divmod(index, head_page.HEADS)
+        weights = head_page.weights(head_page.record(), layer, head)
+        rows, columns = (top + height * middles).astype(int), (left + width * middles).astype(int)
+        drawn = ink[np.ix_(rows, columns)]
+        np.testing.assert_allclose(drawn, 255 * np.sqrt(weights / weights.max()), atol=2)
+
+
+def test_long_text_draws_only_what_is_in_view(open_page: OpenPage, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    record = head_page.record(tokens=503)
+    write_page(record, path)
+    page = open_page(path, "#layer=1&head=1")
+    assert page.locator(".lines").first.evaluate("e => e.clientHeight") < 900
+    page.locator(".stage").evaluate("e => { e.scrollTop = 5000; }")
+    token = head_page.token(page, "query", 215)
+    token.hover()
+    expect(token).to_have_class(head_page.has_class("on"))
+    row = page.evaluate("Array.from(regard.weightsRow(1, 1, 215))")
+    expect(head_page.token(page, "key", 214).locator(".number")).to_have_text(f"{row[214]:.4f}")
+    expect(head_page.token(page, "key", 0).locator(".number")).to_have_text("")
+    page.locator(".stage").evaluate("e => { e.scrollTop = 0; }")
+    head_page.token(page, "query", 215).click()
+    page.locator(".brand").hover()
+    page.locator(".stage").evaluate("e => { e.scrollTop = 0; }")
+    expect(head_page.token(page, "key", 0).locator(".number")).to_have_text(f"{row[0]:.4f}")
+    assert page.locator("*").count() < 10 * 503  # by the token, not by the weight
+
+
+@pytest.mark.parametrize("width", [390, 800, 1280])
+def test_prints_the_whole_text_on_white(open_page: OpenPage, tmp_path: Path, width: int) -> None:
+    path = tmp_path / "page.html"
+    write_page(head_page.record(tokens=61), path)
+    page = open_page(path, "#theme=dark", viewport={"width": width, "height": 800})
+    measure = """() => {
+        const size = name => {
+            const { clientWidth, clientHeight } = document.querySelector(name);
+            return [clientWidth, clientHeight];
+        };
+        return {
+            paper: getComputedStyle(document.querySelector(".regard")).backgroundColor,
+            width: size(".regard")[0],
+            sheet: size(".sheet"),
+            room: size(".canvases"),
+            lines: size(".overview"),
+            scrolled: document.querySelector(".stage").scrollTop,
+        };
+    }"""
+    page.locator(".stage").evaluate("e => { e.scrollTop = 300; }")
+    before = page.evaluate(measure)
+    # Still on the screen: the media are those of the paper only after the event. Nothing may be cleared:
+    # Chromium prints the steps of a drawing, and a cleared rectangle wipes what is printed below it.
+    drawn, cleared = page.evaluate(
+        f"""() => {{
+            const {{ prototype }} = CanvasRenderingContext2D;
+            const {{ clearRect }} = prototype;
+            let cleared = 0;
+            prototype.clearRect = () => {{ cleared += 1; }};
+            dispatchEvent(new Event("beforeprint"));
+            prototype.clearRect = clearRect;
+            return [({measure})(), cleared];
+        }}"""
+    )
+    assert cleared == 0
+    page.emulate_media(media="print")
+    on_paper = page.evaluate(measure)
+    assert on_paper == drawn
+    assert drawn["paper"] == "rgb(255, 255, 255)" != before["paper"]
+    assert drawn["width"] == 700
+    assert drawn["lines"] == drawn["room"]
+    assert drawn["lines"][1] == drawn["sheet"][1] > before["lines"][1]
+    assert head_page.ink(page, ".overview")[-40:].any()
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(measure) == before
