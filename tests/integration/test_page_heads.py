@@ -113,6 +113,7 @@ def test_several_heads_by_pointer(open_page: OpenPage, path: Path, record: Atten
     _close(_numbers(page, "key"), np.max(heads, axis=0))
     letters = [text.split()[1] for text in page.locator('.token[data-side="key"] .number').all_inner_texts()]
     assert letters == ["abc"[place] for place in np.argmax(heads, axis=0)]
+    expect(page.locator(".panel-title")).to_contain_text("looks at")
     top = page.locator(".top li").first
     assert top.locator(".top-head").inner_text() == "abc"[np.unravel_index(np.argmax(heads), (3, TOKENS))[0]]
     _close(float(top.locator(".top-number").inner_text()), np.max(heads))
