@@ -71,6 +71,7 @@ def _check(page: BrowserPage, trace: Trace, kind: Any, layer: int, head: int, qu
     _close(_figure(page, "score"), scores[key])
     page.get_by_text("All numbers as tables").click()
     tables = page.locator(".neuron-tables table")
+    expect(tables.nth(2).locator("tbody tr").first).to_be_attached()  # tables are filled once they are open
     cells = "rows => rows.map(r => Array.from(r.cells).map(c => c.innerText))"
     terms = tables.nth(1).locator("tbody tr").evaluate_all(cells)
     numbers = np.array([[_value(text) for text in row] for row in terms])
