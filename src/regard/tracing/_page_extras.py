@@ -9,9 +9,10 @@ from torch import Tensor
 
 from regard.core.errors import InputError
 from regard.models import StackKind, Transformer, positions_of
+from regard.tracing._kinds import Kind
 from regard.tracing._parity import bound_of
 from regard.tracing._passage import AttentionTrace, ScoreTrace
-from regard.tracing._trace import Kind, Trace
+from regard.tracing._trace import Trace
 from regard.views import HeadStatistics, LayerRecord, PositionsRecord, RotaryRecord, ValueHead, value_contexts
 
 Head = tuple[int, int] | tuple[Kind, int, int]

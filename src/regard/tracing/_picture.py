@@ -9,7 +9,8 @@ from regard.tracing._selectors import Selector
 from regard.views import HeadPicture, PictureForm
 
 if TYPE_CHECKING:
-    from regard.tracing._trace import Kind, Trace
+    from regard.tracing._kinds import Kind
+    from regard.tracing._trace import Trace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
