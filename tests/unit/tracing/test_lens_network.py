@@ -26,6 +26,8 @@ from regard.core.errors import InputError, RegardError
 from regard.tracing import trace_ids, trace_text
 from regard.tracing._lens import LensConfig, lens, lens_network
 from regard.tracing._lens._masks import TensorMask
+from regard.tracing._lens._run import Run
+from regard.tracing._lens._survey import _Watcher
 
 
 @pytest.fixture(scope="module")
@@ -292,6 +294,14 @@ def test_lenses_are_made_in_several_threads_while_the_model_runs_elsewhere() -> 
             for each in run:
                 with torch.no_grad():
                     assert torch.equal(each.result().detach(), wanted)
+
+
+def test_another_threads_pass_may_meet_a_hook_that_torch_has_half_registered() -> None:
+    watcher = _Watcher()
+    watcher.enter(torch.nn.Identity(), (torch.ones(1),))  # without keyword arguments
+    assert not watcher.survey.order
+    before = Run(lens_network(gpt2()).layout, None)._before()
+    assert before(torch.nn.Identity(), (torch.ones(1),)) is None
 
 
 def test_a_damaged_model_is_told_so() -> None:

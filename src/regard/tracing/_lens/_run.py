@@ -126,8 +126,8 @@ class Run:
     def _before(self) -> Any:
         calls: dict[int, int] = defaultdict(int)
 
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if not listens(self):
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+            if not listens(self) or kwargs is None:  # a pass of another thread; see `_Watcher.enter`
                 return None
             count = calls[id(module)]
             calls[id(module)] += 1

@@ -100,9 +100,11 @@ class _Watcher:
         )
         return context, weights
 
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if threading.get_ident() != self._thread:
-            return  # somebody else's pass through the same model
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        # Somebody else's pass through the same model. It may meet the hook while torch registers it, before
+        # torch knows that it takes keyword arguments, and then comes without.
+        if threading.get_ident() != self._thread or kwargs is None:
+            return
         count = self._counts.get(id(module), 0)
         self._counts[id(module)] = count + 1
         execution = Execution(module, count)
