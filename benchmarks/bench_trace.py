@@ -19,6 +19,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ import regard
 
 CHILD = Path(__file__).parent / "_trace_child.py"
 PARTS = ("short", "long", "memory")
+COLUMNS = ("all", "qk", "own-forward", "fused", "fused-no-cache")
 
 
 def main() -> None:
@@ -40,6 +42,7 @@ def main() -> None:
     arguments.add_argument("--repeats", type=int, default=15)
     arguments.add_argument("--long", type=int, default=4096, help="tokens of the long part")
     arguments.add_argument("--lengths", type=int, nargs="+", default=[2**n for n in range(10, 16)])
+    arguments.add_argument("--columns", nargs="+", default=COLUMNS, help="what the memory part measures")
     arguments.add_argument("--no-eager", action="store_true", help="leave the slow ones out of the long part")
     arguments.add_argument("--transformer-lens-python", help="an interpreter that imports transformer_lens")
     arguments.add_argument("--keep", action="store_true", help="keep the result in benchmarks/results/")
@@ -151,15 +154,16 @@ def _timed(tokens: int, repeats: int) -> dict[str, Any]:
 def memory(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The growth of the peak over the loaded model, each measured in a process of its own."""
     rows = []
-    columns = ("all", "qk", "own-forward", "fused", "fused-no-cache")
-    print(f"{'tokens':>6} " + " ".join(f"{name:>14}" for name in columns) + "   forecast of all, qk (MB)")
+    columns = options.columns
+    print(f"{'tokens':>6} " + " ".join(f"{name:>14}" for name in columns) + "   forecast (MB)")
     for tokens in options.lengths:
         found = {name: _child(sys.executable, name, tokens) for name in columns}
+        forecasts = [f"{name} {each['forecast_mb']}" for name, each in found.items() if "forecast_mb" in each]
         rows.append({"tokens": tokens, **found})
         print(
             f"{tokens:>6} "
             + " ".join(f"{found[name].get('grew_mb', float('nan')):>11.0f} MB" for name in columns)
-            + f"   {found['all'].get('forecast_mb')}, {found['qk'].get('forecast_mb')}",
+            + f"   {', '.join(forecasts)}",
             flush=True,
         )
     if options.keep:
@@ -178,7 +182,7 @@ def _child(interpreter: str, what: str, tokens: int) -> dict[str, Any]:
     return result
 
 
-def _draw(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+def _draw(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
