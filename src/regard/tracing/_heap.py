@@ -6,13 +6,15 @@ from functools import cache
 
 from torch import Tensor
 
-# A shorter trace gives nothing back: to get it again would cost up to a tenth of its time.
-_FROM = 2**27
+# Smaller tensors are those of short texts, of whose time it would take up to a tenth to get memory back.
+_LARGE = 2**21
+# So much has come before anything is given back, and then again for each further eighth of what is kept.
+_FIRST = 2**24
 _SHARE = 8
 
 
 class Heap:
-    """Gives free pages back to the system, from 128 MiB on each time that a trace has grown by an eighth.
+    """Gives free pages back to the system, each time that a trace of a longer text has grown by an eighth.
 
     glibc takes tensors below its mmap threshold, which rises to 32 MB, from one heap. Between those that a
     trace keeps lie those that a layer frees, and an aligned block that was freed is too small for the next
@@ -27,10 +29,11 @@ class Heap:
 
     def grows(self, *tensors: Tensor) -> None:
         """Tell of tensors that the trace holds from now on; those on another device are not on the heap."""
-        count = sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor.is_cpu)
+        sizes = (tensor.numel() * tensor.element_size() for tensor in tensors if tensor.is_cpu)
+        count = sum(size for size in sizes if size >= _LARGE)
         self._held += count
         self._since += count
-        if count and self._held >= _FROM and self._since >= self._held // _SHARE:
+        if count and self._since >= max(_FIRST, self._held // _SHARE):
             self._since = 0
             trim = _trim()
             if trim is not None:

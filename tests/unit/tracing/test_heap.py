@@ -18,27 +18,28 @@ def trims(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
-def test_a_short_trace_gives_nothing_back(trims: list[int]) -> None:
+def test_a_short_text_gives_nothing_back(trims: list[int]) -> None:
     heap = Heap()
-    for _ in range(127):
-        heap.grows(torch.empty(MIB, dtype=torch.int8))
+    heap.grows(torch.empty(15 * MIB, dtype=torch.int8))
+    for _ in range(20):
+        heap.grows(torch.empty(2 * MIB - 1, dtype=torch.int8))
     assert not trims
 
 
 def test_each_eighth_of_a_long_one(trims: list[int]) -> None:
     heap, four = Heap(), torch.empty(2 * MIB, dtype=torch.bfloat16)
-    for _ in range(32):
+    for _ in range(32):  # 128 MiB, of which each 16
         heap.grows(four)
-    assert len(trims) == 1  # 128 MiB
-    for _ in range(9):  # an eighth of 148 MiB is less than 20, and of 144 more than 16
+    assert len(trims) == 8
+    for _ in range(8):  # from here an eighth is more: 18 of 146 MiB, and then 20 of 164
         heap.grows(four)
-    assert trims == [0] * 2
+    assert trims == [0] * 9
 
 
 def test_of_another_device_nothing_is_on_the_heap(trims: list[int]) -> None:
     heap = Heap()
     heap.grows(torch.empty(256 * MIB, device="meta"))
-    heap.grows(torch.empty(127 * MIB, dtype=torch.int8))
+    heap.grows(torch.empty(15 * MIB, dtype=torch.int8))
     assert not trims
 
 
@@ -47,6 +48,6 @@ def test_a_library_without_the_function(monkeypatch: pytest.MonkeyPatch) -> None
     _heap._trim.cache_clear()
     try:
         assert _heap._trim() is None
-        Heap().grows(torch.empty(129 * MIB, dtype=torch.int8))
+        Heap().grows(torch.empty(17 * MIB, dtype=torch.int8))
     finally:
         _heap._trim.cache_clear()
