@@ -23,6 +23,7 @@ _BASE = (
     "thumbnails.js",
     "header.js",
     "tabs.js",
+    "host.js",
     "app.js",
 )
 

@@ -2,7 +2,7 @@
 
 const readBlock = (name) => document.getElementById(`regard-${name}`).textContent;
 const source = shared.fileSource(readBlock);
-const app = shared.mount(document.getElementById("regard"), source);
+const app = shared.mount(document.getElementById("regard"), source, shared.pageHost);
 
 // Not with :has(): every text that changes then costs the browser a walk through the whole page.
 const showTheme = () => (document.body.dataset.theme = app.state.values.theme);

@@ -8,15 +8,15 @@ part((shared) => {
     ["?", "this help"],
   ];
 
-  function mount(root, source) {
+  function mount(root, source, host) {
     const views = shared.offered(source);
-    const state = new State(source, views);
-    root.dataset.theme = state.values.theme;
+    const state = new State(source, views, host.address);
+    root.dataset.theme = host.theme(state.values.theme);
     const colours = new Colours(root);
     const help = [...views.flatMap((each) => each.help || []), ...HELP];
     const panel = make("div", { class: "shown", id: "regard-view", role: views.length > 1 ? "tabpanel" : null });
-    const bar = makeBar(source, views, state, panel.id);
-    root.replaceChildren(makeHeader(source, state, help), ...(bar ? [bar] : []), panel);
+    const bar = makeBar(source, views, state, panel.id, host);
+    root.replaceChildren(makeHeader(source, state, help, host), ...(bar ? [bar] : []), panel);
 
     const open = new Map(); // name to { view, missed }
     let current = null;
@@ -43,25 +43,23 @@ part((shared) => {
       }
     };
     const look = () => {
+      root.dataset.theme = host.theme(state.values.theme);
       colours.forget();
       tell(new Set(["look"]));
     };
 
     state.listen((changed) => {
-      if (changed.has("theme")) {
-        root.dataset.theme = state.values.theme;
-        look();
-      }
+      if (changed.has("theme")) look();
       if (changed.has("view")) show();
       // Which view is on is nothing to a view: it is shown, or it is not told.
       const names = new Set([...changed].filter((name) => name !== "view"));
       if (names.size > 0) tell(names);
     });
     source.listen(() => tell(new Set(["rows"])));
-    document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && !document.querySelector("dialog[open]")) state.set({ pin: null, hover: null });
+    host.keys.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && !root.querySelector("dialog[open]")) state.set({ pin: null, hover: null });
     });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", look);
+    host.surroundings(look);
     // On paper there is no scrolling and no dark: the whole text is drawn, black on white.
     const print = (on) => {
       const draw = current.view.print && current.view.print(on);
@@ -69,8 +67,7 @@ part((shared) => {
       colours.forget();
       if (draw) draw();
     };
-    window.addEventListener("beforeprint", () => print(true));
-    window.addEventListener("afterprint", () => print(false));
+    host.printing(print);
     show();
     return { state };
   }

@@ -20,22 +20,22 @@ part((shared) => {
     return [...named, ["Decoder reads", decoder.text === "" || decoder.text === null ? "only its start token" : decoder.text]];
   }
 
-  function makeHeader(source, state, help) {
+  function makeHeader(source, state, help, host) {
     const { facts } = source;
     const theme = make("button", { type: "button", class: "button theme" });
     const showTheme = () => (theme.textContent = `Theme: ${state.values.theme}`);
     theme.addEventListener("click", () => state.set({ theme: THEMES[(THEMES.indexOf(state.values.theme) + 1) % THEMES.length] }));
     state.listen((changed) => changed.has("theme") && showTheme());
     showTheme();
-    const dialog = makeHelp(help);
+    const dialog = makeHelp(help, host.addressed);
     const ask = make("button", { type: "button", class: "button", "aria-label": "Help", "aria-haspopup": "dialog" }, "?");
     ask.addEventListener("click", () => dialog.showModal());
-    document.addEventListener("keydown", (event) => {
+    host.keys.addEventListener("keydown", (event) => {
       const typing = event.target.matches && event.target.matches("input[type=text], textarea");
       if (event.key === "?" && !dialog.open && !typing) dialog.showModal();
     });
     const texts = facts.movement ? facts.movement.texts.map((text, i) => [String(i + 1), text]) : textsOf(facts.sides);
-    document.title = `${readable(texts[0][1]).slice(0, 60)} · regard`;
+    host.title(`${readable(texts[0][1]).slice(0, 60)} · regard`);
     const long = texts.reduce((sum, [, text]) => sum + text.length, 0) > LONG;
     const sentence = make("h1", { class: long ? "sentence long" : "sentence", tabindex: long ? "0" : null });
     for (const [badge, text] of texts) {
@@ -70,7 +70,7 @@ part((shared) => {
   }
 
   // help: [[what to do, what it does]].
-  function makeHelp(help) {
+  function makeHelp(help, addressed) {
     const list = make("dl", { class: "shortcuts" });
     for (const [key, meaning] of help) list.append(make("dt", {}, key), make("dd", {}, meaning));
     const close = make("button", { type: "button", class: "button" }, "Close");
@@ -78,7 +78,7 @@ part((shared) => {
       make("h2", {}, "Reading this page"),
       make("p", {}, "Each query (left) divides a weight of 1 among the keys (right). A thicker line is a larger weight. Layers and heads count from 0."),
       list,
-      make("p", {}, "The address of this page keeps what you chose: copy it to show someone else the same view."),
+      make("p", {}, addressed),
       close,
     );
     close.addEventListener("click", () => dialog.close());

@@ -68,18 +68,18 @@ part((shared) => {
   };
 
   class State {
-    // views: [{ name, fields }] in the order of their tabs.
-    constructor(source, views) {
+    // views: [{ name, fields }] in the order of their tabs; address: see host.js.
+    constructor(source, views, address) {
       this.source = source;
+      this.address = address;
       this.views = views.map(({ name }) => name);
       this.fields = Object.assign({}, FIELDS, ...views.map(({ fields }) => fields || {}));
       this.listeners = [];
       this.kept = new Map();
-      this.values = this.settle(this.parse(location.hash));
-      if (location.hash) this.writeAddress(); // without what was not understood
-      window.addEventListener("hashchange", () => {
-        if (location.hash === this.written) return;
-        this.set(this.parse(location.hash));
+      this.values = this.settle(this.parse(address.read()));
+      if (address.read()) this.writeAddress(); // without what was not understood
+      address.listen(() => {
+        this.set(this.parse(address.read()));
         this.writeAddress();
       });
     }
@@ -190,12 +190,7 @@ part((shared) => {
         const text = write ? write(this.values[name], this) : null;
         if (text !== null) parts.set(name, text);
       }
-      this.written = `#${parts}`;
-      try {
-        history.replaceState(null, "", this.written);
-      } catch {
-        // A page inside a sandboxed frame may not touch its address; the view works without.
-      }
+      this.address.write(`#${parts}`);
     }
   }
 

@@ -47,7 +47,7 @@ part((shared) => {
   }
 
   // Of several runs, whose attention is shown. Another run has other tokens: the page starts anew with it.
-  function makeRuns(source, state) {
+  function makeRuns(source, state, host) {
     const { texts } = source.facts.movement;
     const group = make("fieldset", { class: "filter runs" }, make("legend", { class: "sr-only" }, "Whose attention"));
     texts.forEach((text, i) => {
@@ -61,17 +61,17 @@ part((shared) => {
     const update = () => (group.hidden = state.values.view === "movement");
     state.listen((changed) => {
       if (changed.has("view")) update();
-      if (changed.has("run")) setTimeout(() => location.reload()); // once the address says it
+      if (changed.has("run")) setTimeout(() => host.restart()); // once the address says it
     });
     update();
     return group;
   }
 
   // Null where there is nothing to choose.
-  function makeBar(source, views, state, panelId) {
+  function makeBar(source, views, state, panelId, host) {
     const parts = [];
     if (views.length > 1) parts.push(makeTabs(views, state, panelId));
-    if (source.facts.movement) parts.push(makeRuns(source, state));
+    if (source.facts.movement) parts.push(makeRuns(source, state, host));
     if (source.kinds.length > 1) parts.push(makeKinds(source, state));
     return parts.length > 0 ? make("nav", { class: "choose", "aria-label": "What is shown" }, ...parts) : null;
   }

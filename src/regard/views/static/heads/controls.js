@@ -48,7 +48,7 @@ part((shared) => {
       ),
     );
     // It lies over the lines: a click beside it, or Escape, puts it away.
-    document.addEventListener("pointerdown", ({ target }) => details.contains(target) || (details.open = false));
+    document.addEventListener("pointerdown", (event) => event.composedPath().includes(details) || (details.open = false));
     details.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || !details.open) return;
       event.stopPropagation();

@@ -4,10 +4,12 @@ part((shared) => {
   const { make } = shared;
 
   // what: { layer, head, query, key }, all tokens.
-  function askWhy(state, { layer, head, query, key }, byKey = false) {
+  // from: the button that has the focus, which then goes to the calculation.
+  function askWhy(state, { layer, head, query, key }, from = null) {
+    const root = from && from.getRootNode();
     state.set({ view: "neuron", layer, head, pin: { side: "query", index: query }, key, dim: null, vdim: null, hover: null });
-    const list = document.querySelector(".neuron-list");
-    if (byKey && list) list.focus();
+    const list = root && root.querySelector(".neuron-list");
+    if (list) list.focus();
   }
 
   // A button for one weight; update(what, weight) says which, and null that there is nothing to ask.
@@ -16,7 +18,7 @@ part((shared) => {
     let asked = null;
     element.addEventListener("click", (event) => {
       event.stopPropagation();
-      askWhy(state, asked, event.detail === 0);
+      askWhy(state, asked, event.detail === 0 ? element : null);
     });
     const update = (what, weight) => {
       asked = what;

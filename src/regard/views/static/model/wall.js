@@ -24,6 +24,7 @@ part((shared) => {
       this.cells = [];
       new ResizeObserver(() => this.resize()).observe(this.element);
       document.addEventListener("scroll", () => this.request(), { capture: true, passive: true });
+      this.element.addEventListener("scroll", () => this.request(), { passive: true }); // from a shadow root it does not come out
       this.body.addEventListener("pointerover", (event) => {
         const cell = event.pointerType === "touch" ? null : this.cellOf(event.target);
         if (cell) point(cell);
@@ -99,7 +100,7 @@ part((shared) => {
       this.body.style.setProperty("--columns", this.columns);
       const groups = this.order === this.cells ? this.byLayer() : [["", this.order]];
       this.lines = groups.flatMap(([label, cells]) => this.makeLines(label, cells));
-      const focused = this.body.contains(document.activeElement);
+      const focused = this.body.contains(this.body.getRootNode().activeElement);
       this.body.replaceChildren(...this.lines.map(({ element }) => element));
       this.mark();
       if (focused && this.current) this.current.element.focus({ preventScroll: true }); // it was taken out, and put elsewhere
