@@ -47,6 +47,14 @@ def look(
             help="Heads whose values the page holds, where those of all would take it over 8 MB.",
         ),
     ] = None,
+    measures: Annotated[
+        str | None,
+        typer.Option(
+            "--measures",
+            metavar="NAME,NAME",
+            help="What the page can draw beside weights: value_zeroing, rollout, gradient.",
+        ),
+    ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
     svg: Annotated[
         Path | None,
@@ -75,6 +83,10 @@ def look(
     if output is not None:
         check_output(output)
     heads = [] if values is None else parse_heads("--values", values)
+    drawn_too = [] if measures is None else [name.strip() for name in measures.split(",") if name.strip()]
+    from regard.views import check_measures
+
+    check_measures(drawn_too)
     pictures = check_pictures({"svg": svg, "png": png, "pdf": pdf})
     texts = read_texts([text] if pair is None else [text, pair])
     trace = load_model(model).trace(*texts, target=None if target is None else as_typed(target))
@@ -88,7 +100,10 @@ def look(
                 for file in pictures:
                     print_path(file.resolve())
             return
-    page = trace.page(values=heads)
+    page = trace.page(values=heads, measures=drawn_too)
+    for name in drawn_too:
+        if name in page.left_out:
+            typer.echo(f"{name} is not on the page: {page.left_out[name]}", err=True)
     path = _temporary() if output is None else output
     page.write(path)
     if as_json:
@@ -102,6 +117,7 @@ def look(
                 "largest_difference": page.largest_difference,
                 "compared_one_query_in": page.every,
                 "values": page.values,
+                "left_out": dict(page.left_out),
                 **({"pictures": drawn} if drawn else {}),
             }
         )

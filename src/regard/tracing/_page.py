@@ -21,7 +21,9 @@ from regard.core import (
 from regard.core.errors import InputError
 from regard.models import StackKind
 from regard.tracing._kinds import Kind
+from regard.tracing._measures import Scalar
 from regard.tracing._page_extras import head_statistics, positions_record, rotary_record, values_of
+from regard.tracing._page_measures import measures_of
 from regard.tracing._trace import Trace
 from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, weight_rows
 
@@ -40,20 +42,32 @@ _CHECKED = 1e-5
 _WAY_OUT = "`regard explain` and trace.weights give its numbers"
 
 
-def page_record(trace: Trace) -> AttentionRecord:
+def page_record(
+    trace: Trace, measures: Sequence[str] = (), of: Scalar | None = None, *, statistics: bool = True
+) -> AttentionRecord:
     """What the page needs of a trace: tokens, and q, k, scale, mask and bias of every layer of every kind.
+
+    Args:
+        trace: the trace.
+        measures: what can be drawn in the place of the weights too: "value_zeroing", "rollout", "gradient";
+            "norm" is there in any case, where it can be had.
+        of: what "gradient" is of, as in `Trace.attention_gradients`.
+        statistics: whether it has the statistics of every head; a notebook asks for them when it shows them.
 
     Raises:
         InputError: a layer has something that the page cannot draw exactly: it would show other weights than
-            the model's. The message names it.
+            the model's. The message names it. Or a measure that there is not.
     """
     made = _Made()
+    drawn, left = measures_of(trace, measures, of)
     return AttentionRecord(
         model=trace.model,
         encoder=None if trace.encoder is None else _side(trace, "encoder"),
         decoder=None if trace.decoder is None else _side(trace, "decoder"),
         layers={kind: tuple(_layers(trace, kind, made)) for kind in trace.kinds},
-        statistics={kind: head_statistics(trace, kind) for kind in trace.kinds},
+        statistics={kind: head_statistics(trace, kind) for kind in trace.kinds} if statistics else {},
+        measures=drawn,
+        left_out=left,
     )
 
 

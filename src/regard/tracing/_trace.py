@@ -13,14 +13,14 @@ from regard.core import AttentionInputs, attention_scores, attention_weights
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.text import Encoding
-from regard.tracing import _measures, _picture, _statistics
+from regard.tracing import _ablation, _measures, _notebook, _picture, _statistics
 from regard.tracing._files import HasLoaded, open_trace, save
 from regard.tracing._keep import places
 from regard.tracing._kinds import Kind, keys_of, stack_of
 from regard.tracing._origin import Origin
 from regard.tracing._passage import AttentionTrace, Passage, counted
 from regard.tracing._selectors import Selector, positions_of, token_of
-from regard.views import Explanation, HeadTable, Page, render_page, write_page
+from regard.views import Explanation, HeadTable, Page, render_page
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -206,6 +206,7 @@ class Trace:
         return self.passage(kind).embeddings(layer).float().cpu()
 
     # Each of these has a file of its own, with its docstring.
+    ablation = _ablation.ablation
     attention_gradients = _measures.attention_gradients
     direct_attribution = _measures.direct_attribution
     flow = _measures.flow
@@ -221,6 +222,8 @@ class Trace:
     statistics = _statistics.statistics
     trajectory = _measures.trajectory
     value_zeroing = _measures.value_zeroing
+    widget = _notebook.widget
+    _repr_mimebundle_ = _notebook.mimebundle
 
     def explain(
         self, token: int | str, layer: int = -1, head: int = 0, *, kind: Kind | None = None
@@ -286,37 +289,49 @@ class Trace:
         """
         return open_trace(path, model)
 
-    def page(self, *, values: Iterable[tuple[int, int] | tuple[Kind, int, int]] = ()) -> Page:
+    def page(
+        self,
+        *,
+        values: Iterable[tuple[int, int] | tuple[Kind, int, int]] = (),
+        measures: Sequence[str] = (),
+        of: _measures.Scalar | None = None,
+    ) -> Page:
         """The interactive page of this trace: `trace.page().html`; `write_page` puts it in a file.
 
         Args:
             values: heads whose values (v) the page holds in any case: (layer, head), of every kind of
                 attention that has it, or (kind, layer, head). It holds those of all heads while it stays
                 under 8 MB with them.
+            measures: what the page can draw in the place of the weights: "value_zeroing", "rollout",
+                "gradient". "norm", norm-weighted attention, is there in any case where it can be had.
+                What cannot be had, or does not fit, is left out: `Page.left_out` and the page say why.
+            of: what "gradient" is the gradient of, as in `attention_gradients`; by default the largest logit
+                after a decoder's last token.
 
         Raises:
-            InputError: a head that is not there, or a layer that the page cannot draw exactly.
+            InputError: a head or a measure that is not there, or a layer that the page cannot draw exactly.
         """
         from regard.tracing._page import page_record
         from regard.tracing._page_extras import value_heads
 
-        return render_page(page_record(self), values=value_heads(self, values))
+        return render_page(page_record(self, measures, of), values=value_heads(self, values))
 
     def write_page(
         self,
         path: str | PathLike[str],
         *,
         values: Iterable[tuple[int, int] | tuple[Kind, int, int]] = (),
+        measures: Sequence[str] = (),
+        of: _measures.Scalar | None = None,
     ) -> Page:
-        """Write the interactive page, whole or not at all; `values` as in `page`.
+        """Write the interactive page, whole or not at all; `values`, `measures` and `of` as in `page`.
 
         Raises:
             OutputError: the file cannot be written.
         """
-        from regard.tracing._page import page_record
-        from regard.tracing._page_extras import value_heads
-
-        return write_page(page_record(self), path, values=value_heads(self, values))
+        page = self.page(values=values, measures=measures, of=of)
+        page.write(path)
+        return page
 
     def kind(self, kind: Kind | None) -> Kind:
         """The kind of attention that is meant.

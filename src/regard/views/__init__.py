@@ -10,6 +10,8 @@ from regard.views._divergence import HeadDivergences, print_divergences
 from regard.views._explanation import Explanation, print_explanation
 from regard.views._heads import HeadCard, HeadExample, HeadFinding, HeadTable, print_heads
 from regard.views._heads_file import check_heads_file, write_heads
+from regard.views._measure_records import MEASURES, MeasureName, MeasureRecord, check_measures
+from regard.views._measures import MOST_MEASURES, matrix_bytes
 from regard.views._movement import Movement, Projection, plot_movement
 from regard.views._page import Page, render_comparison, render_page, write_page
 from regard.views._picture import HeadPicture, PictureForm
@@ -29,8 +31,11 @@ from regard.views._records import (
 )
 from regard.views._values import Held, ValueHead, value_contexts
 from regard.views._weights import weight_rows
+from regard.views._widget import make_widget, notebook_bundle
 
 __all__ = [
+    "MEASURES",
+    "MOST_MEASURES",
     "AttentionRecord",
     "Comparison",
     "Explanation",
@@ -44,6 +49,8 @@ __all__ = [
     "Held",
     "LayerRecord",
     "MaskRecord",
+    "MeasureName",
+    "MeasureRecord",
     "Movement",
     "Page",
     "PageToken",
@@ -55,7 +62,11 @@ __all__ = [
     "Side",
     "ValueHead",
     "check_heads_file",
+    "check_measures",
     "encoder_record",
+    "make_widget",
+    "notebook_bundle",
+    "matrix_bytes",
     "plot_comparison",
     "plot_entropy",
     "plot_movement",

@@ -6,6 +6,8 @@ returns what it adds to it, a view is a part that the tab bar offers. No file im
 files work in one `<script>` of a page from disk under a strict policy, and as one module in a notebook.
 """
 
+import json
+import re
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -17,6 +19,7 @@ _BASE = (
     "numbers.js",
     "layer.js",
     "given.js",
+    "measures.js",
     "source.js",
     "units.js",
     "state.js",
@@ -34,6 +37,7 @@ VIEWS: dict[str, tuple[str, ...]] = {
         "lines.js",
         "minimap.js",
         "choice.js",
+        "drawn.js",
         "why.js",
         "weights.js",
         "grid.js",
@@ -51,12 +55,19 @@ VIEWS: dict[str, tuple[str, ...]] = {
 """The views, in the order of their tabs, each with its scripts in the order in which they run."""
 
 
+# What a notebook has besides, the last of which starts a widget: the kernel answers it.
+_NOTEBOOK = ("source.js", "theme.js", "check.js", "main.js")
+
+
 def scripts() -> tuple[str, ...]:
     """The files of JavaScript, in the order in which they run, the last of which starts a page."""
+    return (*_parts(), "main.js")
+
+
+def _parts() -> tuple[str, ...]:
     return (
         *(f"base/{name}" for name in _BASE),
         *(f"{view}/{name}" for view, names in VIEWS.items() for name in names),
-        "main.js",
     )
 
 
@@ -74,6 +85,24 @@ def script() -> str:
 def style() -> str:
     """All CSS."""
     return "\n".join(read(name) for name in styles())
+
+
+def module() -> str:
+    """The page as one ES module for a notebook, with its style: `export default { render }`.
+
+    The files are the page's own. A widget is shown in a shadow root, by the width of its cell.
+    """
+    names = (*_parts(), *(f"notebook/{name}" for name in _NOTEBOOK))
+    return "\n".join((f"const STYLE = {json.dumps(_in_a_cell())};", *map(read, names)))
+
+
+def _in_a_cell() -> str:
+    """All CSS, where the width and height of the cell take the place of the window's."""
+    css = style() + "\n" + read("notebook/notebook.css")
+    css = re.sub(r"@media screen and ((?:\((?:min|max)-width: \d+px\)(?: and )?)+)", r"@container regard \1", css)
+    css = re.sub(r"(@container regard [^{]*?)(?: and )?\(min-height: \d+px\) \{", r"\1 {", css)
+    css = re.sub(r"\b(\d+)vw\b", r"\1cqi", css)
+    return re.sub(r"\b(\d+)vh\b", r"calc(\1 / 100 * var(--regard-height))", css)
 
 
 def read(name: str) -> str:

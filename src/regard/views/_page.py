@@ -5,7 +5,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +15,14 @@ from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.views import _assets
 from regard.views._blocks import Blocks, as_json, block, facts_of
+from regard.views._measures import add_measures
 from regard.views._movement import Movement, movement_facts
 from regard.views._position_facts import add_positions
 from regard.views._quantize import Encoding, pack
 from regard.views._records import AttentionRecord
 from regard.views._statistics import add_statistics
 from regard.views._values import MOST_BYTES, Held, ValueHead, add_values
+from regard.views._widget import make_widget, notebook_bundle
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +37,8 @@ class Page:
         every: Over the weights of every query, 1; or of one query in so many, where the text is too long to
             compare them all.
         values: Whether it holds the values (v) of all heads, of some, or none: see `render_page`.
+        records, movement: What it was made from, for a notebook.
+        left_out: Measures that it does not have, though they were asked for or are always wanted, and why.
     """
 
     html: str = field(repr=False)
@@ -42,6 +46,9 @@ class Page:
     largest_difference: float
     every: int = 1
     values: Held = "none"
+    records: tuple[AttentionRecord, ...] = field(default=(), repr=False, compare=False)
+    movement: Movement | None = field(default=None, repr=False, compare=False)
+    left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the page, whole or not at all.
@@ -53,6 +60,18 @@ class Page:
             OutputError: The file could not be written; what was there before is still there.
         """
         write_whole(path, self.html.encode("utf-8"))
+
+    def widget(self) -> Any:
+        """The same view as a widget of a notebook, which shows it by itself: an `anywidget.AnyWidget`.
+
+        Raises:
+            MissingExtraError: anywidget is not installed: `pip install 'regard[notebook]'`.
+        """
+        return make_widget(self.records, movement=self.movement)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        del include, exclude
+        return notebook_bundle(repr(self), self.widget, lambda: self.records)
 
 
 def render_page(record: AttentionRecord, *, values: Sequence[ValueHead] = ()) -> Page:
@@ -109,10 +128,12 @@ def _render(
     page, style, script = _assets.read("page.html"), _assets.style(), _assets.script()
     packed = [pack(record) for record in records]
     runs = []
+    left_out: dict[str, str] = {}
     for record, each in zip(records, packed, strict=True):
         facts, blocks = facts_of(record, each, _round_up(each.largest_difference))
         add_positions(record, facts, blocks)
         add_statistics(record, facts)
+        left_out |= add_measures(record, each, facts, blocks)
         runs.append((facts, blocks))
     if movement is not None:
         # The page asks the first run's facts what there is besides.
@@ -142,6 +163,9 @@ def _render(
         largest_difference=max(facts["difference"] for facts, _ in runs),
         every=max(each.every for each in packed),
         values=held.pop() if len(held) == 1 else "some",
+        records=tuple(records),
+        movement=movement,
+        left_out=left_out,
     )
 
 

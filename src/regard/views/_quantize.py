@@ -126,12 +126,12 @@ def _pack_layer(layer: LayerRecord, rounded: bool) -> PackedLayer:
     shown = replace(layer, q=_read(q), k=_read(k))
     if bias is None:
         return PackedLayer(q=q, k=k, bias=None, shown=shown)
-    stored, read = _by_rows(bias)
+    stored, read = rows_as_values(bias)
     return PackedLayer(q=q, k=k, bias=stored, shown=replace(shown, bias=read))
 
 
 def _pack_weights(layer: LayerRecord, weights: npt.NDArray[np.float32], rounded: bool) -> PackedLayer:
-    stored, read = _by_rows(weights) if rounded else (Values(stored=weights), weights)
+    stored, read = rows_as_values(weights) if rounded else (Values(stored=weights), weights)
     empty = Values(stored=layer.q), Values(stored=layer.k)
     # Rounding may take a row's sum a little over what a record may hold: it is not checked again.
     shown = copy(layer)
@@ -139,7 +139,8 @@ def _pack_weights(layer: LayerRecord, weights: npt.NDArray[np.float32], rounded:
     return PackedLayer(q=empty[0], k=empty[1], bias=None, shown=shown, weights=stored)
 
 
-def _by_rows(array: npt.NDArray[np.float32]) -> tuple[Values, npt.NDArray[np.float32]]:
+def rows_as_values(array: npt.NDArray[np.float32]) -> tuple[Values, npt.NDArray[np.float32]]:
+    """Rows of (heads, queries, keys) in 16 bits, and what is read of them."""
     # A step for each row: one for each key would say nothing where few rows are given.
     turned, steps = quantize(array.swapaxes(1, 2))
     read = np.ascontiguousarray(dequantize(turned, steps).swapaxes(1, 2))
@@ -207,7 +208,7 @@ def largest_difference(one: LayerRecord, other: LayerRecord, every: int = 1) -> 
         The largest absolute difference of two weights.
     """
     largest = 0.0
-    for head, queries in _blocks(one, every):
+    for head, queries in row_blocks(one, every):
         allowed = None if one.mask is None else one.mask.rows(head, queries, one.keys)
         difference = weight_rows(one, head, queries, allowed=allowed)
         difference -= weight_rows(other, head, queries, allowed=allowed)
@@ -222,7 +223,8 @@ def _every(record: AttentionRecord) -> int:
     return -(-count // _MOST_WEIGHTS)
 
 
-def _blocks(layer: LayerRecord, every: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+def row_blocks(layer: LayerRecord, every: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Each head with some of its queries, one in so many, a block that can be held at once."""
     # From the last one back: a decoder's last queries see the most keys.
     queries = np.arange(layer.queries - 1, -1, -every)[::-1]
     step = max(16, _BLOCK_WEIGHTS // layer.keys)

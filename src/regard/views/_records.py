@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
+from regard.views._measure_records import MeasureRecord
 from regard.views._position_records import PositionsRecord, RotaryRecord
 
 RecordKind = Literal["encoder", "decoder", "cross"]
@@ -325,6 +326,8 @@ class AttentionRecord:
         encoder, decoder: What each stack reads; None where the model has none.
         layers: The layers of each kind of attention that there is, in order.
         statistics: Of each head, for the kinds where they are known; the page works out those of the others.
+        measures: What can be drawn in the place of the weights.
+        left_out: Measures that it does not have, each with the reason.
 
     Raises:
         InputError: Layers that do not fit their tokens; the message names the argument.
@@ -335,6 +338,8 @@ class AttentionRecord:
     decoder: Side | None = None
     layers: Mapping[RecordKind, tuple[LayerRecord, ...]] = field(default_factory=dict)
     statistics: Mapping[RecordKind, HeadStatistics] = field(default_factory=dict)
+    measures: Mapping[RecordKind, tuple[MeasureRecord, ...]] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -358,6 +363,8 @@ class AttentionRecord:
                             f"{name}: wanted {tokens} tokens in {kind} layer {each.layer}, got {found}; "
                             "q, k and tokens must come from the same run on one text"
                         )
+            for measure in self.measures.get(kind, ()):
+                measure.check(layers)
             heads = max(each.heads for each in layers)
             for name, values in self.statistics.get(kind, {}).items():
                 if values.shape != (len(layers), heads):

@@ -2,7 +2,7 @@
 
 from regard.tracing._measures._direct import DirectAttribution, direct_attribution
 from regard.tracing._measures._flow import flow
-from regard.tracing._measures._gradients import gradients
+from regard.tracing._measures._gradients import Scalar, gradients
 from regard.tracing._measures._identities import parity
 from regard.tracing._measures._integrated import IntegratedGradients, integrated_gradients
 from regard.tracing._measures._logit_lens import LogitLens, logit_lens
@@ -16,6 +16,7 @@ __all__ = [
     "DirectAttribution",
     "IntegratedGradients",
     "LogitLens",
+    "Scalar",
     "Trajectory",
     "attention_gradients",
     "direct_attribution",

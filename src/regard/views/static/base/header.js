@@ -47,9 +47,9 @@ part((shared) => {
     const share = facts.every > 1 ? `, in a sample of one query in ${facts.every}` : "";
     const origin = source.kinds.every((kind) => source.computed(kind)) ? "computed here from q and k; largest difference from Python" : "as they were given; largest difference from them";
     const honest = make("p", { class: "honest" },
-      make("span", { class: "difference" }, `Weights ${origin} ${formatDifference(facts.difference)}${share}.`),
+      make("span", { class: "difference" }, facts.kernel ? "Python works every number out when you look at it." : `Weights ${origin} ${formatDifference(facts.difference)}${share}.`),
       " ",
-      make("span", { class: "caution" }, "Attention shows where a head looks. On its own it does not explain what the model does."),
+      make("span", { class: "caution" }, "Attention is not explanation (Jain and Wallace 2019, arXiv 1902.10186)."),
     );
     return make("header", { class: "header" },
       make("div", { class: "bar" }, make("span", { class: "brand" }, "regard"), make("span", { class: "buttons" }, theme, ask)),

@@ -13,6 +13,10 @@
 //                                      there are no steps
 //   statistics(kind)                   means over the queries, by name: { entropy: [a row a layer, of a number a
 //                                      head, null where there is none], ... }
+//   measures(kind)                     what can be drawn, names of measures.js: "weights" and what the source has of
+//                                      the others; without this method, the weights alone
+//   most(kind, layer, head, what)      the number that a full line of a measure stands for
+//   measured(kind, what)               { difference, of }: how far a measure is from Python's, and what it is of
 //   facts                              { model, sides: { encoder, decoder }, difference, every }, for the header
 //
 //   positions(kind, side)              how the stack of a side knows positions: { said, table }; table is null, or
@@ -25,8 +29,8 @@
 //
 // and three that may have to be fetched:
 //
-//   row(kind, layer, head, query)      Float64Array over the keys: the weights of one query
-//   column(kind, layer, head, key)     Float64Array over the queries: the weight that each gives one key
+//   row(kind, layer, head, query, what)    Float64Array over the keys: the weights of one query, or another measure
+//   column(kind, layer, head, key, what)   Float64Array over the queries: the weight that each gives one key
 //   steps(kind, layer, head, query)    all that is between q and these weights: { q, k, dim, scale, softcap, sink,
 //                                      products, scaled, capped, bias, allowed, scores, weights }; arrays over
 //                                      the keys, null where the layer has no such step; and what becomes of the
@@ -41,7 +45,7 @@
 // A source may forget rows; a view that draws many keeps those that it needs.
 
 part((shared) => {
-  const { GivenLayer, Layer, decodeBase64, decodeValues, inIdleTime } = shared;
+  const { GivenLayer, Layer, Matrices, Norms, decodeBase64, decodeValues, inIdleTime } = shared;
 
   // What a column needs first is one number for each row of the head, which is quadratic: up to so many weights it
   // is worked out at once, and beyond it in idle time.
@@ -97,11 +101,26 @@ part((shared) => {
       return this.facts.kinds[kind].statistics;
     }
 
-    row(kind, layer, head, query) {
-      return this.layer(kind, layer).row(head, query);
+    measures(kind) {
+      return ["weights", ...(this.facts.kinds[kind].measures || []).map(({ name }) => name)];
     }
 
-    column(kind, layer, head, key) {
+    measured(kind, what) {
+      return (this.facts.kinds[kind].measures || []).find(({ name }) => name === what);
+    }
+
+    most(kind, layer, head, what) {
+      if (what === "weights") return 1;
+      const { most } = this.measureFacts(kind, layer, what);
+      return most[most.length > 1 ? head : 0];
+    }
+
+    row(kind, layer, head, query, what = "weights") {
+      return (what === "weights" ? this.layer(kind, layer) : this.measure(kind, layer, what)).row(head, query);
+    }
+
+    column(kind, layer, head, key, what = "weights") {
+      if (what !== "weights") return this.measure(kind, layer, what).column(head, key);
       if (!this.computed(kind)) return this.layer(kind, layer).column(head, key);
       const sums = this.logSums(kind, layer, head);
       return sums && this.layer(kind, layer).column(head, key, sums);
@@ -149,6 +168,23 @@ part((shared) => {
         this.decoded.set(name, layer);
       }
       return layer;
+    }
+
+    measureFacts(kind, number, what) {
+      return this.measured(kind, what).layers[this.layers(kind).indexOf(number)];
+    }
+
+    measure(kind, number, what) {
+      const name = `${kind}.${number}.${what}`;
+      if (!this.decoded.has(name)) {
+        const facts = this.measureFacts(kind, number, what);
+        const { query, key, keys } = this.sides[kind];
+        const weights = { row: (head, of) => this.row(kind, number, head, of), column: (head, of) => this.column(kind, number, head, of) };
+        this.decoded.set(name, what === "norm"
+          ? new Norms(facts, keys, key.length, this.readBlock, weights)
+          : new Matrices(facts, query.length, keys, key.length, this.readBlock));
+      }
+      return this.decoded.get(name);
     }
 
     // The normaliser of every row of a head; null while they are being worked out.

@@ -7,10 +7,10 @@
 //
 // Shared fields: view; kind; layer, head (the head under the cursor); also (further heads, [{ layer, head }]); pin
 // and hover (a token { side: "query" | "key", index }, or a span of them with `to`, its last); specials; filter (of
-// a pair); units ("pieces" | "words"); theme.
+// a pair); units ("pieces" | "words"); what (the weights or another measure, see measures.js); theme.
 
 part((shared) => {
-  const { Units } = shared;
+  const { Units, quantities } = shared;
 
   const PAIR_FILTERS = [
     { name: "all", label: "All", query: null, key: null },
@@ -61,6 +61,11 @@ part((shared) => {
       write: (run) => (run > 0 ? String(run) : null),
     },
     filter: oneOf(PAIR_FILTERS.map(({ name }) => name)),
+    what: {
+      initial: "",
+      read: (text, { source }) => (source.kinds.some((kind) => quantities(source, kind).includes(text)) ? text : undefined),
+      write: (what, state) => (what === quantities(state.source, state.values.kind)[0] ? null : what),
+    },
     specials: { initial: true, read: (text) => text !== "hidden", write: (shown) => (shown ? null : "hidden") },
     units: oneOf(["pieces", "words"]),
     theme: oneOf(THEMES),
@@ -118,6 +123,7 @@ part((shared) => {
         names.add(name);
         return keep;
       });
+      if (!quantities(source, kind).includes(settled.what)) [settled.what] = quantities(source, kind);
       if (!source.pair(kind)) settled.filter = "all";
       for (const name of ["pin", "hover"]) settled[name] = this.settleToken(settled[name], settled);
       return settled;

@@ -4,7 +4,7 @@
 // model view draw from the same ones.
 
 part((shared) => {
-  const { make, inIdleTime, parseColour } = shared;
+  const { make, inIdleTime, parseColour, quantityOf } = shared;
 
   const SIDE = 32; // sampled queries and bins of keys at most: what a cell can show, whatever the text's length
 
@@ -16,8 +16,8 @@ part((shared) => {
 
     // What the pictures are of: when the kind or the tokens on show change, others are wanted.
     subject() {
-      const { kind, specials, filter } = this.state.values;
-      return JSON.stringify([kind, specials, filter]);
+      const { kind, specials, filter, what } = this.state.values;
+      return JSON.stringify([kind, specials, filter, what]);
     }
 
     forget() {
@@ -31,8 +31,9 @@ part((shared) => {
     get({ layer, head }) {
       const picture = this.of === this.subject() ? this.made.get(`${layer}.${head}`) : null;
       if (!picture) return null;
-      const ink = this.colours.of("--query");
-      if (picture.ink !== ink) this.ink(picture, ink);
+      const inks = quantityOf(this.state.values.what).signed ? ["--more", "--less"] : ["--query"];
+      const colours = inks.map((name) => this.colours.of(name));
+      if (picture.ink !== colours.join()) this.ink(picture, colours);
       return picture.canvas;
     }
 
@@ -83,6 +84,13 @@ part((shared) => {
       return Boolean(levels);
     }
 
+    // The weights of a picture where the source makes it, null while it is not there; undefined where rows do.
+    asked(layer, head, of) {
+      const { kind, what = "weights" } = this.state.values;
+      if (!this.source.picture || what !== "weights" || of.width * of.height === 0) return undefined;
+      return this.source.picture(kind, layer, head, of);
+    }
+
     // Pictures are of tokens, whatever the units: hidden ones are left out.
     shown(side) {
       const units = this.state.units(side);
@@ -90,43 +98,52 @@ part((shared) => {
       return shown.flatMap(({ first, last }) => Array.from({ length: last - first + 1 }, (_, i) => first + i));
     }
 
-    // A head's weights between shown tokens as a small picture, 0 to 255. Long texts are sampled: evenly spaced
+    // A head's weights between shown tokens as a small picture, -255 to 255. Long texts are sampled: evenly spaced
     // queries, and for each bin of keys its largest weight, so that a single strong link stays visible.
     levels({ layer, head }) {
       if (!this.tokens) this.tokens = { queries: this.shown("query"), keys: this.shown("key") };
       const { queries, keys } = this.tokens;
       const height = Math.min(SIDE, queries.length);
       const width = Math.min(SIDE, keys.length);
-      const picture = new Float32Array(width * height);
+      const asked = this.asked(layer, head, { queries, keys, width, height });
+      if (asked === null) return null;
+      const picture = asked || new Float32Array(width * height);
       let largest = 0;
-      for (let y = 0; y < height; y += 1) {
+      for (let y = 0; !asked && y < height; y += 1) {
         const query = queries[Math.floor(((y + 0.5) * queries.length) / height)];
-        const row = this.source.row(this.state.values.kind, layer, head, query);
+        const { kind, what } = this.state.values;
+        const row = this.source.row(kind, layer, head, query, what);
         if (!row) return null;
         for (let i = 0; i < keys.length; i += 1) {
           const at = y * width + Math.floor((i * width) / keys.length);
-          if (row[keys[i]] > picture[at]) picture[at] = row[keys[i]];
+          if (Math.abs(row[keys[i]]) > Math.abs(picture[at])) picture[at] = row[keys[i]];
         }
       }
-      for (const weight of picture) if (weight > largest) largest = weight;
+      for (const weight of picture) if (Math.abs(weight) > largest) largest = Math.abs(weight);
       // Square root: a weight of 0.1 beside one of 1 would otherwise vanish.
-      const pixels = Uint8Array.from(picture, (weight) => (largest > 0 ? 255 * Math.sqrt(weight / largest) : 0));
+      const pixels = Int16Array.from(picture, (weight) => (largest > 0 ? Math.sign(weight) * 255 * Math.sqrt(Math.abs(weight) / largest) : 0));
       return { width, height, pixels, canvas: null, ink: null };
     }
 
-    // The levels as the strength of one colour.
-    ink(picture, ink) {
+    // The levels as the strength of a colour; of two where there are signs. Then a cell is two pixels wide and high, and
+    // what is below zero has holes: it is known by them where colours are not.
+    ink(picture, colours) {
       const { width, height, pixels } = picture;
-      const canvas = (picture.canvas = picture.canvas || make("canvas", { width: String(width), height: String(height) }));
-      picture.ink = ink;
+      const by = colours.length;
+      const canvas = (picture.canvas = picture.canvas || make("canvas", { width: String(by * width), height: String(by * height) }));
+      picture.ink = colours.join();
       if (pixels.length === 0) return;
-      const [red, green, blue] = parseColour(ink);
-      const image = new ImageData(width, height);
-      for (let i = 0; i < pixels.length; i += 1) {
-        image.data[4 * i] = red;
-        image.data[4 * i + 1] = green;
-        image.data[4 * i + 2] = blue;
-        image.data[4 * i + 3] = pixels[i];
+      const inks = colours.map(parseColour);
+      const image = new ImageData(by * width, by * height);
+      for (let y = 0; y < by * height; y += 1) {
+        for (let x = 0; x < by * width; x += 1) {
+          const level = pixels[Math.floor(y / by) * width + Math.floor(x / by)];
+          if (level === 0 || (level < 0 && (x + y) % 2 === 1)) continue;
+          const at = 4 * (y * by * width + x);
+          const ink = inks[level < 0 ? 1 : 0];
+          for (let i = 0; i < 3; i += 1) image.data[at + i] = ink[i];
+          image.data[at + 3] = Math.abs(level);
+        }
       }
       canvas.getContext("2d").putImageData(image, 0, 0);
     }

@@ -1,7 +1,7 @@
 // The lines: queries on the left, keys on the right, the weights of the chosen heads between them.
 
 part((shared) => {
-  const { askWhy, make, sameToken, LineCanvas, MiniMap, TokenColumn, largestOf, strengthOf, strongestLines } = shared;
+  const { askWhy, make, quantityOf, sameToken, LineCanvas, MiniMap, TokenColumn, largestOf, strongestLines } = shared;
 
   const MOST_LINES = 4000; // in the overview; beyond it the thinnest are left out
   const FLOORS = { linear: 0.004, log: 0.0005 }; // a smaller weight's line in the overview would be invisible
@@ -77,7 +77,8 @@ part((shared) => {
     // where it is of a span, whose weights are means.
     weightAt({ side, index }) {
       const { pin } = this.state.values;
-      if (!pin || pin.side === side || pin.to !== undefined || !this.source.computed(this.state.values.kind)) return null;
+      const { kind, what } = this.state.values;
+      if (!pin || pin.side === side || pin.to !== undefined || what !== "weights" || !this.source.computed(kind)) return null;
       const at = ({ head, weights }) => weights[index];
       const series = this.weights.heads.map((head) => ({ head, weights: this.weights.focused(head, pin) })).filter(({ weights }) => weights);
       if (series.length === 0) return null;
@@ -227,7 +228,7 @@ part((shared) => {
         const weights = this.weights.focused(head, on);
         if (!weights) continue;
         const largest = largestOf(weights, others);
-        series.push({ place: head.place, weights, strength: (weight) => strengthOf(weight, largest, this.state.values) });
+        series.push({ place: head.place, weights, strength: (weight) => this.weights.strength(weight, largest) });
       }
       return series.length > 0 ? series : null;
     }
@@ -241,10 +242,21 @@ part((shared) => {
         const [name, other, line] = on.side === "query" ? ["Query", "key", "row"] : ["Key", "query", "column"];
         const span = ({ index, to }) => (to === undefined ? index : `${index} to ${to}`);
         this.note.textContent = at
-          ? `${name} ${span(on)}, ${other} ${at.index}: one line, for the weight between the two.`
+          ? `${name} ${span(on)}, ${other} ${at.index}: one line, for the ${this.one()} between the two.`
           : this.left ? `${name} ${span(on)}: the strongest lines of ${this.weights.heads.length > 1 ? "each head's" : "its"} ${line}.`
-          : `${name} ${span(on)}: a line for every weight from ${Math.max(least, ROW_FLOOR)} up, of its ${line}.`;
+          : `${name} ${span(on)}: a line for every ${this.one()} from ${this.told(Math.max(least, ROW_FLOOR))} up, of its ${line}.`;
       }
+    }
+
+    // What is drawn, one of it; and a share of what a full line stands for, as a number.
+    one() {
+      return quantityOf(this.state.values.what).one;
+    }
+
+    told(share) {
+      const { what } = this.state.values;
+      if (what === "weights") return String(share);
+      return `${this.weights.signed ? "±" : ""}${(share * this.weights.full).toPrecision(2)}`;
     }
 
     drawMap(series) {
@@ -271,47 +283,60 @@ part((shared) => {
 
     // All the lines that start in view. A hover only fades them, so they are drawn again only when they change.
     drawOverview() {
-      const { layer, head, also, filter, specials, units, kind, least, scale, largest } = this.state.values;
-      const view = JSON.stringify([layer, head, also, filter, specials, units, kind, least, scale, largest, this.top, this.colours.of("--query")]);
+      const { layer, head, also, filter, specials, units, kind, what, least, scale, largest } = this.state.values;
+      const view = JSON.stringify([layer, head, also, filter, specials, units, kind, what, least, scale, largest, this.top, this.colours.of("--query")]);
       if (view === this.drawnView) return;
       this.drawnView = view;
       this.described = false;
       const { heads } = this.weights;
       const queries = this.sides.query.order.slice(this.first, this.last);
       let floor = null;
-      const groups = heads.map((each) => {
+      const groups = heads.flatMap((each) => this.signs().map((sign) => {
         const lines = [];
-        for (const query of queries) this.addLines(lines, each, query);
+        for (const query of queries) this.addLines(lines, each, query, sign);
         const kept = strongestLines(lines, Math.ceil(MOST_LINES / heads.length));
         if (kept.floor !== null) floor = Math.max(floor, kept.floor);
-        return { lines: kept.lines, ...this.look(each.place) };
-      });
+        return { lines: kept.lines, ...this.look(each.place, sign) };
+      }));
       this.overview.draw(groups, { faint: true });
       const from = Math.max(least, FLOORS[scale]);
       this.overviewNote =
         floor !== null && (scale === "log" || largest === "own")
           ? `Overview: the ${MOST_LINES} strongest lines of the queries in view.`
-          : `Overview: a line for every weight from ${(floor === null ? from : Math.max(from, floor)).toFixed(from < 0.001 ? 4 : 3)}${largest === "own" ? " of its row's largest" : ""} up, of the queries in view.`;
+          : `Overview: a line for every ${this.one()} from ${this.fromWhere(floor === null ? from : Math.max(from, floor), from)}${largest === "own" ? " of its row's largest" : ""} up, of the queries in view.`;
     }
 
-    addLines(lines, head, query) {
+    fromWhere(share, from) {
+      const { what, largest } = this.state.values;
+      return what === "weights" || largest === "own" ? share.toFixed(from < 0.001 ? 4 : 3) : this.told(share);
+    }
+
+    // Of a measure with signs, those above zero and those below are drawn each in their own way.
+    signs() {
+      return this.weights.signed ? [1, -1] : [1];
+    }
+
+    addLines(lines, head, query, sign) {
       const row = this.weights.row(head, query);
       if (!row) return;
       const { values } = this.state;
       const keys = this.sides.key.order;
       const most = largestOf(row, keys);
-      const floor = FLOORS[values.scale] * (values.largest === "own" ? most : 1);
+      const floor = FLOORS[values.scale] * (values.largest === "own" ? this.weights.share(most) : 1);
       const y = this.y("query", query) + this.shift(head.place);
       for (const key of keys) {
-        const weight = row[key];
-        if (weight < floor || weight < values.least || weight === 0) continue;
-        lines.push(y, this.y("key", key) + this.shift(head.place), strengthOf(weight, most, values));
+        const weight = sign * row[key];
+        if (weight <= 0 || this.weights.share(weight) < Math.max(floor, values.least)) continue;
+        lines.push(y, this.y("key", key) + this.shift(head.place), this.weights.strength(weight, most));
       }
     }
 
-    // How a head's lines look; of one head alone, as queries do.
-    look(place, colour = this.colours.of("--query")) {
+    // How a head's lines look; of one head alone, as queries do. Below zero they are dashed.
+    look(place, sign, colour = this.colours.of("--query")) {
       const several = this.weights.heads.length > 1;
+      if (this.weights.signed) {
+        return { colour: several ? this.colours.series(place) : this.colours.of(sign > 0 ? "--more" : "--less"), dashes: sign > 0 ? [] : [6, 5] };
+      }
       return several ? { colour: this.colours.series(place), dashes: this.colours.dashes(place) } : { colour, dashes: [] };
     }
 
@@ -326,27 +351,29 @@ part((shared) => {
       const other = on.side === "query" ? "key" : "query";
       const middle = (this.y(on.side, on.index) + this.y(on.side, on.to ?? on.index)) / 2;
       this.left = false;
-      const groups = series.map(({ place, weights, strength }) => {
+      const groups = series.flatMap(({ place, weights, strength }) => this.signs().map((sign) => {
         let lines = [];
         const fixed = middle + this.shift(place);
         for (const index of at ? [at.index] : this.sides[other].order) {
-          if (weights[index] < Math.max(ROW_FLOOR, least) && !at) continue;
+          if (sign * weights[index] < 0 || (weights[index] === 0 && sign < 0)) continue;
+          if (this.weights.share(weights[index]) < Math.max(ROW_FLOOR, least) && !at) continue;
           const y = this.y(other, index) + this.shift(place);
           lines.push(on.side === "query" ? fixed : y, on.side === "query" ? y : fixed, strength(weights[index]));
         }
         const kept = strongestLines(lines, series.length > 1 ? Math.ceil(MOST_OF_SEVERAL / series.length) : MOST_OF_ROW);
         lines = kept.lines;
         this.left = this.left || kept.floor !== null;
-        return { lines, ...this.look(place, this.colours.of(on.side === "query" ? "--query" : "--key")) };
-      });
+        return { lines, ...this.look(place, sign, this.colours.of(on.side === "query" ? "--query" : "--key")) };
+      }));
       this.active.draw(groups);
     }
 
     paintTokens(series) {
       const { on, at } = this.state.focus();
       const { pin, least } = this.state.values;
+      this.element.classList.toggle("signed", this.weights.signed);
       for (const [name, side] of Object.entries(this.sides)) {
-        side.paint(this.first, this.last, { series: on && on.side !== name ? series : null, least, on, at, pin });
+        side.paint(this.first, this.last, { series: on && on.side !== name ? series : null, least, measure: this.weights, on, at, pin });
       }
     }
   }

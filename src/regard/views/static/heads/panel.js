@@ -2,7 +2,7 @@
 // screen reader. Without a row, the strongest weights of the chosen heads.
 
 part((shared) => {
-  const { make, makeWhy, formatWeight, inIdleTime } = shared;
+  const { make, makeWhy, inIdleTime, quantityOf } = shared;
 
   const STRONGEST = 10;
 
@@ -93,6 +93,8 @@ part((shared) => {
     }
 
     describe(on, byQuery) {
+      const { what } = this.state.values;
+      if (what !== "weights") return this.describeMeasure(on, byQuery, quantityOf(what));
       const units = this.state.values.units === "words" ? "words" : "tokens";
       if (on.to !== undefined) {
         return byQuery
@@ -108,7 +110,14 @@ part((shared) => {
         : `Column of key ${on.index}: one weight from each query; a column need not sum to 1.`;
     }
 
+    describeMeasure(on, byQuery, { label }) {
+      const [rows, kept] = byQuery ? ["row", "the mean of the rows of"] : ["column", "the sum of the columns of"];
+      const several = on.to !== undefined ? "several" : this.state.values.units === "words" ? "its pieces" : null;
+      return several ? `${label}: ${kept} ${several === "several" ? `tokens ${on.index} to ${on.to}` : several}.` : `${label}: the ${rows} of ${on.side} ${on.index}.`;
+    }
+
     sumUp(weights, others, byQuery, side) {
+      if (this.state.values.what !== "weights") return "";
       let total = 0;
       let visible = 0;
       for (const { first } of this.state.units(side).all) total += weights[first];
@@ -116,9 +125,9 @@ part((shared) => {
       if (byQuery && total === 0 && !this.source.computed(this.state.values.kind)) return "Every weight of this query is 0.";
       if (byQuery && total === 0) return "This query may attend to nothing: the mask hides every key.";
       if (others.length < this.state.units(side).all.length) {
-        return `${formatWeight(total - visible)} of this ${byQuery ? "row" : "column"} lies on tokens that are not shown. Nothing is renormalised.`;
+        return `${this.weights.format(total - visible)} of this ${byQuery ? "row" : "column"} lies on tokens that are not shown. Nothing is renormalised.`;
       }
-      return byQuery ? "" : `This column sums to ${formatWeight(total)}.`;
+      return byQuery ? "" : `This column sums to ${this.weights.format(total)}.`;
     }
 
     // Spoken once the choice has rested: neither a moving pointer nor a held arrow key must chatter.
@@ -126,7 +135,7 @@ part((shared) => {
       const several = this.several();
       const { layer, head } = this.state.values;
       const where = several ? `${series.length} heads.` : `Layer ${layer}, head ${head}.`;
-      const number = ({ weight, head: of }) => (several ? `${formatWeight(weight)} in ${of.layer}.${of.head}` : formatWeight(weight));
+      const number = ({ weight, head: of }) => (several ? `${this.weights.format(weight)} in ${of.layer}.${of.head}` : this.weights.format(weight));
       const said = at
         ? `${this.name(on)} and ${this.name(at)}: ${ofUnit(series, at.index).map(number).join(", ")}`
         : `${where} ${on.side === "query" ? "Query" : "Key"} ${on.index}, ${this.name(on)}: ${listed.slice(0, 3).map((each) => `${this.name({ side, index: each.index })} ${number(each)}`).join(", ")}.`;
@@ -135,16 +144,20 @@ part((shared) => {
     }
 
     drawHead() {
-      const { kind, layer, head, also, filter, specials, units } = this.state.values;
+      const { kind, what, layer, head, also, filter, specials, units } = this.state.values;
       this.title.textContent = this.several() ? "Strongest in these heads" : "Strongest in this head";
       this.subtitle.textContent = "Query → key, among the tokens that are shown.";
       this.sum.textContent = "Click one to pin its query.";
-      const name = JSON.stringify([kind, layer, head, also, filter, specials, units]);
+      const name = JSON.stringify([kind, what, layer, head, also, filter, specials, units]);
       if (this.scanned && this.scanned.name === name) {
         this.drawStrongest(this.scanned.strongest);
         return;
       }
       const shown = this.state.shown();
+      if (this.source.strongest && (this.state.values.what || "weights") === "weights") {
+        this.askStrongest(shown);
+        return;
+      }
       const queue = this.weights.heads.flatMap((each) => shown.queries.map((query) => ({ head: each, query })));
       const strongest = [];
       let whole = true;
@@ -164,6 +177,16 @@ part((shared) => {
         this.drawStrongest(strongest);
         return true;
       });
+    }
+
+    // Of a source that looks through a head by itself.
+    askStrongest(shown) {
+      const { heads } = this.weights;
+      const units = (side, order) => order.map((first) => this.state.units(side).at(first));
+      const found = this.source.strongest(this.state.values.kind, heads, units("query", shown.queries), units("key", shown.keys), STRONGEST);
+      const headOf = (of) => heads.find(({ layer, head }) => layer === of.layer && head === of.head);
+      this.drawStrongest((found || []).map((each) => ({ ...each, head: headOf(each) })));
+      if (!found) this.sum.textContent = "The numbers are on their way.";
     }
 
     drawStrongest(strongest) {
@@ -205,13 +228,15 @@ part((shared) => {
         names[i].text.firstChild.data = this.name(token);
         names[i].position.firstChild.data = String(token.index);
       });
-      number.firstChild.data = formatWeight(weight);
-      why.update(this.weightOf(tokens, of), formatWeight(weight));
+      number.firstChild.data = this.weights.format(weight);
+      why.update(this.weightOf(tokens, of), this.weights.format(weight));
       Object.assign(button.dataset, { side: tokens[0].side, token: String(tokens[0].index) });
       if (pin) button.dataset.pin = "yes";
       else delete button.dataset.pin;
       button.classList.toggle("marked", marked);
-      button.style.backgroundSize = `${100 * weight}% 100%`;
+      button.classList.toggle("less", weight < 0);
+      button.classList.toggle("more", this.weights.signed && weight > 0);
+      button.style.backgroundSize = `${100 * Math.min(1, this.weights.share(weight))}% 100%`;
       if (!head) return;
       head.firstChild.data = this.colours.letter(of.place);
       head.title = `Layer ${of.layer}, head ${of.head}`;
@@ -221,10 +246,17 @@ part((shared) => {
     // What the calculation of a line's weight is of; null where it is the mean of a span, or was given.
     weightOf(tokens, { layer, head }) {
       const { on } = this.state.focus();
-      if (!this.source.computed(this.state.values.kind) || (tokens.length < 2 && on.to !== undefined)) return null;
+      const { kind, what } = this.state.values;
+      if (what !== "weights" || !this.source.computed(kind) || (tokens.length < 2 && on.to !== undefined)) return null;
       const [one, other] = tokens.length > 1 ? tokens : [on, tokens[0]];
       const [query, key] = one.side === "query" ? [one, other] : [other, one];
       return { layer, head, query: query.index, key: key.index };
+    }
+
+    // What a number is, as the head of a column.
+    oneOf() {
+      const { one } = quantityOf(this.state.values.what);
+      return one[0].toUpperCase() + one.slice(1);
     }
 
     // Built only while it is open: for a long text it is the only thing on the page that is long.
@@ -239,12 +271,12 @@ part((shared) => {
       const side = on.side === "query" ? "key" : "query";
       const where = this.several() ? `${series.length} heads` : `Layer ${layer}, head ${head}`;
       this.caption.textContent = `${where}, ${on.side} ${on.index} (${this.name(on)})`;
-      const columns = this.several() ? series.map(({ head: of }) => `Layer ${of.layer}, head ${of.head}`) : ["Weight"];
+      const columns = this.several() ? series.map(({ head: of }) => `Layer ${of.layer}, head ${of.head}`) : [this.oneOf()];
       const header = ["Position", side === "key" ? "Key" : "Query", ...columns];
       this.head.replaceChildren(make("tr", {}, ...header.map((text) => make("th", { scope: "col" }, text))));
       this.body.replaceChildren(
         ...this.state.units(side).all.map(({ first: index }) =>
-          make("tr", {}, make("td", {}, String(index)), make("th", { scope: "row" }, make("bdi", { dir: "auto" }, this.name({ side, index }))), ...series.map(({ weights }) => make("td", {}, formatWeight(weights[index])))),
+          make("tr", {}, make("td", {}, String(index)), make("th", { scope: "row" }, make("bdi", { dir: "auto" }, this.name({ side, index }))), ...series.map(({ weights }) => make("td", {}, this.weights.format(weights[index])))),
         ),
       );
     }
@@ -253,11 +285,11 @@ part((shared) => {
   // The largest weights of some rows at some places, [{ index, weight, head }], largest first, then as they stand.
   function strongestOf(series, places, count) {
     const best = [];
-    const before = (a, b) => b.weight - a.weight || a.index - b.index || a.head.place - b.head.place;
+    const before = (a, b) => Math.abs(b.weight) - Math.abs(a.weight) || a.index - b.index || a.head.place - b.head.place;
     for (const { head, weights } of series) {
       for (const index of places) {
         const weight = weights[index];
-        if (best.length === count && weight < best[count - 1].weight) continue;
+        if (best.length === count && Math.abs(weight) < Math.abs(best[count - 1].weight)) continue;
         best.push({ index, weight, head });
         best.sort(before);
         if (best.length > count) best.pop();
@@ -273,9 +305,9 @@ part((shared) => {
   function collect(strongest, row, keys, { head, query }) {
     for (const key of keys) {
       const weight = row[key];
-      if (strongest.length === STRONGEST && weight <= strongest[STRONGEST - 1].weight) continue;
+      if (strongest.length === STRONGEST && Math.abs(weight) <= Math.abs(strongest[STRONGEST - 1].weight)) continue;
       strongest.push({ query, key, weight, head });
-      strongest.sort((a, b) => b.weight - a.weight);
+      strongest.sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight));
       if (strongest.length > STRONGEST) strongest.pop();
     }
   }

@@ -2,7 +2,7 @@
 // column alone. Drawn once as a list of shapes, which become one or the other.
 
 part((shared) => {
-  const { SVG, make, chosenHeads, largestOf, strengthOf, strongestLines } = shared;
+  const { SVG, arrived, make, chosenHeads, largestOf, quantityOf, strongestLines } = shared;
 
   const FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', sans-serif";
   const ROW = 22;
@@ -30,7 +30,8 @@ part((shared) => {
     const [ink, soft] = [colours.of("--ink"), colours.of("--soft")];
     const shapes = [{ kind: "box", x: 0, y: 0, width, height, colour: colours.of("--card") }];
     const text = (x, y, said, options = {}) => shapes.push({ kind: "text", x, y, text: said, size: SIZE, anchor: "start", colour: ink, ...options });
-    const where = heads.length > 1 ? `${heads.length} heads` : `layer ${values.layer}, head ${values.head}`;
+    const drawn = values.what === "weights" ? "" : `, ${quantityOf(values.what).label.toLowerCase()}`;
+    const where = (heads.length > 1 ? `${heads.length} heads` : `layer ${values.layer}, head ${values.head}`) + drawn;
     text(16, 24, `${source.facts.model}: ${where}`, { size: 14, bold: true });
     heads.forEach(({ name, place }, i) => {
       if (heads.length < 2) return;
@@ -51,14 +52,20 @@ part((shared) => {
     }
     return { width, height, shapes, title: `${source.facts.model}: ${where}` };
 
+    function look({ place }, weight, several) {
+      const plain = weights.signed ? (weight < 0 ? "--less" : "--more") : on && on.side === "key" ? "--key" : "--query";
+      const dashes = weights.signed ? (weight < 0 ? [6, 5] : []) : several ? colours.dashes(place) : [];
+      return { colour: several ? colours.series(place) : colours.of(plain), dashes };
+    }
+
     function lines(head) {
       const several = heads.length > 1;
       const shift = several ? (head.place - (heads.length - 1) / 2) * Math.min(3, 14 / heads.length) : 0;
       const found = []; // query, key, strength; the weight beside it
       const told = new Map();
       const add = (query, key, weight, largest) => {
-        if (weight < Math.max(FAINTEST, values.least)) return;
-        found.push(query, key, strengthOf(weight, largest, values));
+        if (weight === 0 || weights.share(weight) < Math.max(FAINTEST, values.least)) return;
+        found.push(query, key, weights.strength(weight, largest));
         told.set(`${query}.${key}`, weight);
       };
       if (on) {
@@ -77,11 +84,11 @@ part((shared) => {
       const made = [];
       for (let i = 0; i < kept.length; i += 3) {
         const [query, key, strength] = kept.slice(i, i + 3);
-        const said = `${state.units("query").name(query)} → ${state.units("key").name(key)}: ${told.get(`${query}.${key}`).toFixed(4)}`;
+        const weight = told.get(`${query}.${key}`);
+        const said = `${state.units("query").name(query)} → ${state.units("key").name(key)}: ${weights.format(weight)}`;
         made.push({
           kind: "line", bent: true, from: [left + 6, at.query.get(query) + shift], to: [right + 6, at.key.get(key) + shift],
-          colour: several ? colours.series(head.place) : colours.of(on && on.side === "key" ? "--key" : "--query"),
-          dashes: several ? colours.dashes(head.place) : [], width: 0.6 + 3.4 * strength, opacity: 0.06 + 0.94 * strength ** 0.65,
+          ...look(head, weight, several), width: 0.6 + 3.4 * strength, opacity: 0.06 + 0.94 * strength ** 0.65,
           said: several ? `${head.name} ${said}` : said, strength,
         });
       }
@@ -155,9 +162,16 @@ part((shared) => {
       const { values } = page.state;
       return chosenHeads(values).length > 1 ? `heads.${ending}` : `layer-${values.layer}-head-${values.head}.${ending}`;
     };
+    // A picture that lacks a row would be a wrong one: all of them are asked for first, and then waited for.
+    const { source } = page;
+    const whole = () => {
+      const { pin } = page.state.values;
+      const rows = chosenHeads(page.state.values).flatMap((head) => (pin ? [weights.focused(head, pin)] : page.state.shown().queries.map((query) => weights.row(head, query))));
+      return rows.every(Boolean) || null;
+    };
     const button = (label, said, act) => {
       const element = make("button", { type: "button", class: "button", "aria-label": said, title: said }, label);
-      element.addEventListener("click", act);
+      element.addEventListener("click", () => arrived(source, whole).then(act));
       return element;
     };
     return make("span", { class: "saves" },

@@ -1,7 +1,7 @@
 // One column of units: their elements, and the numbers and bars on those in view.
 
 part((shared) => {
-  const { make, formatWeight } = shared;
+  const { make } = shared;
 
   const FADED = 0.02; // a token whose bar would be shorter steps back
   const BLOCK = 16; // tokens; the browser passes over a block that is out of view: its style, layout and paint
@@ -69,7 +69,8 @@ part((shared) => {
     // Numbers and bars, for the units in view only; what has left the view is cleared, so that nothing there keeps
     // the number of another row.
     // series: [{ place, weights, strength(weight) }], one for each head; null where this column has no numbers.
-    paint(from, to, { series, least, on, at, pin }) {
+    // measure: how its numbers are written and what share they are of the largest (see Weights).
+    paint(from, to, { series, least, measure, on, at, pin }) {
       const last = Math.min(to, this.order.length);
       const [oldFirst, oldLast] = this.painted;
       const blank = { series: null, least, on: null, at: null, pin: null };
@@ -77,20 +78,21 @@ part((shared) => {
         if (position < from || position >= last) this.paintOne(position, blank);
       }
       this.painted = [from, last];
-      for (let position = from; position < last; position += 1) this.paintOne(position, { series, least, on, at, pin });
+      for (let position = from; position < last; position += 1) this.paintOne(position, { series, least, measure, on, at, pin });
     }
 
-    paintOne(position, { series, least, on, at, pin }) {
+    paintOne(position, { series, least, measure, on, at, pin }) {
       const element = this.elements[position];
       const index = this.order[position];
       const holds = (token) => Boolean(token) && token.side === this.side && this.inside(token, index);
       const best = series && strongestOf(series, index);
-      this.write(element.lastChild, best ? this.number(best, series.length) : "");
+      this.write(element.lastChild, best ? this.number(best, series.length, measure) : "");
       this.paintBars(element, series, best, index);
       const toggle = (name, value) => element.classList.toggle(name, Boolean(value));
       toggle("weighed", series);
       toggle("several", series && series.length > 1);
-      toggle("faded", best ? best.weight < least || best.strength < FADED : on && !holds(on));
+      toggle("faded", best ? measure.share(best.weight) < least || best.strength < FADED : on && !holds(on));
+      toggle("less", best && best.weight < 0);
       toggle("on", holds(on));
       toggle("at", holds(at));
       toggle("pinned", holds(pin));
@@ -101,8 +103,8 @@ part((shared) => {
       return index <= token && token <= to;
     }
 
-    number({ weight, place }, count) {
-      return count > 1 ? `${formatWeight(weight)} ${this.colours.letter(place)}` : formatWeight(weight);
+    number({ weight, place }, count, measure) {
+      return count > 1 ? `${measure.format(weight)} ${this.colours.letter(place)}` : measure.format(weight);
     }
 
     // The text node is kept: a new one would be laid out with all that is around it.
@@ -141,7 +143,7 @@ part((shared) => {
     let best = null;
     for (const { place, weights, strength } of series) {
       const weight = weights[index];
-      if (!best || weight > best.weight) best = { place, weight, strength: strength(weight) };
+      if (!best || Math.abs(weight) > Math.abs(best.weight)) best = { place, weight, strength: strength(weight) };
     }
     return best;
   }

@@ -1,7 +1,7 @@
 // The head view: all heads as thumbnails, the chosen ones as lines between queries and keys, and their numbers.
 
 view((shared) => {
-  const { make, Diagram, HeadGrid, Panel, Weights, makeControls, makeLegend, makeSave, makeSwitch, STRENGTH_FIELDS } = shared;
+  const { make, Diagram, HeadGrid, Panel, Weights, makeControls, makeDrawn, makeLegend, makeSaid, makeSave, makeSwitch, STRENGTH_FIELDS } = shared;
 
   const REST = 50; // milliseconds after which a pointer has come to rest
 
@@ -23,6 +23,7 @@ view((shared) => {
     const panel = new Panel(page, weights, diagram);
     const legend = makeLegend(page);
     const where = make("h2", { class: "where" });
+    const said = makeSaid(page);
     const querySide = make("span", { class: "side-query" });
     const keySide = make("span", { class: "side-key" });
     const showWhere = () => {
@@ -30,12 +31,14 @@ view((shared) => {
       const { heads } = weights;
       where.textContent = heads.length > 1 ? `${heads.length} heads` : `Layer ${layer}, head ${head}`;
       legend.update(heads);
+      said.update();
       querySide.textContent = kind === "cross" ? "Query, in the decoder, looking" : "Query, looking";
       keySide.textContent = kind === "cross" ? "Key, in the encoder, looked at" : "Key, looked at";
     };
 
     const view = make("section", { class: "view", "aria-label": "Attention of the chosen heads" },
-      make("div", { class: "view-top" }, where, makeControls(page)),
+      make("div", { class: "view-top" }, where, makeDrawn(page), makeControls(page)),
+      said.line,
       legend.element,
       make("div", { class: "sides", "aria-hidden": "true" }, querySide, keySide),
       make("div", { class: "view-foot" }, diagram.note, makeSave(page, weights)), // below, but Tab goes from the tokens to their numbers
@@ -46,6 +49,7 @@ view((shared) => {
         make("p", { class: "axes" }, make("span", {}, "Layer ↓"), make("span", {}, "Head →")),
         grid.element,
         make("div", { class: "picker-foot" }, makeSwitch(state, "Several heads", "adding"), make("p", { class: "note" }, "Each thumbnail is scaled to its own largest weight.")),
+        ...(said.missing ? [said.missing] : []),
       ),
       view,
       panel.element,
@@ -61,20 +65,21 @@ view((shared) => {
     };
     const changed = (names) => {
       const has = (...wanted) => wanted.some((name) => names.has(name));
-      if (has("kind", "layer", "head", "also", "units", "rows")) weights.forget();
+      if (has("kind", "what", "layer", "head", "also", "units", "rows")) weights.forget();
       if (has("look")) {
         diagram.request(true);
         grid.repaint();
       }
       if (has("kind")) grid.rebuild();
-      else if (has("specials", "filter")) grid.restart();
+      else if (has("specials", "filter", "what")) grid.restart();
       else if (has("rows")) grid.resume();
       if (has("kind", "specials", "filter", "units")) diagram.layout();
-      if (has("kind", "layer", "head", "also", "look")) {
+      if (has("what")) grid.repaint();
+      if (has("kind", "what", "layer", "head", "also", "look")) {
         grid.mark();
         showWhere();
       }
-      if (has("kind", "layer", "head", "also", "units", "rows")) diagram.redraw();
+      if (has("kind", "what", "layer", "head", "also", "units", "rows")) diagram.redraw();
       else diagram.request();
       if (!diagram.pointing) say();
       else {

@@ -1,7 +1,7 @@
 // The weights on show, between units (pieces or words) and spans of them, and how strongly each is drawn.
 
 part((shared) => {
-  const { chosenHeads, meanUnits, oneOf, sumUnits } = shared;
+  const { chosenHeads, formatQuantity, fullOf, meanUnits, oneOf, quantityOf, sumUnits } = shared;
 
   const MOST_ROWS = 1200;
   const THRESHOLDS = [0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5];
@@ -16,9 +16,10 @@ part((shared) => {
     largest: oneOf(["one", "own"]), // what a full line stands for: a weight of 1, or the row's own largest
   };
 
-  // How strongly a weight is drawn, from 0 to 1; `largest` is the largest that it is drawn beside.
-  function strengthOf(weight, largest, { scale, largest: by }) {
-    const part = by === "own" && largest > 0 ? weight / largest : weight;
+  // How strongly a number is drawn, from 0 to 1, whatever its sign; `largest` is the largest that it is drawn beside,
+  // `full` what a full line stands for.
+  function strengthOf(weight, largest, { scale, largest: by }, full = 1) {
+    const part = Math.min(1, Math.abs(weight) / (by === "own" && largest > 0 ? largest : full));
     if (scale !== "log") return part;
     return part > 0 ? Math.max(0, 1 + Math.log10(part) / 4) : 0; // four decades
   }
@@ -29,11 +30,27 @@ part((shared) => {
       this.forget();
     }
 
-    // After another kind, other heads or other units; and when rows have come.
+    // After another kind, another measure, other heads or other units; and when rows have come.
     forget() {
+      const { values } = this.state;
       this.rows = new Map();
       this.spans = new Map();
-      this.heads = chosenHeads(this.state.values);
+      this.heads = chosenHeads(values);
+      this.full = fullOf(this.source, values, this.heads);
+      this.signed = Boolean(quantityOf(values.what).signed);
+    }
+
+    // A number as a share of what a full line stands for: the number itself, of weights.
+    share(weight) {
+      return Math.abs(weight) / this.full;
+    }
+
+    strength(weight, largest) {
+      return strengthOf(weight, largest, this.state.values, this.full);
+    }
+
+    format(weight) {
+      return formatQuantity(weight, this.state.values.what, this.full);
     }
 
     // The weights of a query unit over the key units, at their first tokens; null while they are not there.
@@ -71,13 +88,13 @@ part((shared) => {
 
     // A span looks as its tokens do on average.
     makeRow({ layer, head }, units) {
-      const { kind } = this.state.values;
+      const { kind, what } = this.state.values;
       const keys = this.state.units("key");
       let total = null;
       let count = 0;
       for (const { first, last } of units) {
         for (let query = first; query <= last; query += 1, count += 1) {
-          const row = this.source.row(kind, layer, head, query);
+          const row = this.source.row(kind, layer, head, query, what);
           if (!row) return null;
           if (!total) total = Float64Array.from(row);
           else for (let i = 0; i < row.length; i += 1) total[i] += row[i];
@@ -89,11 +106,11 @@ part((shared) => {
 
     // What is given to a span is what is given to all of it.
     makeColumn({ layer, head }, units) {
-      const { kind } = this.state.values;
+      const { kind, what } = this.state.values;
       let total = null;
       for (const { first, last } of units) {
         for (let key = first; key <= last; key += 1) {
-          const column = this.source.column(kind, layer, head, key);
+          const column = this.source.column(kind, layer, head, key, what);
           if (!column) return null;
           if (!total) total = Float64Array.from(column);
           else for (let i = 0; i < column.length; i += 1) total[i] += column[i];
@@ -103,12 +120,12 @@ part((shared) => {
     }
   }
 
-  // The largest of the weights at some places.
+  // The largest of the weights at some places, whatever their signs.
   function largestOf(weights, places) {
     let largest = 0;
-    for (const place of places) if (weights[place] > largest) largest = weights[place];
+    for (const place of places) if (Math.abs(weights[place]) > largest) largest = Math.abs(weights[place]);
     return largest;
   }
 
-  return { Weights, STRENGTH_FIELDS, THRESHOLDS, strengthOf, largestOf };
+  return { Weights, STRENGTH_FIELDS, THRESHOLDS, largestOf };
 });

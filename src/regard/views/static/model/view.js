@@ -1,7 +1,7 @@
 // The model view: every layer and head at a glance, in the order of any statistic.
 
 view((shared) => {
-  const { make, makeSwitch, oneOf, Detail, HeadStatistics, Table, Wall, STATISTICS } = shared;
+  const { make, makeDrawn, makeSaid, makeSwitch, oneOf, Detail, HeadStatistics, Table, Wall, STATISTICS } = shared;
 
   const ORDERS = [
     { name: "place", label: "Layers" },
@@ -32,6 +32,7 @@ view((shared) => {
     const live = make("p", { class: "sr-only", role: "status", "aria-live": "polite" });
     const note = make("p", { class: "note model-note" });
 
+    const said = makeSaid(page);
     const choose = make("select", { class: "button", "aria-label": "The number under each head" });
     choose.addEventListener("change", () => state.set({ stat: choose.value }));
     const orders = make("fieldset", { class: "filter model-orders" }, make("legend", { class: "sr-only" }, "In which order"));
@@ -50,10 +51,10 @@ view((shared) => {
 
     const specials = source.kinds.some((kind) => ["query", "key"].some((side) => source.tokens(kind, side).some((token) => token.special && !token.sink)));
     const top = make("div", { class: "controls model-controls" },
-      make("label", { class: "switch" }, make("span", {}, "Number"), choose), orders,
+      make("label", { class: "switch" }, make("span", {}, "Number"), choose), orders, makeDrawn(page),
       ...(specials ? [makeSwitch(state, "Special tokens", "specials")] : []));
     const element = make("main", { class: "model-view" },
-      make("section", { class: "model-main", "aria-label": "All heads" }, top, note, wall.element),
+      make("section", { class: "model-main", "aria-label": "All heads" }, top, note, said.line, wall.element),
       make("aside", { class: "model-side" }, detail.element, table.element, live),
     );
 
@@ -62,10 +63,16 @@ view((shared) => {
       const { label } = STATISTICS.find(({ name }) => name === stat);
       return by === "place" ? "Heads by layer." : `Heads by ${label.toLowerCase()}, ${by === "most" ? "largest" : "smallest"} first.`;
     };
+    // The statistics of a kind may be on their way.
+    let ready = false;
     const rebuild = () => {
+      ready = Boolean(source.statistics(state.values.kind));
+      note.textContent = "The numbers are on their way.";
+      if (!ready) return;
       statistics = new HeadStatistics(source, state.values.kind);
       choose.replaceChildren(...statistics.offered.map(({ name, label }) => make("option", { value: name }, label)));
       settle();
+      said.update();
       wall.rebuild();
       detail.rebuild();
       table.fill();
@@ -74,12 +81,13 @@ view((shared) => {
 
     const changed = (names) => {
       const has = (...wanted) => wanted.some((name) => names.has(name));
-      if (has("kind")) {
+      if (has("kind") || !ready) {
         rebuild();
         return;
       }
       if (has("rows")) wall.drawing.resume();
-      if (has("specials", "filter")) wall.restart();
+      if (has("what")) said.update();
+      if (has("specials", "filter", "what")) wall.restart();
       if (has("stat", "by")) {
         settle();
         wall.arrange();

@@ -1,0 +1,159 @@
+"""What a page can draw in the place of a trace's weights, as far as it can be had and fits."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.models import Loaded, Output
+from regard.tracing._measures import Scalar
+from regard.tracing._measures._needed import values_of
+from regard.tracing._measures._network import projection_of
+from regard.tracing._measures._passes import run_again
+from regard.tracing._measures._readout import check_head, outermost
+from regard.tracing._trace import Kind, Trace
+from regard.views import MOST_MEASURES, MeasureName, MeasureRecord, check_measures, matrix_bytes
+
+Measures = dict[Kind, tuple[MeasureRecord, ...]]
+
+
+def measures_of(
+    trace: Trace, asked: Sequence[str] = (), of: Scalar | None = None
+) -> tuple[Measures, dict[str, str]]:
+    """The measures of a page: the norms where they can be had, and what is asked for.
+
+    Args:
+        trace: the trace.
+        asked: "norm", "value_zeroing", "rollout", "gradient".
+        of: what "gradient" is the gradient of, as in `Trace.attention_gradients`; by default the largest
+            logit after a decoder's last token.
+
+    Returns:
+        The measures of each kind of attention, and the reason for each that is left out.
+
+    Raises:
+        InputError: a measure that there is not, or `of` without "gradient".
+
+    Example:
+        >>> import regard
+        >>> found, left = measures_of(regard.load().trace("time flies"), ["rollout", "gradient"])
+        >>> [each.name for each in found["encoder"]], list(left)
+        (['norm', 'rollout'], ['gradient'])
+    """
+    names = check_measures(asked)
+    if of is not None and "gradient" not in names:
+        raise InputError('of goes with measures=["gradient"]: it says what the gradient is of.')
+    found: dict[Kind, list[MeasureRecord]] = {kind: [] for kind in trace.kinds}
+    left: dict[str, str] = {}
+    room = MOST_MEASURES
+    for name in dict.fromkeys(("norm", *names)):
+        try:
+            needed = _bytes(trace, name)
+            if needed > room:
+                raise InputError(
+                    f"the matrices of this text would take {needed / 1e6:.0f} MB of the page, and "
+                    f"{room / 1e6:.0f} are left for measures; give a shorter text or fewer measures."
+                )
+            made = _made(trace, name, of)
+        except InputError as error:
+            left[name] = str(error)
+            continue
+        room -= needed
+        for kind, record in made.items():
+            found[kind].append(record)
+    return {kind: tuple(records) for kind, records in found.items()}, left
+
+
+def _made(trace: Trace, name: MeasureName, of: Scalar | None) -> dict[Kind, MeasureRecord]:
+    """A measure of every kind of attention that has it.
+
+    Raises:
+        InputError: it cannot be had.
+    """
+    if name == "norm":
+        return _each(trace, name, lambda kind, layer: _norms(trace, kind, layer))
+    if name == "rollout":
+        return _each(trace, name, lambda kind, layer: trace.rollout(kind=kind, layer=layer)[None])
+    if name == "value_zeroing":
+        return _each(trace, name, lambda kind, layer: trace.value_zeroing(layer, kind=kind)[None])
+    said = "of the number that was given"
+    if of is None:
+        of, said = _next_token(trace)
+    scalar = of
+
+    def gradient(kind: Kind, layer: int) -> Tensor:
+        keys = len(trace.sides(kind)[1].encoding.tokens)
+        return trace.attention_gradients(layer, of=scalar, kind=kind)[..., :keys]
+
+    return _each(trace, name, gradient, said)
+
+
+def _each(
+    trace: Trace, name: MeasureName, of_layer: Callable[[Kind, int], Tensor], said: str = ""
+) -> dict[Kind, MeasureRecord]:
+    made: dict[Kind, MeasureRecord] = {}
+    for kind in _kinds(trace, name):
+        layers = tuple(_finite(name, of_layer(kind, layer)) for layer in trace.layers_of(kind))
+        made[kind] = MeasureRecord(name=name, layers=layers, of=said)
+    return made
+
+
+def _kinds(trace: Trace, name: MeasureName) -> Sequence[Kind]:
+    # Rollout goes through one stack's own attention.
+    return [kind for kind in trace.kinds if name != "rollout" or kind != "cross"]
+
+
+def _norms(trace: Trace, kind: Kind, layer: int) -> Tensor:
+    """|f_h(x_j)|, (heads, keys): what `Trace.norm_weighted` multiplies the weights by."""
+    v, projection = values_of(trace, kind, layer), projection_of(trace, kind, layer)
+    heads = trace.attention_of(layer, kind).inputs.num_heads
+    return torch.stack([projection.of_values(v, head).norm(dim=1) for head in range(heads)])
+
+
+def _next_token(trace: Trace) -> tuple[Scalar, str]:
+    """The largest logit after a decoder's last token, and what it is in words."""
+    loaded = trace.require_model()
+    if "decoder" not in trace.kinds:
+        raise InputError(
+            f"a gradient is of a number, and {trace.model} does not say a next token; say of what it shall be: "
+            'in Python, trace.page(measures=["gradient"], of=lambda output: ...).'
+        )
+    check_head(trace)
+    with torch.no_grad():
+        logits = run_again(trace, loaded.network, logits=True).logits
+    assert logits is not None
+    best = int(logits[0, -1].argmax())
+
+    def of(output: Output) -> Tensor:
+        assert output.logits is not None
+        return output.logits[0, -1, best]
+
+    assert outermost(loaded.network.plain) == "decoder"
+    return of, f"of the logit of {_token(loaded, best)!r}, the likeliest next token"
+
+
+def _token(loaded: Loaded, id: int) -> str:
+    return str(id) if loaded.tokenizer is None else loaded.tokenizer.decode([id])
+
+
+def _finite(name: MeasureName, values: Tensor) -> npt.NDArray[np.float32]:
+    array: npt.NDArray[np.float32] = values.detach().float().cpu().contiguous().numpy()
+    if not np.isfinite(array).all():
+        raise InputError(f"{name} gives numbers that are not finite; run the model in float32.")
+    return array
+
+
+def _bytes(trace: Trace, name: MeasureName) -> int:
+    """What it takes in the page; the norms are short."""
+    if name == "norm":
+        return 0
+    total = 0
+    for kind in _kinds(trace, name):
+        queries, keys = (len(side.encoding.tokens) for side in trace.sides(kind))
+        for layer in trace.layers_of(kind):
+            heads = trace.attention_of(layer, kind).inputs.num_heads if name == "gradient" else 1
+            total += matrix_bytes(heads, queries, keys)
+    return total

@@ -1,0 +1,129 @@
+"""What a page can draw in the place of the weights: how a page carries these measures."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.views._blocks import Blocks
+from regard.views._measure_records import MeasureRecord
+from regard.views._quantize import TOLERANCE, Packed, Values, quantize, row_blocks, rows_as_values
+from regard.views._records import AttentionRecord, LayerRecord, RecordKind
+from regard.views._weights import weight_rows
+
+_Floats = npt.NDArray[np.float32]
+
+MOST_MEASURES = 24_000_000
+"""What the matrices of measures may take in a page: a browser opens a file of this size at once."""
+
+
+# Queries that are looked at for what a full line stands for.
+_SOME = 64
+
+
+def matrix_bytes(matrices: int, queries: int, keys: int) -> int:
+    """What so many matrices take in a page: 16 bits a number and a step for each row, in base64.
+
+    Example:
+        >>> matrix_bytes(6, 512, 512)
+        4210688
+    """
+    return 4 * (-(-matrices * (2 * queries * keys + 4 * queries) // 3))
+
+
+def add_measures(
+    record: AttentionRecord, packed: Packed, facts: dict[str, Any], blocks: Blocks
+) -> Mapping[str, str]:
+    """Puts a record's measures into a page's facts and blocks.
+
+    Returns:
+        The measures that the page does not have, each with the reason.
+    """
+    left = dict(record.left_out)
+    for kind in record.kinds:
+        found = []
+        for measure in record.measures.get(kind, ()):
+            if measure.name == "norm":
+                known, difference = _norms(record, packed, kind, measure, blocks)
+            else:
+                known, difference = _matrices(kind, measure, blocks)
+            if difference > TOLERANCE:
+                left[measure.name] = (
+                    f"its values are so large that the page's numbers would differ by {difference:.1e}."
+                )
+                continue
+            found.append(
+                {
+                    "name": measure.name,
+                    "by": measure.by,
+                    "of": measure.of,
+                    "difference": difference,
+                    "layers": known,
+                }
+            )
+        facts["kinds"][kind]["measures"] = found
+    # Arrays that came without a model have none of them, and nobody to ask.
+    asked = bool(record.measures) or bool(left)
+    facts["leftOut"] = [{"name": name, "reason": reason} for name, reason in left.items()] if asked else None
+    return left
+
+
+def _matrices(kind: RecordKind, measure: MeasureRecord, blocks: Blocks) -> tuple[list[dict[str, Any]], float]:
+    known, difference = [], 0.0
+    for number, array in enumerate(measure.layers):
+        values, read = rows_as_values(array)
+        rounding = float(np.abs(array - read).max())
+        if rounding > TOLERANCE:
+            values, rounding = Values(stored=array), 0.0
+        difference = max(difference, rounding)
+        most = np.abs(array).max(axis=(1, 2))
+        known.append(_known(f"{kind}-{measure.name}-{number}", values, len(array), most, blocks))
+    return known, difference
+
+
+def _norms(
+    record: AttentionRecord, packed: Packed, kind: RecordKind, measure: MeasureRecord, blocks: Blocks
+) -> tuple[list[dict[str, Any]], float]:
+    known, difference = [], 0.0
+    of_kind = zip(record.layers[kind], packed.layers[kind], measure.layers, strict=True)
+    for number, (layer, each, norms) in enumerate(of_kind):
+        integers, steps = quantize(norms[:, :, None])
+        read = (integers.astype(np.float32) * steps[:, None, :])[:, :, 0]
+        rounding = float(np.abs(norms - read).max())
+        # A weight is 1 at most, so this is the most that both roundings can do.
+        apart = packed.largest_difference * float(norms.max()) + rounding
+        if apart > TOLERANCE:
+            apart = _apart(layer, each.shown, norms, read, packed.every)
+        difference = max(difference, apart)
+        values = Values(stored=integers, steps=steps)
+        known.append(_known(f"{kind}-norm-{number}", values, len(norms), _most(each.shown, read), blocks))
+    return known, difference
+
+
+def _most(shown: LayerRecord, norms: _Floats) -> _Floats:
+    """The largest weight times norm of each head, among some queries: how strongly lines are drawn."""
+    queries = np.unique(np.linspace(0, shown.queries - 1, _SOME).round().astype(np.int64))
+    found = [
+        (weight_rows(shown, head, queries)[:, : shown.keys] * norms[head]).max() for head in range(len(norms))
+    ]
+    return np.array(found, np.float32)
+
+
+def _apart(layer: LayerRecord, shown: LayerRecord, norms: _Floats, read: _Floats, every: int) -> float:
+    largest = 0.0
+    for head, queries in row_blocks(layer, every):
+        wanted = weight_rows(layer, head, queries)[:, : layer.keys] * norms[head]
+        found = weight_rows(shown, head, queries)[:, : layer.keys] * read[head]
+        largest = max(largest, float(np.abs(wanted - found).max()))
+    return largest
+
+
+def _known(name: str, values: Values, heads: int, most: _Floats, blocks: Blocks) -> dict[str, Any]:
+    return {
+        "heads": heads,
+        "values": blocks.add(name, values.stored),
+        "steps": None if values.steps is None else blocks.add(f"{name}-steps", values.steps),
+        # What a full line stands for.
+        "most": [float(f"{each:.6g}") for each in most],
+    }
