@@ -20,7 +20,7 @@ def add_statistics(record: AttentionRecord, facts: dict[str, Any]) -> None:
     """Puts the statistics of every head into a page's facts: `null` where there is none."""
     for kind in record.kinds:
         found = record.statistics.get(kind) or head_statistics(record, kind)
-        facts["kinds"][kind]["statistics"] = {name: _plain(values) for name, values in found.items()}
+        facts["kinds"][kind]["statistics"] = plain_statistics(found)
 
 
 def head_statistics(record: AttentionRecord, kind: RecordKind) -> HeadStatistics:
@@ -114,6 +114,11 @@ def _blocks(layer: LayerRecord) -> Iterator[npt.NDArray[np.int64]]:
     step = max(1, _BLOCK // layer.keys)
     for start in range(0, layer.queries, step):
         yield np.arange(start, min(start + step, layer.queries))
+
+
+def plain_statistics(found: HeadStatistics) -> dict[str, list[list[float | None]]]:
+    """Statistics for JSON: in six digits, None where there is none."""
+    return {name: _plain(values) for name, values in found.items()}
 
 
 def _plain(values: npt.NDArray[np.float32]) -> list[list[float | None]]:

@@ -45,7 +45,7 @@ def weight_rows(
         np.tanh(weights, out=weights)
         weights *= layer.softcap
     if layer.bias is not None:
-        weights += _bias_rows(layer, head, queries)
+        weights += bias_rows(layer, head, queries)
     if layer.mask is not None:
         if allowed is None:
             allowed = layer.mask.rows(head, queries, layer.keys)
@@ -62,7 +62,8 @@ def weight_rows(
     return weights
 
 
-def _bias_rows(layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+def bias_rows(layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    """What is added to the scores of some queries of a head, (rows, keys), in a layer that has a bias."""
     assert layer.bias is not None
     bias = layer.bias[head if len(layer.bias) > 1 else 0]
     if bias.ndim == 2:

@@ -206,12 +206,13 @@ part((shared) => {
       const shares = [];
       for (let i = first; i <= last; i += 1) {
         const row = i === query ? steps.weights : this.source.row(kind, layer, head, i);
-        if (row) shares.push(row.slice(words.key.first, words.key.last + 1).reduce((a, b) => a + b, 0));
+        if (!row) continue;
+        shares.push(row.slice(words.key.first, words.key.last + 1).reduce((a, b) => a + b, 0));
       }
       const added = words.key.last > words.key.first ? `Over the pieces of the key weights add up` : "";
       const mean = shares.length > 1 ? `${added ? "; over" : "Over"} those of the query they are averaged: (${shares.map(formatNumber).join(" + ")}) / ${shares.length}` : "";
-      const whole = shares.reduce((a, b) => a + b, 0) / shares.length;
-      parts.push(make("p", { class: "note" }, `${added}${mean}. Between the words: `, this.number(whole, "word"), "."));
+      const whole = shares.length > words.query.last - words.query.first ? shares.reduce((a, b) => a + b, 0) / shares.length : null;
+      parts.push(whole === null ? make("p", { class: "note" }, "The rows of the other pieces are on their way.") : make("p", { class: "note" }, `${added}${mean}. Between the words: `, this.number(whole, "word"), "."));
       this.word.replaceChildren(...parts);
     }
 

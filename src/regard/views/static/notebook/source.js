@@ -1,0 +1,212 @@
+// The row source of a notebook: it asks the kernel, where Python works the numbers out, and keeps what came.
+//
+// One message is on its way at a time. What is asked for meanwhile waits, and of that the newest goes first: a row
+// under the pointer overtakes a wall of thumbnails. When an answer has come, all that still waits is forgotten, and the
+// views ask again for what they still need: so what nobody looks at any more is never worked out.
+
+part((shared) => {
+  const { FileSource, Layer, decodeValues } = shared;
+
+  const MOST_BYTES = 1 << 20; // of one answer, if more than one thing is in it
+  const KEPT_BYTES = 1 << 28;
+  const PATIENCE = 4000; // milliseconds after which the page says that it waits
+
+  class KernelLayer {
+    constructor(source, kind, facts, queries, keys, columns, readBlock) {
+      Object.assign(this, { source, kind, facts, queries, keys, columns, readBlock, number: facts.layer });
+    }
+
+    ask(what, head, of, bytes, read) {
+      const { kind, number } = this;
+      return this.source.ask(`${what}.${kind}.${number}.${head}.${Object.values(of).join(".")}`, { what, kind, layer: number, head, ...of }, bytes, read);
+    }
+
+    row(head, query) {
+      const found = this.ask("row", head, { query }, 4 * this.columns, ([row]) => floats(row));
+      if (!found) return null;
+      const row = new Float64Array(this.columns); // of a layer without a sink, where others have one, the last is 0
+      row.set(found);
+      return row;
+    }
+
+    column(head, key) {
+      const found = this.ask("column", head, { key }, 4 * this.queries, ([column]) => floats(column));
+      return found && Float64Array.from(found);
+    }
+
+    // Of one query: the same arithmetic as in a file, on what the kernel has of it.
+    steps(head, query) {
+      const { headDim } = this.facts;
+      const layer = this.ask("steps", head, { query }, 8 * this.keys * headDim, (parts, said) => this.oneQuery(parts, said));
+      return layer && layer.steps(0, 0);
+    }
+
+    oneQuery([q, k, bias, allowed, v], { scale, softcap, sink, vDim }) {
+      const has = (part) => part.byteLength > 0;
+      const facts = {
+        scale, softcap, headDim: this.facts.headDim,
+        bias: has(bias) ? { heads: 1, dense: true } : null,
+        mask: { bits: { heads: 1 } },
+        v: vDim === null ? null : { dim: vDim, heads: [0] },
+      };
+      return Object.assign(Object.create(Layer.prototype), {
+        facts, heads: 1, group: 1, queries: 1, keys: this.keys, columns: this.columns, dim: facts.headDim,
+        q: floats(q), k: floats(k), low: null, high: null, holes: true,
+        bits: bytes(allowed), // packed as a mask is, see layer.js
+        ...(has(bias) ? { bias: floats(bias) } : {}),
+        ...(sink === null ? {} : { sinks: Float32Array.of(sink) }),
+        ...(vDim === null ? {} : { v: floats(v) }),
+      });
+    }
+
+    // By distance; a dense one stays in the kernel.
+    get bias() {
+      const { bias } = this.facts;
+      return bias && !bias.dense ? decodeValues(bias, this.readBlock) : null;
+    }
+  }
+
+  // What comes over the wire begins anywhere: numbers need a buffer of their own.
+  const bytes = (view) => new Uint8Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
+  const floats = (view) => new Float32Array(bytes(view).buffer);
+
+  class KernelSource extends FileSource {
+    // channel: { send(message), listen((message, buffers) => ...) }, to and from the kernel; said(text): what the
+    // reader should know, "" for nothing.
+    constructor({ facts, blocks }, run, channel, said) {
+      super(facts, (name) => blocks[name]);
+      Object.assign(this, { run, channel, said, number: 0, sent: null, bytes: 0 });
+      this.kept = new Map();
+      this.wanted = new Map();
+      this.failed = new Map();
+      channel.listen((message, buffers) => this.onAnswer(message, buffers));
+    }
+
+    layer(kind, number) {
+      const name = `${kind}.${number}`;
+      if (!this.decoded.has(name)) {
+        const { query, key, keys } = this.sides[kind];
+        this.decoded.set(name, new KernelLayer(this, kind, this.layerFacts(kind, number), query.length, keys, key.length, this.readBlock));
+      }
+      return this.decoded.get(name);
+    }
+
+    // Python knows the normalisers.
+    logSums() {
+      return [];
+    }
+
+    statistics(kind) {
+      return this.ask(`statistics.${kind}`, { what: "statistics", kind }, 0, (_, { statistics }) => statistics);
+    }
+
+    // What more a kernel can do than hand out rows: a head as a small picture, `height` of the queries and the largest
+    // weight in each of `width` bins of the keys; and the strongest weights of some heads.
+    picture(kind, layer, head, { queries, keys, width, height }) {
+      const of = { kind, layer, head, queries: ranges(queries), keys: ranges(keys), width, height };
+      return this.ask(`picture.${JSON.stringify(of)}`, { what: "picture", ...of }, 4 * width * height, ([levels]) => floats(levels));
+    }
+
+    // [{ layer, head, query, key, weight }], largest first, between units, [first, last] each.
+    strongest(kind, heads, queries, keys, count) {
+      const plain = (units) => units.map(({ first, last }) => [first, last]);
+      const of = { kind, heads: heads.map(({ layer, head }) => [layer, head]), queries: plain(queries), keys: plain(keys), count };
+      return this.ask(`strongest.${JSON.stringify(of)}`, { what: "strongest", ...of }, 0, (_, { strongest }) => strongest);
+    }
+
+    // What becomes of the run without a head; null while it is not there, { error } where there is none.
+    check(kind, layer, head) {
+      const name = `check.${kind}.${layer}.${head}`;
+      if (this.failed.has(name)) return { error: this.failed.get(name) };
+      return this.ask(name, { what: "check", kind, layer, head }, MOST_BYTES, (_, { check }) => check);
+    }
+
+    ask(name, what, size, read) {
+      const known = this.kept.get(name);
+      if (known) {
+        this.kept.delete(name);
+        this.kept.set(name, known);
+        return known.value;
+      }
+      if (this.failed.has(name)) return null;
+      this.wanted.delete(name);
+      this.wanted.set(name, { name, what, size, read });
+      this.soon();
+      return null;
+    }
+
+    // Once everyone has asked.
+    soon() {
+      if (this.timer || this.sent || this.closed) return;
+      this.timer = setTimeout(() => {
+        this.timer = 0;
+        this.send();
+      }, 4);
+    }
+
+    send() {
+      if (this.sent || this.wanted.size === 0 || this.closed) return;
+      const asked = [];
+      let size = 0;
+      for (const each of [...this.wanted.values()].reverse()) {
+        if (asked.length > 0 && size + each.size > MOST_BYTES) break;
+        size += each.size;
+        asked.push(each);
+        this.wanted.delete(each.name);
+      }
+      this.number += 1;
+      this.sent = asked;
+      this.channel.send({ number: this.number, run: this.run, asks: asked.map(({ what }) => what) });
+      this.patience = setTimeout(() => this.said("Waiting for the kernel: it is busy, or it is no longer there."), PATIENCE);
+    }
+
+    onAnswer({ number, answers }, buffers) {
+      if (!this.sent || number !== this.number) return; // of another, or too late
+      clearTimeout(this.patience);
+      const asked = this.sent;
+      this.sent = null;
+      let at = 0;
+      answers.forEach((answer, i) => {
+        const { name, read } = asked[i];
+        const parts = buffers.slice(at, at + answer.buffers);
+        at += answer.buffers;
+        if (answer.error === undefined) this.keep(name, read(parts, answer), parts.reduce((sum, part) => sum + part.byteLength, 0));
+        else this.failed.set(name, answer.error);
+      });
+      const [error] = [...this.failed].filter(([name]) => !name.startsWith("check.")).map(([, text]) => text);
+      this.said(error ? `Python could not answer: ${error}` : "");
+      this.wanted.clear();
+      for (const listener of this.listeners) listener();
+      this.soon();
+    }
+
+    keep(name, value, size) {
+      this.kept.set(name, { value, size });
+      this.bytes += size;
+      for (const [oldest, { size: less }] of this.kept) {
+        if (this.bytes <= KEPT_BYTES) break;
+        this.kept.delete(oldest);
+        this.bytes -= less;
+      }
+    }
+
+    close() {
+      this.closed = true;
+      clearTimeout(this.timer);
+      clearTimeout(this.patience);
+    }
+  }
+
+  // Ascending places as [first, last] of each stretch without a gap.
+  function ranges(places) {
+    const found = [];
+    for (const place of places) {
+      const last = found[found.length - 1];
+      if (last && last[1] === place - 1) last[1] = place;
+      else found.push([place, place]);
+    }
+    return found;
+  }
+
+  return { KernelSource };
+});
