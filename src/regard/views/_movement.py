@@ -1,7 +1,9 @@
 """A word's way from its learned to its contextual embedding, in several sentences, in one flat picture.
 
-The picture is a principal component analysis of all the points at once, in float64. It is a shadow: distances
-in it are never longer than the true ones, and how far they can be believed is worked out and said with it.
+Its first axis is the way that the word goes in all the sentences alike, its second what sets the sentences apart.
+(The two largest principal components of all the points would both be of the common way, which is much the longer,
+and draw the sentences on top of each other.) It is a shadow: distances in it are never longer than the true ones,
+and how far they can be believed is worked out and said with it, in float64.
 """
 
 from dataclasses import dataclass
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 _Floats = npt.NDArray[np.float64]
 
+# What is left of a sum of squares by rounding alone.
+_NOTHING = 1e-20
+
 # More paths than that cannot be told apart.
 MOST_TEXTS = 16
 
@@ -29,7 +34,9 @@ class Projection:
 
     Attributes:
         points: (texts, steps, 2).
-        share: Of the variance, the part that each of the two axes keeps, from 0 to 1.
+        share: Of the variance of all points, the part that each of the two axes keeps, from 0 to 1.
+        apart: Of the variance between the texts at equal steps, the part that the second axis keeps; None where
+            they do not differ.
         true, drawn: (steps, texts, texts), the distances between the texts at each step, in all dimensions
             and in the picture.
         agreement: Pearson's correlation of the true and the drawn distances over all pairs of points; None
@@ -39,6 +46,7 @@ class Projection:
 
     points: _Floats
     share: tuple[float, float]
+    apart: float | None
     true: _Floats
     drawn: _Floats
     agreement: float | None
@@ -100,7 +108,11 @@ class Movement:
         return clipped
 
     def project(self, *, directions: bool = False) -> Projection:
-        """Project all the points onto the two directions in which they vary most.
+        """Project all the points onto what is common to the texts, and what sets them apart.
+
+        The first axis is the largest principal component of the mean over the texts at each step. The second is
+        that of the texts' differences from this mean, less what lies along the first; of one text, or texts that
+        do not differ, it is the next component of the mean.
 
         Args:
             directions: project the vectors scaled to length 1, which differ as their cosines do; a zero
@@ -113,12 +125,13 @@ class Movement:
         texts, steps, width = vectors.shape
         flat = vectors.reshape(-1, width)
         centred = flat - flat.mean(axis=0)
-        _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
-        points = np.zeros((len(flat), 2))
-        kept = min(2, len(axes))
-        points[:, :kept] = centred @ axes[:kept].T
-        total = float((sizes**2).sum())
-        share = [float(size**2) / total if total > 0 else 0.0 for size in sizes[:2]] + [0.0, 0.0]
+        mean = vectors.mean(axis=0)
+        differences = (vectors - mean).reshape(-1, width)
+        axes = _axes(mean - mean.mean(axis=0), differences)
+        points = centred @ axes.T
+        total, between = float((centred**2).sum()), float((differences**2).sum())
+        share = [float(part) / total if total > 0 else 0.0 for part in (points**2).sum(axis=0)]
+        differ = between > _NOTHING * total
         shaped = _turned(points.reshape(texts, steps, 2))
         true, drawn = _distances(flat), _distances(shaped.reshape(-1, 2))
         pairs = np.triu_indices(len(flat), 1)
@@ -126,6 +139,7 @@ class Movement:
         return Projection(
             points=shaped,
             share=(share[0], share[1]),
+            apart=float(((differences @ axes[1]) ** 2).sum()) / between if differ else None,
             true=_by_step(true, texts, steps),
             drawn=_by_step(drawn, texts, steps),
             agreement=_correlation(true[pairs], drawn[pairs]),
@@ -145,6 +159,7 @@ def movement_facts(movement: Movement) -> dict[str, Any]:
             name: {
                 "points": _plain(each.points),
                 "share": [_digits(part) for part in each.share],
+                "apart": None if each.apart is None else _digits(each.apart),
                 "true": _plain(each.true),
                 "drawn": _plain(each.drawn),
                 "agreement": None if each.agreement is None else _digits(each.agreement),
@@ -173,7 +188,7 @@ def plot_movement(movement: Movement, *, directions: bool = False) -> "Figure":
         ...     model="m", words=("a",), texts=("x",), steps=("0", "1"), vectors=np.eye(2)[None]
         ... )
         >>> plot_movement(movement).axes[0].get_xlabel()
-        'first component, 100.0 % of the variance'
+        'the common way, 100.0 % of the variance'
     """
     projection = movement.project(directions=directions)
     figure = new_figure(width=7.0, height=5.6 + 0.14 * len(movement.texts))
@@ -198,8 +213,9 @@ def plot_movement(movement: Movement, *, directions: bool = False) -> "Figure":
                     parse_math=False,
                 )
     axes.set_aspect("equal", adjustable="datalim")
-    axes.set_xlabel(f"first component, {100 * projection.share[0]:.1f} % of the variance")
-    axes.set_ylabel(f"second component, {100 * projection.share[1]:.1f} %")
+    axes.set_xlabel(f"the common way, {100 * projection.share[0]:.1f} % of the variance")
+    second = "what sets the texts apart" if projection.apart is not None else "across it"
+    axes.set_ylabel(f"{second}, {100 * projection.share[1]:.1f} %")
     names = " / ".join(excerpt(word, 30) for word in dict.fromkeys(movement.words))
     axes.set_title(excerpt(f"“{names}” through {movement.model}", 75), fontsize=10, parse_math=False)
     axes.grid(alpha=0.3)
@@ -207,6 +223,18 @@ def plot_movement(movement: Movement, *, directions: bool = False) -> "Figure":
     captions = [f"{number}  {excerpt(text, 120)}" for number, text in enumerate(movement.texts, start=1)]
     figure.supxlabel("\n".join(captions), fontsize=7, x=0.02, ha="left", parse_math=False)
     return figure
+
+
+def _axes(common: _Floats, differences: _Floats) -> _Floats:
+    """Two directions at right angles, (2, d); a row of zeros where nothing is left to have one."""
+    axes = np.zeros((2, common.shape[1]))
+    for number, wanted in enumerate(((common, differences), (differences, common))):
+        for rows in wanted:
+            left = rows - (rows @ axes[0])[:, None] * axes[0]
+            if (left**2).sum() > _NOTHING * ((common**2).sum() + (differences**2).sum()):
+                axes[number] = np.linalg.svd(left, full_matrices=False)[2][0]
+                break
+    return axes
 
 
 def _turned(points: _Floats) -> _Floats:

@@ -1,4 +1,4 @@
-"""A word's movement: the projection is a principal component analysis, and what is said of it is true."""
+"""A word's movement: the axes are the common way and what sets texts apart, and what is said is true."""
 
 from pathlib import Path
 from typing import Any
@@ -38,15 +38,39 @@ def vectors() -> npt.NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("directions", [False, True])
-def test_is_the_principal_component_analysis(vectors: npt.NDArray[np.float64], directions: bool) -> None:
-    flat = vectors.reshape(-1, WIDTH)
+def test_the_axes_are_principal_components(vectors: npt.NDArray[np.float64], directions: bool) -> None:
     if directions:
-        flat = flat / np.linalg.norm(flat, axis=1, keepdims=True)
-    values, axes = np.linalg.eigh(np.cov(flat.T))
-    wanted = (flat - flat.mean(axis=0)) @ axes[:, ::-1][:, :2]
+        vectors = vectors / np.linalg.norm(vectors, axis=2, keepdims=True)
+    mean = vectors.mean(axis=0)
+    first = np.linalg.eigh(np.cov(mean.T))[1][:, -1]
+    rest = (vectors - mean).reshape(-1, WIDTH)
+    between = rest.var(axis=0).sum()
+    rest = rest - np.outer(rest @ first, first)
+    second = np.linalg.eigh(rest.T @ rest)[1][:, -1]
+    centred = vectors.reshape(-1, WIDTH) - vectors.mean(axis=(0, 1))
+    wanted = centred @ np.stack([first, second], axis=1)
     found = _movement(vectors).project(directions=directions)
     np.testing.assert_allclose(np.abs(found.points.reshape(-1, 2)), np.abs(wanted), atol=1e-9)
-    np.testing.assert_allclose(found.share, values[::-1][:2] / values.sum(), rtol=1e-9)
+    np.testing.assert_allclose(found.share, wanted.var(axis=0) / centred.var(axis=0).sum(), rtol=1e-9)
+    assert found.apart == pytest.approx((rest @ second).var() / between, rel=1e-9)
+
+
+def test_a_small_difference_is_seen_beside_a_long_way() -> None:
+    vectors = np.zeros((2, 4, 5))
+    vectors[:, :, 0] = [0.0, 10.0, 20.0, 20.0]
+    vectors[:, :, 1] = [0.0, 9.0, 0.0, 0.0]  # the second component of all points, and nothing of the texts
+    vectors[0, 3, 2], vectors[1, 3, 2] = 1.0, -1.0
+    found = _movement(vectors).project()
+    assert found.drawn[3, 0, 1] == pytest.approx(2.0, abs=1e-12)
+    assert found.apart == pytest.approx(1.0, abs=1e-12)
+
+
+def test_one_text_is_drawn_by_its_two_largest_components(vectors: npt.NDArray[np.float64]) -> None:
+    centred = vectors[0] - vectors[0].mean(axis=0)
+    axes = np.linalg.eigh(np.cov(centred.T))[1][:, ::-1][:, :2]
+    found = _movement(vectors[:1]).project()
+    np.testing.assert_allclose(np.abs(found.points[0]), np.abs(centred @ axes), atol=1e-9)
+    assert found.apart is None
 
 
 def test_distances_and_what_is_said_of_them(vectors: npt.NDArray[np.float64]) -> None:

@@ -53,7 +53,7 @@ part((shared) => {
     svg.append(drawn("path", { d: `M${barX} ${barY - 4}v4h${length * unit}v-4`, stroke: soft, fill: "none" }));
     word(barX + length * unit + 8, barY + 2, `distance ${Number(length.toPrecision(1))}`, { always: true });
     const percent = (part) => `${(100 * part).toFixed(1)} %`;
-    svg.append(drawn("text", { x: 16, y: height - 10, "font-size": 11, fill: soft }, `→ first axis ${percent(projection.share[0])}   ↑ second axis ${percent(projection.share[1])}`));
+    svg.append(drawn("text", { x: 16, y: height - 10, "font-size": 11, fill: soft }, `→ the common way ${percent(projection.share[0])}   ↑ ${projection.apart === null ? "across it" : "what sets them apart"} ${percent(projection.share[1])}`));
 
     const last = facts.steps.length - 1;
     const count = facts.texts.length;

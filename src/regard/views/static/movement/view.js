@@ -108,15 +108,17 @@ view((shared) => {
     };
 
     const believe = () => {
-      const { share, agreement, length } = projection();
+      const { share, apart: kept, agreement, length } = projection();
       const percent = (part) => `${(100 * part).toFixed(1)} %`;
       const what = state.values.way === "directions" ? "Every vector is scaled to length 1, so that distances are those of directions. " : "";
       const agree = agreement === null ? "" : ` True and drawn distances of all pairs of points correlate with r = ${agreement.toFixed(3)}.`;
-      // What people look for is what lies between the sentences, and the axes may hold least of that.
       const { true: far, drawn } = projection();
       const total = (steps) => steps.reduce((sum, step) => sum + pairs.reduce((part, [a, b]) => part + step[a][b], 0), 0);
-      const apart = total(far) > 0 ? ` Between the sentences, at the same step, it is ${percent(total(drawn) / total(far))}: for that read the table.` : "";
-      belief.textContent = `${what}A projection (PCA) of all points at once: its two axes keep ${percent(share[0] + share[1])} of the variance.${agree} On the whole a drawn distance is ${percent(length)} of the true one; it is never longer.${apart}`;
+      const up = kept === null
+        ? "up, the direction across it in which it varies most"
+        : `up, the direction at right angles to it in which the sentences differ most, which holds ${percent(kept)} of how they differ`;
+      const between = total(far) > 0 ? ` Between the sentences, at the same step, it is ${percent(total(drawn) / total(far))}.` : "";
+      belief.textContent = `${what}Across is the way that the word goes ${facts.texts.length > 1 ? "in all sentences alike" : "most"}; ${up}. Together they keep ${percent(share[0] + share[1])} of the variance of all points.${agree} On the whole a drawn distance is ${percent(length)} of the true one; it is never longer.${between}`;
     };
 
     const drawFigure = () => {
