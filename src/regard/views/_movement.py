@@ -1,9 +1,9 @@
 """A word's way from its learned to its contextual embedding, in several sentences, in one flat picture.
 
-Its first axis is the way that the word goes in all the sentences alike, its second what sets the sentences apart.
-(The two largest principal components of all the points would both be of the common way, which is much the longer,
-and draw the sentences on top of each other.) It is a shadow: distances in it are never longer than the true ones,
-and how far they can be believed is worked out and said with it, in float64.
+Its first axis is the way that the word goes in all the sentences alike, its second what sets the sentences
+apart. (The two largest principal components of all the points would both be of the common way, which is much
+the longer, and draw the sentences on top of each other.) It is a shadow: distances in it are never longer
+than the true ones, and how far they can be believed is worked out and said with it, in float64.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class Projection:
     Attributes:
         points: (texts, steps, 2).
         share: Of the variance of all points, the part that each of the two axes keeps, from 0 to 1.
-        apart: Of the variance between the texts at equal steps, the part that the second axis keeps; None where
-            they do not differ.
+        apart: Of the variance between the texts at equal steps, the part that the second axis keeps; None
+            where they do not differ.
         true, drawn: (steps, texts, texts), the distances between the texts at each step, in all dimensions
             and in the picture.
         agreement: Pearson's correlation of the true and the drawn distances over all pairs of points; None
@@ -110,9 +110,9 @@ class Movement:
     def project(self, *, directions: bool = False) -> Projection:
         """Project all the points onto what is common to the texts, and what sets them apart.
 
-        The first axis is the largest principal component of the mean over the texts at each step. The second is
-        that of the texts' differences from this mean, less what lies along the first; of one text, or texts that
-        do not differ, it is the next component of the mean.
+        The first axis is the largest principal component of the mean over the texts at each step. The second
+        is that of the texts' differences from this mean, less what lies along the first; of one text, or of
+        texts that do not differ, it is the next component of the mean.
 
         Args:
             directions: project the vectors scaled to length 1, which differ as their cosines do; a zero
