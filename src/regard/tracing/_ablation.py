@@ -12,7 +12,8 @@ from regard.text import Encoding
 from regard.tracing._measures._passes import run_again
 
 if TYPE_CHECKING:
-    from regard.tracing._trace import Kind, Trace
+    from regard.tracing._kinds import Kind
+    from regard.tracing._trace import Trace
 
 # Logits of a longer text are not worked out: twice as many numbers are held.
 _MOST_LOGITS = 1 << 26

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from regard.views import AttentionRecord, make_widget, notebook_bundle
 
 if TYPE_CHECKING:
-    from regard.tracing._trace import Kind, Trace
+    from regard.tracing._kinds import Kind
+    from regard.tracing._trace import Trace
 
 
 def widget(self: "Trace") -> Any:

@@ -14,7 +14,8 @@ from regard.tracing._measures._needed import values_of
 from regard.tracing._measures._network import projection_of
 from regard.tracing._measures._passes import run_again
 from regard.tracing._measures._readout import check_head, outermost
-from regard.tracing._trace import Kind, Trace
+from regard.tracing._kinds import Kind
+from regard.tracing._trace import Trace
 from regard.views import MOST_MEASURES, MeasureName, MeasureRecord, check_measures, matrix_bytes
 
 Measures = dict[Kind, tuple[MeasureRecord, ...]]
