@@ -215,7 +215,7 @@ def test_heads_of_two_models_compared(run: Run) -> None:
         ((CAT, "--heads"), "--heads compares two texts in one model, or one text in two"),
         ((CAT, CAT, CAT, "--heads"), "--heads compares two texts"),
         ((CAT, CAT, "--heads", "--against", DEFAULT_MODEL), "--heads compares two texts"),
-        ((CAT, CAT, "--heads", "-w", "cat"), "--word, --plot and --page do not go with --heads"),
+        ((CAT, CAT, "--heads", "-w", "cat"), "--word and --plot do not go with --heads"),
         ((CAT, CAT, "-w", "cat", "--against", DEFAULT_MODEL), "--against and --kind go with --heads"),
         ((CAT, "money", "--heads"), "tokens in common"),
         ((CAT, CAT, "--heads", "--kind", "cross"), 'kind must be "encoder"'),

@@ -53,7 +53,7 @@ def compare(
         typer.Option(
             "--page",
             metavar="FILE",
-            help="Write an interactive page too: the word's movement, and the attention of each sentence.",
+            help="Write an interactive page too: the word's movement, or with --heads the difference of the two.",
         ),
     ] = None,
     model: ModelOption = DEFAULT_MODEL,
@@ -66,12 +66,12 @@ def compare(
 
     With --heads, see how differently each head attends in two texts, or in two models with --against: the
     Jensen-Shannon divergence of its rows, over the tokens that both have, 0 for the same and 1 for nothing
-    in common.
+    in common. With --page FILE, an interactive page shows where.
     """
     if heads:
-        if word or plot is not None or page is not None:
-            raise InputError("--word, --plot and --page do not go with --heads.")
-        _compare_heads(texts, model, against, kind, as_json)
+        if word or plot is not None:
+            raise InputError("--word and --plot do not go with --heads.")
+        _compare_heads(texts, model, against, kind, page, as_json)
         return
     if against is not None or kind is not None:
         raise InputError("--against and --kind go with --heads.")
@@ -106,17 +106,23 @@ def _compare_heads(
     model: str,
     against: str | None,
     kind: Kind | None,
+    page: Path | None,
     as_json: bool,
 ) -> None:
     if len(texts) != (2 if against is None else 1):
         raise InputError("--heads compares two texts in one model, or one text in two, with --against.")
+    if page is not None:
+        check_output(page)
     texts = read_texts(texts)
     models = [load_model(name) for name in (model, against) if name is not None]
-    traces = [each.trace(text, keep="qk") for each in models for text in texts]
+    # A page shows values and vectors too.
+    traces = [each.trace(text, keep="qk" if page is None else "all") for each in models for text in texts]
     from regard.tracing import divergence
     from regard.views import print_divergences
 
     shared, names = (models[0].name, texts) if against is None else (texts[0], [each.name for each in models])
+    if page is not None:
+        traces[0].difference_page(traces[1]).write(page)
     found = divergence(traces[0], traces[1], None if kind is None else kind.value).record(shared, names)
     if as_json:
         print_json(found.to_json())

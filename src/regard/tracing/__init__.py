@@ -1,6 +1,7 @@
 """Reading a model as it runs: the trace, the worked calculation, one word between sentences."""
 
 from regard.tracing._compare import compare
+from regard.tracing._difference import difference, difference_page
 from regard.tracing._divergence import Divergence, divergence
 from regard.tracing._edits import (
     Add,
@@ -108,6 +109,8 @@ __all__ = [
     "compare",
     "comparison_page",
     "default_patterns",
+    "difference",
+    "difference_page",
     "divergence",
     "edited",
     "explain",

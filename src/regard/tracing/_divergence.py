@@ -104,7 +104,7 @@ def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence
     kind = check_trace("one", one).kind(kind)
     check_trace("other", other).kind(kind)
     layers = _same_layers(one, other, kind)
-    queries, keys, coverage = _partners(one, other, kind)
+    queries, keys, coverage = partners_of(one, other, kind)
     rows, compared = [], []
     for layer in layers:
         ours, theirs = (trace.attention_of(layer, kind).inputs for trace in (one, other))
@@ -145,7 +145,12 @@ def _same_layers(one: Trace, other: Trace, kind: Kind) -> Sequence[int]:
     return layers or [0]
 
 
-def _partners(one: Trace, other: Trace, kind: Kind) -> tuple[Pairs, Pairs, float]:
+def partners_of(one: Trace, other: Trace, kind: Kind) -> tuple[Pairs, Pairs, float]:
+    """The queries and the keys that are the same in both, and the share of tokens with a partner.
+
+    Raises:
+        InputError: there are none but special ones.
+    """
     sides = [
         (mine.encoding.tokens, theirs.encoding.tokens)
         for mine, theirs in zip(one.sides(kind), other.sides(kind), strict=True)
@@ -191,7 +196,7 @@ def _of_layer(
         block = queries[start : start + size]
         at = slice(start, start + len(block))
         cells = [
-            _cells(inputs, [pair[side] for pair in block], [pair[side] for pair in keys])
+            cells_of(inputs, [pair[side] for pair in block], [pair[side] for pair in keys])
             for side, inputs in enumerate((one, other))
         ]
         found[:, at] = _jensen_shannon(*cells)
@@ -199,7 +204,7 @@ def _of_layer(
     return found, compared
 
 
-def _cells(inputs: AttentionInputs, rows: list[int], keys: list[int]) -> Tensor:
+def cells_of(inputs: AttentionInputs, rows: list[int], keys: list[int]) -> Tensor:
     """(heads, rows, keys + 2): the weights of these keys, of all others together, and of the sink."""
     device = inputs.q.device
     weights = attention_weights(inputs, torch.tensor(rows, device=device))[0].double().cpu()

@@ -333,6 +333,15 @@ class Trace:
         page.write(path)
         return page
 
+    def difference_page(self, other: "Trace") -> Page:
+        """The interactive page of how another trace differs from this one: two texts, or two checkpoints.
+
+        See `regard.tracing.difference_page`.
+        """
+        from regard.tracing._difference import difference_page
+
+        return difference_page(self, other)
+
     def kind(self, kind: Kind | None) -> Kind:
         """The kind of attention that is meant.
 

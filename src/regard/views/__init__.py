@@ -6,6 +6,7 @@ attention over hundreds of tokens is one file of a few megabytes.
 
 from regard.views._arrays import view
 from regard.views._comparison import Comparison, plot_comparison, print_comparison
+from regard.views._difference import Difference, KindDifference, WordLikeness
 from regard.views._divergence import HeadDivergences, print_divergences
 from regard.views._explanation import Explanation, print_explanation
 from regard.views._heads import HeadCard, HeadExample, HeadFinding, HeadTable, print_heads
@@ -13,7 +14,7 @@ from regard.views._heads_file import check_heads_file, write_heads
 from regard.views._measure_records import MEASURES, MeasureName, MeasureRecord, check_measures
 from regard.views._measures import MOST_MEASURES, matrix_bytes
 from regard.views._movement import Movement, Projection, plot_movement
-from regard.views._page import Page, render_comparison, render_page, write_page
+from regard.views._page import Page, render_comparison, render_difference, render_page, write_page
 from regard.views._picture import HeadPicture, PictureForm
 from regard.views._plots import plot_entropy, plot_weights
 from regard.views._position_records import PositionsRecord, RotaryRecord
@@ -38,6 +39,7 @@ __all__ = [
     "MOST_MEASURES",
     "AttentionRecord",
     "Comparison",
+    "Difference",
     "Explanation",
     "HeadCard",
     "HeadDivergences",
@@ -47,6 +49,7 @@ __all__ = [
     "HeadStatistics",
     "HeadTable",
     "Held",
+    "KindDifference",
     "LayerRecord",
     "MaskRecord",
     "MeasureName",
@@ -61,12 +64,13 @@ __all__ = [
     "RotaryRecord",
     "Side",
     "ValueHead",
+    "WordLikeness",
     "check_heads_file",
     "check_measures",
     "encoder_record",
     "make_widget",
-    "notebook_bundle",
     "matrix_bytes",
+    "notebook_bundle",
     "plot_comparison",
     "plot_entropy",
     "plot_movement",
@@ -78,6 +82,7 @@ __all__ = [
     "print_heads",
     "printable",
     "render_comparison",
+    "render_difference",
     "render_page",
     "value_contexts",
     "view",

@@ -20,6 +20,7 @@ _BASE = (
     "layer.js",
     "given.js",
     "measures.js",
+    "difference.js",
     "source.js",
     "units.js",
     "state.js",
@@ -33,6 +34,7 @@ _BASE = (
 VIEWS: dict[str, tuple[str, ...]] = {
     # First, since a page that has it opens with it.
     "movement": ("drawing.js", "view.js"),
+    "difference": ("map.js", "tokens.js", "view.js"),
     "heads": (
         "lines.js",
         "minimap.js",

@@ -15,6 +15,7 @@ from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.views import _assets
 from regard.views._blocks import Blocks, as_json, block, facts_of
+from regard.views._difference import Difference, difference_facts
 from regard.views._measures import add_measures
 from regard.views._movement import Movement, movement_facts
 from regard.views._position_facts import add_positions
@@ -37,7 +38,7 @@ class Page:
         every: Over the weights of every query, 1; or of one query in so many, where the text is too long to
             compare them all.
         values: Whether it holds the values (v) of all heads, of some, or none: see `render_page`.
-        records, movement: What it was made from, for a notebook.
+        records, movement, difference: What it was made from, for a notebook.
         left_out: Measures that it does not have, though they were asked for or are always wanted, and why.
     """
 
@@ -48,6 +49,7 @@ class Page:
     values: Held = "none"
     records: tuple[AttentionRecord, ...] = field(default=(), repr=False, compare=False)
     movement: Movement | None = field(default=None, repr=False, compare=False)
+    difference: Difference | None = field(default=None, repr=False, compare=False)
     left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -66,11 +68,16 @@ class Page:
 
         Raises:
             MissingExtraError: anywidget is not installed: `pip install 'regard[notebook]'`.
+            InputError: The page shows a difference, which is shown in a file alone.
         """
+        if self.difference is not None:
+            raise InputError("a difference is shown in a file: page.write(path), and open it in a browser.")
         return make_widget(self.records, movement=self.movement)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         del include, exclude
+        if self.difference is not None:
+            return {"text/plain": f"{self!r}; page.write(path) puts it in a file"}
         return notebook_bundle(repr(self), self.widget, lambda: self.records)
 
 
@@ -122,8 +129,30 @@ def render_comparison(records: Sequence[AttentionRecord], movement: Movement) ->
     return _render(records, movement, ())
 
 
+def render_difference(one: AttentionRecord, other: AttentionRecord, difference: Difference) -> Page:
+    """Renders how two runs differ, with the attention of both, as one page.
+
+    Args:
+        one, other: The runs.
+        difference: How the second differs from the first; the page opens with it.
+
+    Returns:
+        The page. What it says of differences from Python holds for both runs.
+
+    Raises:
+        InputError: A kind of attention that one of the runs has not.
+    """
+    for kind in difference.kinds:
+        if kind not in one.layers or kind not in other.layers:
+            raise InputError(f"difference: wanted kinds that both runs have, got {kind!r}")
+    return _render([one, other], None, (), difference)
+
+
 def _render(
-    records: Sequence[AttentionRecord], movement: Movement | None, values: Sequence[ValueHead]
+    records: Sequence[AttentionRecord],
+    movement: Movement | None,
+    values: Sequence[ValueHead],
+    difference: Difference | None = None,
 ) -> Page:
     page, style, script = _assets.read("page.html"), _assets.style(), _assets.script()
     packed = [pack(record) for record in records]
@@ -134,10 +163,14 @@ def _render(
         add_positions(record, facts, blocks)
         add_statistics(record, facts)
         left_out |= add_measures(record, each, facts, blocks)
+        for measure in [each for kind in facts["kinds"].values() for each in kind["measures"]]:
+            measure["difference"] = _round_up(measure["difference"])
         runs.append((facts, blocks))
     if movement is not None:
         # The page asks the first run's facts what there is besides.
         runs[0][0]["movement"] = movement_facts(movement)
+    if difference is not None:
+        runs[0][0]["compared"] = difference_facts(difference)
     size = sum(len(text.encode()) for text in (style, script, page, *map(_data, runs)))
     held: set[Held] = set()
     for number, (facts, blocks) in enumerate(runs):
@@ -165,6 +198,7 @@ def _render(
         values=held.pop() if len(held) == 1 else "some",
         records=tuple(records),
         movement=movement,
+        difference=difference,
         left_out=left_out,
     )
 

@@ -1,7 +1,7 @@
 // What stands above every view: the texts, the model, what the numbers are; the theme and the help.
 
 part((shared) => {
-  const { make, readable, formatDifference, THEMES } = shared;
+  const { make, quantities, readable, formatDifference, THEMES } = shared;
 
   const LONG = 240; // characters
   const KIND_NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Decoder → encoder" };
@@ -34,7 +34,9 @@ part((shared) => {
       const typing = event.target.matches && event.target.matches("input[type=text], textarea");
       if (event.key === "?" && !dialog.open && !typing) dialog.showModal();
     });
-    const texts = facts.movement ? facts.movement.texts.map((text, i) => [String(i + 1), text]) : textsOf(facts.sides);
+    const { movement, compared } = facts;
+    const numbered = (names) => names.map((name, i) => [String(i + 1), name]);
+    const texts = movement ? numbered(movement.texts) : compared && compared.between === "texts" ? numbered(compared.names) : textsOf(facts.sides);
     host.title(`${readable(texts[0][1]).slice(0, 60)} · regard`);
     const long = texts.reduce((sum, [, text]) => sum + text.length, 0) > LONG;
     const sentence = make("h1", { class: long ? "sentence long" : "sentence", tabindex: long ? "0" : null });
@@ -42,10 +44,12 @@ part((shared) => {
       const words = make("bdi", { dir: "auto" }, text);
       sentence.append(badge ? make("span", { class: "part" }, make("span", { class: "badge" }, badge), words) : words);
     }
-    const sizes = make("p", { class: "facts" }, make("span", { class: "model" }, facts.model));
+    const models = compared && compared.between === "models" ? numbered(compared.names).map((each) => each.join(" ")) : [facts.model];
+    const sizes = make("p", { class: "facts" }, ...models.map((model) => make("span", { class: "model" }, model)));
     for (const kind of source.kinds) sizes.append(make("span", {}, sizeOf(source, kind)));
     const share = facts.every > 1 ? `, in a sample of one query in ${facts.every}` : "";
-    const origin = source.kinds.every((kind) => source.computed(kind)) ? "computed here from q and k; largest difference from Python" : "as they were given; largest difference from them";
+    const differs = source.kinds.every((kind) => quantities(source, kind)[0] === "difference");
+    const origin = differs ? "are subtracted here, the second less the first; largest difference from Python" : source.kinds.every((kind) => source.computed(kind)) ? "computed here from q and k; largest difference from Python" : "as they were given; largest difference from them";
     const honest = make("p", { class: "honest" },
       make("span", { class: "difference" }, facts.kernel ? "Python works every number out when you look at it." : `Weights ${origin} ${formatDifference(facts.difference)}${share}.`),
       " ",
@@ -63,9 +67,11 @@ part((shared) => {
     const [least, most] = [Math.min(...heads), Math.max(...heads)];
     const each = least === most ? counted(most, "head") : `${least} to ${most} heads`;
     const sizes = `${counted(layers.length, "layer")} × ${each}`;
-    const count = (side) => source.tokens(kind, side).filter((token) => !token.sink).length;
+    // Of two texts that are compared, the tokens that both have.
+    const count = (side) => source.tokens(kind, side).filter(({ sink, only }) => !sink && only === undefined).length;
     const [queries, keys] = [count("query"), count("key")];
-    const tokens = kind === "cross" ? `${queries} × ${counted(keys, "token")}` : counted(queries, "token");
+    const both = source.tokens(kind, "query").some(({ only }) => only !== undefined) ? " in both" : "";
+    const tokens = (kind === "cross" ? `${queries} × ${counted(keys, "token")}` : counted(queries, "token")) + both;
     return source.kinds.length === 1 ? `${sizes}, ${tokens}` : `${KIND_NAMES[kind]}: ${sizes}, ${tokens}`;
   }
 

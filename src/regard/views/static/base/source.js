@@ -45,7 +45,7 @@
 // A source may forget rows; a view that draws many keeps those that it needs.
 
 part((shared) => {
-  const { GivenLayer, Layer, Matrices, Norms, decodeBase64, decodeValues, inIdleTime } = shared;
+  const { DifferenceSource, GivenLayer, Layer, Matrices, Norms, decodeBase64, decodeValues, inIdleTime } = shared;
 
   // What a column needs first is one number for each row of the head, which is quadratic: up to so many weights it
   // is worked out at once, and beyond it in idle time.
@@ -237,15 +237,30 @@ part((shared) => {
     });
   }
 
+  // The runs whose attention a page can show, [{ label, title }]; none where there is but one. Of two that are
+  // compared, the first is their difference.
+  function runsOf({ movement, compared }) {
+    if (movement) return movement.texts.map((title, i) => ({ label: `Sentence ${i + 1}`, title }));
+    if (!compared) return [];
+    const one = compared.between === "texts" ? "Text" : "Model";
+    return [{ label: "Difference", title: "The second less the first" }, ...compared.names.map((title, i) => ({ label: `${one} ${i + 1}`, title }))];
+  }
+
   // The source of a page. One of several runs shows the attention of the run that the address says: the names of
   // its blocks begin with it.
   function fileSource(readBlock) {
     const facts = JSON.parse(readBlock("facts"));
-    const number = Number(new URLSearchParams(location.hash.slice(1)).get("run") || 0);
-    if (!facts.movement || !Number.isInteger(number) || number < 1 || number >= facts.movement.texts.length) return new FileSource(facts, readBlock);
-    const read = (name) => readBlock(`run${number}-${name}`);
-    return new FileSource({ ...JSON.parse(read("facts")), movement: facts.movement }, read);
+    const { movement, compared } = facts;
+    const asked = Number(new URLSearchParams(location.hash.slice(1)).get("run") || 0);
+    const number = Number.isInteger(asked) && asked >= 0 && asked < runsOf(facts).length ? asked : 0;
+    const run = (place) => {
+      if (place === 0) return new FileSource(facts, readBlock);
+      const read = (name) => readBlock(`run${place}-${name}`);
+      return new FileSource({ ...JSON.parse(read("facts")), movement, compared }, read);
+    };
+    if (!compared) return run(number);
+    return number === 0 ? new DifferenceSource(run(0), run(1), compared) : run(number - 1);
   }
 
-  return { FileSource, arrived, fileSource };
+  return { FileSource, arrived, fileSource, runsOf };
 });

@@ -10,7 +10,7 @@
 // a pair); units ("pieces" | "words"); what (the weights or another measure, see measures.js); theme.
 
 part((shared) => {
-  const { Units, quantities } = shared;
+  const { Units, quantities, runsOf } = shared;
 
   const PAIR_FILTERS = [
     { name: "all", label: "All", query: null, key: null },
@@ -57,7 +57,7 @@ part((shared) => {
     },
     run: {
       initial: 0,
-      read: (text, { source }) => (isCount(text) && source.facts.movement && Number(text) < source.facts.movement.texts.length ? Number(text) : undefined),
+      read: (text, { source }) => (isCount(text) && Number(text) < runsOf(source.facts).length ? Number(text) : undefined),
       write: (run) => (run > 0 ? String(run) : null),
     },
     filter: oneOf(PAIR_FILTERS.map(({ name }) => name)),

@@ -1,7 +1,7 @@
 // The bar between the header and the view: which view, and which attention where a model has several.
 
 part((shared) => {
-  const { make, readable, KIND_NAMES } = shared;
+  const { make, readable, runsOf, KIND_NAMES } = shared;
 
   // Tabs as people know them from the keyboard: one stop for Tab, arrows move and choose.
   function makeTabs(views, state, panelId) {
@@ -48,17 +48,17 @@ part((shared) => {
 
   // Of several runs, whose attention is shown. Another run has other tokens: the page starts anew with it.
   function makeRuns(source, state, host) {
-    const { texts } = source.facts.movement;
+    const runs = runsOf(source.facts);
     const group = make("fieldset", { class: "filter runs" }, make("legend", { class: "sr-only" }, "Whose attention"));
-    texts.forEach((text, i) => {
+    runs.forEach(({ label, title }, i) => {
       const radio = make("input", { type: "radio", name: "regard-run", value: String(i) });
       radio.checked = i === state.values.run;
       radio.addEventListener("change", () => {
         state.set({ run: i, pin: null, hover: null, also: [] });
       });
-      group.append(make("label", { title: readable(text) }, radio, make("span", {}, `Sentence ${i + 1}`)));
+      group.append(make("label", { title: readable(title) }, radio, make("span", {}, label)));
     });
-    const update = () => (group.hidden = state.values.view === "movement");
+    const update = () => (group.hidden = ["movement", "difference"].includes(state.values.view));
     state.listen((changed) => {
       if (changed.has("view")) update();
       if (changed.has("run")) setTimeout(() => host.restart()); // once the address says it
@@ -71,7 +71,7 @@ part((shared) => {
   function makeBar(source, views, state, panelId, host) {
     const parts = [];
     if (views.length > 1) parts.push(makeTabs(views, state, panelId));
-    if (source.facts.movement) parts.push(makeRuns(source, state, host));
+    if (runsOf(source.facts).length > 0) parts.push(makeRuns(source, state, host));
     if (source.kinds.length > 1) parts.push(makeKinds(source, state));
     return parts.length > 0 ? make("nav", { class: "choose", "aria-label": "What is shown" }, ...parts) : null;
   }

@@ -91,10 +91,10 @@ part((shared) => {
       return this.source.picture(kind, layer, head, of);
     }
 
-    // Pictures are of tokens, whatever the units: hidden ones are left out.
+    // Pictures are of tokens, whatever the units: hidden ones are left out, and those that have no numbers.
     shown(side) {
       const units = this.state.units(side);
-      const shown = units.all.filter(({ first }) => this.state.isShown(side, first));
+      const shown = units.all.filter(({ first, only }) => only === undefined && this.state.isShown(side, first));
       return shown.flatMap(({ first, last }) => Array.from({ length: last - first + 1 }, (_, i) => first + i));
     }
 

@@ -10,7 +10,7 @@ part((shared) => {
     // tokens, words: of one side, from the row source; byWords: words in place of pieces.
     constructor(tokens, words, byWords) {
       this.tokens = tokens;
-      this.all = []; // { first, last (included), text, special, sequence, sink, mark, continues, continued }
+      this.all = []; // { first, last (included), text, special, sequence, sink, only, mark, continues, continued }
       this.of = new Int32Array(tokens.length); // the place in `all` of each token's unit
       tokens.forEach((token, i) => {
         const above = tokens[i - 1];
@@ -21,8 +21,8 @@ part((shared) => {
           unit.text = words[token.word] ?? unit.text + bare(token);
         } else {
           const text = byWords && token.word !== null ? words[token.word] ?? shownText(token) : shownText(token);
-          const { special, sequence, sink } = token;
-          this.all.push({ first: i, last: i, text, special, sequence, sink: Boolean(sink), mark: "", continues: joined, continued: false });
+          const { special, sequence, sink, only } = token;
+          this.all.push({ first: i, last: i, text, special, sequence, sink: Boolean(sink), only, mark: "", continues: joined, continued: false });
           if (joined) {
             unit.continued = true;
             if (marked(token)) Object.assign(this.all[this.all.length - 1], { mark: "##", text: token.text.slice(2) });

@@ -75,7 +75,7 @@ part((shared) => {
       const series = this.series(on);
       const byQuery = on.side === "query";
       const shown = this.state.shown();
-      const others = byQuery ? shown.keys : shown.queries;
+      const others = (byQuery ? shown.keys : shown.queries).filter((index) => this.isCompared(byQuery ? "key" : "query", index));
       const side = byQuery ? "key" : "query";
       const name = make("bdi", { class: "panel-token" }, this.name(on));
       this.title.replaceChildren(...(byQuery ? [name, on.to === undefined ? " looks at" : " look at"] : ["Looking at ", name]));
@@ -110,7 +110,13 @@ part((shared) => {
         : `Column of key ${on.index}: one weight from each query; a column need not sum to 1.`;
     }
 
+    // Whether there is a number at a unit: of two texts, both must have it.
+    isCompared(side, index) {
+      return this.state.units(side).at(index).only === undefined;
+    }
+
     describeMeasure(on, byQuery, { label }) {
+      if (on.to === undefined && !this.isCompared(on.side, on.index)) return "This token is in one of the texts only: there is no difference to show.";
       const [rows, kept] = byQuery ? ["row", "the mean of the rows of"] : ["column", "the sum of the columns of"];
       const several = on.to !== undefined ? "several" : this.state.values.units === "words" ? "its pieces" : null;
       return several ? `${label}: ${kept} ${several === "several" ? `tokens ${on.index} to ${on.to}` : several}.` : `${label}: the ${rows} of ${on.side} ${on.index}.`;
@@ -158,6 +164,7 @@ part((shared) => {
         this.askStrongest(shown);
         return;
       }
+      const keys = shown.keys.filter((index) => this.isCompared("key", index));
       const queue = this.weights.heads.flatMap((each) => shown.queries.map((query) => ({ head: each, query })));
       const strongest = [];
       let whole = true;
@@ -166,7 +173,7 @@ part((shared) => {
         for (; next < queue.length; next += 1) {
           const { head: of, query } = queue[next];
           const row = this.weights.makeRow(of, this.weights.units("query", query, query));
-          if (row) collect(strongest, row, shown.keys, { head: of, query });
+          if (row) collect(strongest, row, keys, { head: of, query });
           else whole = false;
           if (performance.now() > deadline) {
             next += 1;
@@ -276,7 +283,7 @@ part((shared) => {
       this.head.replaceChildren(make("tr", {}, ...header.map((text) => make("th", { scope: "col" }, text))));
       this.body.replaceChildren(
         ...this.state.units(side).all.map(({ first: index }) =>
-          make("tr", {}, make("td", {}, String(index)), make("th", { scope: "row" }, make("bdi", { dir: "auto" }, this.name({ side, index }))), ...series.map(({ weights }) => make("td", {}, this.weights.format(weights[index])))),
+          make("tr", {}, make("td", {}, String(index)), make("th", { scope: "row" }, make("bdi", { dir: "auto" }, this.name({ side, index }))), ...series.map(({ weights }) => make("td", {}, this.isCompared(side, index) ? this.weights.format(weights[index]) : "–"))),
         ),
       );
     }

@@ -39,6 +39,7 @@ part((shared) => {
       const classes = ["token"];
       if (unit.special) classes.push("special");
       if (unit.sink) classes.push("sink");
+      if (unit.only !== undefined) classes.push("only");
       if (unit.continues && above === index - 1) classes.push("continues");
       if (unit.continued) classes.push("continued");
       if (above !== undefined && units.at(above).sequence !== unit.sequence && unit.sequence === 1) classes.push("second");
@@ -51,7 +52,9 @@ part((shared) => {
         "data-token": String(index),
         title: unit.sink ? "What the softmax gives to nothing: a column of its own, without a value" : null,
       });
-      element.append(make("span", { class: "chip" }, units.element(index)), make("span", { class: "number" }, ""));
+      if (unit.only !== undefined) element.title = `Only in ${unit.only + 1}: there is no difference to show`;
+      const badge = unit.only === undefined ? [] : [make("span", { class: "only-in" }, make("span", { class: "sr-only" }, "only in "), String(unit.only + 1))];
+      element.append(make("span", { class: "chip" }, units.element(index), ...badge), make("span", { class: "number" }, ""));
       return element;
     }
 
@@ -86,7 +89,7 @@ part((shared) => {
       const index = this.order[position];
       const holds = (token) => Boolean(token) && token.side === this.side && this.inside(token, index);
       const best = series && strongestOf(series, index);
-      this.write(element.lastChild, best ? this.number(best, series.length, measure) : "");
+      this.write(element.lastChild, best && this.state.units(this.side).at(index).only === undefined ? this.number(best, series.length, measure) : "");
       this.paintBars(element, series, best, index);
       const toggle = (name, value) => element.classList.toggle(name, Boolean(value));
       toggle("weighed", series);

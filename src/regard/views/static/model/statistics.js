@@ -17,6 +17,8 @@ part(() => {
     { name: "to_same_word", label: "To the rest of its word", unit: "", says: "the weight on the other pieces of the query's word" },
     { name: "to_repeated_word", label: "To its word elsewhere", unit: "", says: "the weight on other places of the query's word" },
     { name: "to_other_sentence", label: "To the other text", unit: "", says: "the weight on the text that the query is not in" },
+    { name: "divergence", label: "Divergence", unit: "bits", says: "how differently the two attend (Jensen-Shannon): 0 is alike, 1 nothing in common" },
+    { name: "compared", label: "Compared", unit: "", says: "the share of attention that lies on tokens that both have" },
     { name: "to_sink", label: "To nothing", unit: "", says: "the weight on the sink, which has no value" },
   ];
 

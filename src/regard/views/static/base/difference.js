@@ -1,0 +1,128 @@
+// The difference of two runs as a row source: the weights of the second less those of the first, over the tokens that
+// both have. Of two texts the tokens are merged as in a diff; what only one of them has has no partner, and no number.
+
+part(() => {
+  class DifferenceSource {
+    // one, other: the row sources of the two; compared: the page's facts of both (views/_difference.py).
+    constructor(one, other, compared) {
+      Object.assign(this, { one, other, compared, kinds: Object.keys(compared.kinds) });
+      this.facts = {
+        ...one.facts,
+        compared,
+        difference: one.facts.difference + other.facts.difference,
+        every: Math.max(one.facts.every, other.facts.every),
+        leftOut: null,
+      };
+      this.merged = {};
+      for (const kind of this.kinds) {
+        const { queries, keys } = compared.kinds[kind];
+        this.merged[kind] = { query: this.merge(kind, "query", queries), key: this.merge(kind, "key", keys) };
+      }
+    }
+
+    // The tokens of both sides in order, and where each is in the one and in the other; null where it is not.
+    merge(kind, side, pairs) {
+      const both = [this.one, this.other].map((source) => source.tokens(kind, side));
+      const sinks = both.map((tokens) => tokens.findIndex(({ sink }) => sink));
+      const lists = both.map((tokens) => tokens.filter(({ sink }) => !sink));
+      const same = pairs.length === lists[0].length && pairs.length === lists[1].length;
+      const tokens = [];
+      const places = [];
+      const next = [0, 0];
+      // A word of which one text has only a part is no word of both: pieces are shown.
+      const push = (token, at, more = {}) => {
+        tokens.push({ ...token, ...more, word: same ? token.word : null });
+        places.push(at);
+      };
+      const upTo = (ends) => {
+        for (const i of [0, 1]) {
+          for (; next[i] < ends[i]; next[i] += 1) push(lists[i][next[i]], i === 0 ? [next[i], null] : [null, next[i]], { only: i });
+        }
+      };
+      for (const [a, b] of pairs) {
+        upTo([a, b]);
+        push(lists[0][a], [a, b]);
+        next[0] = a + 1;
+        next[1] = b + 1;
+      }
+      upTo(lists.map(({ length }) => length));
+      if (sinks.some((at) => at >= 0)) push(both.flat().find(({ sink }) => sink), sinks.map((at) => (at < 0 ? null : at)));
+      return { tokens, places, same };
+    }
+
+    layers(kind) {
+      return this.one.layers(kind);
+    }
+
+    heads(kind, layer) {
+      return this.one.heads(kind, layer);
+    }
+
+    tokens(kind, side) {
+      return this.merged[kind][side].tokens;
+    }
+
+    words(kind, side) {
+      return this.merged[kind][side].same ? this.one.words(kind, side) : [];
+    }
+
+    pair(kind) {
+      return this.merged[kind].query.same && this.one.pair(kind);
+    }
+
+    // There is no calculation of a difference but its two.
+    computed() {
+      return false;
+    }
+
+    measures() {
+      return ["difference"];
+    }
+
+    measured() {
+      return { difference: this.facts.difference, of: "" };
+    }
+
+    most(kind, layer, head) {
+      return this.compared.kinds[kind].most[this.layers(kind).indexOf(layer)][head];
+    }
+
+    statistics(kind) {
+      const { divergence, compared } = this.compared.kinds[kind];
+      return { divergence, compared };
+    }
+
+    row(kind, layer, head, query) {
+      return this.subtract(kind, "query", "key", query, (source, at) => source.row(kind, layer, head, at));
+    }
+
+    column(kind, layer, head, key) {
+      return this.subtract(kind, "key", "query", key, (source, at) => source.column(kind, layer, head, at));
+    }
+
+    subtract(kind, side, across, index, ask) {
+      const { places } = this.merged[kind][across];
+      const out = new Float64Array(places.length);
+      const [a, b] = this.merged[kind][side].places[index];
+      // A sink that only one of two models has weighs nothing in the other; a token that only one has is not compared.
+      const sink = Boolean(this.merged[kind][side].tokens[index].sink);
+      if ((a === null || b === null) && !sink) return out;
+      const ours = a === null ? null : ask(this.one, a);
+      const theirs = b === null ? null : ask(this.other, b);
+      if ((a !== null && !ours) || (b !== null && !theirs)) return null;
+      places.forEach(([i, j], at) => {
+        const lone = i === null || j === null;
+        if (lone && !this.merged[kind][across].tokens[at].sink) return;
+        out[at] = (theirs && j !== null ? theirs[j] : 0) - (ours && i !== null ? ours[i] : 0);
+      });
+      return out;
+    }
+
+    listen(listener) {
+      this.one.listen(listener);
+      this.other.listen(listener);
+    }
+  }
+
+  return { DifferenceSource };
+});
