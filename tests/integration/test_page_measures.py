@@ -1,0 +1,182 @@
+"""What is drawn in the place of the weights: its numbers are Python's, and what cannot be had is named."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
+
+import regard
+from integration import head_page
+from regard.tracing import Trace
+
+OpenPage = Callable[..., BrowserPage]
+
+TEXT = "The <b>man</b> was fishing on the riverbank."
+MATRICES = ["value_zeroing", "rollout", "gradient"]
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return regard.load().trace(TEXT)
+
+
+@pytest.fixture(scope="module")
+def number(trace: Trace) -> Any:
+    word = trace.embedding("fishing")
+    return lambda output: output.last_hidden_state[0, 2] @ word
+
+
+@pytest.fixture(scope="module")
+def path(trace: Trace, number: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("page") / "page.html"
+    assert trace.write_page(file, measures=MATRICES, of=number).left_out == {}
+    return file
+
+
+def _python(trace: Trace, number: Any, what: str, layer: int, head: int) -> Any:
+    found = {
+        "norm": lambda: trace.norm_weighted(layer, head),
+        "value_zeroing": lambda: trace.value_zeroing(layer),
+        "rollout": lambda: trace.rollout(layer=layer),
+        "gradient": lambda: trace.attention_gradients(layer, head, of=number),
+    }[what]()
+    return found.double().numpy()
+
+
+def _number(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
+def _close(found: Any, wanted: Any) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("what", ["norm", *MATRICES])
+def test_rows_and_columns_are_pythons(
+    open_page: OpenPage, path: Path, trace: Trace, number: Any, what: str
+) -> None:
+    page = open_page(path)
+    for layer, head in ((0, 7), (5, 2)):
+        wanted = _python(trace, number, what, layer, head)
+        rows, columns = page.evaluate(
+            """([what, layer, head, n]) => ["row", "column"].map((name) =>
+                Array.from({ length: n }, (_, i) =>
+                    Array.from(regard.source[name]("encoder", layer, head, i, what))))""",
+            [what, layer, head, len(wanted)],
+        )
+        _close(rows, wanted)
+        _close(columns, wanted.T)
+        # small numbers are right too, not only small
+        np.testing.assert_allclose(rows, wanted, rtol=0, atol=2e-3 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("what", ["norm", *MATRICES])
+def test_numbers_on_the_page(open_page: OpenPage, path: Path, trace: Trace, number: Any, what: str) -> None:
+    page = open_page(
+        path, f"#layer=5&head=2&what={what}&pin=query-2", viewport={"width": 1400, "height": 1000}
+    )
+    wanted = _python(trace, number, what, 5, 2)[2]
+    expect(head_page.token(page, "key", 3).locator(".number")).not_to_be_empty()
+    _close([_number(text) for text in head_page.numbers(page, "key")], wanted)
+    listed = [_number(text) for text in page.locator(".top .top-number").all_inner_texts()]
+    order = np.sort(np.abs(wanted))[::-1][: len(listed)]
+    _close(np.abs(listed), order)
+    expect(page.locator(".said-drawn")).to_contain_text(re.compile(r"\d{4}, arXiv \d{4}\.\d{5}\)"))
+    page.get_by_text("All numbers as a table").first.click()
+    cells = page.locator(".panel tbody td:last-child").all_inner_texts()
+    _close([_number(text) for text in cells], wanted)
+
+
+def test_what_is_drawn_is_chosen_by_keyboard_and_stands_in_the_address(
+    open_page: OpenPage, path: Path
+) -> None:
+    page = open_page(path)
+    choose = page.get_by_label("What is drawn").first
+    assert choose.locator("option").all_inner_texts() == [
+        "Weights",
+        "Norm-weighted",
+        "Value zeroing",
+        "Rollout",
+        "Weight × gradient",
+    ]
+    expect(page.locator(".said-drawn")).to_be_hidden()
+    choose.focus()
+    page.keyboard.press("ArrowDown")
+    assert page.url.endswith("what=norm")
+    page.get_by_role("tab", name="Model").click()
+    expect(page.get_by_label("What is drawn").locator("visible=true")).to_have_value("norm")
+    page = open_page(path, "#what=nonsense")
+    assert head_page.state(page)["what"] == "weights"
+
+
+def test_signs_are_told_without_colours(open_page: OpenPage, path: Path, trace: Trace, number: Any) -> None:
+    wanted = _python(trace, number, "gradient", 5, 2)[2]
+    assert (wanted < 0).any()
+    assert (wanted > 0).any()
+    size = {"width": 1400, "height": 1000}
+    page = open_page(path, "#layer=5&head=2&what=gradient&pin=query-2", viewport=size)
+    expect(head_page.token(page, "key", 3).locator(".number")).not_to_be_empty()
+    for key, text in enumerate(head_page.numbers(page, "key")):
+        assert text[0] == ("−" if wanted[key] < 0 else "+"), (key, text)
+        less = re.search(r"\bless\b", head_page.token(page, "key", key).get_attribute("class") or "")
+        assert bool(less) == (wanted[key] < 0)
+    # below zero a thumbnail's cells have holes
+    page = open_page(path, "#view=model&layer=5&head=2&what=gradient", viewport=size)
+    expect(page.locator(".wall.drawn")).to_be_visible()
+    page.wait_for_timeout(200)
+    holes = _holes(head_page.ink(page, ".detail-picture"), trace, number)
+    assert holes["less"] > 0.3
+    assert holes["more"] < 0.05
+
+
+def _holes(ink: Any, trace: Trace, number: Any) -> dict[str, float]:
+    """The empty share of the largest cells of either sign."""
+    wanted = _python(trace, number, "gradient", 5, 2)
+    edges = np.linspace(0, len(ink), len(wanted) + 1).round().astype(int)
+
+    def share(i: int, j: int) -> float:
+        cell = ink[edges[i] + 1 : edges[i + 1] - 1, edges[j] + 1 : edges[j + 1] - 1]
+        return float((cell == 0).mean())
+
+    most, least = (
+        np.unravel_index(wanted.argmax(), wanted.shape),
+        np.unravel_index(wanted.argmin(), wanted.shape),
+    )
+    return {"more": share(*most), "less": share(*least)}
+
+
+def test_measures_have_no_calculation(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#layer=5&head=2&what=norm&pin=query-2")
+    expect(page.locator(".top .top-number").first).to_be_visible()
+    assert page.locator(".top .why").locator("visible=true").count() == 0
+
+
+def test_what_is_not_there_is_named_with_the_reason(open_page: OpenPage, tmp_path: Path) -> None:
+    trace = regard.load().trace("time flies", keep="qk")
+    made = trace.write_page(tmp_path / "page.html", measures=["rollout", "value_zeroing", "gradient"])
+    assert list(made.left_out) == ["norm", "value_zeroing", "gradient"]
+    page = open_page(tmp_path / "page.html")
+    page.get_by_text("Measures that are not on this page").click()
+    said = page.locator(".missing").inner_text()
+    for reason in made.left_out.values():
+        assert " ".join(reason.split()) in " ".join(said.split())
+    assert "Rollout" not in said
+    assert "keep=" in made.left_out["norm"]
+
+
+def test_a_page_says_that_attention_is_not_explanation(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    expect(page.locator(".caution")).to_have_text(
+        "Attention is not explanation (Jain and Wallace 2019, arXiv 1902.10186)."
+    )
+
+
+def test_fits_a_phone(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#what=gradient&theme=dark", viewport={"width": 390, "height": 800})
+    expect(page.locator(".said-drawn")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
