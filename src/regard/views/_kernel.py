@@ -1,4 +1,4 @@
-"""What a notebook's widget asks of Python: rows, columns, steps and what is made of them, worked out when asked for.
+"""What a notebook's widget asks of Python: rows, columns, steps and what is made of them, worked out then.
 
 The widget's state holds tokens and sizes alone: a long text needs no q and k in the browser.
 """
@@ -200,7 +200,7 @@ class Kernel:
         ]
 
     def _picture(self, run: int, kind: RecordKind, asked: _Asked) -> _Answer:
-        """A thumbnail: evenly spaced queries, and of each bin of keys the largest weight; thumbnails.js bins so."""
+        """A thumbnail: evenly spaced queries, and the largest weight in each bin of keys: see thumbnails.js."""
         width, height = asked["width"], asked["height"]
         queries, keys = _places(asked["queries"]), _places(asked["keys"])
         picked = queries[((np.arange(height) + 0.5) * len(queries) / height).astype(np.int64)]
@@ -210,7 +210,7 @@ class Kernel:
         return {}, [_floats(np.maximum.reduceat(rows, first, axis=1))]
 
     def _strongest(self, run: int, kind: RecordKind, asked: _Asked) -> _Answer:
-        """The largest weights between units, [first, last] of each: sums over a key's pieces, means over a query's."""
+        """The largest weights between units, [first, last]: sums over a key's pieces, means over a query's."""
         count = asked["count"]
         queries, keys = np.array(asked["queries"]).reshape(-1, 2), np.array(asked["keys"]).reshape(-1, 2)
         found: list[tuple[float, int, dict[str, Any]]] = []
@@ -252,7 +252,8 @@ class Kernel:
         )
         starts = np.cumsum([0, *map(len, places[:-1])])
         means: npt.NDArray[np.float64] = np.add.reduceat(of_keys, starts, axis=0, dtype=np.float64)
-        return means / np.array([len(each) for each in places])[:, None]
+        means /= np.array([len(each) for each in places])[:, None]
+        return means
 
     def _told(self, run: int, kind: RecordKind, asked: _Asked) -> _Answer:
         record = self._records[run]
@@ -271,7 +272,7 @@ class Kernel:
 
 
 def _packed(record: AttentionRecord, *, slim: bool = False) -> Packed:
-    """The record as those take it that fill a page's facts, without q and k; slim, without masks and matrices too."""
+    """The record as facts are filled from it, without q and k; slim, without masks and matrices too."""
     nothing = Values(stored=np.empty(0, np.float32))
     layers = {
         kind: tuple(

@@ -107,7 +107,7 @@ def notebook_bundle(
 
 
 def _in_a_notebook() -> bool:
-    """Whether widgets have somebody to talk to: a kernel puts its own `create_comm` in the place of a stub."""
+    """Whether widgets have somebody to talk to: a kernel replaces the stub of `create_comm`."""
     try:
         import comm
     except ImportError:
