@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from regard.views import AttentionRecord, PageToken, encoder_record, render_page
-from regard.views._assets import read, scripts, styles
+from regard.views._assets import _NOTEBOOK, read, scripts, styles
 from regard.views._page import _round_up
 
 MakeRecord = Callable[..., AttentionRecord]
@@ -175,7 +175,8 @@ def test_every_file_is_inlined() -> None:
 
     folder = Path(str(resources.files("regard.views").joinpath("static")))
     names = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
-    assert names == {*scripts(), *styles(), "page.html"}
+    of_notebooks = {f"notebook/{name}" for name in (*_NOTEBOOK, "notebook.css")}
+    assert names == {*scripts(), *styles(), "page.html"} | of_notebooks
 
 
 @pytest.mark.parametrize("name", scripts())
@@ -185,6 +186,6 @@ def test_script_uses_only_what_it_is_handed(name: str) -> None:
     declared = re.findall(r"^(?:const|let|var|function|class) (\w+)", outside, flags=re.MULTILINE)
     allowed = {
         "base/parts.js": ["shared", "views", "handed", "part", "view"],
-        "main.js": ["readBlock", "source", "app"],
+        "main.js": ["readBlock", "source", "app", "showTheme"],
     }
     assert declared == allowed.get(name, [])
