@@ -14,6 +14,7 @@ from playwright.sync_api import expect
 
 import regard
 from regard.tracing import Trace, divergence, trace_text
+from tolerances import PAGE
 
 OpenPage = Callable[..., BrowserPage]
 
@@ -69,7 +70,7 @@ def _rows(page: BrowserPage, layer: int, head: int, count: int) -> Any:
 
 
 def _close(found: Any, wanted: Any) -> None:
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=PAGE)
 
 
 def test_the_map_is_pythons_divergence(

@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 import regard
 from integration import head_page
 from regard.tracing import Trace
+from tolerances import PAGE
 
 OpenPage = Callable[..., BrowserPage]
 
@@ -53,7 +54,7 @@ def _number(text: str) -> float:
 
 
 def _close(found: Any, wanted: Any) -> None:
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=PAGE)
 
 
 @pytest.mark.parametrize("what", ["norm", *MATRICES])
