@@ -1,19 +1,24 @@
 """A trace in a notebook: a widget whose numbers the trace works out when somebody looks."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from regard.views import AttentionRecord, make_widget, notebook_bundle
+from regard.tracing._measures import Scalar
+from regard.views import AttentionRecord, make_widget, marimo_object, notebook_bundle
 
 if TYPE_CHECKING:
     from regard.tracing._kinds import Kind
     from regard.tracing._trace import Trace
 
 
-def widget(self: "Trace") -> Any:
+def widget(self: "Trace", *, measures: Sequence[str] = (), of: Scalar | None = None) -> Any:
     """The interactive view as a widget: what a notebook shows for a trace.
 
     Rows are worked out by Python when they are looked at, so that a long text costs what is looked at. With a
     model behind the trace there is the causal check besides: see `ablation`.
+
+    Args:
+        measures, of: what can be drawn in the place of the weights too, as in `page`.
 
     Returns:
         An `anywidget.AnyWidget`. Its `address` is what is chosen, as in the address of a page: it can be read
@@ -21,9 +26,9 @@ def widget(self: "Trace") -> Any:
 
     Raises:
         MissingExtraError: anywidget is not installed: `pip install 'regard[notebook]'`.
-        InputError: a layer that cannot be drawn exactly.
+        InputError: a layer that cannot be drawn exactly, or a measure that there is not.
     """
-    return _widget_of(self, _record(self))
+    return _widget_of(self, _record(self, measures, of))
 
 
 def mimebundle(self: "Trace", include: Any = None, exclude: Any = None) -> Any:
@@ -39,10 +44,15 @@ def mimebundle(self: "Trace", include: Any = None, exclude: Any = None) -> Any:
     return notebook_bundle(repr(self), lambda: _widget_of(self, record()), lambda: [record()])
 
 
-def _record(trace: "Trace") -> AttentionRecord:
+def display(self: "Trace") -> Any:
+    """What marimo displays."""
+    return marimo_object(repr(self), self.widget)
+
+
+def _record(trace: "Trace", measures: Sequence[str] = (), of: Scalar | None = None) -> AttentionRecord:
     from regard.tracing._page import page_record
 
-    return page_record(trace, statistics=False)
+    return page_record(trace, measures, of, statistics=False)
 
 
 def _widget_of(trace: "Trace", record: AttentionRecord) -> Any:

@@ -224,6 +224,7 @@ class Trace:
     value_zeroing = _measures.value_zeroing
     widget = _notebook.widget
     _repr_mimebundle_ = _notebook.mimebundle
+    _display_ = _notebook.display  # of marimo
 
     def explain(
         self, token: int | str, layer: int = -1, head: int = 0, *, kind: Kind | None = None

@@ -32,7 +32,7 @@ from regard.views._records import (
 )
 from regard.views._values import Held, ValueHead, value_contexts
 from regard.views._weights import weight_rows
-from regard.views._widget import make_widget, notebook_bundle
+from regard.views._widget import make_widget, marimo_object, notebook_bundle
 
 __all__ = [
     "MEASURES",
@@ -69,6 +69,7 @@ __all__ = [
     "check_measures",
     "encoder_record",
     "make_widget",
+    "marimo_object",
     "matrix_bytes",
     "notebook_bundle",
     "plot_comparison",

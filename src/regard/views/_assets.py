@@ -101,7 +101,8 @@ def module() -> str:
 def _in_a_cell() -> str:
     """All CSS, where the width and height of the cell take the place of the window's."""
     css = style() + "\n" + read("notebook/notebook.css")
-    css = re.sub(r"@media screen and ((?:\((?:min|max)-width: \d+px\)(?: and )?)+)", r"@container regard \1", css)
+    widths = r"@media screen and ((?:\((?:min|max)-width: \d+px\)(?: and )?)+)"
+    css = re.sub(widths, r"@container regard \1", css)
     css = re.sub(r"(@container regard [^{]*?)(?: and )?\(min-height: \d+px\) \{", r"\1 {", css)
     css = re.sub(r"\b(\d+)vw\b", r"\1cqi", css)
     return re.sub(r"\b(\d+)vh\b", r"calc(\1 / 100 * var(--regard-height))", css)

@@ -200,7 +200,7 @@ class Kernel:
         ]
 
     def _picture(self, run: int, kind: RecordKind, asked: _Asked) -> _Answer:
-        """A thumbnail: evenly spaced queries, and the largest weight in each bin of keys: see thumbnails.js."""
+        """A thumbnail: evenly spaced queries, the largest weight in each bin of keys: see thumbnails.js."""
         width, height = asked["width"], asked["height"]
         queries, keys = _places(asked["queries"]), _places(asked["keys"])
         picked = queries[((np.arange(height) + 0.5) * len(queries) / height).astype(np.int64)]
@@ -210,7 +210,7 @@ class Kernel:
         return {}, [_floats(np.maximum.reduceat(rows, first, axis=1))]
 
     def _strongest(self, run: int, kind: RecordKind, asked: _Asked) -> _Answer:
-        """The largest weights between units, [first, last]: sums over a key's pieces, means over a query's."""
+        """The largest weights between units, [first, last]: sums over keys' pieces, means over queries'."""
         count = asked["count"]
         queries, keys = np.array(asked["queries"]).reshape(-1, 2), np.array(asked["keys"]).reshape(-1, 2)
         found: list[tuple[float, int, dict[str, Any]]] = []

@@ -23,7 +23,7 @@ from regard.views._quantize import Encoding, pack
 from regard.views._records import AttentionRecord
 from regard.views._statistics import add_statistics
 from regard.views._values import MOST_BYTES, Held, ValueHead, add_values
-from regard.views._widget import make_widget, notebook_bundle
+from regard.views._widget import make_widget, marimo_object, notebook_bundle
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,10 +68,16 @@ class Page:
 
         Raises:
             MissingExtraError: anywidget is not installed: `pip install 'regard[notebook]'`.
+            InputError: The page is of a difference, which no widget shows yet.
             InputError: The page shows a difference, which is shown in a file alone.
         """
         if self.difference is not None:
             raise InputError("a difference is shown in a file: page.write(path), and open it in a browser.")
+        if self.difference is not None:
+            raise InputError(
+                "difference: wanted a page of one run or of a word's movement, got one of a difference; "
+                "write it with page.write(path)"
+            )
         return make_widget(self.records, movement=self.movement)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
@@ -79,6 +85,9 @@ class Page:
         if self.difference is not None:
             return {"text/plain": f"{self!r}; page.write(path) puts it in a file"}
         return notebook_bundle(repr(self), self.widget, lambda: self.records)
+
+    def _display_(self) -> Any:  # of marimo
+        return marimo_object(repr(self), self.widget)
 
 
 def render_page(record: AttentionRecord, *, values: Sequence[ValueHead] = ()) -> Page:

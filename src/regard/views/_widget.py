@@ -106,6 +106,14 @@ def notebook_bundle(
     return data, metadata
 
 
+def marimo_object(text: str, widget: Callable[[], Any]) -> Any:
+    """What marimo displays of something: the widget, or in words why there is none. Arguments as above."""
+    try:
+        return widget()
+    except (MissingExtraError, InputError) as error:
+        return f"{text}\n{error}"
+
+
 def _in_a_notebook() -> bool:
     """Whether widgets have somebody to talk to: a kernel replaces the stub of `create_comm`."""
     try:

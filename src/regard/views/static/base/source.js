@@ -37,6 +37,10 @@
 //                                      weights, { v, vDim, context }: values and result of the head, null where
 //                                      the source has no values of it (then vDim says whether the layer has any)
 //
+// A source beside a model's own Python may have more (notebook/source.js has): picture and strongest, which spare it
+// the rows of a whole head, and check, the run without a head. They too are null while they are on their way, and so
+// are its statistics.
+//
 // **null is "not yet".** These three answer at once: with the numbers, or with null, and then the source fetches
 // them and calls its listeners when they have come; the page tells the view that is on (changed, with "rows"),
 // which asks again. A view draws what it has and never waits in a frame. `arrived(() => source.row(...))` is the

@@ -67,7 +67,7 @@ view((shared) => {
 
     function tableOf({ tokens, moved, cosine, before, after }) {
       const largest = Math.max(...moved) || 1;
-      const titles = ["Token", "Moved, as a part of its length", "", "Cosine", ...(before ? ["Likeliest, with the head", "Without it"] : [])];
+      const titles = [["Token"], ["Moved, as a part of its length", 2], ["Cosine"], ...(before ? [["Likeliest, with the head"], ["Without it"]] : [])];
       const rows = tokens.map((token, i) => {
         const bar = make("span", { class: "moved-bar", "aria-hidden": "true" });
         bar.style.setProperty("--size", moved[i] / largest);
@@ -78,7 +78,7 @@ view((shared) => {
       });
       return make("table", { class: "check-table" },
         make("caption", { class: "sr-only" }, "What moves without the head"),
-        make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: title ? "col" : null }, title)))), make("tbody", {}, ...rows));
+        make("thead", {}, make("tr", {}, ...titles.map(([title, columns = null]) => make("th", { scope: "col", colspan: columns }, title)))), make("tbody", {}, ...rows));
     }
 
     const changed = (names) => {

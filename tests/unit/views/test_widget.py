@@ -1,0 +1,134 @@
+"""The widget without a browser: what is displayed where, and how it answers."""
+
+import json
+import re
+import sys
+from typing import Any
+
+import comm
+import numpy as np
+import pytest
+
+from regard import view
+from regard.core.errors import InputError, MissingExtraError
+from regard.views import AttentionRecord, _assets, _widget, make_widget, notebook_bundle
+from unit.views.conftest import HEADS, LAYERS, MakeRecord
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.fixture
+def in_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a kernel does: its own function in the stub's place."""
+
+    def create_comm(*args: Any, **options: Any) -> Any:
+        return comm.DummyComm(*args, **options)
+
+    monkeypatch.setattr(comm, "create_comm", create_comm)
+
+
+@pytest.fixture
+def without_anywidget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    _widget._widget_class.cache_clear()
+
+
+def _bundle(record: AttentionRecord) -> Any:
+    return notebook_bundle("Trace('<m>')", lambda: make_widget([record]), lambda: [record])
+
+
+def test_outside_a_notebook_there_is_text(make_record: MakeRecord) -> None:
+    assert _bundle(make_record()) == {"text/plain": "Trace('<m>')"}
+
+
+@pytest.mark.usefixtures("in_a_kernel")
+def test_in_a_notebook_there_is_a_widget_and_a_picture(make_record: MakeRecord) -> None:
+    data, _ = _bundle(make_record())
+    assert set(data) == {VIEW, "text/plain", "image/svg+xml"}
+    assert data["text/plain"] == "Trace('<m>')"
+    assert "layer 0, head 0" in data["image/svg+xml"]
+
+
+@pytest.mark.usefixtures("in_a_kernel", "without_anywidget")
+def test_without_anywidget_it_says_what_to_install(make_record: MakeRecord) -> None:
+    data = _bundle(make_record())
+    assert "pip install 'regard[notebook]'" in data["text/plain"]
+    assert "Trace(&#x27;&lt;m&gt;&#x27;)" in data["text/html"]
+    assert "regard[notebook]" in data["text/html"]
+    assert "<svg" in data["text/html"]
+    with pytest.raises(MissingExtraError, match=r"regard\[notebook\]"):
+        make_widget([make_record()])
+
+
+@pytest.mark.usefixtures("in_a_kernel")
+def test_what_cannot_be_drawn_says_why() -> None:
+    def refused() -> Any:
+        raise InputError("layer 3 has dropout")
+
+    assert notebook_bundle("T", refused, list) == {"text/plain": "T\nlayer 3 has dropout"}
+
+
+@pytest.mark.usefixtures("in_a_kernel")
+def test_a_page_of_anyones_arrays_shows_itself() -> None:
+    page = view(np.full((1, 2, 3, 3), 1 / 3), ["a", "b", "c"], name="mine")
+    data, _ = page._repr_mimebundle_()
+    assert VIEW in data
+    assert "mine" in data["image/svg+xml"]
+
+
+@pytest.mark.usefixtures("in_a_kernel")
+def test_a_long_text_has_no_picture() -> None:
+    names = ["t"] * 150
+    data, _ = view(np.full((1, 1, 150, 150), 1 / 150), names)._repr_mimebundle_()
+    assert set(data) == {VIEW, "text/plain"}
+
+
+def test_marimo_is_handed_the_widget() -> None:
+    page = view(np.full((1, 2, 3, 3), 1 / 3), ["a", "b", "c"], name="mine")
+    assert type(page._display_()).__name__ == "AttentionWidget"
+
+
+@pytest.mark.usefixtures("without_anywidget")
+def test_without_anywidget_marimo_shows_what_to_install() -> None:
+    page = view(np.full((1, 2, 3, 3), 1 / 3), ["a", "b", "c"], name="mine")
+    assert "regard[notebook]" in page._display_()
+
+
+def test_it_answers_a_message(make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    widget = make_widget([make_record()])
+    sent: list[Any] = []
+    monkeypatch.setattr(widget, "send", lambda content, buffers: sent.append((content, buffers)))
+    asks = [{"what": "row", "kind": "encoder", "layer": 1, "head": 2, "query": query} for query in (3, 5)]
+    widget._handle_custom_msg({"client": "c", "number": 7, "run": 0, "asks": asks}, [])
+    [(content, buffers)] = sent
+    assert (content["client"], content["number"]) == ("c", 7)
+    assert content["answers"] == [{"buffers": 1}, {"buffers": 1}]
+    assert [np.frombuffer(each, "<f4").sum() for each in buffers] == [pytest.approx(1)] * 2
+
+
+def test_its_state_is_text(make_record: MakeRecord) -> None:
+    widget = make_widget([make_record()])
+    [run] = json.loads(widget.facts)["runs"]
+    assert len(run["facts"]["kinds"]["encoder"]["layers"]) == LAYERS
+    assert run["facts"]["kinds"]["encoder"]["layers"][0]["heads"] == HEADS
+    assert widget.address == ""
+
+
+def test_the_module_holds_the_pages_own_files() -> None:
+    module = _assets.module()
+    for name in _assets.scripts()[:-1]:
+        assert _assets.read(name) in module
+    assert _assets.read("main.js") not in module
+    assert module.rstrip().endswith("export default { render };")
+    assert not [line for line in module.splitlines() if line.startswith("import ")]
+
+
+def test_the_style_goes_by_the_cell() -> None:
+    """No rule is by the window's size: neither a length, nor a condition."""
+    css = json.loads(_assets.module().splitlines()[0].removeprefix("const STYLE = ").removesuffix(";"))
+    assert re.search(r"\d(vh|vw)\b", css) is None
+    assert "@media screen" not in css
+    assert "@container regard (max-width: 760px) {" in css
+    assert "@container regard (min-width: 761px) {" in css
+    assert "@media (forced-colors: active)" in css
+    assert css.count("{") == css.count("}")
