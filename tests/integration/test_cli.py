@@ -128,6 +128,16 @@ def test_look_at_a_pair_as_json(run: Run, tmp_path: Path) -> None:
     assert '"text":"a bank","pair":"a river"' in path.read_text(encoding="utf-8")
 
 
+def test_look_at_measures(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    asked = ("look", "a bank", "--no-open", "-o", str(path), "--measures")
+    done = run(*asked, "rollout, gradient", "--json")
+    assert done.err.startswith("gradient is not on the page: a gradient is of a number")
+    assert list(json.loads(done.out)["left_out"]) == ["gradient"]
+    assert '"name":"rollout"' in path.read_text(encoding="utf-8")
+    assert "measures must be a list of norm" in refused(run(*asked, "flow"), 2)
+
+
 def test_look_at_both_stacks(run: Run, tmp_path: Path) -> None:
     write_tokenizer(write(tmp_path, "t5"), 31)
     path = tmp_path / "page.html"

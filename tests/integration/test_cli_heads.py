@@ -208,6 +208,15 @@ def test_heads_of_two_models_compared(run: Run) -> None:
     assert plain["names"] == [DEFAULT_MODEL] * 2
 
 
+def test_the_page_of_a_difference(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "difference.html"
+    code, out, err = run("compare", CAT, "The cow sat on the mat.", "--heads", "--page", str(page))
+    assert (code, err) == (0, "")
+    assert "Jensen-Shannon divergence in bits" in out
+    assert '"between":"texts"' in page.read_text(encoding="utf-8")
+    refused(run("compare", CAT, CAT, "--heads", "--page", str(tmp_path / "no" / "page.html")), 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -3,7 +3,7 @@
 part((shared) => {
   const { make } = shared;
 
-  const STRONGEST = 52; // per cent of the colour behind a number, so that it stays readable
+  const STRONGEST = 44; // per cent of the colour behind a number, so that it stays readable
 
   // A number with a strength from 0 to 1 behind it.
   function shade(element, strength, colour) {
@@ -33,7 +33,7 @@ part((shared) => {
       const { divergence } = this.source.facts.compared.kinds[kind];
       const most = Math.max(...divergence.flat().filter((value) => value !== null)) || 1;
       const heads = Math.max(...divergence.map(({ length }) => length));
-      const header = make("tr", { role: "row" }, make("th", { role: "columnheader", "aria-label": "Layer" }),
+      const header = make("tr", { role: "row" }, make("th", { role: "columnheader" }, make("span", { class: "sr-only" }, "Layer")),
         ...Array.from({ length: heads }, (_, head) => make("th", { role: "columnheader", scope: "col" }, String(head))));
       const rows = this.source.layers(kind).map((layer, place) => {
         const cells = divergence[place].map((value, head) => {

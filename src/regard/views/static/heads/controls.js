@@ -30,13 +30,14 @@ part((shared) => {
     const range = make("input", { type: "range", min: "0", max: String(THRESHOLDS.length - 1), step: "1", "aria-label": "Least weight that is drawn" });
     const output = make("output", {});
     const update = () => {
-      const { least } = state.values;
+      const { least, what } = state.values;
+      const of = what === "weights" ? "" : " of the largest";
       range.value = String(THRESHOLDS.indexOf(least));
-      output.textContent = least === 0 ? "all" : `from ${least}`;
-      range.setAttribute("aria-valuetext", least === 0 ? "all weights" : `weights from ${least} up`);
+      output.textContent = least === 0 ? "all" : `from ${least}${of}`;
+      range.setAttribute("aria-valuetext", least === 0 ? "all weights" : `weights from ${least}${of} up`);
     };
     range.addEventListener("input", () => state.set({ least: THRESHOLDS[Number(range.value)] }));
-    state.listen((changed) => changed.has("least") && update());
+    state.listen((changed) => (changed.has("least") || changed.has("what")) && update());
     update();
     const details = make("details", { class: "strength" },
       make("summary", { class: "button" }, "Lines"),
