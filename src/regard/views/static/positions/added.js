@@ -39,6 +39,9 @@ part((shared) => {
     open({ count, dim, values }, names, stack) {
       Object.assign(this, { count, dim, values, names, stack });
       this.limit = largestSize(values);
+      // One dimension is often many times the others: its colour may be full, so that theirs is not empty.
+      const sizes = values.map(Math.abs).sort();
+      this.full = sizes[Math.floor(0.99 * (sizes.length - 1))] || this.limit;
       this.lengths = Float64Array.from({ length: count }, (_, row) => Math.sqrt(this.dot(row, row)));
       this.draw();
     }
@@ -60,7 +63,7 @@ part((shared) => {
       const { count, dim, values } = this;
       const total = this.names.length;
       this.note.textContent = `${this.stack}${count} positions × ${dim} dimensions${total > count ? `, the first of ${total}` : ""}: what the model adds at each place of this text.`;
-      this.map.draw(count, dim, (row, column) => values[row * dim + column], this.limit);
+      this.map.draw(count, dim, (row, column) => values[row * dim + column], this.full, this.full < this.limit);
       const all = new Float64Array(count * count);
       for (let row = 0; row < count; row += 1) for (let column = 0; column <= row; column += 1) all[row * count + column] = all[column * count + row] = this.like(row, column);
       this.all = all;

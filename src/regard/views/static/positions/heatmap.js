@@ -25,8 +25,8 @@ part((shared) => {
       tell(place(event.clientY - box.top, box.height, this.rows), place(event.clientX - box.left, box.width, this.columns));
     }
 
-    // value(row, column); `limit`: the size that is drawn in full.
-    draw(rows, columns, value, limit) {
+    // value(row, column); `limit`: the size that is drawn in full; `beyond`: there are larger ones.
+    draw(rows, columns, value, limit, beyond = false) {
       Object.assign(this, { rows, columns });
       const [none, above, below] = ["--card", "--query", "--key"].map((name) => parseColour(this.colours.of(name)));
       this.canvas.width = columns;
@@ -43,8 +43,9 @@ part((shared) => {
         }
       }
       context.putImageData(image, 0, 0);
-      const ends = [-limit, 0, limit].map((each) => make("span", {}, formatNumber(each)));
-      this.scale.replaceChildren(ends[0], make("span", { class: "heat-bar" }), ends[2]);
+      const [least, most] = [-limit, limit].map(formatNumber);
+      this.scale.replaceChildren(
+        make("span", {}, beyond ? `${least} and below` : least), make("span", { class: "heat-bar" }), make("span", {}, beyond ? `${most} and above` : most));
       // Few rows are drawn high, many as high as there is room.
       this.box.style.setProperty("--height", `${Math.max(40, Math.min(360, rows * 16))}px`);
     }
