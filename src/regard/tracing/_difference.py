@@ -32,7 +32,7 @@ def difference(one: Trace, other: Trace) -> Difference:
         >>> model = regard.load()
         >>> river, money = model.trace("He sat by the river bank."), model.trace("He sat by the money bank.")
         >>> found = difference(river, money)
-        >>> found.between, found.kinds["encoder"].divergence.shape, found.likeness.words[-1]
+        >>> found.between, found.kinds["encoder"].divergence.shape, found.likeness.words[-2]
         ('texts', (6, 12), 'bank')
     """
     kinds: dict[Kind, KindDifference] = {}
