@@ -53,7 +53,7 @@ def compare(
         typer.Option(
             "--page",
             metavar="FILE",
-            help="Write an interactive page too: the word's movement, or with --heads the difference of the two.",
+            help="Write an interactive page too: the word's movement, or with --heads the difference.",
         ),
     ] = None,
     model: ModelOption = DEFAULT_MODEL,

@@ -52,7 +52,7 @@ def look(
         typer.Option(
             "--measures",
             metavar="NAME,NAME",
-            help="What the page can draw beside weights: value_zeroing (slow for long texts), rollout, gradient.",
+            help="What the page can draw beside weights: value_zeroing (slow if long), rollout, gradient.",
         ),
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,

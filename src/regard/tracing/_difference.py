@@ -7,7 +7,8 @@ from torch import Tensor
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
 from regard.tracing._divergence import Divergence, cells_of, divergence, partners_of
-from regard.tracing._trace import Kind, Trace
+from regard.tracing._kinds import Kind
+from regard.tracing._trace import Trace
 from regard.views import Difference, KindDifference, Page, WordLikeness, render_difference
 
 # Weights of one trace that are worked out at once.
@@ -41,7 +42,7 @@ def difference(one: Trace, other: Trace) -> Difference:
         try:
             kinds[kind] = _of_kind(one, other, divergence(one, other, kind))
         except InputError as error:
-            # A decoder's texts may share nothing where the encoder's share much; but something has to be shared.
+            # A decoder's texts may share nothing where the encoder's share much; something has to be shared.
             left[f"{kind} attention"] = str(error)
             if kind == one.kinds[-1] and not kinds:
                 raise

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from regard.core.errors import InputError
 from regard.models import Loaded, Output
+from regard.tracing._kinds import Kind
 from regard.tracing._measures import Scalar
 from regard.tracing._measures._needed import values_of
 from regard.tracing._measures._network import projection_of
 from regard.tracing._measures._passes import run_again
 from regard.tracing._measures._readout import check_head, outermost
-from regard.tracing._kinds import Kind
 from regard.tracing._trace import Trace
 from regard.views import MOST_MEASURES, MeasureName, MeasureRecord, check_measures, matrix_bytes
 
@@ -119,8 +119,8 @@ def _next_token(trace: Trace) -> tuple[Scalar, str]:
     loaded = trace.require_model()
     if "decoder" not in trace.kinds:
         raise InputError(
-            f"a gradient is of a number, and {trace.model} does not say a next token; say of what it shall be: "
-            'in Python, trace.page(measures=["gradient"], of=lambda output: ...).'
+            f"a gradient is of a number, and {trace.model} does not say a next token; say of what it shall "
+            'be: in Python, trace.page(measures=["gradient"], of=lambda output: ...).'
         )
     check_head(trace)
     with torch.no_grad():
