@@ -66,7 +66,7 @@ def compare(
 
     With --heads, see how differently each head attends in two texts, or in two models with --against: the
     Jensen-Shannon divergence of its rows, over the tokens that both have, 0 for the same and 1 for nothing
-    in common. With --page FILE, an interactive page shows where.
+    in common. An interactive page, by --page, shows where.
     """
     if heads:
         if word or plot is not None:
