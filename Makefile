@@ -24,7 +24,7 @@ export PIP_NO_INPUT := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help look test system lint types unit format bench lock clean
+.PHONY: help look test system lint types unit format bench pictures lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ format: $(VENV)/.test ## Rewrite the sources in the project's style
 
 bench: $(VENV)/.bench ## Run every benchmark; each prints one line of JSON
 	@for file in $(wildcard benchmarks/bench_*.py); do $(BIN)/python "$$file" || exit 1; done
+
+pictures: $(VENV)/.test ## Draw the pictures of docs/images
+	$(BIN)/python scripts/pictures.py
 
 clean: ## Remove the environment and what tools have left
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

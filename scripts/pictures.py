@@ -1,34 +1,188 @@
-"""Draw the pictures of the documentation, from real traces in a real browser.
+"""Draw the pictures of the documentation: every view of the page, from real traces in a real browser.
 
-    .venv/bin/python scripts/pictures.py
+    make pictures                              all of them, into docs/images/
+    .venv/bin/python scripts/pictures.py heads  those whose name begins so; --to FOLDER puts them elsewhere
 
-Needs what `make test` installs, Chromium among it.
+Needs what `make test` installs, Chromium among it. The model is the default one; an
+encoder-decoder and a decoder are small ones with random weights, since none comes with the package index.
 """
 
+import argparse
+import io
 import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+import torch
+from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
+from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
 import regard
+from regard.tracing import comparison_page
 
-DOCS = Path(__file__).parent.parent / "docs"
+IMAGES = Path(__file__).parent.parent / "docs" / "images"
 BANK = "Write a poem about a man fishing on a river bank."
+BANKS = [BANK, "Write a poem about a man withdrawing money from a bank."]
+ARABIC = "جلس الصياد على ضفة النهر."
+HEBREW = "הדייג ישב על גדת הנהר."
+PARAGRAPH = (
+    "The river rose in the night and by morning the lower path along the bank was under water. "
+    "Two men stood on the bridge and watched branches go by, and one of them said that the bank in "
+    "the town would be closed, since its cellar had filled twice before in such a spring. "
+)
+DESK = (1280, 800)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shot:
+    """One picture: which page, what the address says, the window in CSS pixels.
+
+    `paper` draws the page as it is printed.
+    """
+
+    name: str
+    page: str
+    fragment: str
+    size: tuple[int, int] = DESK
+    phone: bool = False
+    paper: bool = False
+
+
+HEAD = "view=heads&layer=5&head=11&pin=query-11"
+NEURON = "view=neuron&layer=3&head=5&pin=query-11"
+TARGET = "Ein Mann angelt."
+
+SHOTS = (
+    Shot(name="heads", page="bank", fragment=f"{HEAD}&specials=hidden"),
+    Shot(name="heads-dark", page="bank", fragment=f"{HEAD}&specials=hidden&theme=dark"),
+    Shot(name="heads-several", page="bank", fragment=f"{HEAD}&also=5.11,3.5,0.3,2.9"),
+    Shot(name="heads-phone", page="bank", fragment=f"{HEAD}&specials=hidden", size=(390, 844), phone=True),
+    Shot(name="heads-pair", page="pair", fragment="view=heads&layer=2&head=0&filter=ab&specials=hidden"),
+    Shot(name="heads-long", page="long", fragment="view=heads&layer=2&head=3"),
+    Shot(name="heads-arabic", page="arabic", fragment="view=heads&layer=1&head=2&units=words"),
+    Shot(name="heads-hebrew", page="hebrew", fragment="view=heads&layer=1&head=2&units=words"),
+    Shot(name="heads-paper", page="bank", fragment=f"{HEAD}&specials=hidden", paper=True),
+    Shot(name="model", page="bank", fragment="view=model&stat=to_previous&by=most"),
+    Shot(name="model-dark", page="bank", fragment="view=model&theme=dark"),
+    Shot(name="model-phone", page="bank", fragment="view=model", size=(390, 844), phone=True),
+    Shot(name="calculation", page="bank", fragment=NEURON, size=(1280, 1400)),
+    Shot(name="calculation-dark", page="bank", fragment=f"{NEURON}&theme=dark"),
+    Shot(name="calculation-phone", page="bank", fragment=NEURON, size=(390, 844), phone=True),
+    Shot(name="positions", page="bank", fragment="view=positions", size=(1280, 1100)),
+    Shot(name="positions-dark", page="bank", fragment="view=positions&theme=dark"),
+    Shot(name="positions-phone", page="bank", fragment="view=positions", size=(390, 844), phone=True),
+    Shot(name="movement", page="banks", fragment=""),
+    Shot(name="movement-dark", page="banks", fragment="theme=dark"),
+    Shot(name="movement-phone", page="banks", fragment="", size=(390, 844), phone=True),
+    Shot(name="encoder-decoder", page="t5", fragment="view=heads&kind=cross&layer=1&head=2&pin=query-3"),
+    Shot(name="decoder", page="gpt2", fragment="view=heads&layer=1&head=2&pin=query-6"),
+)
+
+
+def random_model(build: Callable[[], torch.nn.Module], like: regard.Model, folder: Path) -> regard.Model:
+    """A model with random weights, whose rows are not flat, and the default model's tokenizer."""
+    torch.manual_seed(0)
+    network = build()
+    for name, weights in network.named_parameters():
+        if name.split(".")[-2] in ("q", "k", "c_attn"):
+            weights.data *= 3
+    network.save_pretrained(folder)  # type: ignore[operator]
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        found = like.loaded.source.folder / name
+        if found.exists():
+            shutil.copy(found, folder / name)
+    return regard.load(os.path.relpath(folder))
+
+
+def t5() -> torch.nn.Module:
+    sizes = {"vocab_size": 30522, "d_model": 64, "d_kv": 16, "d_ff": 64, "num_layers": 3, "num_heads": 4}
+    return T5ForConditionalGeneration(T5Config(**sizes, pad_token_id=0, decoder_start_token_id=0))
+
+
+def gpt2() -> torch.nn.Module:
+    return GPT2LMHeadModel(GPT2Config(vocab_size=30522, n_embd=64, n_layer=3, n_head=4, n_positions=128))
+
+
+def write_pages(folder: Path, names: set[str]) -> dict[str, Path]:
+    """The pages with these names, as files."""
+    model = regard.load()
+    both = lambda: random_model(t5, model, folder / "small-t5-random-weights")  # noqa: E731
+    decoder = lambda: random_model(gpt2, model, folder / "small-gpt2-random-weights")  # noqa: E731
+    pages = {
+        "bank": lambda: model.trace(BANK).page(),
+        "banks": lambda: comparison_page(model.trace(BANKS), "bank"),
+        "pair": lambda: model.trace("Time flies like an arrow.", "Fruit flies like a banana.").page(),
+        "long": lambda: model.trace(PARAGRAPH * 5).page(),
+        "arabic": lambda: model.trace(ARABIC).page(),
+        "hebrew": lambda: model.trace(HEBREW).page(),
+        "t5": lambda: both().trace(BANK, target=TARGET).page(),
+        "gpt2": lambda: decoder().trace(BANK).page(),
+    }
+    os.chdir(folder)  # so that the page names a model and no folder of this machine
+    files = {}
+    for name in sorted(names):
+        files[name] = folder / f"{name}.html"
+        pages[name]().write(files[name])
+    return files
+
+
+def picture(browser: Browser, file: Path, shot: Shot) -> bytes:
+    """A PNG of the page, as a browser shows it."""
+    context = browser.new_context(
+        viewport={"width": shot.size[0], "height": shot.size[1]},
+        device_scale_factor=2 if shot.phone else 1,
+        has_touch=shot.phone,
+        color_scheme="light",
+    )
+    page = context.new_page()
+    page.goto(f"{file.as_uri()}#{shot.fragment}")
+    page.wait_for_timeout(1500)  # thumbnails are drawn when the browser is idle
+    if shot.paper:
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        page.wait_for_timeout(300)
+    shown = page.screenshot(full_page=shot.paper)
+    context.close()
+    return shown
+
+
+def small(png: bytes) -> bytes:
+    """The same picture in 256 colours, which a page of few hues has hardly more of."""
+    image = Image.open(io.BytesIO(png)).convert("RGB").quantize(256, kmeans=2, dither=Image.Dither.NONE)
+    stream = io.BytesIO()
+    image.save(stream, "PNG", optimize=True)
+    return stream.getvalue()
 
 
 def main() -> None:
-    """Write docs/look.png: "bank" looks at "fishing" and "river"."""
+    """Draws the pictures that are asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="beginnings of names; all of them by default")
+    parser.add_argument("--to", type=Path, default=IMAGES)
+    arguments = parser.parse_args()
+    wanted = [s for s in SHOTS if not arguments.names or s.name.startswith(tuple(arguments.names))]
+    if not wanted:
+        raise SystemExit(f"no picture's name begins so; there are {', '.join(s.name for s in SHOTS)}")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        raise SystemExit("chromium: wanted on the PATH, got none; `make system` installs it")
+    to = arguments.to.resolve()
+    to.mkdir(parents=True, exist_ok=True)
     flags = ["--no-sandbox", "--disable-dev-shm-usage"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
-        page_file = Path(folder) / "look.html"
-        regard.load().trace(BANK).write_page(page_file)
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
-        page = browser.new_page(viewport={"width": 1200, "height": 740})
-        page.goto(f"{page_file.as_uri()}#layer=5&head=11&pin=query-11&specials=hidden&theme=light")
-        page.wait_for_timeout(2000)  # the thumbnails are drawn when the browser is idle
-        page.screenshot(path=DOCS / "look.png")
+        files = write_pages(Path(folder), {shot.page for shot in wanted})
+        browser = playwright.chromium.launch(executable_path=chromium, args=flags)
+        for shot in wanted:
+            path = to / f"{shot.name}.png"
+            path.write_bytes(small(picture(browser, files[shot.page], shot)))
+            print(f"{path}  {path.stat().st_size // 1024} KiB", file=sys.stderr)
         browser.close()
 
 
