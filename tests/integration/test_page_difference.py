@@ -179,6 +179,7 @@ def test_each_of_the_two_has_its_own_attention(
     for number, trace in enumerate(texts):
         with page.expect_navigation():
             page.get_by_label(f"Text {number + 1}").click()
+        expect(page.locator('.token[data-side="key"]')).to_have_count(len(trace.tokens))
         _close(_rows(page, 3, 5, len(trace.tokens)), trace.weights(3, 5))
     page.get_by_role("tab", name="Difference").click()
     with page.expect_navigation():

@@ -89,8 +89,9 @@ def test_numbers_on_the_page(open_page: OpenPage, path: Path, trace: Trace, numb
     _close(np.abs(listed), order)
     expect(page.locator(".said-drawn")).to_contain_text(re.compile(r"\d{4}, arXiv \d{4}\.\d{5}\)"))
     page.get_by_text("All numbers as a table").first.click()
-    cells = page.locator(".panel tbody td:last-child").all_inner_texts()
-    _close([_number(text) for text in cells], wanted)
+    cells = page.locator(".panel tbody td:last-child")
+    expect(cells).to_have_count(len(wanted))  # it is drawn once it is open
+    _close([_number(text) for text in cells.all_inner_texts()], wanted)
 
 
 def test_what_is_drawn_is_chosen_by_keyboard_and_stands_in_the_address(
