@@ -6,7 +6,7 @@ all of a model or raises one error that lists everything which does not fit.
 """
 
 from regard.checkpoints._architecture import HEADS, HeadKind, head_of, num_labels
-from regard.checkpoints._config import Config, read_config
+from regard.checkpoints._config import Config, read_config, read_config_list
 from regard.checkpoints._find import Source, SourceKind, available, find
 from regard.checkpoints._inert import INERT
 from regard.checkpoints._keymap import KeyMap
@@ -43,6 +43,7 @@ __all__ = [
     "load_into",
     "num_labels",
     "read_config",
+    "read_config_list",
     "read_tensors",
     "to_hf",
     "write_tensors",

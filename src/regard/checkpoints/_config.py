@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TypeVar, overload
 
 from regard.checkpoints._inert import INERT, INERT_AT
-from regard.checkpoints._json import json_kind, read_object
+from regard.checkpoints._json import json_kind, read_object, read_objects
 from regard.checkpoints._layout import CONFIG
 from regard.checkpoints._wording import joined
 from regard.core.errors import CheckpointError
@@ -217,8 +217,8 @@ class Config:
         )
 
 
-def read_config(folder: str | PathLike[str]) -> Config:
-    """The `config.json` of a model's folder.
+def read_config(folder: str | PathLike[str], name: str = CONFIG) -> Config:
+    """The `config.json` of a model's folder, or another file of fields.
 
     Raises:
         CheckpointError: the file is missing or unreadable, or does not hold one JSON object.
@@ -227,8 +227,26 @@ def read_config(folder: str | PathLike[str]) -> Config:
     >>> read_config(find("all-MiniLM-L6-v2").folder).require("num_hidden_layers", int)
     6
     """
-    file = Path(folder) / CONFIG
+    file = Path(folder) / name
     return Config(file=file, values=MappingProxyType(read_object(file)))
+
+
+def read_config_list(folder: str | PathLike[str], name: str) -> list[Config]:
+    """The objects of a file that holds a list of them; errors name a field as `[1].path`.
+
+    Raises:
+        CheckpointError: the file is missing or unreadable, or does not hold one JSON list of objects.
+
+    >>> from regard.checkpoints import find
+    >>> folder = find("all-MiniLM-L6-v2").folder
+    >>> [module.require("path", str) for module in read_config_list(folder, "modules.json")]
+    ['', '1_Pooling', '2_Normalize']
+    """
+    file = Path(folder) / name
+    return [
+        Config(file=file, values=MappingProxyType(values), path=f"[{number}].")
+        for number, values in enumerate(read_objects(file))
+    ]
 
 
 def _kind_name(kind: type) -> str:

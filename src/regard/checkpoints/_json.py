@@ -13,13 +13,33 @@ def read_object(file: Path) -> dict[str, object]:
     Raises:
         CheckpointError: the file is missing or unreadable, or does not hold one strict JSON object.
     """
+    return parse_object(_bytes(file), str(file))
+
+
+def read_objects(file: Path) -> list[dict[str, object]]:
+    """The list of JSON objects in a file, such as `modules.json`.
+
+    Raises:
+        CheckpointError: the file is missing or unreadable, or does not hold one strict JSON list of objects.
+    """
+    value = _parse(_bytes(file), str(file))
+    if not isinstance(value, list):
+        raise CheckpointError(f"{file}: wanted a JSON list, got {json_kind(value)}")
+    for number, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise CheckpointError(
+                f"{file}: wanted JSON objects in the list, got {json_kind(item)} at {number}"
+            )
+    return value
+
+
+def _bytes(file: Path) -> bytes:
     try:
-        data = file.read_bytes()
+        return file.read_bytes()
     except FileNotFoundError:
         raise CheckpointError(f"{file}: no such file; a model folder needs it") from None
     except OSError as error:
         raise CheckpointError(f"{file}: cannot be read ({reason(error)})") from error
-    return parse_object(data, str(file))
 
 
 def parse_object(data: bytes, where: str) -> dict[str, object]:
@@ -37,17 +57,21 @@ def parse_object(data: bytes, where: str) -> dict[str, object]:
     Traceback (most recent call last):
     regard.core.errors.CheckpointError: config.json: not valid JSON (the key 'a' occurs twice)
     """
+    value = _parse(data, where)
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{where}: wanted a JSON object, got {json_kind(value)}")
+    return value
+
+
+def _parse(data: bytes, where: str) -> object:
     try:
-        value = json.loads(
+        return json.loads(
             data.decode("utf-8"), object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant
         )
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{where}: not valid UTF-8 ({reason(error)})") from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{where}: not valid JSON ({reason(error)})") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{where}: wanted a JSON object, got {json_kind(value)}")
-    return value
 
 
 def json_kind(value: object) -> str:

@@ -1,0 +1,135 @@
+"""Vectors of fewer entries, and of fewer bits each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from regard.core.errors import InputError
+from regard.embedding._steps import Step, Unit
+
+Precision = Literal["float32", "float16", "int8", "binary"]
+"""How the entries of a vector are stored."""
+
+_INT8: Final = 127
+"""The largest entry of a vector in int8; -128 has no counterpart."""
+
+
+def finished(
+    vectors: Tensor,
+    steps: Sequence[Step] = (),
+    *,
+    truncate_dim: int | None = None,
+    normalize: bool | None = None,
+) -> Tensor:
+    """Pooled vectors, through the checkpoint's steps, cut, and brought to the length 1.
+
+    Args:
+        vectors: (..., d).
+        steps: as in `SentenceSettings`.
+        truncate_dim: how many entries are kept, from the first; None for all.
+        normalize: True: vectors have the length 1 at the end. None: only where a step sees to it, and then
+            before they are cut. False: never, and a step that does it at the end is left out.
+
+    Returns:
+        (..., truncate_dim).
+
+    Raises:
+        InputError: more entries are to be kept than there are, or none.
+
+    Example:
+        >>> import torch
+        >>> finished(torch.tensor([[3.0, 4.0, 12.0]]), truncate_dim=2, normalize=True)
+        tensor([[0.6000, 0.8000]])
+
+    Source: the order is that of sentence-transformers' `encode`. Vectors that can be cut: Kusupati et al.
+    2022, arXiv 2205.13147.
+    """
+    steps = tuple(steps)
+    if normalize is False:
+        while steps and isinstance(steps[-1], Unit):
+            steps = steps[:-1]
+    for step in steps:
+        vectors = step(vectors)
+    if truncate_dim is not None:
+        if not 1 <= truncate_dim <= vectors.shape[-1]:
+            raise InputError(
+                f"truncate_dim must be from 1 to {vectors.shape[-1]}, the size of the vectors; "
+                f"got {truncate_dim}."
+            )
+        vectors = vectors[..., :truncate_dim]
+    return functional.normalize(vectors, dim=-1) if normalize else vectors
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Packed:
+    """Vectors in a smaller type.
+
+    Args:
+        vectors: float32, float16 or int8 (..., d); uint8 (..., ceil(d / 8)) of the precision "binary".
+        scales: float32 (...), what the entries of each int8 vector are multiplied by to get the float32 ones
+            back; None elsewhere.
+    """
+
+    vectors: NDArray[Any]
+    scales: NDArray[np.float32] | None = None
+
+
+def packed(vectors: Tensor | NDArray[Any], precision: Precision) -> Packed:
+    """Vectors in a smaller type, each by itself: it does not depend on the others.
+
+        float16    rounded to the nearest
+        int8       round(127 x / max |x|), with the scale max |x| / 127; cosines lose some 1e-4
+        binary     a bit for each entry, 1 where x > 0, eight to a byte, the first entry's highest; the last
+                   byte is filled up with 0
+
+    Args:
+        vectors: (..., d).
+        precision: a name above, or "float32".
+
+    Returns:
+        The vectors, and the scales of int8.
+
+    Raises:
+        InputError: an unknown precision, or an entry that float16 or int8 has no number for.
+
+    Example:
+        >>> packed(np.array([[0.5, -1.0, 0.25]]), "int8").vectors
+        array([[  64, -127,   32]], dtype=int8)
+        >>> packed(np.array([[0.5, -1.0, 0.25]]), "binary").vectors
+        array([[160]], dtype=uint8)
+
+    Source: the bits are those of sentence-transformers' "ubinary". Its int8 is another: it takes the ranges
+    of each entry from a sample of vectors, so that a vector's numbers depend on the others'.
+    """
+    wide = vectors.detach().cpu().float().numpy() if isinstance(vectors, Tensor) else vectors
+    wide = np.asarray(wide, dtype=np.float32)
+    match precision:
+        case "float32":
+            return Packed(vectors=wide)
+        case "float16":
+            _check(wide, float(np.finfo(np.float16).max), precision)
+            return Packed(vectors=wide.astype(np.float16))
+        case "int8":
+            _check(wide, float(np.finfo(np.float32).max), precision)
+            largest = np.abs(wide).max(axis=-1, keepdims=True, initial=0.0)
+            scales = largest / np.float32(_INT8)
+            # A vector of zeros, or of numbers so small that their scale is none.
+            steps = np.divide(wide, scales, out=np.zeros_like(wide), where=scales > 0)
+            codes = np.clip(np.rint(steps), -_INT8, _INT8).astype(np.int8)
+            return Packed(vectors=codes, scales=scales[..., 0])
+        case "binary":
+            return Packed(vectors=np.packbits(wide > 0, axis=-1))
+    raise InputError(f"precision must be float32, float16, int8 or binary; got {precision!r}.")
+
+
+def _check(vectors: NDArray[np.float32], largest: float, precision: str) -> None:
+    if not bool((np.abs(vectors) <= largest).all()):  # also where one is not a number
+        raise InputError(
+            f"precision {precision!r} has no number for an entry that is infinite, not a number, or above "
+            f"{largest:g} in size; give precision='float32'."
+        )

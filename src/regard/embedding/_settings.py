@@ -1,0 +1,342 @@
+"""How a checkpoint wants its sentence vectors made: the files that sentence-transformers writes beside it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from regard.checkpoints import Config, read_config, read_config_list
+from regard.core.errors import CheckpointError, InputError
+from regard.embedding._pooling import Kind
+from regard.embedding._steps import Step, Unit, read_dense, read_norm, read_unit
+
+_MODULES: Final = "modules.json"
+_TRANSFORMER: Final = tuple(
+    f"sentence_{name}_config.json"
+    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+_PROMPTS: Final = "config_sentence_transformers.json"
+_TOKENIZER: Final = "tokenizer_config.json"
+
+_FLAGS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "pooling_mode_cls_token": "cls",
+        "pooling_mode_max_tokens": "max",
+        "pooling_mode_mean_tokens": "mean",
+        "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
+        "pooling_mode_weightedmean_tokens": "weighted_mean",
+        "pooling_mode_lasttoken": "last",
+    }
+)
+"""Poolings by the flags of older files, in the order in which those of one file are joined."""
+
+_NAMES: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "cls": "cls",
+        "max": "max",
+        "mean": "mean",
+        "mean_sqrt_len_tokens": "mean_sqrt_len",
+        "weightedmean": "weighted_mean",
+        "lasttoken": "last",
+    }
+)
+"""Poolings by the names of newer files."""
+
+_STEPS: Final[Mapping[str, Callable[[Path], Step]]] = MappingProxyType(
+    {"Dense": read_dense, "LayerNorm": read_norm, "Normalize": read_unit}
+)
+"""Modules that may follow the pooling, and how they are read; `Dropout` as well, which does nothing here."""
+
+_LONGEST: Final = 2**31
+"""A limit on tokens beyond this means none: tokenizers without one have 10^30 there."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SentenceSettings:
+    """How a checkpoint wants its sentence vectors made.
+
+    Args:
+        pooling: the poolings, whose vectors are joined end to end.
+        steps: what is done to the pooled vector, in this order.
+        max_seq_length: the most tokens a text may have, special ones included; None where the files name
+            no limit.
+        lowercases: whether texts and prompts are put into lower case first.
+        include_prompt: whether the prompt's tokens are pooled with the others.
+        prompts: what is put before a text, by name.
+        default_prompt_name: the prompt of a text for which none is named; None for none.
+        truncate_dim: how many entries of a vector are kept; None for all.
+        similarity: the measure that the checkpoint was made for ("cosine"); None where it names none.
+
+    Example:
+        >>> SentenceSettings().pooling, SentenceSettings().normalize
+        (('mean',), False)
+    """
+
+    pooling: tuple[Kind, ...] = ("mean",)
+    steps: tuple[Step, ...] = ()
+    max_seq_length: int | None = None
+    lowercases: bool = False
+    include_prompt: bool = True
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None
+    truncate_dim: int | None = None
+    similarity: str | None = None
+
+    @property
+    def normalize(self) -> bool:
+        """Whether the vectors have the length 1, before they are cut."""
+        return bool(self.steps) and isinstance(self.steps[-1], Unit)
+
+    def width(self, d_model: int) -> int:
+        """The size of a sentence vector, made of vectors of a size, before it is cut.
+
+        Raises:
+            InputError: a step does not take vectors of the size that the one before it gives.
+        """
+        size = d_model * len(self.pooling)
+        for step in self.steps:
+            after = step.width(size)
+            if after is None:
+                raise InputError(
+                    f"d_model is {d_model}, but the {type(step).__name__} after the pooling does not take "
+                    f"vectors of size {size}; the checkpoint's modules do not belong to its weights."
+                )
+            size = after
+        return size
+
+    def prompt(self, *, prompt: str | None = None, name: str | None = None) -> str:
+        """What is put before a text: the prompt given, the one named, the checkpoint's own, or nothing.
+
+        Raises:
+            InputError: both are given, or the checkpoint has no prompt of that name.
+
+        Example:
+            >>> settings = SentenceSettings(prompts={"query": "query: "}, default_prompt_name="query")
+            >>> settings.prompt(), settings.prompt(prompt=""), settings.prompt(name="query")
+            ('query: ', '', 'query: ')
+        """
+        if prompt is not None and name is not None:
+            raise InputError("prompt and prompt_name cannot both be given; give one of them.")
+        if prompt is not None:
+            return prompt
+        name = self.default_prompt_name if name is None else name
+        if name is None:
+            return ""
+        if name not in self.prompts:
+            known = ", ".join(repr(each) for each in self.prompts) or "none"
+            raise InputError(f"prompt_name must be a prompt of the checkpoint ({known}); got {name!r}.")
+        return self.prompts[name]
+
+    def prepared(self, text: str, prompt: str = "") -> str:
+        """The text as the tokenizer gets it: after the prompt, in lower case where the checkpoint says so.
+
+        Example:
+            >>> SentenceSettings(lowercases=True).prepared("ΟΔΟΣ", "Query: ")
+            'query: οδοσ'
+        """
+        whole = prompt + text
+        # Letter by letter, as the tokenizers library does it: str.lower() would give the last letter ς.
+        return "".join(letter.lower() for letter in whole) if self.lowercases else whole
+
+
+def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
+    """Read what sentence-transformers wrote beside a checkpoint.
+
+    Read are `modules.json`, the folders it names, `sentence_bert_config.json` (or its older names),
+    `config_sentence_transformers.json`, and the tokenizer's own limit. A folder without `modules.json` has
+    mean pooling, or the last token's vector where its config names a language model (`...ForCausalLM`), and
+    nothing after it: as sentence-transformers does.
+
+    Args:
+        folder: the model's folder.
+
+    Raises:
+        CheckpointError: a file is damaged or missing; or has a field or a module that regard does not know,
+            which may change the result.
+
+    Example:
+        >>> from regard.checkpoints import find
+        >>> settings = read_sentence_settings(find("all-MiniLM-L6-v2").folder)
+        >>> settings.pooling, settings.steps, settings.max_seq_length
+        (('mean',), (Unit(),), 256)
+    """
+    folder = Path(folder)
+    if not (folder / _MODULES).exists():
+        pooling: Kind = "last" if _is_language_model(folder) else "mean"
+        return SentenceSettings(pooling=(pooling,), max_seq_length=_tokenizer_limit(folder))
+    modules = [_Module.read(config, folder) for config in read_config_list(folder, _MODULES)]
+    kinds = [module.kind for module in modules]
+    if kinds[:2] != ["Transformer", "Pooling"]:
+        found = ", ".join(kinds) or "none"
+        raise CheckpointError(
+            f"{folder / _MODULES}: the modules must begin with Transformer and Pooling, which regard puts "
+            f"into one vector a text; got {found}"
+        )
+    transformer, pooling_module, *rest = modules
+    if transformer.folder.resolve() != folder.resolve():
+        raise CheckpointError(
+            f"{folder / _MODULES}: the field '[0].path' must be '', the model's own folder; got "
+            f"{transformer.path!r}. Move that folder's files up, or load it alone."
+        )
+    for module in rest:
+        if module.kind not in (*_STEPS, "Dropout"):
+            raise CheckpointError(
+                f"{folder / _MODULES}: the module {module.kind!r} after the pooling is not one that regard "
+                f"knows; it supports {', '.join(sorted((*_STEPS, 'Dropout')))}"
+            )
+    kinds_of, include_prompt = _read_pooling(read_config(pooling_module.folder))
+    limit, lowercases = _read_transformer(folder)
+    steps = tuple(_STEPS[module.kind](module.folder) for module in rest if module.kind != "Dropout")
+    prompts = _Prompts.read(folder)
+    return SentenceSettings(
+        pooling=kinds_of,
+        steps=steps,
+        max_seq_length=limit,
+        lowercases=lowercases,
+        include_prompt=include_prompt,
+        prompts=prompts.texts,
+        default_prompt_name=prompts.default,
+        truncate_dim=prompts.truncate_dim,
+        similarity=prompts.similarity,
+    )
+
+
+@dataclass(frozen=True)
+class _Module:
+    """An entry of `modules.json`: a class of sentence-transformers and the folder with its files."""
+
+    kind: str
+    path: str
+    folder: Path
+
+    @classmethod
+    def read(cls, config: Config, folder: Path) -> "_Module":
+        path, kind = config.require("path", str), config.require("type", str)
+        arguments = config.get("kwargs", list, [])
+        config.done(inert=("idx", "name"))
+        package, _, name = kind.rpartition(".")
+        if package.split(".")[0] != "sentence_transformers":
+            raise CheckpointError(
+                f"{config.file}: the module {kind!r} is code of its own, which regard does not run; it knows "
+                "those of sentence_transformers"
+            )
+        if arguments:
+            raise CheckpointError(f"{config.file}: the module {kind!r} takes arguments {arguments}; none may")
+        inside = folder / path
+        if not inside.resolve().is_relative_to(folder.resolve()):
+            raise CheckpointError(
+                f"{config.file}: the field {config.path + 'path'!r} must stay inside {folder}; got {path!r}"
+            )
+        return cls(name, path, inside)
+
+
+def _read_pooling(config: Config) -> tuple[tuple[Kind, ...], bool]:
+    """The poolings, and whether the prompt takes part."""
+    flags = {flag: config.get(flag, bool, False) for flag in _FLAGS}
+    kinds: tuple[Kind, ...] = tuple(_FLAGS[flag] for flag, is_on in flags.items() if is_on) or ("mean",)
+    if "pooling_mode" in config.values:  # then the flags are void
+        is_one = isinstance(config.values["pooling_mode"], str)
+        named = [config.require("pooling_mode", str)] if is_one else config.list_of("pooling_mode", str, [])
+        if unknown := [name for name in named if name not in _NAMES]:
+            raise CheckpointError(
+                f"{config.file}: the field 'pooling_mode' is {unknown[0]!r}; "
+                f"regard supports {', '.join(_NAMES)}"
+            )
+        if not named:
+            raise CheckpointError(f"{config.file}: the field 'pooling_mode' names no pooling")
+        kinds = tuple(_NAMES[name] for name in named)
+    include_prompt = config.get("include_prompt", bool, True)
+    config.done(inert=("word_embedding_dimension", "embedding_dimension"))
+    return kinds, include_prompt
+
+
+def _read_transformer(folder: Path) -> tuple[int | None, bool]:
+    """The most tokens of a text, and whether it is put into lower case."""
+    name = next((name for name in _TRANSFORMER if (folder / name).exists()), None)
+    if name is None:
+        return _tokenizer_limit(folder), False
+    config = read_config(folder, name)
+    limit = config.get("max_seq_length", int, None)
+    if limit is not None and limit < 1:
+        raise CheckpointError(f"{config.file}: the field 'max_seq_length' must be 1 or more, got {limit}")
+    lowercases = config.get("do_lower_case", bool, False)
+    config.expect("transformer_task", ("feature-extraction",), "feature-extraction")
+    config.expect("module_output_name", ("token_embeddings", None), None)
+    modalities = config.sub("modality_config")
+    if modalities is not None and (text := modalities.sub("text")) is not None:
+        text.expect("method", ("forward",), "forward")
+        text.expect("method_output_name", ("last_hidden_state",), "last_hidden_state")
+    config.sub("processing_kwargs")  # empty, or what is in it is refused below
+    for length in ("query_length", "document_length", "query_expansion"):
+        config.expect(length, (None,), None)  # of vectors by token, for late interaction
+    for prefix in ("model", "tokenizer", "processor", "config"):
+        for ending in ("args", "kwargs"):
+            if (arguments := config.sub(f"{prefix}_{ending}")) is not None:
+                arguments.done(_ARGUMENTS)
+    config.done(inert=("unpad_inputs",))
+    return _tokenizer_limit(folder) if limit is None else limit, lowercases
+
+
+_ARGUMENTS: Final = frozenset(
+    {"add_pooling_layer", "attn_implementation", "dtype", "torch_dtype", "trust_remote_code", "use_cache"}
+)
+"""Arguments of transformers' loading that change no vector, beyond the type in which it is worked out."""
+
+
+@dataclass(frozen=True)
+class _Prompts:
+    texts: Mapping[str, str]
+    default: str | None
+    truncate_dim: int | None
+    similarity: str | None
+
+    @classmethod
+    def read(cls, folder: Path) -> "_Prompts":
+        """`config_sentence_transformers.json`; of its other fields none changes a vector."""
+        if not (folder / _PROMPTS).exists():
+            return cls({}, None, None, None)
+        config = read_config(folder, _PROMPTS)
+        config.expect("model_type", ("SentenceTransformer",), "SentenceTransformer")
+        inside = config.sub("prompts")
+        texts: dict[str, str] = {}
+        if inside is not None:
+            # null: a prompt that the one who loads the model was to fill in, which nobody did
+            texts = {name: inside.get(name, str, None) or "" for name in inside.values}
+        default = config.get("default_prompt_name", str, None)
+        if default is not None and default not in texts:
+            raise CheckpointError(
+                f"{config.file}: the field 'default_prompt_name' is {default!r}, which is not among the "
+                f"prompts: {', '.join(repr(name) for name in texts) or 'there are none'}"
+            )
+        truncate_dim = config.get("truncate_dim", int, None)
+        if truncate_dim is not None and truncate_dim < 1:
+            raise CheckpointError(
+                f"{config.file}: the field 'truncate_dim' must be 1 or more, got {truncate_dim}"
+            )
+        similarity = config.get("similarity_fn_name", str, None)
+        return cls(texts, default, truncate_dim, similarity)
+
+
+def _tokenizer_limit(folder: Path) -> int | None:
+    """The tokenizer's own limit, which counts where the model's files have none."""
+    if not (folder / _TOKENIZER).exists():
+        return None
+    config = read_config(folder, _TOKENIZER)
+    limit = config.values.get("model_max_length")
+    if isinstance(limit, float) and limit >= _LONGEST:
+        return None
+    number = config.get("model_max_length", int, None)
+    if number is not None and number < 1:
+        raise CheckpointError(f"{config.file}: the field 'model_max_length' must be 1 or more, got {number}")
+    return None if number is None or number >= _LONGEST else number
+
+
+def _is_language_model(folder: Path) -> bool:
+    """Whether the checkpoint was made to write on from left to right: its last token has seen the others."""
+    if not (folder / "config.json").exists():
+        return False
+    config = read_config(folder)
+    architectures = config.list_of("architectures", str, None) or [""]
+    return architectures[0].endswith("ForCausalLM") and config.values.get("is_causal", True) is True

@@ -1,0 +1,217 @@
+"""What a checkpoint does to a pooled vector: a dense layer, a layer norm, the length 1."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from regard.checkpoints import Config, TensorReader, read_config, read_tensors
+from regard.core.errors import CheckpointError
+
+ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = MappingProxyType(
+    {
+        "ELU": functional.elu,
+        "GELU": functional.gelu,
+        "Identity": lambda x: x,
+        "LeakyReLU": functional.leaky_relu,
+        "Mish": functional.mish,
+        "ReLU": functional.relu,
+        "SiLU": functional.silu,
+        "Sigmoid": torch.sigmoid,
+        "Softplus": functional.softplus,
+        "Tanh": torch.tanh,
+    }
+)
+"""Activations of dense layers, by the names of torch's classes; each as the class does without arguments."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dense:
+    """y = activation(W x + b), and the input or a projection of it added where the checkpoint says so.
+
+    Args:
+        weight: float32 (d_out, d_in).
+        bias: float32 (d_out,), or None.
+        activation: a name in `ACTIVATIONS`.
+        adds_input: whether the input is added to the output.
+        projection: float32 (d_out, d_in), what the input is multiplied by before it is added; None for
+            nothing.
+
+    Example:
+        >>> Dense(weight=torch.tensor([[1.0, -1.0]]), activation="ReLU")(torch.tensor([[5.0, 2.0]]))
+        tensor([[3.]])
+
+    Source: the layer is that of sentence-transformers, `2_Dense`.
+    """
+
+    weight: Tensor
+    bias: Tensor | None = None
+    activation: str = "Tanh"
+    adds_input: bool = False
+    projection: Tensor | None = None
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """(..., d_in) -> (..., d_out), in the type of the vectors."""
+        weight, bias = self._as(vectors, self.weight), self._as(vectors, self.bias)
+        assert weight is not None
+        output = ACTIVATIONS[self.activation](functional.linear(vectors, weight, bias))
+        if not self.adds_input:
+            return output
+        projection = self._as(vectors, self.projection)
+        return output + (vectors if projection is None else functional.linear(vectors, projection))
+
+    def width(self, d_in: int) -> int | None:
+        """The size of the vectors it makes of those of a size; None where it takes no such vectors."""
+        return self.weight.shape[0] if self.weight.shape[1] == d_in else None
+
+    @staticmethod
+    def _as(like: Tensor, weight: Tensor | None) -> Tensor | None:
+        return None if weight is None else weight.to(dtype=like.dtype, device=like.device)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Norm:
+    """y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, over the entries of each vector.
+
+    Args:
+        weight, bias: float32 (d,).
+
+    Example:
+        >>> Norm(weight=torch.ones(2), bias=torch.zeros(2))(torch.tensor([[1.0, 3.0]])).round().tolist()
+        [[-1.0, 1.0]]
+
+    Source: Ba, Kiros and Hinton 2016, arXiv 1607.06450, equation 4.
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """(..., d) -> the same shape and type."""
+        weight, bias = self.weight.to(vectors), self.bias.to(vectors)
+        return functional.layer_norm(vectors, weight.shape, weight, bias, 1e-5)
+
+    def width(self, d_in: int) -> int | None:
+        """As in `Dense`."""
+        return d_in if len(self.weight) == d_in else None
+
+
+@dataclass(frozen=True)
+class Unit:
+    """y = x / |x|, the length 1; a vector of zeros stays one.
+
+    Example:
+        >>> Unit()(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """(..., d) -> the same shape and type."""
+        return functional.normalize(vectors, dim=-1)
+
+    def width(self, d_in: int) -> int | None:
+        """As in `Dense`."""
+        return d_in
+
+
+Step = Dense | Norm | Unit
+"""What can come after the pooling."""
+
+
+def read_dense(folder: Path) -> Dense:
+    """A `Dense` module's folder: `config.json` and its weights.
+
+    Raises:
+        CheckpointError: files missing or damaged, a field that is unknown, or weights that do not fit it.
+    """
+    config = read_config(folder)
+    d_in, d_out = config.require("in_features", int), config.require("out_features", int)
+    has_bias = config.get("bias", bool, True)
+    adds_input = config.get("use_residual", bool, False)
+    activation = _activation(config)
+    _of_sentences(config)
+    config.done(inert=())
+    tensors = _Weights(read_tensors(folder), config.file)
+    weight = tensors.read("linear.weight", d_out, d_in)
+    bias = tensors.read("linear.bias", d_out) if has_bias else None
+    projects = adds_input and d_in != d_out
+    projection = tensors.read("residual.weight", d_out, d_in) if projects else None
+    tensors.done()
+    return Dense(
+        weight=weight, bias=bias, activation=activation, adds_input=adds_input, projection=projection
+    )
+
+
+def read_norm(folder: Path) -> Norm:
+    """A `LayerNorm` module's folder.
+
+    Raises:
+        CheckpointError: as `read_dense`.
+    """
+    config = read_config(folder)
+    size = config.require("dimension", int)
+    config.done(inert=())
+    tensors = _Weights(read_tensors(folder), config.file)
+    norm = Norm(weight=tensors.read("norm.weight", size), bias=tensors.read("norm.bias", size))
+    tensors.done()
+    return norm
+
+
+def read_unit(folder: Path) -> Unit:
+    """A `Normalize` module's folder, which most often has no file, or is not there.
+
+    Raises:
+        CheckpointError: a file that is damaged, or normalises something else.
+    """
+    if (folder / "config.json").exists():
+        config = read_config(folder)
+        _of_sentences(config)
+        config.done(inert=())
+    return Unit()
+
+
+def _activation(config: Config) -> str:
+    """A dense layer's, by its class in torch; the library that writes the files takes Tanh by default."""
+    stated = config.get("activation_function", str, "torch.nn.Tanh")
+    package, _, name = stated.rpartition(".")
+    if (package == "torch.nn" or package.startswith("torch.nn.modules.")) and name in ACTIVATIONS:
+        return name
+    raise CheckpointError(
+        f"{config.file}: the field 'activation_function' is {stated!r}; regard supports only torch.nn's "
+        f"{', '.join(ACTIVATIONS)}"
+    )
+
+
+def _of_sentences(config: Config) -> None:
+    """That a module reads and writes the vector of the text, and not those of its tokens."""
+    config.expect("module_input_name", ("sentence_embedding",), "sentence_embedding")
+    config.expect("module_output_name", ("sentence_embedding", None), None)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The tensors of a module, each asked for by its shape, and none left over."""
+
+    tensors: TensorReader
+    file: Path
+    _read: set[str] = field(default_factory=set)
+
+    def read(self, name: str, *shape: int) -> Tensor:
+        self._read.add(name)
+        if self.tensors.shape(name) != shape:
+            raise CheckpointError(
+                f"{self.tensors.folder}: the tensor {name!r} must have the shape {shape}, "
+                f"by {self.file.name}; got {self.tensors.shape(name)}"
+            )
+        return self.tensors.read(name).float()
+
+    def done(self) -> None:
+        if over := sorted(set(self.tensors.names()) - self._read):
+            raise CheckpointError(
+                f"{self.tensors.folder}: tensors that {self.file.name} does not name: {over}"
+            )
