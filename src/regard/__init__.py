@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         OutputError,
         RegardError,
     )
+    from regard.embedding import Mix, Truncate, Windows
     from regard.tracing import Add, Edit, Mean, Replace, Resample, Scale, Trace, Zero
     from regard.views import view
 
@@ -34,6 +35,7 @@ _HOME = {
     "InputError": "core.errors",
     "Mean": "tracing",
     "MissingExtraError": "core.errors",
+    "Mix": "embedding",
     "Model": "_model",
     "ModelNotFoundError": "core.errors",
     "OutputError": "core.errors",
@@ -42,6 +44,8 @@ _HOME = {
     "Resample": "tracing",
     "Scale": "tracing",
     "Trace": "tracing",
+    "Truncate": "embedding",
+    "Windows": "embedding",
     "Zero": "tracing",
     "lens": "_model",
     "load": "_model",
@@ -55,6 +59,7 @@ __all__ = [
     "InputError",
     "Mean",
     "MissingExtraError",
+    "Mix",
     "Model",
     "ModelNotFoundError",
     "OutputError",
@@ -63,6 +68,8 @@ __all__ = [
     "Resample",
     "Scale",
     "Trace",
+    "Truncate",
+    "Windows",
     "Zero",
     "__version__",
     "lens",

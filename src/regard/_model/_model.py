@@ -1,10 +1,11 @@
 """The model that `regard.load` and `regard.lens` return: where all capabilities meet."""
 
+from regard._model._embedding import Embedding
 from regard._model._interventions import Interventions
 from regard._model._pruning import Pruning
 
 
-class Model(Interventions, Pruning):
+class Model(Interventions, Pruning, Embedding):
     """A network with its tokenizer; calling it calls the network.
 
     Example:

@@ -10,7 +10,7 @@ from regard.blocks._feed_forward import (
     activation_named,
 )
 from regard.blocks._layers import DecoderLayer, EncoderLayer
-from regard.blocks._linear import Linear
+from regard.blocks._linear import Linear, is_native
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.blocks._norms import RMSNorm
 from regard.blocks._residual import PostNorm, PreNorm, Residual, SandwichNorm
@@ -38,4 +38,5 @@ __all__ = [
     "SandwichNorm",
     "Stack",
     "activation_named",
+    "is_native",
 ]

@@ -1,20 +1,37 @@
 """Learned and contextual embeddings of many texts, as fast as the machine allows."""
 
+from regard.embedding._embedder import Embedder, Sentences
+from regard.embedding._embeddings import Embeddings, Report, SentenceVectors
+from regard.embedding._packs import BATCH_TOKENS
 from regard.embedding._pooling import KINDS, Kind, mean_of_rows, pool
 from regard.embedding._precision import Packed, Precision, finished, packed
+from regard.embedding._request import EngineName, Level, Mix, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
 from regard.embedding._steps import Dense, Norm, Step, Unit
+from regard.embedding._windows import Truncate, Windows
 
 __all__ = [
+    "BATCH_TOKENS",
     "KINDS",
     "Dense",
+    "Embedder",
+    "Embeddings",
+    "EngineName",
     "Kind",
+    "Level",
+    "Mix",
     "Norm",
     "Packed",
     "Precision",
+    "Report",
+    "Request",
     "SentenceSettings",
+    "SentenceVectors",
+    "Sentences",
     "Step",
+    "Truncate",
     "Unit",
+    "Windows",
     "finished",
     "mean_of_rows",
     "packed",

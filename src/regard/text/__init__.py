@@ -4,9 +4,10 @@ Words come from the text by Unicode's word boundaries, tokens from the model's o
 span counts code points of the original text: `text[start:end]` is what a token or a word was made of.
 """
 
+from regard.text._bulk import Aligned, Bulk, Frame
 from regard.text._encoding import Encoding, Token, Word
 from regard.text._special import SpecialIds
 from regard.text._tokenizer import Tokenizer
 from regard.text._words import split_words
 
-__all__ = ["Encoding", "SpecialIds", "Token", "Tokenizer", "Word", "split_words"]
+__all__ = ["Aligned", "Bulk", "Encoding", "Frame", "SpecialIds", "Token", "Tokenizer", "Word", "split_words"]

@@ -65,7 +65,15 @@ class Renumbered:
         self._backend.no_padding()
 
     def encode(self, text: str, pair: str | None = None, *, add_special_tokens: bool = True) -> Row:
-        row = self._backend.encode(text, pair, add_special_tokens=add_special_tokens)
+        return self._renumbered(self._backend.encode(text, pair, add_special_tokens=add_special_tokens))
+
+    def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[Row]:
+        rows = self._backend.encode_batch(texts, add_special_tokens=add_special_tokens)
+        return [self._renumbered(row) for row in rows]
+
+    encode_batch_fast = encode_batch  # the pieces are read, so nothing can be left out
+
+    def _renumbered(self, row: Row) -> Row:
         return _RenumberedRow(
             # By the piece: a character that the model does not know is one still if the table has it.
             [self._table.get(piece, self._unknown) for piece in row.tokens],

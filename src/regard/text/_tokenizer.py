@@ -3,7 +3,7 @@
 import itertools
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -13,6 +13,8 @@ from tokenizers import processors
 
 from regard.core.errors import CheckpointError, InputError
 from regard.text._assembly import assemble
+from regard.text._bulk import Bulk
+from regard.text._checks import check_rows, checked, surrogate
 from regard.text._encoding import Encoding
 from regard.text._file import parse_backend, read_backend
 from regard.text._folder import Built, build, complete
@@ -323,7 +325,7 @@ class Tokenizer:
         """
         if not isinstance(token, str):
             raise InputError(f"token must be a string; got {type(token).__name__}")
-        number = self._backend.token_to_id(token) if _surrogate(token) is None else None
+        number = self._backend.token_to_id(token) if surrogate(token) is None else None
         if number is None:
             raise InputError(
                 f"{shown(token)} is not in the vocabulary of {self.vocab_size} tokens; "
@@ -362,6 +364,11 @@ class Tokenizer:
             self._backend.decode([operator.index(id) for id in rows], skip_special_tokens=skip_special)
         )
 
+    @property
+    def bulk(self) -> Bulk:
+        """Many texts at once: see `regard.text.Bulk`."""
+        return Bulk(self._backend, source=self._source, rows=self._rows)
+
     def encode(self, text: str, pair: str | None = None, *, add_special_tokens: bool = True) -> Encoding:
         """The tokens of a text, or of a pair of texts.
 
@@ -387,9 +394,9 @@ class Tokenizer:
             >>> [(token.text, token.span, token.sequence) for token in tokens]
             [('river', (0, 5), 0), ('?', (0, 3), 1), ('bank', (4, 8), 1)]
         """
-        texts: tuple[str, ...] = (_checked("text", text),)
+        texts: tuple[str, ...] = (checked("text", text),)
         if pair is not None:
-            texts = (*texts, _checked("pair", pair))
+            texts = (*texts, checked("pair", pair))
         try:
             row = self._backend.encode(text, pair, add_special_tokens=add_special_tokens)
         except Exception as error:
@@ -397,16 +404,8 @@ class Tokenizer:
                 f"{self._source}: the tokenizer failed on the text: {one_line(error)}"
             ) from error
         if self._rows is not None:
-            self._check_rows(row.ids, self._rows)
+            check_rows(self.piece_of, row.ids, self._rows)
         return assemble(texts, row, self._special)
-
-    def _check_rows(self, ids: Sequence[int], rows: int) -> None:
-        beyond = next((id for id in ids if id >= rows), None)
-        if beyond is not None:
-            raise InputError(
-                f"the text has {shown(str(self.piece_of(beyond)))}, an added token with id {beyond}, but the "
-                f"model's table has {rows} rows: leave it out, or give the model that was trained with it"
-            )
 
 
 def _keep_blanks(processor: object) -> None:
@@ -424,29 +423,3 @@ def _keep_blanks(processor: object) -> None:
             except IndexError:
                 break
             _keep_blanks(part)
-
-
-def _checked(argument: str, text: str) -> str:
-    if not isinstance(text, str):
-        raise InputError(f"{argument} must be a string; got {type(text).__name__}")
-    if not text.strip():
-        raise InputError(
-            f"{argument} is empty: there is no word to look at in {shown(text)}; give at least one character "
-            "that is not white space"
-        )
-    surrogate = _surrogate(text)
-    if surrogate is not None:
-        raise InputError(
-            f"{argument} is not valid Unicode: position {surrogate} holds half of a surrogate pair "
-            f"(U+{ord(text[surrogate]):04X}); decode the bytes anew, or remove it"
-        )
-    return text
-
-
-def _surrogate(text: str) -> int | None:
-    """The position of the first lone surrogate; UTF-8, and so the library, has no form for it."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        return error.start
-    return None

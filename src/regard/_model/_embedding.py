@@ -1,0 +1,162 @@
+"""Vectors of many texts."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Literal, overload
+
+import numpy as np
+import torch
+
+from regard._model._held import Held
+from regard.core.errors import InputError
+from regard.embedding import (
+    BATCH_TOKENS,
+    Embedder,
+    Embeddings,
+    EngineName,
+    Kind,
+    Level,
+    Mix,
+    Precision,
+    Report,
+    Request,
+    SentenceVectors,
+    Truncate,
+    Windows,
+)
+
+# Texts that are sorted by length together: tokens of more would only wait in memory.
+_AT_ONCE = 8192
+
+
+class Embedding(Held):
+    """What a model makes of texts: vectors."""
+
+    @overload
+    def embed(
+        self,
+        texts: Iterable[str],
+        *,
+        level: Literal["sentence"] = "sentence",
+        layer: int | Sequence[int] | Mix = -1,
+        pooling: Kind | Sequence[Kind] | None = None,
+        normalize: bool | None = None,
+        window: Windows | Truncate | None = None,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        truncate_dim: int | None = None,
+        precision: Precision = "float32",
+        dtype: torch.dtype | None = None,
+        engine: EngineName = "torch",
+        batch_tokens: int = BATCH_TOKENS,
+        threads: int | None = None,
+    ) -> SentenceVectors: ...
+    @overload
+    def embed(
+        self,
+        texts: Iterable[str],
+        *,
+        level: Literal["word", "token"],
+        layer: int | Sequence[int] | Mix = -1,
+        normalize: bool | None = None,
+        window: Windows | Truncate | None = None,
+        truncate_dim: int | None = None,
+        precision: Precision = "float32",
+        dtype: torch.dtype | None = None,
+        engine: EngineName = "torch",
+        batch_tokens: int = BATCH_TOKENS,
+        threads: int | None = None,
+    ) -> Embeddings: ...
+    def embed(
+        self,
+        texts: Iterable[str],
+        *,
+        level: Level = "sentence",
+        layer: int | Sequence[int] | Mix = -1,
+        pooling: Kind | Sequence[Kind] | None = None,
+        normalize: bool | None = None,
+        window: Windows | Truncate | None = None,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        truncate_dim: int | None = None,
+        precision: Precision = "float32",
+        dtype: torch.dtype | None = None,
+        engine: EngineName = "torch",
+        batch_tokens: int = BATCH_TOKENS,
+        threads: int | None = None,
+    ) -> SentenceVectors | Embeddings:
+        """Embed texts: sentences, words or tokens, at any layer.
+
+        Texts are tokenised once, sorted by length, and run without padding; the pass ends at the highest
+        layer asked for. A text that is longer than the model takes is read in windows that overlap, and
+        each of its tokens embedded where it has most context; `.report` tells which texts those were.
+
+        Args:
+            texts: any number, also from an iterator.
+            level: what gets a vector; see `regard.embedding.Request`, as for all that follows.
+            layer: 0 the learned embedding, -1 the contextual one, any between; a list, or a `regard.Mix`.
+            pooling: of level "sentence"; None for the checkpoint's own, and what follows it.
+            normalize: whether vectors get the length 1.
+            window: `regard.Windows(size, overlap)` or `regard.Truncate(size)`.
+            prompt, prompt_name: what is put before each text.
+            truncate_dim: how many entries of a vector are kept.
+            precision: "float32", "float16", "int8" or "binary".
+            dtype: what the model computes in; None for the fastest that is as good.
+            engine: "torch" or "openvino".
+            batch_tokens: the most tokens that run together.
+            threads: the cores that are used.
+
+        Returns:
+            Of sentences a float32 array (texts, d), or (texts, layers, d) for a list of layers. Of words and
+            tokens `Embeddings`, with `vectors`, `spans`, `texts`, `rows` and `to_arrow()`. Both have a
+            `report`.
+
+        Raises:
+            InputError: an argument that is none of these, or a text that cannot be embedded, such as an empty
+                one; the message says which.
+
+        Example:
+            >>> import regard
+            >>> model = regard.load()
+            >>> model.embed(["a river bank", "a bank account"]).shape
+            (2, 384)
+            >>> words = model.embed(["a river bank", "a bank account"], level="word", layer=[0, 4])
+            >>> words.texts, words.vectors.shape
+            (['a', 'river', 'bank', 'a', 'bank', 'account'], (6, 2, 384))
+            >>> bool((words.vectors[2, 0] == words.vectors[4, 0]).all())  # "bank", not yet in its context
+            True
+        """
+        request = Request(
+            level=level,
+            layer=layer,
+            pooling=pooling,
+            normalize=normalize,
+            window=Windows() if window is None else window,
+            prompt=prompt,
+            prompt_name=prompt_name,
+            truncate_dim=truncate_dim,
+            precision=precision,
+            dtype=dtype,
+            engine=engine,
+            batch_tokens=batch_tokens,
+            threads=threads,
+        )
+        embedder = Embedder(self.loaded, request)
+        portions = ((n * _AT_ONCE, each) for n, each in enumerate(_portions(texts)))
+        if level == "sentence":
+            made = [embedder.sentences(part, first=first) for first, part in portions]
+            report = Report.joined([each.report for each in made])
+            return SentenceVectors.of(np.concatenate([each.vectors for each in made]), report)
+        return Embeddings.joined([embedder.spans(part, first=first) for first, part in portions])
+
+
+def _portions(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Lists of texts, at least one, so that no texts give vectors of no rows."""
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        got = type(texts).__name__
+        raise InputError(f"texts must be several texts, such as a list; got {got}: write [text].")
+    stream = iter(texts)
+    portion = list(islice(stream, _AT_ONCE))
+    yield portion
+    while portion := list(islice(stream, _AT_ONCE)):
+        yield portion

@@ -1,0 +1,41 @@
+"""How many cores this process may use: those of its container or job, not those of the machine."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+_CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+def cores(root: Path = _CGROUP) -> int:
+    """The cores that the process may run on, at most as many as its control group grants time of; at least 1.
+
+    Args:
+        root: where control groups are mounted, of version 2 or 1.
+
+    Example:
+        >>> cores() >= 1
+        True
+    """
+    try:
+        allowed = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        allowed = os.cpu_count() or 1
+    granted = _granted(root)
+    return allowed if granted is None else max(1, min(allowed, int(granted)))
+
+
+def _granted(root: Path) -> float | None:
+    try:
+        quota, period = (root / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        try:
+            quota = (root / "cpu" / "cpu.cfs_quota_us").read_text().strip()
+            period = (root / "cpu" / "cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return None
+    try:
+        share = int(quota) / int(period)
+    except (ValueError, ZeroDivisionError):  # "max": no limit
+        return None
+    return share if share > 0 else None

@@ -1,0 +1,357 @@
+"""From texts to vectors."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.embedding._embeddings import Embeddings, Report
+from regard.embedding._engine import stack_of
+from regard.embedding._packs import Pack, pack
+from regard.embedding._passages import Passages, read, room_of
+from regard.embedding._pooling import mean_of_rows, pool
+from regard.embedding._precision import finished, packed
+from regard.embedding._request import Mix, Request
+from regard.embedding._settings import SentenceSettings, read_sentence_settings
+from regard.embedding._settle import settle
+from regard.embedding._steps import Unit
+from regard.embedding._workers import over
+from regard.models import Loaded
+
+# A pack of fewer tokens than this is slow by itself; above it, small jobs are cut finer for all cores.
+_FEWEST_TOKENS = 256
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sentences:
+    """Sentence vectors.
+
+    Attributes:
+        vectors: (texts, [layers,] d).
+        scales: of precision "int8": float32 (texts[, layers]); else None.
+        report: what became of each text.
+    """
+
+    vectors: NDArray[Any]
+    scales: NDArray[np.float32] | None
+    report: Report
+
+
+class Embedder:
+    """A model, made ready for one kind of vectors.
+
+    Made once for many calls: weights are folded and converted here, and dtype, engine and threads settled.
+    A text's vectors do not depend on the other texts of a call, but for the order in which the processor
+    adds: at most 2e-6 of the largest entry in float32.
+
+    Args:
+        loaded: the model.
+        request: which vectors.
+
+    Attributes:
+        settled: everything that the numbers depend on beside the model and the tokenizer, as JSON values.
+
+    Raises:
+        InputError: a layer or an engine that the model does not have, or steps of the checkpoint that do not
+            fit the request.
+        CheckpointError: no tokenizer, or damaged files beside the model.
+
+    Example:
+        >>> from regard.models import load_checkpoint
+        >>> embedder = Embedder(load_checkpoint(), Request(level="word", layer=4))
+        >>> words = embedder.spans(["a river bank"])
+        >>> words.texts, words.vectors.shape
+        (['a', 'river', 'bank'], (3, 384))
+    """
+
+    def __init__(self, loaded: Loaded, request: Request) -> None:
+        self._loaded, self._request = loaded, request
+        self._tokenizer = loaded.require_tokenizer()
+        self._bulk = self._tokenizer.bulk
+        self._frame = self._bulk.frame()
+        network = loaded.network
+        self._layers = request.layers(network.depth(stack_of(network)))
+        self._of_sentences = request.level == "sentence"
+        self._settings = (
+            read_sentence_settings(loaded.source.folder) if self._of_sentences else SentenceSettings()
+        )
+        self._prompt = self._settings.prompt(prompt=request.prompt, name=request.prompt_name)
+        self._check_steps()
+        self._limit = self._longest()
+        room_of(request.window, self._limit, self._frame)
+        settled = settle(loaded, request, self._unique)
+        self._engine, self._threads = settled.engine, settled.threads
+        self.settled = {
+            "level": request.level,
+            "layers": list(self._layers),
+            "mix": list(request.layer.shares) if isinstance(request.layer, Mix) else None,
+            "pooling": list(self._kinds) if self._of_sentences else None,
+            "normalize": request.normalize,
+            "prompt": self._prompt,
+            "window": {
+                "kind": type(request.window).__name__,
+                **_fields(request.window),
+                "limit": self._limit,
+            },
+            "truncate_dim": self._truncate_dim,
+            "precision": request.precision,
+            "batch_tokens": request.batch_tokens,
+            **settled.record,
+        }
+
+    @property
+    def _unique(self) -> list[int]:
+        return sorted(set(self._layers))
+
+    @property
+    def _kinds(self) -> tuple[Any, ...]:
+        return self._request.poolings or self._settings.pooling
+
+    @property
+    def _truncate_dim(self) -> int | None:
+        own = self._settings.truncate_dim if self._request.pooling is None else None
+        return own if self._request.truncate_dim is None else self._request.truncate_dim
+
+    @property
+    def _skip(self) -> int:
+        """Tokens at the start of a text that are not pooled."""
+        if not self._prompt or self._settings.include_prompt:
+            return 0
+        (prompt,) = self._bulk.pieces([self._settings.prepared(self._prompt)])
+        return len(self._frame.before) + len(prompt)
+
+    def _check_steps(self) -> None:
+        trained = [step for step in self._settings.steps if not isinstance(step, Unit)]
+        network = self._loaded.network
+        last = network.depth(stack_of(network))
+        if self._request.pooling is None and trained and self._layers != (last,):
+            raise InputError(
+                f"layer must be {last} with this checkpoint's own pooling: the {type(trained[0]).__name__} "
+                "after it was trained on the last layer. Give pooling, such as 'mean', for other layers."
+            )
+
+    def _longest(self) -> int | None:
+        network = self._loaded.network
+        limits = [network.limit(stack_of(network)), network.config.max_seq_len]
+        table = limits[0] if limits[0] is not None else limits[1]
+        own = self._settings.max_seq_length
+        return min((each for each in (table, own) if each is not None), default=None)
+
+    def check(self, text: str) -> None:
+        """Whether a text can be embedded.
+
+        Raises:
+            InputError: it cannot, and why.
+        """
+        self._bulk.pieces([text])
+
+    def sentences(self, texts: Sequence[str], *, first: int = 0) -> Sentences:
+        """One vector for each text.
+
+        Args:
+            texts: any number; they are sorted by length, run together, and given back in order.
+            first: the number of the first, for messages.
+
+        Raises:
+            InputError: a text that cannot be embedded; the message says which.
+        """
+        prepared = [self._settings.prepared(text, self._prompt) for text in texts]
+        passages = self._read(prepared, first, spans=False)
+        skip = self._skip
+        out = _Rows(len(prepared))
+        pieces: dict[tuple[int, int], Tensor] = {}
+        kinds = self._kinds
+
+        def take(rows: list[int], vectors: Tensor) -> None:
+            lengths = [passages.length(row) for row in rows]
+            whole = [text for text, _ in (passages.rows[row] for row in rows)]
+            if any(len(passages.texts[text].parts) > 1 for text in whole):
+                rows, lengths, vectors = self._set_aside(passages, rows, vectors, pieces)
+                whole = [passages.rows[row][0] for row in rows]
+                if not rows:
+                    return
+            pooled = pool(kinds, vectors, lengths, skip=skip)
+            out.put(whole, pooled)
+
+        self._run(passages, take)
+        for text, passage in enumerate(passages.texts):
+            if len(passage.parts) > 1:
+                joined = torch.cat([pieces[text, part.start] for part in passage.parts])
+                pooled = pool(kinds, joined, [len(joined)], skip=skip)
+                out.put([text], pooled)
+        vectors, scales = self._stored(out)
+        return Sentences(vectors=vectors, scales=scales, report=passages.report())
+
+    def spans(self, texts: Sequence[str], *, first: int = 0) -> Embeddings:
+        """A vector for each word, or for each piece, of the texts: as `level` says.
+
+        Raises:
+            InputError: a text that cannot be embedded; the message says which.
+        """
+        passages = self._read(texts, first, spans=True)
+        groups = [
+            _groups(passage.aligned, passage.parts[-1].stop, self._request.level)
+            for passage in passages.texts
+        ]
+        firsts = np.concatenate([[0], np.cumsum([len(spans) for _, spans in groups])]).astype(np.int64)
+        out = _Rows(int(firsts[-1]))
+        broken: dict[tuple[int, int], dict[int, Tensor]] = {}
+        before = len(self._frame.before)
+
+        def take(rows: list[int], vectors: Tensor) -> None:
+            picked, starts, targets, offset = [], [], [], 0
+            count = 0
+            for row in rows:
+                text, part = passages.rows[row]
+                group_of, spans = groups[text]
+                here = group_of[part.first : part.last]
+                places = np.flatnonzero((here >= 0) & (here < len(spans)))
+                at = places + (offset + before + part.first - part.start)
+                offset += passages.length(row)
+                if not len(places):
+                    continue
+                names = here[places]
+                begins = np.flatnonzero(np.diff(names, prepend=-1))
+                for name in _torn(group_of, part.first, part.last, len(spans)):
+                    mine = at[names == name]
+                    broken.setdefault((text, name), {})[part.first] = vectors[torch.from_numpy(mine)]
+                picked.append(at)
+                starts.append(begins + count)
+                targets.append(names[begins] + firsts[text])
+                count += len(at)
+            if not picked:
+                return
+            means = mean_of_rows(
+                vectors, torch.from_numpy(np.concatenate(picked)), torch.from_numpy(np.concatenate(starts))
+            )
+            out.put(np.concatenate(targets), means)
+
+        self._run(passages, take)
+        for (text, name), parts in broken.items():
+            rows = torch.cat([parts[first] for first in sorted(parts)])
+            out.put(firsts[text : text + 1] + name, rows.float().mean(0, keepdim=True))
+        vectors, scales = self._stored(out)
+        spans_of = [spans for _, spans in groups]
+        return Embeddings(
+            vectors=vectors,
+            scales=scales,
+            rows=np.repeat(np.arange(len(texts), dtype=np.int64), np.diff(firsts)),
+            spans=np.array([span for spans in spans_of for span in spans], dtype=np.int64).reshape(-1, 2),
+            texts=[text[a:b] for text, spans in zip(texts, spans_of, strict=True) for a, b in spans],
+            report=passages.report(),
+        )
+
+    def _read(self, texts: Sequence[str], first: int, *, spans: bool) -> Passages:
+        window, limit = self._request.window, self._limit
+        return read(self._bulk, self._frame, texts, window=window, limit=limit, spans=spans, first=first)
+
+    def _run(self, passages: Passages, take: Callable[[list[int], Tensor], None]) -> None:
+        """Compute all rows; `take` gets those of a pack with their vectors (tokens, layers, width)."""
+        lengths = [passages.length(row) for row in range(len(passages.rows))]
+        fair = max(_FEWEST_TOKENS, sum(lengths) // (4 * self._threads))
+        packs = pack(lengths, tokens=min(self._request.batch_tokens, fair), mixed=self._engine.mixed)
+
+        def compute(one: Pack) -> None:
+            rows = [row for run in one for row in run.rows]
+            ids = torch.tensor([token for row in rows for token in passages.ids(row)])
+            hidden = self._engine.hidden(ids, [(len(run.rows), run.length) for run in one])
+            take(rows, self._arranged(dict(zip(self._unique, hidden, strict=True))))
+
+        over(packs, compute, threads=self._threads)
+
+    def _arranged(self, hidden: dict[int, Tensor]) -> Tensor:
+        """(tokens, layers, width): in the order asked for, or mixed."""
+        chosen = [hidden[layer] for layer in self._layers]
+        if len({each.shape[1] for each in chosen}) > 1:
+            raise InputError(
+                "layer must not join layer 0 with others here: this model's learned embeddings have "
+                f"{hidden[0].shape[1]} entries, and its contextual ones {chosen[-1].shape[1]}."
+            )
+        if isinstance(self._request.layer, Mix):
+            shares = self._request.layer.shares
+            return sum(share * each for share, each in zip(shares, chosen, strict=True))[:, None]  # type: ignore[index]
+        return chosen[0][:, None] if len(chosen) == 1 else torch.stack(chosen, dim=1)
+
+    def _set_aside(
+        self, passages: Passages, rows: list[int], vectors: Tensor, pieces: dict[tuple[int, int], Tensor]
+    ) -> tuple[list[int], list[int], Tensor]:
+        """Keeps what long texts need of these rows; what is left are texts that were read whole."""
+        left: list[int] = []
+        kept: list[Tensor] = []
+        before, after, offset = len(self._frame.before), len(self._frame.after), 0
+        for row in rows:
+            text, part = passages.rows[row]
+            length = passages.length(row)
+            here = vectors[offset : offset + length]
+            offset += length
+            if len(passages.texts[text].parts) == 1:
+                left.append(row)
+                kept.append(here)
+                continue
+            # Of the frame, what stands before the first part and behind the last.
+            start = 0 if part.first == 0 else before + part.first - part.start
+            is_last = part.last == len(passages.texts[text].ids)
+            stop = length if is_last else length - after - (part.stop - part.last)
+            pieces[text, part.start] = here[start:stop].clone()
+        return left, [passages.length(row) for row in left], torch.cat(kept) if kept else vectors[:0]
+
+    def _stored(self, out: "_Rows") -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+        layers = len(self._layers) if isinstance(self._request.layer, Sequence) else 1
+        width = self._loaded.network.config.d_model * (len(self._kinds) if self._of_sentences else 1)
+        vectors = out.filled((layers, width))
+        steps = self._settings.steps if self._of_sentences and self._request.pooling is None else ()
+        done = finished(vectors, steps, truncate_dim=self._truncate_dim, normalize=self._request.normalize)
+        if self._request.is_single:
+            done = done[:, 0]
+        stored = packed(done, self._request.precision)
+        return stored.vectors, stored.scales
+
+
+class _Rows:
+    """Vectors on the CPU that threads fill, each its own rows."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._lock = Lock()
+        self._rows: NDArray[np.float32] | None = None
+
+    def put(self, places: Sequence[int] | NDArray[np.int64], vectors: Tensor) -> None:
+        with self._lock:
+            if self._rows is None:
+                self._rows = np.empty((self._count, *vectors.shape[1:]), np.float32)
+        self._rows[places] = vectors.float().cpu().numpy()
+
+    def filled(self, shape: tuple[int, ...]) -> Tensor:
+        """All rows; `shape` is that of one where nothing was put."""
+        rows = np.empty((self._count, *shape), np.float32) if self._rows is None else self._rows
+        return torch.from_numpy(rows)
+
+
+def _groups(aligned: Any, stop: int, level: str) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
+    """For each piece the word, or itself, that it counts to; and the spans of those that get a vector."""
+    if level == "token":
+        return np.arange(len(aligned.ids)), aligned.spans[:stop]
+    group_of = np.array(aligned.word_of, dtype=np.int64)
+    beyond = group_of[stop:]
+    beyond = beyond[beyond >= 0]
+    return group_of, aligned.words[: int(beyond.min()) if len(beyond) else None]
+
+
+def _torn(group_of: NDArray[np.int64], first: int, last: int, count: int) -> list[int]:
+    """The words, at most two, that lie only in part between two pieces."""
+    torn = []
+    if first > 0 and 0 <= group_of[first] < count and group_of[first - 1] == group_of[first]:
+        torn.append(int(group_of[first]))
+    if last < len(group_of) and 0 <= group_of[last] < count and group_of[last - 1] == group_of[last]:
+        torn.append(int(group_of[last]))
+    return list(dict.fromkeys(torn))
+
+
+def _fields(window: Any) -> dict[str, Any]:
+    return {name: getattr(window, name) for name in ("size", "overlap") if hasattr(window, name)}

@@ -1,0 +1,210 @@
+"""BERT's kind of encoder without gradients: the same sums as the network's, with fewer passes over memory.
+
+On a processor the time that is not spent in matrix products is spent in moving vectors. So here
+
+* the three projections of a layer are one product;
+* what a sublayer gives is added to the residual stream by the product itself (beta = 1), into the same
+  memory. Its bias is added one step earlier, by the norm before it, and what reads the norm's output takes it
+  off again: with z' = z + b, W z + c = W z' + (c - W b). The bias of the values is part of that of the
+  attention's output, since weights sum to 1; the keys' adds the same number to a whole row of scores, and
+  is left out;
+* the scale of the scores is in the queries' projection;
+* texts of different lengths share the products, which need some hundred rows, and only attention tells them
+  apart.
+
+The folded weights are computed in float64 and rounded once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm, Residual, Stack
+from regard.models import Network, Transformer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Layer:
+    qkv: Tensor  # (3 d, d)
+    qkv_bias: Tensor
+    output: Tensor  # (d, d), transposed
+    attention_norm: nn.LayerNorm
+    attention_shift: Tensor
+    hidden: Tensor  # (d_ff, d)
+    hidden_bias: Tensor
+    activation: object
+    ffn_output: Tensor  # (d_ff, d), transposed
+    ffn_norm: nn.LayerNorm
+    ffn_shift: Tensor
+    ahead: Tensor  # what ffn_shift adds that is not this layer's
+    num_heads: int
+
+
+class PostNormEngine:
+    """The encoders of BERT, DistilBERT, RoBERTa and ELECTRA in float32 on the CPU.
+
+    Args:
+        network: one that `takes` takes.
+        layers: embedding layers, 0 to L.
+
+    Example:
+        >>> import torch
+        >>> from regard.models import load_checkpoint
+        >>> network = load_checkpoint().network
+        >>> engine = PostNormEngine(network, [6])
+        >>> vectors, = engine.hidden(torch.tensor([101, 2924, 102, 101, 102]), [(1, 3), (1, 2)])
+        >>> own = network(torch.tensor([[101, 2924, 102]])).last_hidden_state[0]
+        >>> torch.allclose(vectors[:3], own, atol=1e-5)
+        True
+    """
+
+    mixed = True
+
+    def __init__(self, network: Network, layers: Sequence[int]) -> None:
+        stack = _stack(network)
+        assert stack is not None, "asked for a network that it takes"
+        self._embeddings, self._numbering = stack.embeddings, stack.numbering
+        self._asked = tuple(layers)
+        kept = [layer for layer in stack.layers if isinstance(layer, EncoderLayer)][: max(layers)]
+        biases = [_output_bias(layer.attention) for layer in kept]
+        self._first = biases[0].float() if biases else None
+        self._layers = [
+            _folded(layer, bias, following)
+            for layer, bias, following in zip(kept, biases, [*biases[1:], None], strict=True)
+        ]
+
+    @staticmethod
+    def takes(network: Network) -> bool:
+        """Whether this computes what the network computes."""
+        return _stack(network) is not None
+
+    def hidden(self, token_ids: Tensor, shape: Sequence[tuple[int, int]]) -> list[Tensor]:
+        """See `Engine.hidden`."""
+        made: dict[int, Tensor] = {}
+        if 0 in self._asked:
+            made[0] = self._embeddings.tokens(token_ids)
+        if self._layers:
+            assert self._first is not None, "there is a layer"
+            x = self._entering(token_ids, shape).add_(self._first)
+            for number, layer in enumerate(self._layers, start=1):
+                x = _run(layer, x, shape)
+                if number in self._asked:
+                    made[number] = x - layer.ahead
+        return [made[layer] for layer in self._asked]
+
+    def _entering(self, token_ids: Tensor, shape: Sequence[tuple[int, int]]) -> Tensor:
+        numbers, start = [], 0
+        for rows, length in shape:
+            ids = token_ids[start : start + rows * length].view(rows, length)
+            numbers.append(self._numbering(ids).expand(rows, length).reshape(-1))
+            start += rows * length
+        entering: Tensor = self._embeddings(token_ids[None], positions=torch.cat(numbers)[None])
+        return entering[0]
+
+
+def _stack(network: Network) -> Stack | None:
+    """The network's encoder, if it is made of nothing but what is folded here."""
+    if type(network) is not Transformer or network.encoder is None or network.decoder is not None:
+        return None
+    stack = network.encoder
+    plain = stack.norm is None and stack.bias is None and stack.dropout is None
+    open_to_all = all(pattern.mask is None and pattern.rotary is None for pattern in stack.patterns)
+    parameters = list(network.parameters())
+    on_cpu = all(p.dtype == torch.float32 and p.device.type == "cpu" for p in parameters)
+    known = all(_is_plain(layer) for layer in stack.layers)
+    return stack if plain and open_to_all and on_cpu and known and not network.training else None
+
+
+def _is_plain(layer: nn.Module) -> bool:
+    if type(layer) is not EncoderLayer:
+        return False
+    attention, ffn = layer.attention, layer.ffn
+    residuals = (layer.attention_residual, layer.ffn_residual)
+    return (
+        type(attention) is MultiHeadAttention
+        and type(ffn) is FeedForward
+        and all(type(each) is PostNorm and type(each.norm) is nn.LayerNorm for each in residuals)
+        and all(_norm(each).bias is not None for each in residuals)
+        and attention.num_heads == attention.num_kv_heads
+        and attention.q.out_features == attention.v.out_features
+        and attention.softcap is None
+        and attention.q_norm is None
+        and attention.k_norm is None
+        and all(linear.bias is not None for linear in (attention.q, attention.v, attention.output))
+        and all(linear.bias is not None for linear in (ffn.hidden, ffn.output))
+    )
+
+
+def _norm(residual: Residual) -> nn.LayerNorm:
+    assert isinstance(residual, PostNorm), "only such are taken"
+    assert isinstance(residual.norm, nn.LayerNorm), "only such are taken"
+    return residual.norm
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.detach().double()
+
+
+def _output_bias(attention: MultiHeadAttention) -> Tensor:
+    # softmax rows sum to 1, so that every context has the values' bias in full.
+    return _wide(attention.output.bias) + _wide(attention.output.weight) @ _wide(attention.v.bias)
+
+
+def _folded(layer: EncoderLayer, bias: Tensor, following: Tensor | None) -> _Layer:
+    """A layer whose input has `bias` added, and whose output has that of the layer after it."""
+    attention, ffn = layer.attention, layer.ffn
+    assert isinstance(ffn, FeedForward)
+    head_dim = attention.q.out_features // attention.num_heads
+    scale = head_dim**-0.5 if attention.scale is None else attention.scale
+    qkv = torch.cat([_wide(attention.q.weight) * scale, _wide(attention.k.weight), _wide(attention.v.weight)])
+    of_q = _wide(attention.q.bias) * scale - qkv[: attention.q.out_features] @ bias
+    others = torch.zeros(2 * attention.q.out_features, dtype=torch.float64)
+    others -= qkv[attention.q.out_features :] @ bias
+    # The keys' share is a number for each row of scores; the values' is needed: their own bias is folded.
+    others[: attention.q.out_features] = 0.0
+    ffn_bias = _wide(ffn.output.bias)
+    norms = _norm(layer.attention_residual), _norm(layer.ffn_residual)
+    ahead = torch.zeros_like(bias) if following is None else following
+    return _Layer(
+        qkv=qkv.float(),
+        qkv_bias=torch.cat([of_q, others]).float(),
+        output=attention.output.weight.detach().t(),
+        attention_norm=norms[0],
+        attention_shift=(_wide(norms[0].bias) + ffn_bias).float(),
+        hidden=ffn.hidden.weight.detach(),
+        hidden_bias=(_wide(ffn.hidden.bias) - _wide(ffn.hidden.weight) @ ffn_bias).float(),
+        activation=_GELU_IN_PLACE if ffn.activation is F.gelu else ffn.activation,
+        ffn_output=ffn.output.weight.detach().t(),
+        ffn_norm=norms[1],
+        ffn_shift=(_wide(norms[1].bias) + ahead).float(),
+        ahead=ahead.float(),
+        num_heads=attention.num_heads,
+    )
+
+
+_GELU_IN_PLACE = partial(torch.ops.aten.gelu_, approximate="none")
+
+
+def _run(layer: _Layer, x: Tensor, shape: Sequence[tuple[int, int]]) -> Tensor:
+    """x is (tokens, d_model) and is written over."""
+    size = x.shape[1:]
+    qkv = F.linear(x, layer.qkv, layer.qkv_bias).view(x.shape[0], 3, layer.num_heads, -1)
+    context = x.new_empty(x.shape[0], layer.output.shape[0])
+    start = 0
+    for rows, length in shape:
+        here = slice(start, start + rows * length)
+        q, k, v = qkv[here].view(rows, length, 3, layer.num_heads, -1).permute(2, 0, 3, 1, 4)
+        joined = F.scaled_dot_product_attention(q, k, v, scale=1.0).transpose(1, 2)
+        context[here].view(rows, length, layer.num_heads, -1).copy_(joined)
+        start += rows * length
+    x.addmm_(context, layer.output)
+    norm = layer.attention_norm
+    x = F.layer_norm(x, size, norm.weight, layer.attention_shift, norm.eps)
+    hidden = layer.activation(F.linear(x, layer.hidden, layer.hidden_bias))  # type: ignore[operator]
+    x.addmm_(hidden, layer.ffn_output)
+    norm = layer.ffn_norm
+    return F.layer_norm(x, size, norm.weight, layer.ffn_shift, norm.eps)

@@ -1,0 +1,165 @@
+"""What is asked of an embedder: level, layers, pooling, and how it is computed."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import torch
+
+from regard.core.arguments import whole
+from regard.core.errors import InputError
+from regard.embedding._packs import BATCH_TOKENS
+from regard.embedding._pooling import KINDS, Kind
+from regard.embedding._precision import Precision
+from regard.embedding._windows import Truncate, Windows
+
+Level = Literal["sentence", "word", "token"]
+"""What gets a vector."""
+
+EngineName = Literal["torch", "openvino"]
+"""What computes."""
+
+DTYPES = (torch.float32, torch.bfloat16)
+"""What a model can be run in here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """A weighted sum of several layers: sum over i of weights_i h_(layers_i).
+
+    Args:
+        layers: embedding layers.
+        weights: a number for each; by default 1 / len(layers) each, their mean.
+
+    Raises:
+        InputError: no layers, or not as many weights.
+
+    Example:
+        >>> Mix([3, 4]).shares
+        (0.5, 0.5)
+
+    Source: Peters et al. 2018, arXiv 1802.05365, equation 1, with fixed weights.
+    """
+
+    layers: Sequence[int]
+    weights: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise InputError("layers must name at least one layer; got none.")
+        if self.weights is not None and len(self.weights) != len(self.layers):
+            raise InputError(
+                f"weights must be as many as the {len(self.layers)} layers; got {len(self.weights)}."
+            )
+        if not all(math.isfinite(share) for share in self.shares):
+            raise InputError(f"weights must be finite numbers; got {list(self.shares)}.")
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The weights in force."""
+        count = len(self.layers)
+        return (1.0 / count,) * count if self.weights is None else tuple(self.weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Which vectors are wanted.
+
+    Args:
+        level: "sentence": one vector a text; "word": one for each word that the text has, the mean of its
+            pieces' vectors; "token": one for each piece.
+        layer: an embedding layer: 0 is the learned (static) embedding, the row of the table; i >= 1 what
+            attention layer i - 1 hands on; -1 the contextual embedding. A list adds an axis, in its order;
+            `Mix` gives a weighted sum. The pass ends at the highest.
+        pooling: how a text's vectors become one; several are joined. None: the checkpoint's own, with the
+            steps that follow it. Where it is given, nothing follows but `normalize`.
+        normalize: whether vectors get the length 1; None: as the checkpoint's own pooling has it.
+        window: what becomes of texts that are longer than the model takes.
+        prompt, prompt_name: what is put before a text of level "sentence": a text, or one of the
+            checkpoint's by name; by default the one that the checkpoint names.
+        truncate_dim: how many entries of a vector are kept.
+        precision: how vectors are stored; see `packed`.
+        dtype: float32 or bfloat16, what the model computes in. None: the fastest on this machine whose
+            smallest cosine to float32 is at least 0.999.
+        engine: what computes.
+        batch_tokens: the most tokens that run together.
+        threads: how many cores are used; None: those that the process may use.
+
+    Raises:
+        InputError: a value that is none of these.
+
+    Example:
+        >>> Request(level="word", layer=[0, -1]).layers(6)
+        (0, 6)
+    """
+
+    level: Level = "sentence"
+    layer: int | Sequence[int] | Mix = -1
+    pooling: Kind | Sequence[Kind] | None = None
+    normalize: bool | None = None
+    window: Windows | Truncate = field(default_factory=Windows)
+    prompt: str | None = None
+    prompt_name: str | None = None
+    truncate_dim: int | None = None
+    precision: Precision = "float32"
+    dtype: torch.dtype | None = None
+    engine: EngineName = "torch"
+    batch_tokens: int = BATCH_TOKENS
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("level", self.level, get_args(Level))
+        _one_of("precision", self.precision, get_args(Precision))
+        _one_of("engine", self.engine, get_args(EngineName))
+        for kind in self.poolings or ():
+            _one_of("pooling", kind, KINDS)
+        if not isinstance(self.window, Windows | Truncate):
+            raise InputError(
+                f"window must be regard.Windows(..) or regard.Truncate(..); got {self.window!r}."
+            )
+        if self.dtype is not None and self.dtype not in DTYPES:
+            names = ", ".join(str(each) for each in DTYPES)
+            raise InputError(f"dtype must be {names}, or None for the fastest; got {self.dtype}.")
+        for name in ("batch_tokens", "threads", "truncate_dim"):
+            value = getattr(self, name)
+            if value is not None:
+                whole(name, value, least=1)
+        if self.level != "sentence":
+            given = [name for name in ("pooling", "prompt", "prompt_name") if getattr(self, name) is not None]
+            if given:
+                raise InputError(f"{given[0]} is of level='sentence'; got it with level={self.level!r}.")
+
+    @property
+    def poolings(self) -> tuple[Kind, ...] | None:
+        """The poolings asked for; None for the checkpoint's own."""
+        if self.pooling is None:
+            return None
+        return (self.pooling,) if isinstance(self.pooling, str) else tuple(self.pooling)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether vectors have no axis of layers."""
+        return isinstance(self.layer, int | Mix)
+
+    def layers(self, depth: int) -> tuple[int, ...]:
+        """The embedding layers that are read, from 0 to the number of attention layers.
+
+        Raises:
+            InputError: a layer that the model does not have, or none.
+        """
+        asked = self.layer.layers if isinstance(self.layer, Mix) else self.layer
+        chosen = (asked,) if isinstance(asked, int) else tuple(asked)
+        if not chosen:
+            raise InputError("layer must name at least one layer; got none.")
+        return tuple(_layer(each, depth) for each in chosen)
+
+
+def _layer(layer: object, depth: int) -> int:
+    number = whole("layer", layer, least=-depth - 1, most=depth)
+    return number if number >= 0 else depth + 1 + number
+
+
+def _one_of(name: str, value: object, known: Sequence[str]) -> None:
+    if value not in known:
+        raise InputError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}; got {value!r}.")

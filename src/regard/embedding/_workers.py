@@ -1,0 +1,70 @@
+"""Packs on all cores: each core computes packs of its own, with one thread of torch's.
+
+Products of a few hundred rows on one core each are faster than one product on all cores: nobody waits for the
+others at its end. And a pack's numbers then do not depend on how many cores there are.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import torch
+
+from regard.embedding._packs import Pack
+
+_settings = threading.Lock()
+_users = 0
+_before = 0
+
+
+class _OneThread:
+    """torch computes with one thread while anybody is inside; after the last, with as many as before."""
+
+    def __enter__(self) -> None:
+        global _users, _before
+        with _settings:
+            if not _users:
+                _before = torch.get_num_threads()
+            _users += 1
+        torch.set_num_threads(1)  # of this thread, and of those that torch makes for it
+
+    def __exit__(self, *_: object) -> None:
+        global _users
+        with _settings:
+            _users -= 1
+            if not _users:
+                torch.set_num_threads(_before)
+
+
+def over(packs: Sequence[Pack], compute: Callable[[Pack], None], *, threads: int) -> None:
+    """Call `compute` for every pack, on so many threads, in inference mode.
+
+    Raises:
+        whatever a call raises first; packs that have not begun are then left out.
+    """
+    todo = iter(packs)
+    lock = threading.Lock()
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        with _OneThread(), torch.inference_mode():
+            while not failed:
+                with lock:
+                    pack = next(todo, None)
+                if pack is None:
+                    return
+                try:
+                    compute(pack)
+                except BaseException as error:
+                    failed.append(error)
+
+    helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(threads, len(packs)) - 1)]
+    for helper in helpers:
+        helper.start()
+    try:
+        work()
+    except BaseException as error:
+        failed.append(error)
+    for helper in helpers:
+        helper.join()
+    if failed:
+        raise failed[0]

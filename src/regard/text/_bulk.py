@@ -1,0 +1,147 @@
+"""Many texts at once, without a record for each token: what a bulk job reads of a tokenizer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tokenizers
+
+from regard.core.errors import CheckpointError, InputError
+from regard.text._checks import check_rows, checked
+from regard.text._renumbered import Renumbered, Row
+from regard.text._spans import Span, align_spans, align_words
+from regard.text._words import one_line, shown, split_words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What a tokenizer's template puts around every text.
+
+    Attributes:
+        before: the ids in front of it, such as that of "[CLS]".
+        after: the ids behind it, such as that of "[SEP]".
+    """
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aligned:
+    """The pieces of a text, without its frame, and where they stand.
+
+    Attributes:
+        ids: the pieces' rows in the model's table.
+        spans: for each its start and end, in code points of the text.
+        words: for each word that has pieces its start and end in the text, in order.
+        word_of: for each piece an index into `words`; -1 where it belongs to none.
+        without_pieces: how many words of the text got none.
+
+    Example:
+        >>> from tokenizers import Tokenizer as Backend, models, pre_tokenizers
+        >>> from regard.text import Tokenizer
+        >>> backend = Backend(models.WordLevel({"?": 0, "the": 1, "bank": 2}, unk_token="?"))
+        >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> aligned, = Tokenizer.from_str(backend.to_str()).bulk.aligned(["the river bank"])
+        >>> aligned.ids, aligned.words, aligned.word_of
+        ([1, 0, 2], [(0, 3), (4, 9), (10, 14)], [0, 1, 2])
+    """
+
+    ids: list[int]
+    spans: list[Span]
+    words: list[Span]
+    word_of: list[int]
+    without_pieces: int
+
+
+class Bulk:
+    """A tokenizer for many texts: on all cores, and without a record for each token.
+
+    Made by `Tokenizer.bulk`.
+
+    Example:
+        >>> from tokenizers import Tokenizer as Backend, models, pre_tokenizers
+        >>> from regard.text import Tokenizer
+        >>> backend = Backend(models.WordLevel({"?": 0, "river": 1, "bank": 2}, unk_token="?"))
+        >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> Tokenizer.from_str(backend.to_str()).bulk.pieces(["river bank", "bank"])
+        [[1, 2], [2]]
+    """
+
+    __slots__ = ("_backend", "_rows", "_source")
+
+    def __init__(self, backend: tokenizers.Tokenizer | Renumbered, *, source: str, rows: int | None) -> None:
+        self._backend = backend
+        self._source = source
+        self._rows = rows
+
+    def frame(self) -> Frame:
+        """What the template puts around every single text.
+
+        Raises:
+            CheckpointError: the template is not of tokens before and after the text.
+        """
+        row = self._backend.encode("a", add_special_tokens=True)
+        own = [place for place, added in enumerate(row.special_tokens_mask) if not added]
+        bare = self._backend.encode("a", add_special_tokens=False)
+        if not own or list(row.ids[own[0] : own[-1] + 1]) != list(bare.ids):
+            raise CheckpointError(f"{self._source}: its template changes the tokens of the text itself")
+        return Frame(before=tuple(row.ids[: own[0]]), after=tuple(row.ids[own[-1] + 1 :]))
+
+    def pieces(self, texts: Sequence[str], *, first: int = 0) -> list[list[int]]:
+        """For each text its ids without the frame: `encode(text, add_special_tokens=False).token_ids`.
+
+        Args:
+            texts: the texts.
+            first: the number of the first, for messages.
+
+        Raises:
+            InputError: a text that `encode` would refuse; the message says which.
+            CheckpointError: the tokenizer itself fails.
+        """
+        return [list(row.ids) for row in self._rows_of(texts, first, spans=False)]
+
+    def aligned(self, texts: Sequence[str], *, first: int = 0) -> list[Aligned]:
+        """As `pieces`, with the places of pieces and words in the texts."""
+        rows = self._rows_of(texts, first, spans=True)
+        return [_aligned(text, row) for text, row in zip(texts, rows, strict=True)]
+
+    def _rows_of(self, texts: Sequence[str], first: int, *, spans: bool) -> Sequence[Row]:
+        for place, text in enumerate(texts, start=first):
+            checked(f"texts[{place}]", text)
+        encode = self._backend.encode_batch if spans else self._backend.encode_batch_fast
+        try:
+            rows: Sequence[Row] = encode(list(texts), add_special_tokens=False)
+        except Exception as error:
+            raise CheckpointError(
+                f"{self._source}: the tokenizer failed on a text: {one_line(error)}"
+            ) from error
+        for place, (text, row) in enumerate(zip(texts, rows, strict=True), start=first):
+            if not row.ids:
+                raise InputError(
+                    f"texts[{place}] leaves no token: the tokenizer drops all of {shown(text)}; "
+                    "give a text with characters that it knows"
+                )
+            if self._rows is not None:
+                check_rows(self._backend.id_to_token, row.ids, self._rows)
+        return rows
+
+
+def _aligned(text: str, row: Row) -> Aligned:
+    spans = align_spans(text, row.tokens, row.offsets)
+    words = split_words(text)
+    number = {-1: -1}  # among the words that have pieces
+    word_of = []
+    for word in align_words(text, spans, words):
+        found = -1 if word is None else word
+        word_of.append(number.setdefault(found, len(number) - 1))
+    with_pieces = [words[word] for word in number if word >= 0]
+    return Aligned(
+        ids=list(row.ids),
+        spans=spans,
+        words=with_pieces,
+        word_of=word_of,
+        without_pieces=len(words) - len(with_pieces),
+    )
