@@ -74,7 +74,7 @@ class PostNormEngine:
         self._first = biases[0].float() if biases else None
         self._layers = [
             _folded(layer, bias, following)
-            for layer, bias, following in zip(kept, biases, [*biases[1:], None], strict=True)
+            for layer, bias, following in zip(kept, biases, [*biases[1:], None][: len(kept)], strict=True)
         ]
 
     @staticmethod

@@ -72,9 +72,15 @@ Part(start=3, stop=7, first=4, last=7)]
             )
         count = -(-(length - overlap) // (room - overlap))
         begins = [index * (length - room) // (count - 1) for index in range(count)]
+        middles = [(left + room + right) // 2 for left, right in pairwise(begins)]
         borders = [0]
-        for left, right in pairwise(begins):
-            borders.append(_border(right, left + room, starts))
+        for index, middle in enumerate(middles):
+            # Half-way to the borders beside it at the most, so that none is moved past another.
+            least = max(begins[index + 1], (middles[index - 1] + middle) // 2 + 1 if index else 1)
+            most = begins[index] + room
+            if index + 1 < len(middles):
+                most = min(most, (middle + middles[index + 1]) // 2)
+            borders.append(_nearest(middle, starts, least, min(most, length - 1)))
         borders.append(length)
         return [
             Part(begin, begin + room, borders[index], borders[index + 1])
@@ -108,9 +114,8 @@ class Truncate:
         return [Part(0, kept, 0, kept)]
 
 
-def _border(first: int, stop: int, starts: Sequence[int]) -> int:
-    """The start of a word in first..stop that is nearest to the middle; the middle where there is none."""
-    middle = (first + stop) // 2
+def _nearest(middle: int, starts: Sequence[int], least: int, most: int) -> int:
+    """The start of a word in least..most that is nearest to the middle; the middle where there is none."""
     place = bisect_left(starts, middle)
-    near = [starts[i] for i in (place - 1, place) if 0 <= i < len(starts) and first <= starts[i] <= stop]
+    near = [starts[i] for i in (place - 1, place) if 0 <= i < len(starts) and least <= starts[i] <= most]
     return min(near, key=lambda start: (abs(start - middle), start), default=middle)

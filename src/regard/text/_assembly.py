@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from regard.core.errors import InputError
 from regard.text._encoding import Encoding, Token, Word
 from regard.text._renumbered import Row
-from regard.text._spans import Span, align_spans, align_words
+from regard.text._spans import Span, align_spans, align_words, is_written
 from regard.text._words import shown, split_words
 
 
@@ -40,8 +40,7 @@ def assemble(texts: tuple[str, ...], row: Row, written: Mapping[int, str]) -> En
         words = split_words(text)
         for i, (start, end), word in zip(own, own_spans, align_words(text, own_spans, words), strict=True):
             spans[i] = start, end
-            # "[UNK]" is among the special tokens, but stands for a word unless the text says "[UNK]".
-            if ids[i] in written and text[start:end].casefold() == written[ids[i]].casefold():
+            if is_written(written, ids[i], text, (start, end)):
                 special[i] = True
                 pieces[i] = written[ids[i]]  # one that takes the blank before it is reported with the blank
             elif word is not None:

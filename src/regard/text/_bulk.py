@@ -1,6 +1,6 @@
 """Many texts at once, without a record for each token: what a bulk job reads of a tokenizer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import tokenizers
@@ -8,7 +8,7 @@ import tokenizers
 from regard.core.errors import CheckpointError, InputError
 from regard.text._checks import check_rows, checked
 from regard.text._renumbered import Renumbered, Row
-from regard.text._spans import Span, align_spans, align_words
+from regard.text._spans import Span, align_spans, align_words, is_written
 from regard.text._words import one_line, shown, split_words
 
 
@@ -70,10 +70,18 @@ class Bulk:
         [[1, 2], [2]]
     """
 
-    __slots__ = ("_backend", "_rows", "_source")
+    __slots__ = ("_backend", "_rows", "_source", "_special")
 
-    def __init__(self, backend: tokenizers.Tokenizer | Renumbered, *, source: str, rows: int | None) -> None:
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer | Renumbered,
+        *,
+        source: str,
+        rows: int | None,
+        special: Mapping[int, str],
+    ) -> None:
         self._backend = backend
+        self._special = special
         self._source = source
         self._rows = rows
 
@@ -106,7 +114,7 @@ class Bulk:
     def aligned(self, texts: Sequence[str], *, first: int = 0) -> list[Aligned]:
         """As `pieces`, with the places of pieces and words in the texts."""
         rows = self._rows_of(texts, first, spans=True)
-        return [_aligned(text, row) for text, row in zip(texts, rows, strict=True)]
+        return [_aligned(text, row, self._special) for text, row in zip(texts, rows, strict=True)]
 
     def _rows_of(self, texts: Sequence[str], first: int, *, spans: bool) -> Sequence[Row]:
         for place, text in enumerate(texts, start=first):
@@ -129,17 +137,18 @@ class Bulk:
         return rows
 
 
-def _aligned(text: str, row: Row) -> Aligned:
+def _aligned(text: str, row: Row, special: Mapping[int, str]) -> Aligned:
     spans = align_spans(text, row.tokens, row.offsets)
     words = split_words(text)
     number = {-1: -1}  # among the words that have pieces
     word_of = []
-    for word in align_words(text, spans, words):
-        found = -1 if word is None else word
+    ids = list(row.ids)
+    for id, span, word in zip(ids, spans, align_words(text, spans, words), strict=True):
+        found = -1 if word is None or is_written(special, id, text, span) else word
         word_of.append(number.setdefault(found, len(number) - 1))
     with_pieces = [words[word] for word in number if word >= 0]
     return Aligned(
-        ids=list(row.ids),
+        ids=ids,
         spans=spans,
         words=with_pieces,
         word_of=word_of,

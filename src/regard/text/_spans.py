@@ -5,7 +5,7 @@ kind of tokenizer: a piece may take the blank before it or not, lose the accents
 the first letter for a blank that was never there. Here they are brought to one rule.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import regex  # type: ignore[import-untyped, unused-ignore]
@@ -119,3 +119,11 @@ def align_words(text: str, spans: Sequence[Span], words: Sequence[Span]) -> list
                 best, most = index, shared
         chosen.append(best)
     return chosen
+
+
+def is_written(special: Mapping[int, str], id: int, text: str, span: Span) -> bool:
+    """Whether a token is a special one that the text spells out, as "[MASK]".
+
+    "[UNK]" is among the special tokens, but stands for a word unless the text says "[UNK]".
+    """
+    return id in special and text[slice(*span)].casefold() == special[id].casefold()

@@ -367,7 +367,7 @@ class Tokenizer:
     @property
     def bulk(self) -> Bulk:
         """Many texts at once: see `regard.text.Bulk`."""
-        return Bulk(self._backend, source=self._source, rows=self._rows)
+        return Bulk(self._backend, source=self._source, rows=self._rows, special=self._special)
 
     def encode(self, text: str, pair: str | None = None, *, add_special_tokens: bool = True) -> Encoding:
         """The tokens of a text, or of a pair of texts.

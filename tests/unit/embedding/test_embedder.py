@@ -1,0 +1,279 @@
+"""Vectors of texts against what a trace of each text by itself tells, and what is refused."""
+
+import itertools
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard import InputError, Mix, Truncate, Windows
+from regard.embedding import Embedder, Request
+from tolerances import PARITY_FP32, assert_close_to_largest
+
+TEXTS = [
+    "She sat on the bank of the river.",
+    "The bank raised its interest rates, unexpectedly!",
+    "fish",
+    "Time flies like an arrow; fruit flies like a banana.",
+    "naïve café, 東京 and a 👍🏽",
+]
+LONG = " ".join(f"sentence number {place} tells of riverbanks unforgettably." for place in range(90))
+
+
+@pytest.fixture(scope="module")
+def model() -> regard.Model:
+    return regard.load()
+
+
+def _of_trace(model: regard.Model, text: str, layer: int) -> tuple[list[str], torch.Tensor]:
+    trace = model.trace(text)
+    states = trace.embeddings(layer)
+    words = [word for word in trace.encoding.words if word.tokens]
+    return [word.text for word in words], torch.stack([states[list(word.tokens)].mean(0) for word in words])
+
+
+@pytest.mark.parametrize("layer", [0, 1, 4, -1])
+def test_words_are_those_of_a_trace(model: regard.Model, layer: int) -> None:
+    found = model.embed(TEXTS, level="word", layer=layer)
+    for row, text in enumerate(TEXTS):
+        words, vectors = _of_trace(model, text, layer)
+        own = found.of(row)
+        assert own.texts == words == [text[start:end] for start, end in own.spans]
+        assert_close_to_largest(own.vectors, vectors, PARITY_FP32)
+    assert found.rows.tolist() == [row for row in range(len(TEXTS)) for _ in found.of(row).texts]
+
+
+def test_tokens_are_those_of_a_trace_but_the_templates(model: regard.Model) -> None:
+    found = model.embed(TEXTS, level="token", layer=2)
+    for row, text in enumerate(TEXTS):
+        trace = model.trace(text)
+        assert_close_to_largest(found.of(row).vectors, trace.embeddings(2)[1:-1], PARITY_FP32)
+        assert [tuple(span) for span in found.of(row).spans] == [t.span for t in trace.encoding.tokens[1:-1]]
+
+
+def test_layers_are_an_axis_in_the_order_asked_for(model: regard.Model) -> None:
+    several = model.embed(TEXTS, level="word", layer=[5, 0, -2]).vectors
+    for place, layer in enumerate([5, 0, 5]):
+        alone = model.embed(TEXTS, level="word", layer=layer).vectors
+        assert_close_to_largest(several[:, place], alone, PARITY_FP32)
+
+
+def test_a_mix_is_the_weighted_sum_of_layers(model: regard.Model) -> None:
+    layers = model.embed(TEXTS, layer=[2, 6], pooling="mean")
+    mixed = model.embed(TEXTS, layer=Mix([2, 6], [0.25, -3.0]), pooling="mean")
+    assert_close_to_largest(mixed, 0.25 * layers[:, 0] - 3.0 * layers[:, 1], PARITY_FP32)
+
+
+def test_a_vector_does_not_depend_on_the_other_texts(model: regard.Model) -> None:
+    together = model.embed([*TEXTS, LONG, *TEXTS[::-1]])
+    for text, vector in zip([*TEXTS, LONG, *TEXTS[::-1]], together, strict=True):
+        assert np.abs(model.embed([text])[0] - vector).max() <= 2e-6 * np.abs(vector).max()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_same_bits_again_and_on_any_number_of_cores(model: regard.Model, threads: int) -> None:
+    texts = [" ".join(words) for words in itertools.permutations(["a", "river", "bank", "unexpectedly"])]
+    packs = {"batch_tokens": 31}  # so that packs do not depend on the cores
+    first = model.embed(texts, threads=1, **packs)
+    assert np.array_equal(model.embed(texts, threads=threads, **packs), first)
+
+
+def test_windows_embed_each_word_in_the_window_that_it_is_given_to(model: regard.Model) -> None:
+    window = Windows(size=32, overlap=10)
+    found = model.embed([LONG], level="word", layer=3, window=window)
+    (aligned,) = model.tokenizer.bulk.aligned([LONG])
+    starts = [p for p, w in enumerate(aligned.word_of) if p == 0 or aligned.word_of[p - 1] != w]
+    vectors: dict[int, list[torch.Tensor]] = {}
+    for part in window.parts(len(aligned.ids), room=30, starts=starts):
+        states = model.trace(token_ids=[101, *aligned.ids[part.start : part.stop], 102]).embeddings(3)
+        for piece in range(part.first, part.last):
+            vectors.setdefault(aligned.word_of[piece], []).append(states[1 + piece - part.start])
+    expected = torch.stack([torch.stack(vectors[word]).mean(0) for word in range(len(aligned.words))])
+    assert_close_to_largest(found.vectors, expected, PARITY_FP32)
+    assert found.report.windows.tolist() == [len(window.parts(len(aligned.ids), room=30, starts=starts))]
+
+
+def test_a_word_longer_than_what_windows_share_is_the_mean_of_all_its_pieces(model: regard.Model) -> None:
+    text = "a " + "pneumonoultramicroscopicsilicovolcanoconiosis" * 2 + " b"
+    window = Windows(size=14, overlap=2)
+    found = model.embed([text], level="word", layer=2, window=window)
+    (aligned,) = model.tokenizer.bulk.aligned([text])
+    starts = [p for p, w in enumerate(aligned.word_of) if p == 0 or aligned.word_of[p - 1] != w]
+    rows = []
+    for part in window.parts(len(aligned.ids), room=12, starts=starts):
+        states = model.trace(token_ids=[101, *aligned.ids[part.start : part.stop], 102]).embeddings(2)
+        rows += [states[1 + piece - part.start] for piece in range(part.first, part.last)]
+    pieces = [place for place, word in enumerate(aligned.word_of) if word == 1]
+    assert len(pieces) > 24, "over more than two windows"
+    assert_close_to_largest(found.vectors[1], torch.stack([rows[p] for p in pieces]).mean(0), PARITY_FP32)
+    assert found.texts[0] == "a"
+
+
+def test_a_long_sentence_is_the_mean_of_all_its_tokens(model: regard.Model) -> None:
+    window = Windows(size=32, overlap=10)
+    (vector,) = model.embed([LONG], pooling="mean", window=window)
+    tokens = model.embed([LONG], level="token", window=Windows(size=32, overlap=10))
+    (aligned,) = model.tokenizer.bulk.aligned([LONG])
+    parts = window.parts(len(aligned.ids), room=30, starts=())
+    first = model.trace(token_ids=[101, *aligned.ids[:30], 102]).embeddings(-1)[0]
+    last = model.trace(token_ids=[101, *aligned.ids[parts[-1].start :], 102]).embeddings(-1)[-1]
+    rows = [first]
+    for part in parts:
+        states = model.trace(token_ids=[101, *aligned.ids[part.start : part.stop], 102]).embeddings(-1)
+        rows += list(states[1 + part.first - part.start : 1 + part.last - part.start])
+    assert len(rows) - 1 == len(tokens)
+    assert_close_to_largest(vector, torch.stack([*rows, last]).mean(0), PARITY_FP32)
+
+
+def test_truncation_reads_the_first_tokens_and_counts_the_rest(model: regard.Model) -> None:
+    found = model.embed([LONG, "fish"], window=Truncate(), pooling="mean")
+    ids = model.tokenizer.encode(LONG).token_ids
+    expected = model.trace(token_ids=[*ids[:255], 102]).embeddings(-1).mean(0)
+    assert_close_to_largest(found[0], expected, PARITY_FP32)
+    assert found.report is not None
+    assert found.report.cut.tolist() == [len(ids) - 256, 0]
+    assert found.report.tokens.tolist() == [len(ids), 3]
+    words = model.embed([LONG], level="word", window=Truncate(20))
+    assert words.texts == [LONG[a:b] for a, b in model.tokenizer.bulk.aligned([LONG])[0].words][: len(words)]
+    assert words.report.without_vector.tolist() == [
+        len(model.tokenizer.bulk.aligned([LONG])[0].words) - len(words)
+    ]
+
+
+def test_sentences_have_the_checkpoints_own_limit_and_words_the_tables(model: regard.Model) -> None:
+    text = "river " * 400
+    assert model.embed([text]).report.windows.tolist() == [3]  # type: ignore[union-attr]
+    assert model.embed([text], level="word").report.windows.tolist() == [1]
+
+
+def test_texts_may_come_from_an_iterator(model: regard.Model) -> None:
+    def stream() -> Iterator[str]:
+        yield from TEXTS
+
+    assert np.array_equal(model.embed(stream()), model.embed(TEXTS))
+    assert model.embed(iter(())).shape == (0, 384)
+    assert model.embed([], level="word", layer=[1, 2]).vectors.shape == (0, 2, 384)
+
+
+def test_many_texts_are_those_of_their_portions(model: regard.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = model.embed(TEXTS, level="word")
+    monkeypatch.setattr("regard._model._embedding._AT_ONCE", 2)
+    parts = model.embed(TEXTS, level="word")
+    assert parts.texts == whole.texts
+    assert parts.rows.tolist() == whole.rows.tolist()
+    assert_close_to_largest(parts.vectors, whole.vectors, PARITY_FP32)
+    assert parts.report.tokens.tolist() == whole.report.tokens.tolist()
+    with pytest.raises(InputError, match=r"texts\[5\] is empty"):
+        model.embed([*TEXTS, " "])
+
+
+def test_a_part_of_the_array_has_no_report(model: regard.Model) -> None:
+    found = model.embed(TEXTS)
+    assert found.report is not None
+    assert found[:2].report is None
+    assert (found * 2).report is None
+
+
+def test_smaller_vectors(model: regard.Model) -> None:
+    whole = model.embed(TEXTS)
+    cut = model.embed(TEXTS, truncate_dim=7, normalize=True)
+    assert_close_to_largest(
+        cut, whole[:, :7] / np.linalg.norm(whole[:, :7], axis=1, keepdims=True), PARITY_FP32
+    )
+    assert model.embed(TEXTS, precision="float16").dtype == np.float16
+    codes = model.embed(TEXTS, precision="int8").astype(np.float32)
+    cosines = (codes * whole).sum(1) / np.linalg.norm(codes, axis=1) / np.linalg.norm(whole, axis=1)
+    assert cosines.min() > 0.9995
+    bits = np.unpackbits(model.embed(TEXTS, precision="binary"), axis=1)
+    assert np.array_equal(bits, whole > 0)
+    words = model.embed(TEXTS, level="word", layer=[1, 3], precision="int8")
+    assert words.scales is not None
+    plain = model.embed(TEXTS, level="word", layer=[1, 3]).vectors
+    assert np.abs(words.vectors * words.scales[..., None] - plain).max() <= words.scales.max()
+
+
+def test_an_arrow_table_holds_everything(model: regard.Model) -> None:
+    words = model.embed(TEXTS, level="word", layer=[1, 3], precision="int8")
+    table = words.to_arrow()
+    assert table.column_names == ["row", "text", "start", "end", "vector_0", "scale_0", "vector_1", "scale_1"]
+    assert table["text"].to_pylist() == words.texts
+    assert np.array_equal(np.stack(table["vector_1"].to_pylist()), words.vectors[:, 1])
+    single = model.embed(TEXTS, level="word").to_arrow()
+    assert single.column_names == ["row", "text", "start", "end", "vector"]
+    assert single.schema.field("vector").type.list_size == 384
+
+
+def test_a_prompt_is_read_with_the_text_and_pooled_or_not(tmp_path: Path) -> None:
+    source = regard.load().loaded.source.folder
+    folder = shutil.copytree(source, tmp_path / "model")
+    prompts = {"prompts": {"query": "query: "}, "default_prompt_name": None}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    plain, text = regard.load(folder), "a river bank"
+    with_prompt = plain.embed([text], prompt_name="query")
+    assert_close_to_largest(with_prompt, plain.embed(["query: " + text]), PARITY_FP32)
+    pooling = json.loads((folder / "1_Pooling" / "config.json").read_text())
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling | {"include_prompt": False}))
+    states = plain.trace("query: " + text).embeddings(-1)
+    expected = states[3:].mean(0)  # [CLS], query, :
+    found = regard.load(folder).embed([text], prompt_name="query")
+    assert_close_to_largest(found[0], expected / expected.norm(), PARITY_FP32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"level": "phrase"}, r"level must be sentence, word or token; got 'phrase'"),
+        ({"layer": 7}, r"layer must be a whole number, from -7 to 6; got 7"),
+        ({"layer": []}, r"layer must name at least one layer"),
+        ({"pooling": "sum"}, r"pooling must be mean, .*; got 'sum'"),
+        ({"level": "word", "pooling": "mean"}, r"pooling is of level='sentence'"),
+        ({"precision": "int4"}, r"precision must be"),
+        ({"dtype": torch.float16}, r"dtype must be torch\.float32, torch\.bfloat16"),
+        ({"engine": "onnx"}, r"engine must be"),
+        ({"window": 5}, r"window must be regard\.Windows"),
+        ({"window": Windows(size=257)}, r"size must be at most 256"),
+        ({"window": Truncate(2)}, r"size must be more than the 2 tokens"),
+        ({"threads": 0}, r"threads must be a whole number, at least 1"),
+        ({"batch_tokens": 0}, r"batch_tokens must be a whole number"),
+        ({"truncate_dim": 385}, r"truncate_dim must be from 1 to 384"),
+        ({"prompt": "a", "prompt_name": "b"}, r"cannot both be given"),
+        ({"prompt_name": "query"}, r"prompt_name must be a prompt of the checkpoint \(none\)"),
+    ],
+)
+def test_what_is_refused(model: regard.Model, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        model.embed(TEXTS, **arguments)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("text", ["", " \n", "half \ud800", "\u200b"])
+def test_a_text_that_cannot_be_embedded_is_named(model: regard.Model, text: str) -> None:
+    with pytest.raises(InputError, match=r"texts\[1\]"):
+        model.embed(["fish", text])
+    with pytest.raises(InputError):
+        Embedder(model.loaded, Request()).check(text)
+
+
+def test_one_text_is_not_several(model: regard.Model) -> None:
+    with pytest.raises(InputError, match=r"write \[text\]"):
+        model.embed("fish")
+
+
+def test_an_error_in_a_thread_is_raised(model: regard.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = Embedder(model.loaded, Request(threads=3, batch_tokens=5))
+    before = torch.get_num_threads()
+    monkeypatch.setattr(embedder._engine, "hidden", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        embedder.sentences(TEXTS)
+    assert torch.get_num_threads() == before
+
+
+def test_what_is_settled_is_plain_json(model: regard.Model) -> None:
+    settled = Embedder(model.loaded, Request(level="word", layer=Mix([1, 2]), threads=3)).settled
+    assert json.loads(json.dumps(settled)) == settled
+    assert settled["layers"] == [1, 2]
+    assert settled["threads"] == 3
