@@ -83,8 +83,10 @@ class Embedder:
         )
         self._prompt = self._settings.prompt(prompt=request.prompt, name=request.prompt_name)
         self._check_steps()
-        self._limit = self._longest()
-        room_of(request.window, self._limit, self._frame)
+        most = self._longest()
+        own = (most, self._settings.max_seq_length)
+        limit = min((each for each in own if each is not None), default=None)
+        self._room = room_of(request.window, self._frame, limit=limit, most=most)
         settled = settle(loaded, request, self._unique)
         self._engine, self._threads = settled.engine, settled.threads
         self.settled = {
@@ -94,11 +96,7 @@ class Embedder:
             "pooling": list(self._kinds) if self._of_sentences else None,
             "normalize": request.normalize,
             "prompt": self._prompt,
-            "window": {
-                "kind": type(request.window).__name__,
-                **_fields(request.window),
-                "limit": self._limit,
-            },
+            "window": {"kind": type(request.window).__name__, **_fields(request.window), "room": self._room},
             "truncate_dim": self._truncate_dim,
             "precision": request.precision,
             "batch_tokens": request.batch_tokens,
@@ -138,10 +136,8 @@ class Embedder:
 
     def _longest(self) -> int | None:
         network = self._loaded.network
-        limits = [network.limit(stack_of(network)), network.config.max_seq_len]
-        table = limits[0] if limits[0] is not None else limits[1]
-        own = self._settings.max_seq_length
-        return min((each for each in (table, own) if each is not None), default=None)
+        table = network.limit(stack_of(network))
+        return network.config.max_seq_len if table is None else table
 
     def check(self, text: str) -> None:
         """Whether a text can be embedded.
@@ -248,8 +244,8 @@ class Embedder:
         )
 
     def _read(self, texts: Sequence[str], first: int, *, spans: bool) -> Passages:
-        window, limit = self._request.window, self._limit
-        return read(self._bulk, self._frame, texts, window=window, limit=limit, spans=spans, first=first)
+        window, room = self._request.window, self._room
+        return read(self._bulk, self._frame, texts, window=window, room=room, spans=spans, first=first)
 
     def _run(self, passages: Passages, take: Callable[[list[int], Tensor], None]) -> None:
         """Compute all rows; `take` gets those of a pack with their vectors (tokens, layers, width)."""

@@ -70,7 +70,7 @@ def read(
     texts: Sequence[str],
     *,
     window: Windows | Truncate,
-    limit: int | None,
+    room: int | None,
     spans: bool,
     first: int = 0,
 ) -> Passages:
@@ -80,14 +80,13 @@ def read(
         bulk, frame: of the tokenizer.
         texts: as the tokenizer gets them.
         window: what becomes of long ones.
-        limit: the most tokens that the model takes; None for no limit.
+        room: the pieces that a row has room for; None for no limit.
         spans: whether the places of words and pieces are wanted.
         first: the number of the first text, for messages.
 
     Raises:
-        InputError: a text that cannot be embedded, or a window without room for one piece.
+        InputError: a text that cannot be embedded.
     """
-    room = room_of(window, limit, frame)
     passages = []
     if spans:
         for aligned in bulk.aligned(texts, first=first):
@@ -102,8 +101,14 @@ def read(
     return Passages(passages, rows, frame)
 
 
-def room_of(window: Windows | Truncate, limit: int | None, frame: Frame) -> int | None:
+def room_of(window: Windows | Truncate, frame: Frame, *, limit: int | None, most: int | None) -> int | None:
     """How many pieces a row has room for; None for as many as there are.
+
+    Args:
+        window: its size counts where it has one.
+        frame: what is put around each row.
+        limit: the tokens of a row where the window has no size; None for no limit.
+        most: the tokens that the model can take; None for no limit.
 
     Raises:
         InputError: the window is longer than the model takes, or has no room.
@@ -111,8 +116,8 @@ def room_of(window: Windows | Truncate, limit: int | None, frame: Frame) -> int 
     size = limit if window.size is None else window.size
     if size is None:
         return None
-    if limit is not None and size > limit:
-        raise InputError(f"size must be at most {limit}, the tokens that the model takes; got {size}.")
+    if most is not None and size > most:
+        raise InputError(f"size must be at most {most}, the tokens that the model takes; got {size}.")
     if size <= len(frame):
         raise InputError(
             f"size must be more than the {len(frame)} tokens that the template puts around a text; "

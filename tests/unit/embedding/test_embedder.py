@@ -149,6 +149,8 @@ def test_sentences_have_the_checkpoints_own_limit_and_words_the_tables(model: re
     text = "river " * 400
     assert model.embed([text]).report.windows.tolist() == [3]  # type: ignore[union-attr]
     assert model.embed([text], level="word").report.windows.tolist() == [1]
+    asked = model.embed([text], window=Windows(size=512))
+    assert asked.report.windows.tolist() == [1]  # type: ignore[union-attr]
 
 
 def test_texts_may_come_from_an_iterator(model: regard.Model) -> None:
@@ -236,7 +238,7 @@ def test_a_prompt_is_read_with_the_text_and_pooled_or_not(tmp_path: Path) -> Non
         ({"dtype": torch.float16}, r"dtype must be torch\.float32, torch\.bfloat16"),
         ({"engine": "onnx"}, r"engine must be"),
         ({"window": 5}, r"window must be regard\.Windows"),
-        ({"window": Windows(size=257)}, r"size must be at most 256"),
+        ({"window": Windows(size=513)}, r"size must be at most 512"),
         ({"window": Truncate(2)}, r"size must be more than the 2 tokens"),
         ({"threads": 0}, r"threads must be a whole number, at least 1"),
         ({"batch_tokens": 0}, r"batch_tokens must be a whole number"),
