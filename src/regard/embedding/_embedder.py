@@ -24,7 +24,9 @@ from regard.embedding._steps import Unit
 from regard.embedding._workers import over
 from regard.models import Loaded
 
-# A pack of fewer tokens than this is slow by itself; above it, small jobs are cut finer for all cores.
+# Small jobs are cut into so many packs, so that all cores have some; but a pack of few tokens is slow by itself.
+# Not by the cores that there are: the same packs give the same bits on any machine of a kind.
+_SHARES = 32
 _FEWEST_TOKENS = 256
 
 
@@ -250,7 +252,7 @@ class Embedder:
     def _run(self, passages: Passages, take: Callable[[list[int], Tensor], None]) -> None:
         """Compute all rows; `take` gets those of a pack with their vectors (tokens, layers, width)."""
         lengths = [passages.length(row) for row in range(len(passages.rows))]
-        fair = max(_FEWEST_TOKENS, sum(lengths) // (4 * self._threads))
+        fair = max(_FEWEST_TOKENS, sum(lengths) // _SHARES)
         packs = pack(lengths, tokens=min(self._request.batch_tokens, fair), mixed=self._engine.mixed)
 
         def compute(one: Pack) -> None:

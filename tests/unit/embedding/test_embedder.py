@@ -78,9 +78,9 @@ def test_a_vector_does_not_depend_on_the_other_texts(model: regard.Model) -> Non
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_same_bits_again_and_on_any_number_of_cores(model: regard.Model, threads: int) -> None:
     texts = [" ".join(words) for words in itertools.permutations(["a", "river", "bank", "unexpectedly"])]
-    packs = {"batch_tokens": 31}  # so that packs do not depend on the cores
-    first = model.embed(texts, threads=1, **packs)
-    assert np.array_equal(model.embed(texts, threads=threads, **packs), first)
+    first = model.embed(texts, threads=1, batch_tokens=31)
+    assert np.array_equal(model.embed(texts, threads=threads, batch_tokens=31), first)
+    assert np.array_equal(model.embed(TEXTS * 30, threads=threads), model.embed(TEXTS * 30, threads=1))
 
 
 def test_windows_embed_each_word_in_the_window_that_it_is_given_to(model: regard.Model) -> None:
