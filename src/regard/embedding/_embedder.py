@@ -24,7 +24,7 @@ from regard.embedding._steps import Unit
 from regard.embedding._workers import over
 from regard.models import Loaded
 
-# Small jobs are cut into so many packs, so that all cores have some; but a pack of few tokens is slow by itself.
+# Small jobs are cut into so many packs, so that all cores have some; but a pack of few tokens is slow.
 # Not by the cores that there are: the same packs give the same bits on any machine of a kind.
 _SHARES = 32
 _FEWEST_TOKENS = 256
