@@ -111,7 +111,11 @@ def _norms(trace: Trace, kind: Kind, layer: int) -> Tensor:
     """|f_h(x_j)|, (heads, keys): what `Trace.norm_weighted` multiplies the weights by."""
     v, projection = values_of(trace, kind, layer), projection_of(trace, kind, layer)
     heads = trace.attention_of(layer, kind).inputs.num_heads
-    return torch.stack([projection.of_values(v, head).norm(dim=1) for head in range(heads)])
+    # W_O^h is an orthogonal matrix times R: the lengths are those of v R, which is much smaller than v W_O^h.
+    triangle = torch.linalg.qr(projection.weight.mT, mode="r").R
+    wide = v.double().repeat_interleave(heads // len(v), dim=0)
+    norms: Tensor = (wide @ triangle.mT).norm(dim=2)
+    return norms
 
 
 def _next_token(trace: Trace) -> tuple[Scalar, str]:

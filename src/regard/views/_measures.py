@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from regard.views._blocks import Blocks
 from regard.views._measure_records import MeasureRecord
-from regard.views._quantize import TOLERANCE, Packed, Values, quantize, row_blocks, rows_as_values
+from regard.views._quantize import TOLERANCE, Packed, Values, quantize, query_blocks, rows_as_values
 from regard.views._records import AttentionRecord, LayerRecord, RecordKind
-from regard.views._weights import weight_rows
+from regard.views._weights import precision_of, rows_in, weight_rows
 
 _Floats = npt.NDArray[np.float32]
 
@@ -90,12 +90,15 @@ def _norms(
     for number, (layer, each, norms) in enumerate(of_kind):
         integers, steps = quantize(norms[:, :, None])
         read = (integers.astype(np.float32) * steps[:, None, :])[:, :, 0]
-        rounding = float(np.abs(norms - read).max())
-        # A weight is 1 at most, so this is the most that both roundings can do.
-        apart = packed.largest_difference * float(norms.max()) + rounding
-        if apart > TOLERANCE:
-            apart = _apart(layer, each.shown, norms, read, packed.every)
-        difference = max(difference, apart)
+        # A weight is 1 at most, so this is the most that both roundings can do at a key.
+        apart = np.abs(norms - read)
+        if kind in packed.changes:
+            apart = apart + packed.changes[kind][number] * np.maximum(norms, read)
+        for head in range(len(norms)):
+            most = float(apart[head].max())
+            if most > TOLERANCE:
+                most = _apart(layer, each.shown, head, norms[head], read[head], packed.every)
+            difference = max(difference, most)
         values = Values(stored=integers, steps=steps)
         known.append(_known(f"{kind}-norm-{number}", values, len(norms), _most(each.shown, read), blocks))
     return known, difference
@@ -104,17 +107,20 @@ def _norms(
 def _most(shown: LayerRecord, norms: _Floats) -> _Floats:
     """The largest weight times norm of each head, among some queries: how strongly lines are drawn."""
     queries = np.unique(np.linspace(0, shown.queries - 1, _SOME).round().astype(np.int64))
-    found = [
-        (weight_rows(shown, head, queries)[:, : shown.keys] * norms[head]).max() for head in range(len(norms))
-    ]
+    found = []
+    for head, of_keys in enumerate(norms):
+        rows = rows_in(precision_of(shown, head), shown, head, queries)
+        found.append((rows[:, : shown.keys] * of_keys).max())
     return np.array(found, np.float32)
 
 
-def _apart(layer: LayerRecord, shown: LayerRecord, norms: _Floats, read: _Floats, every: int) -> float:
+def _apart(
+    layer: LayerRecord, shown: LayerRecord, head: int, norms: _Floats, read: _Floats, every: int
+) -> float:
     largest = 0.0
-    for head, queries in row_blocks(layer, every):
-        wanted = weight_rows(layer, head, queries)[:, : layer.keys] * norms[head]
-        found = weight_rows(shown, head, queries)[:, : layer.keys] * read[head]
+    for queries in query_blocks(layer, every):
+        wanted = weight_rows(layer, head, queries)[:, : layer.keys] * norms
+        found = weight_rows(shown, head, queries)[:, : layer.keys] * read
         largest = max(largest, float(np.abs(wanted - found).max()))
     return largest
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from regard.views._changes import Changes
 from regard.views._records import AttentionRecord, LayerRecord, RecordKind
-from regard.views._weights import weight_rows
 
 Encoding = Literal["int16", "float32"]
 
@@ -21,9 +21,9 @@ TOLERANCE = 1e-3
 # stays in the cache.
 _BLOCK_WEIGHTS = 1 << 16
 
-# Weights compared at most: beyond it, which is a thousand tokens of a small model, evenly spaced queries of
-# every head are taken, since all would be quadratic in the text.
-_MOST_WEIGHTS = 1 << 26
+# Weights compared at most, in about a second: beyond it, which is a thousand tokens of a small model or 590 of
+# 24 layers of 16 heads, evenly spaced queries of every head are taken: all would be quadratic in the text.
+_MOST_WEIGHTS = 1 << 27
 
 _LARGEST = 32767
 
@@ -70,12 +70,14 @@ class Packed:
         largest_difference: Over the weights that were compared: between float64 arithmetic on the packed
             numbers, which is what a browser does, and on the record's.
         every: One query in so many was compared, of every head; 1 is all of them.
+        changes: The largest difference at each key, (heads, keys) of each layer; empty if nothing is rounded.
     """
 
     encoding: Encoding
     layers: dict[RecordKind, tuple[PackedLayer, ...]]
     largest_difference: float
     every: int
+    changes: dict[RecordKind, tuple[npt.NDArray[np.float32], ...]] = field(default_factory=dict)
 
 
 def pack(record: AttentionRecord) -> Packed:
@@ -96,17 +98,22 @@ def _packed(record: AttentionRecord, *, rounded: bool, every: int) -> Packed:
     layers = {
         kind: tuple(_pack_layer(layer, rounded) for layer in record.layers[kind]) for kind in record.kinds
     }
-    pairs = [
-        (layer, packed.shown)
-        for kind in record.kinds
-        for layer, packed in zip(record.layers[kind], layers[kind], strict=True)
-    ]
+    # What is stored as it was differs by nothing.
+    changes = {
+        kind: tuple(
+            largest_changes(layer, packed.shown, every)[:, : layer.keys]
+            for layer, packed in zip(record.layers[kind], layers[kind], strict=True)
+        )
+        for kind in (record.kinds if rounded else ())
+    }
     return Packed(
         encoding="int16" if rounded else "float32",
         layers=layers,
-        # What is stored as it was differs by nothing.
-        largest_difference=max(largest_difference(*pair, every) for pair in pairs) if rounded else 0.0,
+        largest_difference=max(
+            (float(each.max()) for of_kind in changes.values() for each in of_kind), default=0.0
+        ),
         every=every,
+        changes=changes,
     )
 
 
@@ -197,22 +204,22 @@ def dequantize(integers: npt.NDArray[np.int16], steps: npt.NDArray[np.float32]) 
     return integers.astype(np.float32) * steps[:, None, :]
 
 
-def largest_difference(one: LayerRecord, other: LayerRecord, every: int = 1) -> float:
-    """The largest difference between the weights of two layers of the same sizes and with the same mask.
+def largest_changes(one: LayerRecord, other: LayerRecord, every: int = 1) -> npt.NDArray[np.float32]:
+    """The largest difference between the weights of two layers, at each key of each head.
 
     Args:
-        one, other: The layers. Both are computed in float64, sinks included.
+        one: The layer.
+        other: What is read of it: other q, k and dense bias, of the same sizes.
         every: Compare one query in so many, the last one always.
 
     Returns:
-        The largest absolute difference of two weights.
+        (heads, keys), one more column where there are sinks: absolute differences, rounded up.
     """
-    largest = 0.0
-    for head, queries in row_blocks(one, every):
-        allowed = None if one.mask is None else one.mask.rows(head, queries, one.keys)
-        difference = weight_rows(one, head, queries, allowed=allowed)
-        difference -= weight_rows(other, head, queries, allowed=allowed)
-        largest = max(largest, float(np.abs(difference, out=difference).max()))
+    largest = np.zeros((one.heads, one.keys + (one.sinks is not None)), np.float32)
+    for head in range(one.heads):
+        changes = Changes(one, other, head)
+        for queries in query_blocks(one, every):
+            np.maximum(largest[head], changes.largest(queries), out=largest[head])
     return largest
 
 
@@ -223,11 +230,10 @@ def _every(record: AttentionRecord) -> int:
     return -(-count // _MOST_WEIGHTS)
 
 
-def row_blocks(layer: LayerRecord, every: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """Each head with some of its queries, one in so many, a block that can be held at once."""
+def query_blocks(layer: LayerRecord, every: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Some of a layer's queries, one in so many, a block that can be held at once."""
     # From the last one back: a decoder's last queries see the most keys.
     queries = np.arange(layer.queries - 1, -1, -every)[::-1]
     step = max(16, _BLOCK_WEIGHTS // layer.keys)
-    for head in range(layer.heads):
-        for start in range(0, len(queries), step):
-            yield head, queries[start : start + step]
+    for start in range(0, len(queries), step):
+        yield queries[start : start + step]

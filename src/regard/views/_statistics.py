@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.views._records import AttentionRecord, HeadStatistics, LayerRecord, PageToken, RecordKind
-from regard.views._weights import weight_rows
+from regard.views._weights import precision_of, rows_in
 
-# Weights that are looked at together, so that a long text needs no whole matrix.
-_BLOCK = 1 << 22
+# Weights that are looked at together: a block stays in the cache, and a long text needs no whole matrix.
+_BLOCK = 1 << 16
 
 # Of what is shown, so that no digit of it is lost.
 _DIGITS = 6
@@ -64,12 +64,13 @@ def _means(
     layer: LayerRecord, head: int, tokens: tuple[PageToken, ...], *, cross: bool, sink: bool
 ) -> dict[str, float]:
     special = np.array([token.special for token in tokens])
+    dtype = precision_of(layer, head)
     sums: dict[str, float] = {}
     for queries in _blocks(layer):
-        rows = weight_rows(layer, head, queries)
+        rows = rows_in(dtype, layer, head, queries)
         weights = rows[:, : layer.keys]
         told = {
-            "entropy": -(rows * np.log(np.where(rows > 0, rows, 1))).sum(axis=1),
+            "entropy": -np.einsum("ij,ij->i", rows, np.log(np.maximum(rows, np.finfo(dtype).tiny))),
             "largest": weights.max(axis=1),
             "to_first": weights[:, 0],
         }
@@ -80,30 +81,31 @@ def _means(
         if not cross:
             told |= _near(weights, queries)
         for name, values in told.items():
-            sums[name] = sums.get(name, 0.0) + float(values.sum())
+            sums[name] = sums.get(name, 0.0) + float(values.sum(dtype=np.float64))
     # The first query has no token before it, and the last none after it: they do not count there.
     ends = {"to_previous", "to_next"}
     counts = {name: layer.queries - (name in ends) for name in sums}
     return {name: total / counts[name] for name, total in sums.items() if counts[name]}
 
 
-def _near(
-    weights: npt.NDArray[np.float64], queries: npt.NDArray[np.int64]
-) -> dict[str, npt.NDArray[np.float64]]:
+def _near(weights: npt.NDArray[Any], queries: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
     """How far from itself each query looks; what the text's ends do not have is 0."""
     keys = weights.shape[1]
-    away = np.abs(queries[:, None] - np.arange(keys))
+    # |key - query|, a row for each of these queries, which follow each other.
+    first, last = int(queries[0]), int(queries[-1])
+    line = np.abs(np.arange(-last, keys - first)).astype(weights.dtype)
+    away = np.lib.stride_tricks.sliding_window_view(line, keys)[::-1]
     total = weights.sum(axis=1)
     rows = np.arange(len(queries))
 
-    def at(step: int) -> npt.NDArray[np.float64]:
+    def at(step: int) -> npt.NDArray[Any]:
         place = queries + step
         there = (place >= 0) & (place < keys)
-        weight: npt.NDArray[np.float64] = np.where(there, weights[rows, np.clip(place, 0, keys - 1)], 0)
+        weight: npt.NDArray[Any] = np.where(there, weights[rows, np.clip(place, 0, keys - 1)], 0)
         return weight
 
     return {
-        "distance": (weights * away).sum(axis=1) / np.where(total > 0, total, 1),
+        "distance": np.einsum("ij,ij->i", weights, away) / np.where(total > 0, total, 1),
         "to_self": at(0),
         "to_previous": at(-1),
         "to_next": at(1),
