@@ -6,6 +6,7 @@ from typing import Any
 from regard.core.errors import InputError
 
 _HEAD = re.compile(r"(?:([^.,]+)\.)?(-?[0-9]{1,6})\.(-?[0-9]{1,6})")
+_LAYER = re.compile(r"-?[0-9]{1,6}")
 
 
 def parse_heads(option: str, words: str) -> list[Any]:
@@ -34,3 +35,19 @@ def parse_heads(option: str, words: str) -> list[Any]:
         kind, layer, head = found.groups()
         heads.append((int(layer), int(head)) if kind is None else (kind, int(layer), int(head)))
     return heads
+
+
+def parse_heads_or_layers(option: str, words: str) -> list[Any]:
+    """The same, where a layer without a head stands for all of its heads.
+
+    Raises:
+        InputError: something that names neither.
+
+    Example:
+        >>> parse_heads_or_layers("--heads", "3.5,4")
+        [(3, 5), 4]
+    """
+    found: list[Any] = []
+    for word in words.split(","):
+        found += [int(word)] if _LAYER.fullmatch(word.strip()) else parse_heads(option, word)
+    return found

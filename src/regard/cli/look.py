@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli._head_names import parse_heads
+from regard.cli._head_names import parse_heads_or_layers
 from regard.cli._options import (
     DEFAULT_MODEL,
     JsonOption,
@@ -43,10 +43,21 @@ def look(
         str | None,
         typer.Option(
             "--values",
-            metavar="L.H,L.H",
-            help="Heads whose values the page holds, where those of all would take it over 8 MB.",
+            metavar="L.H,L",
+            help="Heads, or layers, whose values the page holds, where those of all would take it over 8 MB.",
         ),
     ] = None,
+    heads: Annotated[
+        str | None,
+        typer.Option(
+            "--heads",
+            metavar="L.H,L",
+            help="Heads, or layers, that the page of a long text holds in any case.",
+        ),
+    ] = None,
+    max_mb: Annotated[
+        float, typer.Option("--max-mb", metavar="MB", min=0.1, help="What the page may take.")
+    ] = 32.0,
     measures: Annotated[
         str | None,
         typer.Option(
@@ -82,7 +93,8 @@ def look(
     """
     if output is not None:
         check_output(output)
-    heads = [] if values is None else parse_heads("--values", values)
+    of_values = [] if values is None else parse_heads_or_layers("--values", values)
+    held = [] if heads is None else parse_heads_or_layers("--heads", heads)
     drawn_too = [] if measures is None else [name.strip() for name in measures.split(",") if name.strip()]
     from regard.views import check_measures
 
@@ -100,10 +112,17 @@ def look(
                 for file in pictures:
                     print_path(file.resolve())
             return
-    page = trace.page(values=heads, measures=drawn_too)
+    page = trace.page(values=of_values, heads=held, max_mb=max_mb, measures=drawn_too)
     for name in drawn_too:
         if name in page.left_out:
             typer.echo(f"{name} is not on the page: {page.left_out[name]}", err=True)
+    if page.heads == "some":
+        count = sum(map(len, page.held.values()))
+        typer.echo(
+            f"The page holds {count} heads, since all would take more than {max_mb:g} MB; it has a picture "
+            "and the statistics of the others. Choose some with --heads, or raise --max-mb.",
+            err=True,
+        )
     path = _temporary() if output is None else output
     page.write(path)
     if as_json:
@@ -116,6 +135,10 @@ def look(
                 "encoding": page.encoding,
                 "largest_difference": page.largest_difference,
                 "compared_one_query_in": page.every,
+                "heads": page.heads,
+                "held": [
+                    f"{kind}.{layer}.{each}" for (kind, layer), some in page.held.items() for each in some
+                ],
                 "values": page.values,
                 "left_out": dict(page.left_out),
                 **({"pictures": drawn} if drawn else {}),

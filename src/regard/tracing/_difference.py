@@ -1,5 +1,7 @@
 """Two traces side by side: what a page needs to show how they differ."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -7,9 +9,9 @@ from torch import Tensor
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
 from regard.tracing._divergence import Divergence, cells_of, divergence, partners_of
-from regard.tracing._kinds import Kind
+from regard.tracing._kinds import Kind, PageHead
 from regard.tracing._trace import Trace
-from regard.views import Difference, KindDifference, Page, WordLikeness, render_difference
+from regard.views import MOST_MB, Difference, KindDifference, Page, WordLikeness, render_difference
 
 # Weights of one trace that are worked out at once.
 _ENTRIES = 2**20
@@ -61,7 +63,9 @@ def difference(one: Trace, other: Trace) -> Difference:
     )
 
 
-def difference_page(one: Trace, other: Trace) -> Page:
+def difference_page(
+    one: Trace, other: Trace, *, heads: Iterable[PageHead] = (), max_mb: float | None = MOST_MB
+) -> Page:
     """The interactive page of how two traces differ, which is `Trace.difference_page` too.
 
     It has each head's Jensen-Shannon divergence, the differences of the weights, and the attention of both;
@@ -69,6 +73,7 @@ def difference_page(one: Trace, other: Trace) -> Page:
 
     Args:
         one, other: as in `difference`.
+        heads, max_mb: as in `Trace.page`, of both together.
 
     Returns:
         The page.
@@ -77,9 +82,10 @@ def difference_page(one: Trace, other: Trace) -> Page:
         InputError: as `difference`; or attention that a page cannot draw.
     """
     from regard.tracing._page import page_record
+    from regard.tracing._page_extras import page_heads
 
-    found = difference(one, other)
-    return render_difference(page_record(one), page_record(other), found)
+    found, held = difference(one, other), page_heads(one, heads, "heads")
+    return render_difference(page_record(one), page_record(other), found, heads=held, max_mb=max_mb)
 
 
 def _texts(trace: Trace) -> str:

@@ -7,6 +7,9 @@ from regard.models import StackKind
 Kind = Literal["encoder", "decoder", "cross"]
 """Which attention: the encoder's, the decoder's own, or from the decoder to the encoder."""
 
+PageHead = int | tuple[int, int] | tuple[Kind, int, int]
+"""(layer, head), of every kind of attention that has it, (kind, layer, head), or a layer, with all heads."""
+
 
 def stack_of(kind: Kind) -> StackKind:
     """The stack whose layers hold the attention of a kind, and whose tokens are its queries."""

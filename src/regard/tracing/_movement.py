@@ -1,13 +1,14 @@
 """One word's movement through a model in several sentences, and the page that shows it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
 from regard.core.errors import InputError
 from regard.tracing._compare import found_words
+from regard.tracing._kinds import PageHead
 from regard.tracing._trace import Trace
-from regard.views import Movement, Page, render_comparison
+from regard.views import MOST_MB, Movement, Page, render_comparison
 
 
 def movement(traces: Sequence[Trace], word: str | Sequence[str]) -> Movement:
@@ -58,11 +59,18 @@ def movement(traces: Sequence[Trace], word: str | Sequence[str]) -> Movement:
     )
 
 
-def comparison_page(traces: Sequence[Trace], word: str | Sequence[str]) -> Page:
+def comparison_page(
+    traces: Sequence[Trace],
+    word: str | Sequence[str],
+    *,
+    heads: Iterable[PageHead] = (),
+    max_mb: float | None = MOST_MB,
+) -> Page:
     """The interactive page of one word in several sentences: its movement, and each sentence's attention.
 
     Args:
         traces, word: as in `movement`.
+        heads, max_mb: as in `Trace.page`, of all runs together.
 
     Returns:
         The page.
@@ -71,8 +79,10 @@ def comparison_page(traces: Sequence[Trace], word: str | Sequence[str]) -> Page:
         InputError: as `movement`; or fewer than two texts, or attention that a page cannot draw.
     """
     from regard.tracing._page import page_record
+    from regard.tracing._page_extras import page_heads
 
     if len(traces) < 2:
         raise InputError(f"texts must be two or more, to compare the word between them; got {len(traces)}.")
     moved = movement(traces, word)
-    return render_comparison([page_record(trace) for trace in traces], moved)
+    held = page_heads(traces[0], heads, "heads")
+    return render_comparison([page_record(trace) for trace in traces], moved, heads=held, max_mb=max_mb)

@@ -9,50 +9,59 @@ from torch import Tensor
 
 from regard.core.errors import InputError
 from regard.models import StackKind, Transformer, positions_of
-from regard.tracing._kinds import Kind
+from regard.tracing._kinds import Kind, PageHead
 from regard.tracing._parity import bound_of
 from regard.tracing._passage import AttentionTrace, ScoreTrace
 from regard.tracing._trace import Trace
 from regard.views import HeadStatistics, LayerRecord, PositionsRecord, RotaryRecord, ValueHead, value_contexts
 
-Head = tuple[int, int] | tuple[Kind, int, int]
-"""(layer, head), of every kind of attention that has it, or (kind, layer, head)."""
-
 # Keys are no quantity, and what keys receive on average is the same for all heads.
 _NOT_OF_HEADS = ("largest_at", "received", "top_keys", "top_weights")
 
 
-def value_heads(trace: Trace, heads: Iterable[Head]) -> list[ValueHead]:
-    """The heads whose values a page shall hold, each with its kind and counted from 0.
+def page_heads(trace: Trace, heads: Iterable[PageHead], said: str = "values") -> list[ValueHead]:
+    """The heads that a page shall hold, or their values, each with its kind and counted from 0.
+
+    Args:
+        trace: the trace.
+        heads: (layer, head), of every kind of attention that has it, (kind, layer, head), or a layer.
+        said: what they are given as, for the message.
 
     Raises:
         InputError: A head that is not there, or something that names none.
 
     Example:
         >>> import regard
-        >>> value_heads(regard.load().trace("time flies"), [(0, 3), ("encoder", -1, -1)])
+        >>> page_heads(regard.load().trace("time flies"), [(0, 3), ("encoder", -1, -1)])
         [('encoder', 0, 3), ('encoder', 5, 11)]
+        >>> len(page_heads(regard.load().trace("time flies"), [2]))
+        12
     """
     found: list[ValueHead] = []
     for each in heads:
-        if not isinstance(each, tuple) or len(each) not in (2, 3):
-            raise InputError(f"values must be (layer, head) or (kind, layer, head); got {each!r}.")
-        *kinds, layer, head = each
-        found += _heads(trace, kinds, layer, head)
+        if isinstance(each, int) and not isinstance(each, bool):
+            found += _heads(trace, (), each, None, said)
+        elif isinstance(each, tuple) and len(each) in (2, 3):
+            *kinds, layer, head = each
+            found += _heads(trace, kinds, layer, head, said)
+        else:
+            raise InputError(f"{said} must be (layer, head), (kind, layer, head) or a layer; got {each!r}.")
     return found
 
 
-def _heads(trace: Trace, kinds: Sequence[Kind], layer: int, head: int) -> list[ValueHead]:
+def _heads(trace: Trace, kinds: Sequence[Kind], layer: int, head: int | None, said: str) -> list[ValueHead]:
     asked = kinds or trace.kinds
     found: list[ValueHead] = []
     for kind in asked:
         try:
             number = trace.layer_index(layer, kind)
-            found.append((trace.kind(kind), number, trace.head_index(head, kind, number)))
+            count = trace.attention_of(number, kind).inputs.num_heads
+            numbers = range(count) if head is None else [trace.head_index(head, kind, number)]
+            found += [(trace.kind(kind), number, each) for each in numbers]
         except InputError as error:
             # Of several kinds, the one may have a layer that the other has not.
             if kind == asked[-1] and not found:
-                raise InputError(f"values: {error}") from error
+                raise InputError(f"{said}: {error}") from error
     return found
 
 

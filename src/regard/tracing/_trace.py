@@ -16,11 +16,11 @@ from regard.text import Encoding
 from regard.tracing import _ablation, _measures, _notebook, _picture, _statistics
 from regard.tracing._files import HasLoaded, open_trace, save
 from regard.tracing._keep import places
-from regard.tracing._kinds import Kind, keys_of, stack_of
+from regard.tracing._kinds import Kind, PageHead, keys_of, stack_of
 from regard.tracing._origin import Origin
 from regard.tracing._passage import AttentionTrace, Passage, counted
 from regard.tracing._selectors import Selector, positions_of, token_of
-from regard.views import Explanation, HeadTable, Page, render_page
+from regard.views import MOST_MB, Explanation, HeadTable, Page, render_page
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -293,7 +293,9 @@ class Trace:
     def page(
         self,
         *,
-        values: Iterable[tuple[int, int] | tuple[Kind, int, int]] = (),
+        values: Iterable[PageHead] = (),
+        heads: Iterable[PageHead] = (),
+        max_mb: float | None = MOST_MB,
         measures: Sequence[str] = (),
         of: _measures.Scalar | None = None,
     ) -> Page:
@@ -301,8 +303,11 @@ class Trace:
 
         Args:
             values: heads whose values (v) the page holds in any case: (layer, head), of every kind of
-                attention that has it, or (kind, layer, head). It holds those of all heads while it stays
-                under 8 MB with them.
+                attention that has it, (kind, layer, head), or the number of a layer for all of its heads.
+                It holds those of all heads while it stays under 8 MB with them.
+            heads: heads that it holds in any case, where a long text does not leave room for all. The first
+                heads of each layer come next; of the others it has the statistics and a picture.
+            max_mb: what it may take, in millions of bytes; None is no limit.
             measures: what the page can draw in the place of the weights: "value_zeroing", "rollout",
                 "gradient". "norm", norm-weighted attention, is there in any case where it can be had.
                 What cannot be had, or does not fit, is left out: `Page.left_out` and the page say why.
@@ -310,38 +315,44 @@ class Trace:
                 after a decoder's last token.
 
         Raises:
-            InputError: a head or a measure that is not there, or a layer that the page cannot draw exactly.
+            InputError: a head or a measure that is not there, heads that do not fit, or a layer that the page
+                cannot draw exactly.
         """
         from regard.tracing._page import page_record
-        from regard.tracing._page_extras import value_heads
+        from regard.tracing._page_extras import page_heads
 
-        return render_page(page_record(self, measures, of), values=value_heads(self, values))
+        of_values, held = page_heads(self, values, "values"), page_heads(self, heads, "heads")
+        return render_page(page_record(self, measures, of), values=of_values, heads=held, max_mb=max_mb)
 
     def write_page(
         self,
         path: str | PathLike[str],
         *,
-        values: Iterable[tuple[int, int] | tuple[Kind, int, int]] = (),
+        values: Iterable[PageHead] = (),
+        heads: Iterable[PageHead] = (),
+        max_mb: float | None = MOST_MB,
         measures: Sequence[str] = (),
         of: _measures.Scalar | None = None,
     ) -> Page:
-        """Write the interactive page, whole or not at all; `values`, `measures` and `of` as in `page`.
+        """Write the interactive page, whole or not at all; the other arguments as in `page`.
 
         Raises:
             OutputError: the file cannot be written.
         """
-        page = self.page(values=values, measures=measures, of=of)
+        page = self.page(values=values, heads=heads, max_mb=max_mb, measures=measures, of=of)
         page.write(path)
         return page
 
-    def difference_page(self, other: "Trace") -> Page:
+    def difference_page(
+        self, other: "Trace", *, heads: Iterable[PageHead] = (), max_mb: float | None = MOST_MB
+    ) -> Page:
         """The interactive page of how another trace differs from this one: two texts, or two checkpoints.
 
         See `regard.tracing.difference_page`.
         """
         from regard.tracing._difference import difference_page
 
-        return difference_page(self, other)
+        return difference_page(self, other, heads=heads, max_mb=max_mb)
 
     def kind(self, kind: Kind | None) -> Kind:
         """The kind of attention that is meant.

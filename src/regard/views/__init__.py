@@ -5,6 +5,7 @@ attention over hundreds of tokens is one file of a few megabytes.
 """
 
 from regard.views._arrays import view
+from regard.views._budget import MOST_MB
 from regard.views._comparison import Comparison, plot_comparison, print_comparison
 from regard.views._difference import Difference, KindDifference, WordLikeness
 from regard.views._divergence import HeadDivergences, print_divergences
@@ -36,6 +37,7 @@ from regard.views._widget import make_widget, marimo_object, notebook_bundle
 
 __all__ = [
     "MEASURES",
+    "MOST_MB",
     "MOST_MEASURES",
     "AttentionRecord",
     "Comparison",

@@ -71,9 +71,10 @@ def view(
     kind: RecordKind = "encoder" if key_tokens is None else "cross"
     records = tuple(LayerRecord.given(number, arrays[number].astype(np.float32)) for number in numbers)
     if key_tokens is None:
-        return render_page(AttentionRecord(model=name, encoder=side, layers={kind: records}))
+        return render_page(AttentionRecord(model=name, encoder=side, layers={kind: records}), max_mb=None)
     keys_side = _side("key_tokens", key_tokens, None)
-    return render_page(AttentionRecord(model=name, encoder=keys_side, decoder=side, layers={kind: records}))
+    record = AttentionRecord(model=name, encoder=keys_side, decoder=side, layers={kind: records})
+    return render_page(record, max_mb=None)
 
 
 def _layers(weights: Any) -> list[npt.NDArray[Any]]:

@@ -22,6 +22,7 @@ _BASE = (
     "measures.js",
     "difference.js",
     "source.js",
+    "held.js",
     "units.js",
     "state.js",
     "thumbnails.js",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.views._quantize import Packed, PackedLayer, Values
+from regard.views._quantize import Packed, Values
 from regard.views._records import AttentionRecord, LayerRecord, MaskRecord, Side
 
 _Array = npt.NDArray[Any]
@@ -33,21 +33,24 @@ class Blocks:
             self.texts[name] = base64.b64encode(data).decode("ascii")
         return known
 
+    @property
+    def size(self) -> int:
+        """Bytes that they take in the page, with the elements around them."""
+        return sum(len(block(name, "text/plain", "")) + len(text) + 8 for name, text in self.texts.items())
+
     def html(self, prefix: str = "") -> str:
         """A `<script>` element for each: the page decodes one when someone first looks at its layer."""
         return "\n".join(block(prefix + name, "text/plain", text) for name, text in self.texts.items())
 
 
-def facts_of(record: AttentionRecord, packed: Packed, difference: float) -> tuple[dict[str, Any], Blocks]:
-    """What the page's row source reads: the facts, which name blocks, and the blocks.
+def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
+    """What the page's row source reads, but for what each head has of its own: see `add_heads`.
 
     Args:
         record: What to show.
-        packed: Its arrays, as the page carries them.
-        difference: What the page states as the largest difference.
 
     Returns:
-        Plain values for JSON, and the arrays.
+        Plain values for JSON, which name blocks, and the blocks.
     """
     blocks = Blocks()
     kinds = {}
@@ -55,18 +58,43 @@ def facts_of(record: AttentionRecord, packed: Packed, difference: float) -> tupl
         kinds[kind] = {
             "query": "encoder" if kind == "encoder" else "decoder",
             "key": "decoder" if kind == "decoder" else "encoder",
-            "layers": [_layer(f"{kind}-{each.shown.layer}", each, blocks) for each in packed.layers[kind]],
+            "layers": [_layer(f"{kind}-{each.layer}", each, blocks) for each in record.layers[kind]],
         }
     sides = {"encoder": record.encoder, "decoder": record.decoder}
     facts = {
         "model": record.model,
-        "encoding": packed.encoding,
-        "difference": difference,
-        "every": packed.every,
+        "encoding": "float32",
+        "difference": 0.0,
+        "every": 1,
         "sides": {name: _side(side) for name, side in sides.items() if side is not None},
         "kinds": kinds,
     }
     return facts, blocks
+
+
+def add_heads(packed: Packed, facts: dict[str, Any], blocks: Blocks, difference: float) -> None:
+    """Puts q, k and dense biases into a page's facts and blocks, of the heads that it holds.
+
+    Args:
+        packed: These, as the page carries them.
+        facts, blocks: What `facts_of` made; they are added to.
+        difference: What the page states as the largest difference.
+    """
+    facts |= {"encoding": packed.encoding, "difference": difference, "every": packed.every}
+    for kind, layers in packed.layers.items():
+        for each, its_facts in zip(layers, facts["kinds"][kind]["layers"], strict=True):
+            name = f"{kind}-{each.shown.layer}"
+            if len(each.heads) < each.shown.heads:
+                its_facts["held"] = list(each.heads)
+            if each.weights is not None:
+                its_facts["weights"] = _values(f"{name}-weights", each.weights, blocks)
+                continue
+            its_facts |= {
+                "q": _values(f"{name}-q", each.q, blocks),
+                "k": _values(f"{name}-k", each.k, blocks),
+            }
+            if each.bias is not None:
+                its_facts["bias"] |= _values(f"{name}-bias", each.bias, blocks)
 
 
 def block(name: str, kind: str, content: str) -> str:
@@ -95,11 +123,9 @@ def _side(side: Side) -> dict[str, Any]:
     return {"text": side.text, "pair": side.pair, "tokens": tokens, "words": list(side.words)}
 
 
-def _layer(name: str, packed: PackedLayer, blocks: Blocks) -> dict[str, Any]:
-    layer = packed.shown
-    if packed.weights is not None:
-        weights = _values(f"{name}-weights", packed.weights, blocks)
-        return {"layer": layer.layer, "heads": layer.heads, "weights": weights}
+def _layer(name: str, layer: LayerRecord, blocks: Blocks) -> dict[str, Any]:
+    if layer.weights is not None:
+        return {"layer": layer.layer, "heads": layer.heads, "weights": {}}
     return {
         "layer": layer.layer,
         "heads": layer.heads,
@@ -107,10 +133,8 @@ def _layer(name: str, packed: PackedLayer, blocks: Blocks) -> dict[str, Any]:
         "headDim": layer.q.shape[2],
         "scale": layer.scale,
         "softcap": layer.softcap,
-        "q": _values(f"{name}-q", packed.q, blocks),
-        "k": _values(f"{name}-k", packed.k, blocks),
         "mask": None if layer.mask is None else _mask(f"{name}-mask", layer.mask, blocks),
-        "bias": _bias(f"{name}-bias", layer, packed.bias, blocks),
+        "bias": _bias(f"{name}-bias", layer, blocks),
         "sinks": None if layer.sinks is None else blocks.add(f"{name}-sinks", layer.sinks),
     }
 
@@ -120,11 +144,12 @@ def _values(name: str, values: Values, blocks: Blocks) -> dict[str, str | None]:
     return {"values": blocks.add(name, values.stored), "steps": steps}
 
 
-def _bias(name: str, layer: LayerRecord, dense: Values | None, blocks: Blocks) -> dict[str, Any] | None:
+def _bias(name: str, layer: LayerRecord, blocks: Blocks) -> dict[str, Any] | None:
     if layer.bias is None:
         return None
-    stored = Values(stored=layer.bias) if dense is None else dense
-    return {"heads": len(layer.bias), "dense": dense is not None, **_values(name, stored, blocks)}
+    known: dict[str, Any] = {"heads": len(layer.bias), "dense": layer.bias.ndim == 3}
+    # By distance it is short, and stays float32; a dense one belongs to the heads.
+    return known if known["dense"] else known | _values(name, Values(stored=layer.bias), blocks)
 
 
 def _mask(name: str, mask: MaskRecord, blocks: Blocks) -> dict[str, Any]:

@@ -13,12 +13,13 @@ import numpy.typing as npt
 
 from regard.core.errors import InputError, RegardError
 from regard.views._blocks import facts_of
-from regard.views._measures import add_measures
+from regard.views._measures import add_matrices, add_norms
 from regard.views._movement import Movement, movement_facts
 from regard.views._position_facts import add_positions
 from regard.views._quantize import Packed, PackedLayer, Values
 from regard.views._records import AttentionRecord, HeadStatistics, LayerRecord, RecordKind
 from regard.views._statistics import head_statistics, plain_statistics
+from regard.views._thumbnails import binned, sampled
 from regard.views._weights import bias_rows, weight_rows
 
 Statistics = Callable[[RecordKind], HeadStatistics]
@@ -51,9 +52,10 @@ def widget_facts(
     """
     runs = []
     for record in records:
-        facts, blocks = facts_of(record, _packed(record, slim=True), 0.0)
+        slim = {kind: tuple(map(_slim, record.layers[kind])) for kind in record.kinds}
+        facts, blocks = facts_of(replace(record, layers=slim))
         add_positions(record, facts, blocks)
-        add_measures(record, _packed(record), facts, blocks)
+        add_norms(record, _packed(record), facts, blocks, add_matrices(record, facts, blocks))
         facts |= {"kernel": True, "check": check, "values": {"held": "all", "difference": 0.0, "every": 1}}
         for kind in record.kinds:
             facts["kinds"][kind]["statistics"] = None  # asked for
@@ -203,11 +205,8 @@ class Kernel:
         """A thumbnail: evenly spaced queries, the largest weight in each bin of keys: see thumbnails.js."""
         width, height = asked["width"], asked["height"]
         queries, keys = _places(asked["queries"]), _places(asked["keys"])
-        picked = queries[((np.arange(height) + 0.5) * len(queries) / height).astype(np.int64)]
-        rows = self._rows(run, kind, asked["layer"], asked["head"], picked)
-        rows = np.pad(rows, ((0, 0), (0, 1)))[:, keys]  # a sink that other layers have
-        first = np.searchsorted(np.arange(len(keys)) * width // len(keys), np.arange(width))
-        return {}, [_floats(np.maximum.reduceat(rows, first, axis=1))]
+        rows = self._rows(run, kind, asked["layer"], asked["head"], sampled(queries, height))
+        return {}, [_floats(binned(rows, keys, width))]
 
     def _strongest(self, run: int, kind: RecordKind, asked: _Asked) -> _Answer:
         """The largest weights between units, [first, last]: sums over keys' pieces, means over queries'."""
@@ -271,18 +270,12 @@ class Kernel:
         return {"check": dict(self._check(kind, asked["layer"], asked["head"]))}, []
 
 
-def _packed(record: AttentionRecord, *, slim: bool = False) -> Packed:
-    """The record as facts are filled from it, without q and k; slim, without masks and matrices too."""
+def _packed(record: AttentionRecord) -> Packed:
+    """The record as norms are filled from it, without q and k."""
     nothing = Values(stored=np.empty(0, np.float32))
     layers = {
         kind: tuple(
-            PackedLayer(
-                q=nothing,
-                k=nothing,
-                bias=None,
-                shown=_slim(each) if slim else each,
-                weights=None if each.weights is None else nothing,
-            )
+            PackedLayer(q=nothing, k=nothing, bias=None, shown=each, heads=tuple(range(each.heads)))
             for each in record.layers[kind]
         )
         for kind in record.kinds

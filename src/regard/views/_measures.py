@@ -1,6 +1,6 @@
 """What a page can draw in the place of the weights: how a page carries these measures."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,41 +32,72 @@ def matrix_bytes(matrices: int, queries: int, keys: int) -> int:
     return 4 * (-(-matrices * (2 * queries * keys + 4 * queries) // 3))
 
 
-def add_measures(
-    record: AttentionRecord, packed: Packed, facts: dict[str, Any], blocks: Blocks
-) -> Mapping[str, str]:
-    """Puts a record's measures into a page's facts and blocks.
+def add_matrices(record: AttentionRecord, facts: dict[str, Any], blocks: Blocks) -> dict[str, str]:
+    """Puts the measures that have matrices of their own into a page's facts and blocks.
 
     Returns:
         The measures that the page does not have, each with the reason.
     """
     left = dict(record.left_out)
     for kind in record.kinds:
-        found = []
+        facts["kinds"][kind]["measures"] = []
+        for measure in record.measures.get(kind, ()):
+            if measure.name != "norm":
+                known, difference = _matrices(kind, measure, blocks)
+                _put(facts, kind, measure, known, difference, left)
+    return left
+
+
+def add_norms(
+    record: AttentionRecord, packed: Packed, facts: dict[str, Any], blocks: Blocks, left: dict[str, str]
+) -> None:
+    """Puts the norms, which the page multiplies its weights by, before the other measures.
+
+    Args:
+        record: What is shown.
+        packed: Its q and k, as the page carries them.
+        facts, blocks: They are added to.
+        left: What `add_matrices` returned; it is added to.
+    """
+    for kind in record.kinds:
         for measure in record.measures.get(kind, ()):
             if measure.name == "norm":
                 known, difference = _norms(record, packed, kind, measure, blocks)
-            else:
-                known, difference = _matrices(kind, measure, blocks)
-            if difference > TOLERANCE:
-                left[measure.name] = (
-                    f"its values are so large that the page's numbers would differ by {difference:.1e}."
-                )
-                continue
-            found.append(
-                {
-                    "name": measure.name,
-                    "by": measure.by,
-                    "of": measure.of,
-                    "difference": difference,
-                    "layers": known,
-                }
-            )
-        facts["kinds"][kind]["measures"] = found
+                _put(facts, kind, measure, known, difference, left)
+        facts["kinds"][kind]["measures"].sort(key=lambda known: known["name"] != "norm")
     # Arrays that came without a model have none of them, and nobody to ask.
     asked = bool(record.measures) or bool(left)
     facts["leftOut"] = [{"name": name, "reason": reason} for name, reason in left.items()] if asked else None
-    return left
+
+
+def norm_bytes(record: AttentionRecord) -> int:
+    """What norms take in a page."""
+    layers = [
+        array
+        for measures in record.measures.values()
+        for measure in measures
+        if measure.name == "norm"
+        for array in measure.layers
+    ]
+    return sum(3 * array.size + 24 * len(array) + 300 for array in layers)
+
+
+def _put(
+    facts: dict[str, Any],
+    kind: RecordKind,
+    measure: MeasureRecord,
+    known: list[dict[str, Any]],
+    difference: float,
+    left: dict[str, str],
+) -> None:
+    if difference > TOLERANCE:
+        left[measure.name] = (
+            f"its values are so large that the page's numbers would differ by {difference:.1e}."
+        )
+        return
+    facts["kinds"][kind]["measures"].append(
+        {"name": measure.name, "by": measure.by, "of": measure.of, "difference": difference, "layers": known}
+    )
 
 
 def _matrices(kind: RecordKind, measure: MeasureRecord, blocks: Blocks) -> tuple[list[dict[str, Any]], float]:
@@ -94,24 +125,26 @@ def _norms(
         apart = np.abs(norms - read)
         if kind in packed.changes:
             apart = apart + packed.changes[kind][number] * np.maximum(norms, read)
-        for head in range(len(norms)):
+        for head in each.heads:
             most = float(apart[head].max())
             if most > TOLERANCE:
                 most = _apart(layer, each.shown, head, norms[head], read[head], packed.every)
             difference = max(difference, most)
         values = Values(stored=integers, steps=steps)
-        known.append(_known(f"{kind}-norm-{number}", values, len(norms), _most(each.shown, read), blocks))
+        known.append(
+            _known(f"{kind}-norm-{number}", values, len(norms), _most(each.shown, each.heads, read), blocks)
+        )
     return known, difference
 
 
-def _most(shown: LayerRecord, norms: _Floats) -> _Floats:
+def _most(shown: LayerRecord, heads: Sequence[int], norms: _Floats) -> _Floats:
     """The largest weight times norm of each head, among some queries: how strongly lines are drawn."""
     queries = np.unique(np.linspace(0, shown.queries - 1, _SOME).round().astype(np.int64))
-    found = []
-    for head, of_keys in enumerate(norms):
+    found = np.zeros(len(norms), np.float32)
+    for head in heads:
         rows = rows_in(precision_of(shown, head), shown, head, queries)
-        found.append((rows[:, : shown.keys] * of_keys).max())
-    return np.array(found, np.float32)
+        found[head] = (rows[:, : shown.keys] * norms[head]).max()
+    return found
 
 
 def _apart(

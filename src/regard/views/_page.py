@@ -14,15 +14,18 @@ import numpy as np
 from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.views import _assets
-from regard.views._blocks import Blocks, as_json, block, facts_of
+from regard.views._blocks import Blocks, add_heads, as_json, block, facts_of
+from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads, held_all
 from regard.views._difference import Difference, difference_facts
-from regard.views._measures import add_measures
+from regard.views._held import HeadName, HeldHeads
+from regard.views._measures import add_matrices, add_norms, norm_bytes
 from regard.views._movement import Movement, movement_facts
 from regard.views._position_facts import add_positions
-from regard.views._quantize import Encoding, pack
-from regard.views._records import AttentionRecord
+from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
+from regard.views._records import AttentionRecord, RecordKind
 from regard.views._statistics import add_statistics
-from regard.views._values import MOST_BYTES, Held, ValueHead, add_values
+from regard.views._thumbnails import add_thumbnails, thumbnail_bytes
+from regard.views._values import MOST_BYTES, Held, ValueHead, add_values, wanted_bytes
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
 
 
@@ -38,6 +41,8 @@ class Page:
         every: Over the weights of every query, 1; or of one query in so many, where the text is too long to
             compare them all.
         values: Whether it holds the values (v) of all heads, of some, or none: see `render_page`.
+        heads: Whether it holds q and k of all heads, or only of those that fit.
+        held: The heads that it holds, of each (kind, layer).
         records, movement, difference: What it was made from, for a notebook.
         left_out: Measures that it does not have, though they were asked for or are always wanted, and why.
     """
@@ -47,6 +52,8 @@ class Page:
     largest_difference: float
     every: int = 1
     values: Held = "none"
+    heads: Held = "all"
+    held: Mapping[tuple[RecordKind, int], tuple[int, ...]] = field(default_factory=dict, repr=False)
     records: tuple[AttentionRecord, ...] = field(default=(), repr=False, compare=False)
     movement: Movement | None = field(default=None, repr=False, compare=False)
     difference: Difference | None = field(default=None, repr=False, compare=False)
@@ -90,7 +97,13 @@ class Page:
         return marimo_object(repr(self), self.widget)
 
 
-def render_page(record: AttentionRecord, *, values: Sequence[ValueHead] = ()) -> Page:
+def render_page(
+    record: AttentionRecord,
+    *,
+    values: Sequence[ValueHead] = (),
+    heads: Sequence[HeadName] = (),
+    max_mb: float | None = MOST_MB,
+) -> Page:
     """Renders a record as one self-contained HTML page.
 
     The page carries q and k, computes the weights itself, and makes no request. Its scripts and styles are
@@ -100,12 +113,16 @@ def render_page(record: AttentionRecord, *, values: Sequence[ValueHead] = ()) ->
         record: What to show.
         values: Heads, (kind, layer, head), whose values the page holds in any case. It holds those of all
             heads while it stays under 8 MB with them.
+        heads: Heads that the page holds in any case, where not all fit. The others that it holds are the
+            first of each layer, the second of each, and so on; of those that it does not hold it has the
+            statistics and a small picture, and it says so.
+        max_mb: What the page may take, in millions of bytes; None is no limit.
 
     Returns:
         The page.
 
     Raises:
-        InputError: A head that is not there, or has no values.
+        InputError: A head that is not there, or has no values; or what is asked for does not fit.
 
     Example:
         >>> from regard.views import PageToken, encoder_record
@@ -117,15 +134,22 @@ def render_page(record: AttentionRecord, *, values: Sequence[ValueHead] = ()) ->
         >>> page.encoding, page.largest_difference < 1e-3, "://" in page.html
         ('int16', True, False)
     """
-    return _render([record], None, values)
+    return _render([record], None, values, heads=heads, max_mb=max_mb)
 
 
-def render_comparison(records: Sequence[AttentionRecord], movement: Movement) -> Page:
+def render_comparison(
+    records: Sequence[AttentionRecord],
+    movement: Movement,
+    *,
+    heads: Sequence[HeadName] = (),
+    max_mb: float | None = MOST_MB,
+) -> Page:
     """Renders one word's movement in several texts, with the attention of each text, as one page.
 
     Args:
         records: The run on each text.
         movement: The word in these texts; the page opens with it.
+        heads, max_mb: As in `render_page`, of all runs together.
 
     Returns:
         The page. What it says of differences holds for every run.
@@ -135,15 +159,23 @@ def render_comparison(records: Sequence[AttentionRecord], movement: Movement) ->
     """
     if len(records) != len(movement.texts):
         raise InputError(f"records: wanted one for each of {len(movement.texts)} texts, got {len(records)}")
-    return _render(records, movement, ())
+    return _render(records, movement, (), heads=heads, max_mb=max_mb)
 
 
-def render_difference(one: AttentionRecord, other: AttentionRecord, difference: Difference) -> Page:
+def render_difference(
+    one: AttentionRecord,
+    other: AttentionRecord,
+    difference: Difference,
+    *,
+    heads: Sequence[HeadName] = (),
+    max_mb: float | None = MOST_MB,
+) -> Page:
     """Renders how two runs differ, with the attention of both, as one page.
 
     Args:
         one, other: The runs.
         difference: How the second differs from the first; the page opens with it.
+        heads, max_mb: As in `render_page`, of both runs together.
 
     Returns:
         The page. What it says of differences from Python holds for both runs.
@@ -154,7 +186,7 @@ def render_difference(one: AttentionRecord, other: AttentionRecord, difference: 
     for kind in difference.kinds:
         if kind not in one.layers or kind not in other.layers:
             raise InputError(f"difference: wanted kinds that both runs have, got {kind!r}")
-    return _render([one, other], None, (), difference)
+    return _render([one, other], None, (), difference, heads=heads, max_mb=max_mb)
 
 
 def _render(
@@ -162,32 +194,45 @@ def _render(
     movement: Movement | None,
     values: Sequence[ValueHead],
     difference: Difference | None = None,
+    *,
+    heads: Sequence[HeadName],
+    max_mb: float | None,
 ) -> Page:
     page, style, script = _assets.read("page.html"), _assets.style(), _assets.script()
-    packed = [pack(record) for record in records]
     runs = []
-    left_out: dict[str, str] = {}
-    for record, each in zip(records, packed, strict=True):
-        facts, blocks = facts_of(record, each, _round_up(each.largest_difference))
+    left: list[dict[str, str]] = []
+    for record in records:
+        facts, blocks = facts_of(record)
         add_positions(record, facts, blocks)
         add_statistics(record, facts)
-        left_out |= add_measures(record, each, facts, blocks)
-        for measure in [each for kind in facts["kinds"].values() for each in kind["measures"]]:
-            measure["difference"] = _round_up(measure["difference"])
+        left.append(add_matrices(record, facts, blocks))
         runs.append((facts, blocks))
     if movement is not None:
         # The page asks the first run's facts what there is besides.
         runs[0][0]["movement"] = movement_facts(movement)
     if difference is not None:
         runs[0][0]["compared"] = difference_facts(difference)
-    size = sum(len(text.encode()) for text in (style, script, page, *map(_data, runs)))
-    held: set[Held] = set()
+    plain = sum(len(text.encode()) for text in (style, script, page))
+    size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
+    held, packed = pack_records(records, heads, values, max_mb, size)
+    if not held.every:
+        runs[0][0]["held"] = {"most": max_mb, "all": (size + all_bytes(records, packed[0].encoding)) / 1e6}
+    for (facts, blocks), record, each, its_left in zip(runs, records, packed, left, strict=True):
+        add_heads(each, facts, blocks, _round_up(each.largest_difference))
+        add_norms(record, each, facts, blocks, its_left)
+        for measure in [each for kind in facts["kinds"].values() for each in kind["measures"]]:
+            measure["difference"] = _round_up(measure["difference"])
+        if not held.every:
+            add_thumbnails(record, held, facts, blocks)
+    size = plain + sum(map(_size, runs))
+    found: set[Held] = set()
     for number, (facts, blocks) in enumerate(runs):
-        before = len(blocks.html())
-        room = (MOST_BYTES - size) // (len(runs) - number)
-        held.add(add_values(records[number], packed[number], facts, blocks, wanted=values, room=room))
+        before = blocks.size
+        most = MOST_BYTES if max_mb is None else min(MOST_BYTES, int(max_mb * 1e6))
+        room = (most - size) // (len(runs) - number) if held.every else 0
+        found.add(add_values(records[number], packed[number], facts, blocks, wanted=values, room=room))
         facts["values"]["difference"] = _round_up(facts["values"]["difference"])
-        size += len(blocks.html()) - before
+        size += blocks.size - before
     parts = {
         "policy": (
             f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
@@ -204,23 +249,66 @@ def _render(
         encoding="int16" if all(each.encoding == "int16" for each in packed) else "float32",
         largest_difference=max(facts["difference"] for facts, _ in runs),
         every=max(each.every for each in packed),
-        values=held.pop() if len(held) == 1 else "some",
+        values=found.pop() if len(found) == 1 else "some",
+        heads="all" if held.every else "some",
+        held=held.heads,
         records=tuple(records),
         movement=movement,
         difference=difference,
-        left_out=left_out,
+        left_out={name: reason for each in left for name, reason in each.items()},
     )
 
 
+def pack_records(
+    records: Sequence[AttentionRecord],
+    heads: Sequence[HeadName] = (),
+    values: Sequence[ValueHead] = (),
+    max_mb: float | None = None,
+    size: int = 0,
+) -> tuple[HeldHeads, list[Packed]]:
+    """The heads that the page holds, and their q and k: in 16 bits if that keeps each weight, else in 32.
+
+    Args:
+        records: The runs.
+        heads, values, max_mb: As in `render_page`.
+        size: Bytes of all else.
+    """
+    of_values = sum(wanted_bytes(record, values) for record in records)
+    asked = [*check_heads(records, heads), *values]
+    held = held_all(records)
+    packed: list[Packed] = []
+    encodings: tuple[Encoding, ...] = ("int16", "float32")
+    for encoding in encodings:
+        if max_mb is not None:
+            room = 1e6 * max_mb - size - of_values
+            pictures = sum(map(thumbnail_bytes, records))
+            held = choose_heads(records, asked, room=room, pictures=pictures, encoding=encoding)
+        packed = [pack(record, held, encoding) for record in records]
+        if max(each.largest_difference for each in packed) <= TOLERANCE:
+            break
+    return held, packed
+
+
+def _names_bytes(record: AttentionRecord) -> int:
+    """What the facts take at most that say where the heads' arrays are, and which are held."""
+    layers = [layer for layers in record.layers.values() for layer in layers]
+    return 4000 + sum(1000 + 8 * layer.heads for layer in layers)
+
+
 def write_page(
-    record: AttentionRecord, path: str | os.PathLike[str], *, values: Sequence[ValueHead] = ()
+    record: AttentionRecord,
+    path: str | os.PathLike[str],
+    *,
+    values: Sequence[ValueHead] = (),
+    heads: Sequence[HeadName] = (),
+    max_mb: float | None = MOST_MB,
 ) -> Page:
     """Renders a record and writes the page, whole or not at all.
 
     Args:
         record: What to show.
         path: The file. An existing file is replaced; a link is followed.
-        values: As in `render_page`.
+        values, heads, max_mb: As in `render_page`.
 
     Returns:
         The page that was written.
@@ -228,9 +316,14 @@ def write_page(
     Raises:
         OutputError: The file could not be written; what was there before is still there.
     """
-    page = render_page(record, values=values)
+    page = render_page(record, values=values, heads=heads, max_mb=max_mb)
     page.write(path)
     return page
+
+
+def _size(run: tuple[dict[str, Any], Blocks]) -> int:
+    facts, blocks = run
+    return len(as_json(facts)) + blocks.size + 100
 
 
 def _data(run: tuple[dict[str, Any], Blocks], prefix: str = "") -> str:

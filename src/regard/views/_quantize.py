@@ -1,6 +1,6 @@
 """q, k and dense biases as 16-bit integers, and what that costs in the weights."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.views._changes import Changes
+from regard.views._held import HeldHeads
 from regard.views._records import AttentionRecord, LayerRecord, RecordKind
 
 Encoding = Literal["int16", "float32"]
@@ -21,7 +22,7 @@ TOLERANCE = 1e-3
 # stays in the cache.
 _BLOCK_WEIGHTS = 1 << 16
 
-# Weights compared at most, in about a second: beyond it, which is a thousand tokens of a small model or 590 of
+# Weights compared at most, in a second or two: beyond it, which is 1300 tokens of a small model or 590 of
 # 24 layers of 16 heads, evenly spaced queries of every head are taken: all would be quadratic in the text.
 _MOST_WEIGHTS = 1 << 27
 
@@ -50,14 +51,21 @@ class PackedLayer:
         q, k: Its queries and keys.
         bias: Its dense bias; None where there is none: one by distance is short, and stays float32.
         weights: Its weights, where they are given; else None.
-        shown: The layer that a reader of the packed numbers computes with, to the bit.
+        heads: The query heads that these are of, in order; k has those that they need, in order.
+        shown: The layer that a reader of the packed numbers computes with, to the bit; zero in other heads.
     """
 
     q: Values
     k: Values
     bias: Values | None
     shown: LayerRecord
+    heads: tuple[int, ...]
     weights: Values | None = None
+
+    @property
+    def key_heads(self) -> tuple[int, ...]:
+        """The heads of k (and v) that the query heads need."""
+        return _key_heads(self.shown, self.heads)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -80,34 +88,33 @@ class Packed:
     changes: dict[RecordKind, tuple[npt.NDArray[np.float32], ...]] = field(default_factory=dict)
 
 
-def pack(record: AttentionRecord) -> Packed:
-    """Packs a record's q, k and dense biases, in 16 bits if that keeps every weight within `TOLERANCE`.
+def pack(record: AttentionRecord, held: HeldHeads, encoding: Encoding) -> Packed:
+    """Packs q, k and dense biases of some heads of a record.
 
     Args:
         record: The record.
+        held: The heads.
+        encoding: How.
 
     Returns:
         The packed arrays, with the difference they make, measured.
     """
-    every = _every(record)
-    packed = _packed(record, rounded=True, every=every)
-    return packed if packed.largest_difference <= TOLERANCE else _packed(record, rounded=False, every=every)
-
-
-def _packed(record: AttentionRecord, *, rounded: bool, every: int) -> Packed:
+    every = _every(record, held)
+    rounded = encoding == "int16"
     layers = {
-        kind: tuple(_pack_layer(layer, rounded) for layer in record.layers[kind]) for kind in record.kinds
+        kind: tuple(_pack_layer(layer, held.of(kind, layer), rounded) for layer in record.layers[kind])
+        for kind in record.kinds
     }
     # What is stored as it was differs by nothing.
     changes = {
         kind: tuple(
-            largest_changes(layer, packed.shown, every)[:, : layer.keys]
+            largest_changes(layer, packed.shown, every, packed.heads)[:, : layer.keys]
             for layer, packed in zip(record.layers[kind], layers[kind], strict=True)
         )
         for kind in (record.kinds if rounded else ())
     }
     return Packed(
-        encoding="int16" if rounded else "float32",
+        encoding=encoding,
         layers=layers,
         largest_difference=max(
             (float(each.max()) for of_kind in changes.values() for each in of_kind), default=0.0
@@ -117,33 +124,59 @@ def _packed(record: AttentionRecord, *, rounded: bool, every: int) -> Packed:
     )
 
 
-def _pack_layer(layer: LayerRecord, rounded: bool) -> PackedLayer:
+def _key_heads(layer: LayerRecord, heads: Sequence[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(head // layer.group for head in heads))
+
+
+def _pack_layer(layer: LayerRecord, heads: tuple[int, ...], rounded: bool) -> PackedLayer:
     if layer.weights is not None:
-        return _pack_weights(layer, layer.weights, rounded)
+        return _pack_weights(layer, layer.weights, heads, rounded)
     dense = layer.bias is not None and layer.bias.ndim == 3
-    bias = layer.bias if dense else None
-    if not rounded:
-        return PackedLayer(
-            q=Values(stored=layer.q),
-            k=Values(stored=layer.k),
-            bias=None if bias is None else Values(stored=bias),
-            shown=layer,
-        )
-    q, k = _values(layer.q), _values(layer.k)
-    shown = replace(layer, q=_read(q), k=_read(k))
-    if bias is None:
-        return PackedLayer(q=q, k=k, bias=None, shown=shown)
-    stored, read = rows_as_values(bias)
-    return PackedLayer(q=q, k=k, bias=stored, shown=replace(shown, bias=read))
+    q, read_q = _some(layer.q, heads, _by_dimension if rounded else _as_it_is)
+    k, read_k = _some(layer.k, _key_heads(layer, heads), _by_dimension if rounded else _as_it_is)
+    shown = replace(layer, q=read_q, k=read_k)
+    if layer.bias is None or not dense:
+        return PackedLayer(q=q, k=k, bias=None, shown=shown, heads=heads)
+    of_bias = heads if len(layer.bias) > 1 else (0,)
+    bias, read = _some(layer.bias, of_bias, rows_as_values if rounded else _as_it_is)
+    return PackedLayer(q=q, k=k, bias=bias, shown=replace(shown, bias=read), heads=heads)
 
 
-def _pack_weights(layer: LayerRecord, weights: npt.NDArray[np.float32], rounded: bool) -> PackedLayer:
-    stored, read = rows_as_values(weights) if rounded else (Values(stored=weights), weights)
+def _pack_weights(
+    layer: LayerRecord, weights: npt.NDArray[np.float32], heads: tuple[int, ...], rounded: bool
+) -> PackedLayer:
+    stored, read = _some(weights, heads, rows_as_values if rounded else _as_it_is)
     empty = Values(stored=layer.q), Values(stored=layer.k)
     # Rounding may take a row's sum a little over what a record may hold: it is not checked again.
     shown = copy(layer)
     object.__setattr__(shown, "weights", read)
-    return PackedLayer(q=empty[0], k=empty[1], bias=None, shown=shown, weights=stored)
+    return PackedLayer(q=empty[0], k=empty[1], bias=None, shown=shown, heads=heads, weights=stored)
+
+
+_Stored = tuple[Values, npt.NDArray[np.float32]]
+
+
+def _some(
+    array: npt.NDArray[np.float32],
+    heads: tuple[int, ...],
+    store: Callable[[npt.NDArray[np.float32]], _Stored],
+) -> _Stored:
+    """Some heads of an array as they are stored, and what is read of them, with zeros for the others."""
+    if heads == tuple(range(len(array))):
+        return store(array)
+    stored, read = store(array[list(heads)])
+    whole = np.zeros_like(array)
+    whole[list(heads)] = read
+    return stored, whole
+
+
+def _as_it_is(array: npt.NDArray[np.float32]) -> _Stored:
+    return Values(stored=array), array
+
+
+def _by_dimension(array: npt.NDArray[np.float32]) -> _Stored:
+    integers, steps = quantize(array)
+    return Values(stored=integers, steps=steps), dequantize(integers, steps)
 
 
 def rows_as_values(array: npt.NDArray[np.float32]) -> tuple[Values, npt.NDArray[np.float32]]:
@@ -152,16 +185,6 @@ def rows_as_values(array: npt.NDArray[np.float32]) -> tuple[Values, npt.NDArray[
     turned, steps = quantize(array.swapaxes(1, 2))
     read = np.ascontiguousarray(dequantize(turned, steps).swapaxes(1, 2))
     return Values(stored=np.ascontiguousarray(turned.swapaxes(1, 2)), steps=steps), read
-
-
-def _values(array: npt.NDArray[np.float32]) -> Values:
-    integers, steps = quantize(array)
-    return Values(stored=integers, steps=steps)
-
-
-def _read(values: Values) -> npt.NDArray[np.float32]:
-    assert values.steps is not None
-    return dequantize(values.stored.astype(np.int16, copy=False), values.steps)
 
 
 def quantize(values: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
@@ -204,30 +227,35 @@ def dequantize(integers: npt.NDArray[np.int16], steps: npt.NDArray[np.float32]) 
     return integers.astype(np.float32) * steps[:, None, :]
 
 
-def largest_changes(one: LayerRecord, other: LayerRecord, every: int = 1) -> npt.NDArray[np.float32]:
+def largest_changes(
+    one: LayerRecord, other: LayerRecord, every: int = 1, heads: Iterable[int] | None = None
+) -> npt.NDArray[np.float32]:
     """The largest difference between the weights of two layers, at each key of each head.
 
     Args:
         one: The layer.
         other: What is read of it: other q, k and dense bias, of the same sizes.
         every: Compare one query in so many, the last one always.
+        heads: Which heads; by default all.
 
     Returns:
-        (heads, keys), one more column where there are sinks: absolute differences, rounded up.
+        (heads, keys), one more column where there are sinks: absolute differences, rounded up; 0 for others.
     """
     largest = np.zeros((one.heads, one.keys + (one.sinks is not None)), np.float32)
-    for head in range(one.heads):
+    for head in range(one.heads) if heads is None else heads:
         changes = Changes(one, other, head)
         for queries in query_blocks(one, every):
             np.maximum(largest[head], changes.largest(queries), out=largest[head])
     return largest
 
 
-def _every(record: AttentionRecord) -> int:
+def _every(record: AttentionRecord, held: HeldHeads) -> int:
     count = sum(
-        layer.heads * layer.queries * layer.keys for layers in record.layers.values() for layer in layers
+        len(held.of(kind, layer)) * layer.queries * layer.keys
+        for kind, layers in record.layers.items()
+        for layer in layers
     )
-    return -(-count // _MOST_WEIGHTS)
+    return max(1, -(-count // _MOST_WEIGHTS))
 
 
 def query_blocks(layer: LayerRecord, every: int) -> Iterator[npt.NDArray[np.int64]]:

@@ -32,14 +32,15 @@ _MOST_WEIGHTS = 1 << 22
 class _Layer:
     """A layer whose values are packed.
 
-    `heads` are those of k and v that are held, in the order of `values`; `read` is what a reader of these
-    has, (kv_heads, keys, v_dim), zero for the heads that are not held.
+    `queried` are the query heads that the page holds; `heads` those of k and v whose values are, in the order
+    of `values`; `read` is what a reader of these has, (kv_heads, keys, v_dim), zero for the other heads.
     """
 
     facts: dict[str, Any]
     name: str
     record: LayerRecord
     shown: LayerRecord
+    queried: tuple[int, ...]
     read: npt.NDArray[np.float32]
     heads: tuple[int, ...]
     values: Values | None
@@ -84,6 +85,15 @@ def add_values(
     state: Held = "none" if not any(held.values()) else "all" if held == every else "some"
     facts["values"] = {"held": state, "difference": difference, "every": sample}
     return state
+
+
+def wanted_bytes(record: AttentionRecord, wanted: Sequence[ValueHead]) -> int:
+    """What the values of the wanted heads take in a page at most.
+
+    Raises:
+        InputError: A wanted head that is not there, or has no values.
+    """
+    return _bytes(record, _chosen(record, wanted), "float32")
 
 
 def _values(record: AttentionRecord) -> Iterator[tuple[tuple[RecordKind, int], npt.NDArray[np.float32]]]:
@@ -151,6 +161,7 @@ def _layers(
                 name=f"{kind}-{layer.layer}-v",
                 record=layer,
                 shown=each.shown,
+                queried=each.heads,
                 read=whole,
                 heads=heads,
                 values=values if heads else None,
@@ -172,7 +183,7 @@ def _facts(layer: _Layer, blocks: Blocks) -> dict[str, Any]:
 
 def _compare(layers: Sequence[_Layer]) -> tuple[float, float, int]:
     """The largest difference of a result and of a value, and one query in how many was compared."""
-    pairs = [(each, head) for each in layers for head in range(each.record.heads) if _holds(each, head)]
+    pairs = [(each, head) for each in layers for head in each.queried if _holds(each, head)]
     count = sum(each.record.queries * each.record.keys for each, _ in pairs)
     every = max(1, -(-count // _MOST_WEIGHTS))
     difference = rounding = 0.0

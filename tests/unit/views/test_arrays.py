@@ -8,7 +8,7 @@ import torch
 
 from regard.core.errors import InputError
 from regard.views import LayerRecord, _arrays, view, weight_rows
-from regard.views._quantize import pack
+from regard.views._page import pack_records
 from regard.views._records import AttentionRecord, PageToken, Side
 
 TOKENS = ["[CLS]", "a", "b", "##c", "[SEP]"]
@@ -108,7 +108,8 @@ def test_a_given_layer_gives_its_weights_back() -> None:
     layer = LayerRecord.given(0, weights)
     np.testing.assert_array_equal(weight_rows(layer, 1, np.array([2, 0])), weights[1, [2, 0]])
     side = Side(text=None, tokens=tuple(PageToken(text=text) for text in TOKENS))
-    packed = pack(AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)}))
+    record = AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)})
+    (packed,) = pack_records([record])[1]
     shown = packed.layers["encoder"][0].shown.weights
     assert shown is not None
     assert 0 < np.abs(shown - weights).max() <= packed.largest_difference + 1e-9

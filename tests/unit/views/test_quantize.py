@@ -16,9 +16,15 @@ from regard.views import (
     render_page,
     weight_rows,
 )
-from regard.views._quantize import TOLERANCE, dequantize, largest_changes, pack, quantize
+from regard.views._page import pack_records
+from regard.views._quantize import TOLERANCE, Packed, dequantize, largest_changes, quantize
 
 MakeRecord = Callable[..., AttentionRecord]
+
+
+def pack(record: AttentionRecord) -> Packed:
+    """A record with all of its heads, as `render_page` packs it."""
+    return pack_records([record])[1][0]
 
 
 def _weights(layer: LayerRecord, dtype: Any) -> Any:
@@ -125,9 +131,7 @@ def test_weights_are_those_of_the_definition(extra: str) -> None:
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-@pytest.mark.parametrize(
-    "moved", [1e-4, 0.3]
-)  # small ones have a formula of their own
+@pytest.mark.parametrize("moved", [1e-4, 0.3])  # small ones have a formula of their own
 def test_the_largest_change_at_each_key(extra: str, moved: float) -> None:
     layer = _layer(2, **EXTRAS[extra])
     rng = np.random.default_rng(29)

@@ -1,7 +1,7 @@
 // Puts the parts together inside an element. The source is all that it knows of the model.
 
 part((shared) => {
-  const { make, Colours, State, makeBar, makeHeader } = shared;
+  const { make, Colours, State, makeBar, makeHeader, makeRefusal } = shared;
 
   const HELP = [
     ["Escape", "lets go of what is pinned"],
@@ -16,7 +16,8 @@ part((shared) => {
     const help = [...views.flatMap((each) => each.help || []), ...HELP];
     const panel = make("div", { class: "shown", id: "regard-view", role: views.length > 1 ? "tabpanel" : null });
     const bar = makeBar(source, views, state, panel.id, host);
-    root.replaceChildren(makeHeader(source, state, help, host), ...(bar ? [bar] : []), panel);
+    const refusal = makeRefusal(source, state);
+    root.replaceChildren(...[makeHeader(source, state, help, host), bar, panel, refusal].filter(Boolean));
 
     const open = new Map(); // name to { view, missed }
     let current = null;
@@ -57,7 +58,7 @@ part((shared) => {
     });
     source.listen(() => tell(new Set(["rows"])));
     host.keys.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && !root.querySelector("dialog[open]")) state.set({ pin: null, hover: null });
+      if (event.key === "Escape" && !root.querySelector("dialog[open]")) state.set({ pin: null, hover: null, refused: null });
     });
     host.surroundings(look);
     // On paper there is no scrolling and no dark: the whole text is drawn, black on white.

@@ -58,6 +58,14 @@ part(() => {
       return this.one.heads(kind, layer);
     }
 
+    holds(kind, layer, head) {
+      return this.one.holds(kind, layer, head) && this.other.holds(kind, layer, head);
+    }
+
+    thumbnail() {
+      return null;
+    }
+
     tokens(kind, side) {
       return this.merged[kind][side].tokens;
     }

@@ -2,23 +2,25 @@
 // It answers as Layer does; it has no steps.
 
 part((shared) => {
-  const { decodeRows } = shared;
+  const { decodeRows, heldHeads, placesOf } = shared;
 
   class GivenLayer {
     constructor(facts, queries, keys, columns, readBlock) {
       Object.assign(this, { facts, queries, keys, columns });
       this.heads = facts.heads;
-      this.weights = decodeRows(facts.weights, readBlock, facts.heads * queries);
+      const held = heldHeads(facts);
+      this.place = placesOf(held, facts.heads);
+      this.weights = decodeRows(facts.weights, readBlock, held.length * queries);
     }
 
     row(head, query, out = new Float64Array(this.columns)) {
-      const start = (head * this.queries + query) * this.keys;
+      const start = (this.place[head] * this.queries + query) * this.keys;
       out.set(this.weights.subarray(start, start + this.keys));
       return out;
     }
 
     column(head, key) {
-      const start = head * this.queries * this.keys + key;
+      const start = this.place[head] * this.queries * this.keys + key;
       return Float64Array.from({ length: this.queries }, (_, query) => this.weights[start + query * this.keys]);
     }
   }

@@ -1,7 +1,7 @@
 // What stands above every view: the texts, the model, what the numbers are; the theme and the help.
 
 part((shared) => {
-  const { make, quantities, readable, formatDifference, THEMES } = shared;
+  const { make, makeHeld, quantities, readable, formatDifference, THEMES } = shared;
 
   const LONG = 240; // characters
   const KIND_NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Decoder → encoder" };
@@ -57,7 +57,7 @@ part((shared) => {
     );
     return make("header", { class: "header" },
       make("div", { class: "bar" }, make("span", { class: "brand" }, "regard"), make("span", { class: "buttons" }, theme, ask)),
-      sentence, sizes, honest, dialog,
+      sentence, sizes, honest, makeHeld(source, state), dialog,
     );
   }
 

@@ -7,6 +7,16 @@
 part((shared) => {
   const { decodeBase64, decodeRows, decodeValues } = shared;
 
+  // The heads of a layer that are in the file.
+  const heldHeads = ({ held, heads }) => held || Array.from({ length: heads }, (_, head) => head);
+
+  // Where each of so many heads is among those; -1 is nowhere.
+  function placesOf(held, heads) {
+    const places = new Int32Array(heads).fill(-1);
+    held.forEach((head, place) => (places[head] = place));
+    return places;
+  }
+
   class Layer {
     // facts: the layer's own part of the page's JSON; queries, keys: how many; readBlock(name): base64 text.
     // columns: keys, and one more where some layer of the kind has a sink.
@@ -16,10 +26,15 @@ part((shared) => {
       this.group = facts.heads / facts.kvHeads;
       this.dim = facts.headDim;
       const { mask, bias, sinks } = facts;
-      this.q = decodeValues(facts.q, readBlock, facts.heads, facts.headDim);
-      this.k = decodeValues(facts.k, readBlock, facts.kvHeads, facts.headDim);
+      // Where a head's q and k are: of a long text, the file may hold those of some heads alone.
+      const held = heldHeads(facts);
+      const kvHeld = [...new Set(held.map((head) => Math.floor(head / this.group)))];
+      this.qPlace = placesOf(held, facts.heads);
+      this.kPlace = placesOf(kvHeld, facts.kvHeads);
+      this.q = decodeValues(facts.q, readBlock, held.length, facts.headDim);
+      this.k = decodeValues(facts.k, readBlock, kvHeld.length, facts.headDim);
       const bytes = (name) => decodeBase64(readBlock(name));
-      if (bias) this.bias = bias.dense ? decodeRows(bias, readBlock, bias.heads * queries) : decodeValues(bias, readBlock);
+      if (bias) this.bias = bias.dense ? decodeRows(bias, readBlock, (bias.heads > 1 ? held.length : 1) * queries) : decodeValues(bias, readBlock);
       if (sinks) this.sinks = new Float32Array(bytes(sinks).buffer);
       this.low = mask && mask.low !== null ? mask.low : null;
       this.high = mask && mask.high !== null ? mask.high : null;
@@ -51,16 +66,17 @@ part((shared) => {
 
     product(head, query, key) {
       const { q, k, dim } = this;
-      let qAt = (head * this.queries + query) * dim;
-      let kAt = (Math.floor(head / this.group) * this.keys + key) * dim;
+      let qAt = (this.qPlace[head] * this.queries + query) * dim;
+      let kAt = (this.kPlace[Math.floor(head / this.group)] * this.keys + key) * dim;
       let sum = 0;
       for (let d = 0; d < dim; d += 1) sum += q[qAt++] * k[kAt++];
       return sum;
     }
 
     biasOf(head, query, key) {
-      const of = this.facts.bias.heads > 1 ? head : 0;
-      if (this.facts.bias.dense) return this.bias[(of * this.queries + query) * this.keys + key];
+      const { heads, dense } = this.facts.bias;
+      const of = heads > 1 ? head : 0;
+      if (dense) return this.bias[((heads > 1 ? this.qPlace[head] : 0) * this.queries + query) * this.keys + key];
       return this.bias[of * (this.queries + this.keys - 1) + key - query + this.queries - 1];
     }
 
@@ -142,13 +158,13 @@ part((shared) => {
       const bias = this.bias ? each((key) => this.biasOf(head, query, key)) : null;
       const allowed = Uint8Array.from({ length: this.keys }, (_, key) => this.allowed(head, query, key));
       const scores = (capped || scaled).map((score, key) => (allowed[key] ? score + (bias ? bias[key] : 0) : -Infinity));
-      const kvHead = Math.floor(head / this.group);
+      const [qAt, kAt] = [this.qPlace[head], this.kPlace[Math.floor(head / this.group)]];
       const weights = this.row(head, query);
       const v = this.values(head);
       const part = (values, from, count) => values.subarray(from * this.dim, (from + count) * this.dim);
       return {
-        q: part(this.q, head * this.queries + query, 1),
-        k: part(this.k, kvHead * this.keys, this.keys), // key j from j * dim on
+        q: part(this.q, qAt * this.queries + query, 1),
+        k: part(this.k, kAt * this.keys, this.keys), // key j from j * dim on
         dim: this.dim,
         scale,
         softcap,
@@ -167,5 +183,5 @@ part((shared) => {
     }
   }
 
-  return { Layer };
+  return { Layer, heldHeads, placesOf };
 });

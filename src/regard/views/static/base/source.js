@@ -4,6 +4,9 @@
 //   kinds                              the kinds of attention, of "encoder", "decoder", "cross"
 //   layers(kind)                       the numbers of its layers: of "cross", some may be missing
 //   heads(kind, layer)                 query heads
+//   holds(kind, layer, head)           whether rows of a head can be had: a file of a long text holds some heads alone.
+//                                      The state names no other; see held.js
+//   thumbnail(kind, layer, head, of)   of a head that it does not hold, a small picture: see thumbnails.js
 //   tokens(kind, side)                 side "query" or "key": [{ text, surface?, special, sequence, word }]; where
 //                                      the model has attention sinks, the last key is { sink: true }: no token,
 //                                      but a column of the softmax
@@ -65,6 +68,7 @@ part((shared) => {
       this.decoded = new Map();
       this.sums = new Map();
       this.waiting = new Map();
+      this.missing = new Map();
       this.listeners = [];
       const sink = { text: "sink", special: true, sequence: null, word: null, sink: true };
       this.sides = {};
@@ -82,6 +86,33 @@ part((shared) => {
 
     heads(kind, layer) {
       return this.layerFacts(kind, layer).heads;
+    }
+
+    holds(kind, layer, head) {
+      const { held } = this.layerFacts(kind, layer);
+      return !held || held.includes(head);
+    }
+
+    // Of a head that is not held, the levels of its picture; null where there is none of these tokens.
+    thumbnail(kind, layer, head, { queries, keys, width, height }) {
+      const { pictures } = this.facts.kinds[kind];
+      const plain = (side) => this.tokens(kind, side).flatMap(({ special }, i) => (special ? [] : [i]));
+      const all = (side) => this.tokens(kind, side).map((_, i) => i);
+      const isOf = (tokens) => String([queries, keys]) === String([tokens("query"), tokens("key")]);
+      const name = isOf(all) ? "all" : isOf(plain) ? "plain" : null;
+      if (!pictures || !pictures[name]) return null;
+      if (!this.decoded.has(pictures[name])) this.decoded.set(pictures[name], decodeBase64(this.readBlock(pictures[name])));
+      const at = this.unheld(kind).indexOf(`${layer}.${head}`) * width * height;
+      return this.decoded.get(pictures[name]).subarray(at, at + width * height);
+    }
+
+    // The names of the heads that are not held, in the order of their pictures.
+    unheld(kind) {
+      if (!this.missing.has(kind)) {
+        const names = (layer) => Array.from({ length: this.heads(kind, layer) }, (_, head) => head).filter((head) => !this.holds(kind, layer, head));
+        this.missing.set(kind, this.layers(kind).flatMap((layer) => names(layer).map((head) => `${layer}.${head}`)));
+      }
+      return this.missing.get(kind);
     }
 
     tokens(kind, side) {

@@ -10,7 +10,7 @@
 // a pair); units ("pieces" | "words"); what (the weights or another measure, see measures.js); theme.
 
 part((shared) => {
-  const { Units, quantities, runsOf } = shared;
+  const { Units, nearestHeld, nearestIn, quantities, runsOf } = shared;
 
   const PAIR_FILTERS = [
     { name: "all", label: "All", query: null, key: null },
@@ -70,6 +70,7 @@ part((shared) => {
     units: oneOf(["pieces", "words"]),
     theme: oneOf(THEMES),
     hover: { initial: null },
+    refused: { initial: null }, // heads that were asked for and that the source does not hold, [{ layer, head }]
   };
 
   class State {
@@ -81,10 +82,10 @@ part((shared) => {
       this.fields = Object.assign({}, FIELDS, ...views.map(({ fields }) => fields || {}));
       this.listeners = [];
       this.kept = new Map();
-      this.values = this.settle(this.parse(address.read()));
+      this.values = this.arrive(address.read());
       if (address.read()) this.writeAddress(); // without what was not understood
       address.listen(() => {
-        this.set(this.parse(address.read()));
+        this.put(this.arrive(address.read()));
         this.writeAddress();
       });
     }
@@ -94,9 +95,32 @@ part((shared) => {
       this.listeners.push(listener);
     }
 
+    // A head that is not held is refused, with all that was to be set with it; a layer, only where it holds none.
     set(patch) {
+      const { kind, layer, head } = { ...this.values, ...patch };
+      const there = this.isHead(kind, { layer, head });
+      const named = "head" in patch || ("layer" in patch && nearestIn(this.source, kind, layer, head) === null);
+      if (!("kind" in patch) && named && there && !this.source.holds(kind, layer, head)) this.put(this.settle({ ...this.values, refused: [{ layer, head }] }));
+      else this.put(this.settle({ ...this.values, ...(Object.keys(patch).join() === "hover" ? {} : { refused: null }), ...patch }));
+    }
+
+    // What an address says. It may name heads that are not held: others take their place, and the page says so.
+    arrive(text) {
+      const values = this.parse(text);
+      const kind = values.kind || this.source.kinds[0];
+      const refused = [values, ...values.also].map(({ layer, head }) => ({ layer, head }))
+        .filter((each) => this.isHead(kind, each) && !this.source.holds(kind, each.layer, each.head));
+      const given = new URLSearchParams(text.replace(/^#/, ""));
+      const asked = given.has("layer") || given.has("head") || given.has("also");
+      return this.settle({ ...values, refused: asked && refused.length > 0 ? refused : null });
+    }
+
+    isHead(kind, { layer, head }) {
+      return this.source.layers(kind).includes(layer) && head < this.source.heads(kind, layer);
+    }
+
+    put(after) {
       const before = this.values;
-      const after = this.settle({ ...before, ...patch });
       const changed = new Set(Object.keys(after).filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name])));
       if (changed.size === 0) return;
       this.values = after;
@@ -113,9 +137,10 @@ part((shared) => {
       if (!settled.kind) settled.kind = source.kinds[0];
       const { kind } = settled;
       const layers = source.layers(kind);
-      const isHead = ({ layer, head }) => layers.includes(layer) && head < source.heads(kind, layer);
+      const isHead = (each) => this.isHead(kind, each) && source.holds(kind, each.layer, each.head);
       if (!layers.includes(settled.layer)) settled.layer = layers[0];
       if (settled.head >= source.heads(kind, settled.layer)) settled.head = 0;
+      if (!source.holds(kind, settled.layer, settled.head)) Object.assign(settled, nearestHeld(source, kind, settled));
       const names = new Set();
       settled.also = settled.also.filter((each) => {
         const name = `${each.layer}.${each.head}`;

@@ -6,6 +6,7 @@
 part((shared) => {
   const { make, inIdleTime, parseColour, quantityOf } = shared;
 
+  const HATCHED = 128; // pixels of the picture of a head that is not held
   const SIDE = 32; // sampled queries and bins of keys at most: what a cell can show, whatever the text's length
 
   class Thumbnails {
@@ -105,13 +106,19 @@ part((shared) => {
       const { queries, keys } = this.tokens;
       const height = Math.min(SIDE, queries.length);
       const width = Math.min(SIDE, keys.length);
+      const { kind, what } = this.state.values;
+      // Of a head that the file does not hold, Python made the picture, or there is none.
+      if (!this.source.holds(kind, layer, head)) {
+        const of = { queries, keys, width, height };
+        const pixels = (what === "weights" && this.source.thumbnail(kind, layer, head, of)) || new Uint8Array(width * height);
+        return { width, height, pixels, canvas: null, ink: null, missing: true };
+      }
       const asked = this.asked(layer, head, { queries, keys, width, height });
       if (asked === null) return null;
       const picture = asked || new Float32Array(width * height);
       let largest = 0;
       for (let y = 0; !asked && y < height; y += 1) {
         const query = queries[Math.floor(((y + 0.5) * queries.length) / height)];
-        const { kind, what } = this.state.values;
         const row = this.source.row(kind, layer, head, query, what);
         if (!row) return null;
         for (let i = 0; i < keys.length; i += 1) {
@@ -129,6 +136,10 @@ part((shared) => {
     // what is below zero has holes: it is known by them where colours are not.
     ink(picture, colours) {
       const { width, height, pixels } = picture;
+      if (picture.missing) {
+        this.hatch(picture, colours);
+        return;
+      }
       const by = colours.length;
       const canvas = (picture.canvas = picture.canvas || make("canvas", { width: String(by * width), height: String(by * height) }));
       picture.ink = colours.join();
@@ -146,6 +157,29 @@ part((shared) => {
         }
       }
       canvas.getContext("2d").putImageData(image, 0, 0);
+    }
+
+    // What is not in the file is paler, under lines: a picture, not a head that can be opened.
+    hatch(picture, [colour]) {
+      const { width, height, pixels } = picture;
+      const small = { width, height, pixels, canvas: null, ink: null };
+      this.ink(small, [colour]);
+      const canvas = (picture.canvas = picture.canvas || make("canvas", { width: String(HATCHED), height: String(HATCHED) }));
+      picture.ink = small.ink;
+      const context = canvas.getContext("2d");
+      context.clearRect(0, 0, HATCHED, HATCHED);
+      context.globalAlpha = 0.6;
+      context.imageSmoothingEnabled = false;
+      if (pixels.length > 0) context.drawImage(small.canvas, 0, 0, HATCHED, HATCHED);
+      context.globalAlpha = 0.7;
+      context.strokeStyle = this.colours.of("--soft");
+      context.lineWidth = 1.5;
+      context.beginPath();
+      for (let at = HATCHED / 8; at < 2 * HATCHED; at += HATCHED / 4) {
+        context.moveTo(at, 0);
+        context.lineTo(at - HATCHED, HATCHED);
+      }
+      context.stroke();
     }
   }
 

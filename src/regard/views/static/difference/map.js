@@ -61,17 +61,27 @@ part((shared) => {
       }
     }
 
+    isHeld(cell) {
+      const { layer, head } = this.headOf(cell);
+      return this.source.holds(this.state.values.kind, layer, head);
+    }
+
     onKey(event) {
       if (event.altKey || event.ctrlKey || event.metaKey || !this.current) return; // the browser's own keys
       const row = this.current.parentElement;
       const place = [...row.children].indexOf(this.current);
-      const inRow = [...row.querySelectorAll("[data-head]")];
-      const beside = (to) => (to && to.children[place] && to.children[place].dataset.head ? to.children[place] : this.current);
+      const inRow = [...row.querySelectorAll("[data-head]")].filter((cell) => this.isHeld(cell));
+      // Past what is not in the file.
+      const beside = (to, next) => {
+        const cell = to && to.children[place];
+        if (!cell || !cell.dataset.head) return this.current;
+        return this.isHeld(cell) ? cell : beside(to[next], next);
+      };
       const to = {
         ArrowRight: () => inRow[inRow.indexOf(this.current) + 1],
         ArrowLeft: () => inRow[inRow.indexOf(this.current) - 1],
-        ArrowDown: () => beside(row.nextElementSibling),
-        ArrowUp: () => beside(row.previousElementSibling),
+        ArrowDown: () => beside(row.nextElementSibling, "nextElementSibling"),
+        ArrowUp: () => beside(row.previousElementSibling, "previousElementSibling"),
         Home: () => inRow[0],
         End: () => inRow[inRow.length - 1],
       }[event.key];

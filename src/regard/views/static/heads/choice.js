@@ -1,6 +1,8 @@
 // Which heads are on show: the one under the cursor, and those that are kept beside it.
 
-part(() => {
+part((shared) => {
+  const { heldOf } = shared;
+
   const same = (one, other) => one.layer === other.layer && one.head === other.head;
 
   // [{ layer, head, name, place }]; `place` gives a head its colour, its dashes and its letter.
@@ -28,10 +30,14 @@ part(() => {
   // All heads of a layer and no others; the cursor alone where they are all there already.
   function toggleLayer(state, layer) {
     const { kind } = state.values;
-    const all = Array.from({ length: state.source.heads(kind, layer) }, (_, head) => ({ layer, head }));
+    const all = heldOf(state.source, kind, layer).map((head) => ({ layer, head }));
     const list = chosenHeads(state.values);
     const there = all.length === list.length && all.every((each) => list.some((other) => same(each, other)));
-    const head = state.values.layer === layer ? state.values.head : 0;
+    if (all.length === 0) {
+      state.set({ layer }); // which says that it is not there
+      return;
+    }
+    const head = state.values.layer === layer ? state.values.head : all[0].head;
     state.set({ layer, head, also: there || all.length === 1 ? [] : all });
   }
 

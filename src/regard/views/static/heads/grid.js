@@ -1,7 +1,7 @@
 // The picker: one thumbnail for every head, rows are layers and columns are heads.
 
 part((shared) => {
-  const { make, chosenHeads, drawThumbnail, thumbnailsOf, toggleHead, toggleLayer } = shared;
+  const { make, chosenHeads, drawThumbnail, heldOf, nearestIn, thumbnailsOf, toggleHead, toggleLayer } = shared;
 
   class HeadGrid {
     constructor(page) {
@@ -41,14 +41,17 @@ part((shared) => {
       const label = make("span", { class: "grid-label grid-layer", role: "rowheader", "data-layer": String(layer), title: `All heads of layer ${layer}` }, String(layer));
       row.append(label);
       for (let head = 0; head < this.counts.get(layer); head += 1) {
+        const held = this.source.holds(this.state.values.kind, layer, head);
+        const name = `Layer ${layer}, head ${head}${held ? "" : ", not in this file"}`;
         const element = make("div", {
           class: "grid-cell",
           role: "gridcell",
           tabindex: "-1",
           "aria-selected": "false",
           "data-cell": String(this.cells.length),
-          "aria-label": `Layer ${layer}, head ${head}`,
-          title: `Layer ${layer}, head ${head}`,
+          "aria-disabled": held ? null : "true",
+          "aria-label": name,
+          title: name,
         });
         row.append(element);
         this.cells.push({ layer, head, element });
@@ -91,14 +94,21 @@ part((shared) => {
 
     onKey(event) {
       if (event.altKey || event.ctrlKey || event.metaKey) return; // the browser's own keys
+      // Past what is not in the file.
       let { layer, head } = this.state.values;
+      const { kind } = this.state.values;
       const at = this.layers.indexOf(layer);
-      if (event.key === "ArrowRight") head += 1;
-      else if (event.key === "ArrowLeft") head -= 1;
-      else if (event.key === "ArrowDown") layer = this.layers[Math.min(this.layers.length - 1, at + 1)];
-      else if (event.key === "ArrowUp") layer = this.layers[Math.max(0, at - 1)];
-      else if (event.key === "Home") head = 0;
-      else if (event.key === "End") head = Infinity;
+      const held = heldOf(this.source, kind, layer);
+      const beside = (layers) => {
+        layer = layers.find((each) => nearestIn(this.source, kind, each, head) !== null) ?? layer;
+        head = nearestIn(this.source, kind, layer, head);
+      };
+      if (event.key === "ArrowRight") head = held.find((each) => each > head) ?? head;
+      else if (event.key === "ArrowLeft") head = held.findLast((each) => each < head) ?? head;
+      else if (event.key === "ArrowDown") beside(this.layers.slice(at + 1));
+      else if (event.key === "ArrowUp") beside(this.layers.slice(0, at).reverse());
+      else if (event.key === "Home") [head] = held;
+      else if (event.key === "End") head = held[held.length - 1];
       else if (event.key === " ") {
         // Kept where the cursor goes on; a second time lets go.
         event.preventDefault();
@@ -112,7 +122,6 @@ part((shared) => {
         return;
       } else return;
       event.preventDefault();
-      head = Math.max(0, Math.min(this.counts.get(layer) - 1, head));
       this.state.set({ layer, head });
       this.current.element.focus();
     }

@@ -55,11 +55,12 @@ part((shared) => {
 
     makeCell(layer, head) {
       const number = make("span", { class: "wall-number" }, "");
-      const element = make("div", { class: "wall-cell", role: "gridcell", tabindex: "-1", "aria-selected": "false", "data-cell": String(this.cells.length) },
+      const held = this.source.holds(this.state.values.kind, layer, head);
+      const element = make("div", { class: "wall-cell", "aria-disabled": held ? null : "true", title: held ? null : "Not in this file", role: "gridcell", tabindex: "-1", "aria-selected": "false", "data-cell": String(this.cells.length) },
         make("span", { class: "wall-picture" }),
         make("span", { class: "wall-caption" }, make("span", { class: "wall-name" }, `${layer}.${head}`), number),
       );
-      return { layer, head, element, number: number.firstChild };
+      return { layer, head, held, element, number: number.firstChild };
     }
 
     // Draws the thumbnails again, as they come.
@@ -154,7 +155,7 @@ part((shared) => {
       for (const cell of this.cells) {
         const value = statistics.of(cell, stat);
         cell.number.data = formatStatistic(value, value >= 100 ? 1 : 3);
-        cell.element.setAttribute("aria-label", `Layer ${cell.layer}, head ${cell.head}, ${label} ${value === null ? "none" : cell.number.data}`);
+        cell.element.setAttribute("aria-label", `Layer ${cell.layer}, head ${cell.head}, ${label} ${value === null ? "none" : cell.number.data}${cell.held ? "" : ", not in this file"}`);
       }
     }
 
@@ -231,14 +232,19 @@ part((shared) => {
       const { line, column } = this.current;
       const at = this.order.indexOf(this.current);
       const { cells } = this.lines[line];
-      const beside = (to) => (this.lines[to] ? this.lines[to].cells[Math.min(column, this.lines[to].cells.length - 1)] : this.current);
+      // Past what is not in the file: in the next line that has a head, the one nearest to this column.
+      const isHeld = (cell) => cell.held;
+      const beside = (lines) => {
+        const line = lines.find((each) => each.cells.some(isHeld));
+        return line && line.cells.filter(isHeld).reduce((best, cell) => (Math.abs(cell.column - column) < Math.abs(best.column - column) ? cell : best));
+      };
       const to = {
-        ArrowRight: () => this.order[at + 1],
-        ArrowLeft: () => this.order[at - 1],
-        ArrowDown: () => beside(line + 1),
-        ArrowUp: () => beside(line - 1),
-        Home: () => cells[0],
-        End: () => cells[cells.length - 1],
+        ArrowRight: () => this.order.slice(at + 1).find(isHeld),
+        ArrowLeft: () => this.order.slice(0, at).findLast(isHeld),
+        ArrowDown: () => beside(this.lines.slice(line + 1)),
+        ArrowUp: () => beside(this.lines.slice(0, line).reverse()),
+        Home: () => cells.find(isHeld),
+        End: () => cells.findLast(isHeld),
       }[event.key];
       if (event.key === "Enter" || event.key === " ") this.open(this.current);
       else if (to) this.go(to() || this.current);

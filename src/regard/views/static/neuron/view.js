@@ -1,7 +1,7 @@
 // The neuron view: one query and one head, from q to the result, with every number in between.
 
 view((shared) => {
-  const { make, Chosen, KeyRows, NeuronTables, Worked, formatNumber, NEURON_FIELDS } = shared;
+  const { make, heldOf, Chosen, KeyRows, NeuronTables, Worked, formatNumber, NEURON_FIELDS } = shared;
 
   const HELP = [
     ["why? beside a weight", "works that number out, in the Calculation tab"],
@@ -83,8 +83,8 @@ view((shared) => {
 
     function showPicks() {
       const { kind, layer, head, query, key, queries, keys } = chosen;
-      picks.layer.update(kind, () => source.layers(kind).map((each) => [each, each]), layer);
-      picks.head.update(`${kind}.${layer}`, () => Array.from({ length: source.heads(kind, layer) }, (_, i) => [i, i]), head);
+      picks.layer.update(kind, () => source.layers(kind).filter((each) => heldOf(source, kind, each).length > 0).map((each) => [each, each]), layer);
+      picks.head.update(`${kind}.${layer}`, () => heldOf(source, kind, layer).map((each) => [each, each]), head);
       picks.query.update(kind, () => queries.map((_, i) => [i, `${i} ${chosen.nameOf("query", i)}`]), query);
       picks.key.update(kind, () => keys.map((_, i) => [i, `${i} ${chosen.nameOf("key", i)}`]), key);
     }

@@ -51,6 +51,7 @@ part((shared) => {
       };
       return Object.assign(Object.create(Layer.prototype), {
         facts, heads: 1, group: 1, queries: 1, keys: this.keys, columns: this.columns, dim: facts.headDim,
+        qPlace: [0], kPlace: [0],
         q: floats(q), k: floats(k), low: null, high: null, holes: true,
         bits: bytes(allowed), // packed as a mask is, see layer.js
         ...(has(bias) ? { bias: floats(bias) } : {}),

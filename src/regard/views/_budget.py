@@ -1,0 +1,162 @@
+"""Which heads a page holds where all of them would make it too large, forecast before anything is made.
+
+The heads that are asked for come first, then the first head of each layer, the second of each, and so on
+while they fit. Of the others the page has the statistics and a small picture.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from regard.core.errors import InputError
+from regard.views._held import HeadName, HeldHeads
+from regard.views._quantize import Encoding
+from regard.views._records import AttentionRecord, LayerRecord, RecordKind
+
+MOST_MB = 32.0
+"""What a page takes at most, unless more is asked for: a browser opens it within two seconds."""
+
+
+def held_all(records: Sequence[AttentionRecord]) -> HeldHeads:
+    """All heads of some runs."""
+    every = list(_names(records))
+    return _held(every, every)
+
+
+def choose_heads(
+    records: Sequence[AttentionRecord],
+    asked: Iterable[HeadName],
+    *,
+    room: float,
+    pictures: int,
+    encoding: Encoding,
+) -> HeldHeads:
+    """The heads that a page holds.
+
+    Args:
+        records: The runs of the page; of all of them it holds the same heads.
+        asked: Heads that it holds in any case.
+        room: Bytes that q, k, and dense biases may take.
+        pictures: Bytes that it takes besides where it does not hold all of them.
+        encoding: How they are stored.
+
+    Raises:
+        InputError: What is asked for, and one head of each kind, do not fit.
+    """
+    every = list(_names(records))
+    if all_bytes(records, encoding) <= room:
+        return _held(every, every)
+    costs = _Costs(records, encoding)
+    asked = list(dict.fromkeys(asked))
+    least = [name for name in _first_of_each_kind(every) if name[0] not in {kind for kind, _, _ in asked}]
+    used = sum(map(costs.take, asked + least)) + pictures
+    if used > room:
+        said = f"the {len(asked)} heads that are asked for" if asked else "one head of each kind of attention"
+        raise InputError(
+            f"max_mb: wanted room for {said}, and the page would take {_mb(used - room)} MB more than "
+            "max_mb; give a larger max_mb, fewer heads or a shorter text"
+        )
+    chosen = set(asked + least)
+    for name in every:
+        if name in chosen:
+            continue
+        used += costs.take(name)
+        if used > room:
+            break
+        chosen.add(name)
+    return _held(chosen, every)
+
+
+def check_heads(records: Sequence[AttentionRecord], heads: Iterable[HeadName]) -> list[HeadName]:
+    """Heads that are there.
+
+    Raises:
+        InputError: One is not.
+    """
+    there = set(_names(records))
+    found = list(heads)
+    for kind, layer, head in found:
+        if (kind, layer, head) not in there:
+            raise InputError(
+                f"heads: wanted heads that there are, got head {head} of {kind} layer {layer}; "
+                "layers and heads count from 0"
+            )
+    return found
+
+
+def all_bytes(records: Sequence[AttentionRecord], encoding: Encoding) -> int:
+    """What q, k and dense biases of all heads take in a page."""
+    return sum(map(_Costs(records, encoding).take, _names(records)))
+
+
+class _Costs:
+    """What a page takes for one head more: its q and dense bias, and k unless a head before has taken it."""
+
+    def __init__(self, records: Sequence[AttentionRecord], encoding: Encoding) -> None:
+        self._layers: dict[tuple[RecordKind, int], list[LayerRecord]] = {}
+        for record in records:
+            for kind, layers in record.layers.items():
+                for layer in layers:
+                    self._layers.setdefault((kind, layer.layer), []).append(layer)
+        self._size = 2 if encoding == "int16" else 4
+        self._taken: set[tuple[RecordKind, int, int]] = set()
+        self._biases: set[tuple[int, int]] = set()
+
+    def take(self, name: HeadName) -> int:
+        kind, number, head = name
+        entries = steps = 0
+        for layer in self._layers[kind, number]:
+            if head >= layer.heads:
+                continue
+            if layer.weights is not None:
+                entries += layer.queries * layer.keys
+                steps += layer.queries
+                continue
+            dim = layer.q.shape[2]
+            entries += layer.queries * dim
+            steps += dim
+            of_keys = (kind, number, head // layer.group)
+            if of_keys not in self._taken:
+                entries += layer.keys * dim
+                steps += dim
+            if layer.bias is None or layer.bias.ndim == 2:
+                continue
+            # Layers may share a bias, and heads.
+            bias = (id(layer.bias), head if len(layer.bias) > 1 else 0)
+            if bias not in self._biases:
+                self._biases.add(bias)
+                entries += layer.queries * layer.keys
+                steps += layer.queries
+        self._taken.add((kind, number, head // self._layers[kind, number][0].group))
+        steps = 4 * steps if self._size == 2 else 0
+        return 4 * (self._size * entries + steps) // 3 + 16
+
+
+def _names(records: Sequence[AttentionRecord]) -> Iterator[HeadName]:
+    """The heads of some runs in the order in which they are taken: round by round through the layers."""
+    found = {
+        (kind, layer.layer, head)
+        for record in records
+        for kind, layers in record.layers.items()
+        for layer in layers
+        for head in range(layer.heads)
+    }
+    kinds = records[0].kinds
+    yield from sorted(found, key=lambda name: (name[2], name[1], kinds.index(name[0])))
+
+
+def _first_of_each_kind(names: Sequence[HeadName]) -> list[HeadName]:
+    first: dict[RecordKind, HeadName] = {}
+    for name in names:
+        first.setdefault(name[0], name)
+    return list(first.values())
+
+
+def _held(names: Collection[HeadName], every: Sequence[HeadName]) -> HeldHeads:
+    heads: dict[tuple[RecordKind, int], list[int]] = {(kind, layer): [] for kind, layer, _ in every}
+    for kind, layer, head in names:
+        heads[kind, layer].append(head)
+    found = {each: tuple(sorted(heads[each])) for each in sorted(heads)}
+    return HeldHeads(heads=found, every=len(names) == len(every))
+
+
+def _mb(size: float) -> str:
+    return f"{max(size, 1e5) / 1e6:.1f}"

@@ -1,0 +1,104 @@
+"""A head as a small picture: evenly spaced queries, and for each bin of keys the largest weight.
+
+The page makes its own from q and k (static/base/thumbnails.js); of heads that it does not hold, and in a
+notebook, it gets them from here, the same to the pixel.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.views._blocks import Blocks
+from regard.views._held import HeldHeads
+from regard.views._records import AttentionRecord, LayerRecord, PageToken, RecordKind
+from regard.views._weights import weight_rows
+
+SIDE = 32
+"""Queries and bins of keys at most."""
+
+_Places = npt.NDArray[np.int64]
+
+
+def sampled(queries: _Places, height: int) -> _Places:
+    """So many of some queries, evenly spaced.
+
+    Example:
+        >>> sampled(np.arange(10), 3).tolist()
+        [1, 5, 8]
+    """
+    return queries[((np.arange(height) + 0.5) * len(queries) / height).astype(np.int64)]
+
+
+def binned(rows: npt.NDArray[np.floating[Any]], keys: _Places, width: int) -> npt.NDArray[np.floating[Any]]:
+    """The largest of some rows' numbers in each of so many bins of keys: (rows, width).
+
+    Args:
+        rows: (rows, keys), with a sink's column or without.
+        keys: Which keys; one past the last is a sink, of which rows without one have 0.
+        width: Bins.
+
+    Example:
+        >>> binned(np.array([[1.0, 5.0, 2.0, 3.0]]), np.array([0, 2, 3]), 2).tolist()
+        [[2.0, 3.0]]
+    """
+    picked = np.pad(rows, ((0, 0), (0, 1)))[:, keys]
+    first = np.searchsorted(np.arange(len(keys)) * width // len(keys), np.arange(width))
+    largest: npt.NDArray[np.floating[Any]] = np.maximum.reduceat(picked, first, axis=1)
+    return largest
+
+
+def add_thumbnails(record: AttentionRecord, held: HeldHeads, facts: dict[str, Any], blocks: Blocks) -> None:
+    """Puts pictures of the heads that a page does not hold into its facts and blocks.
+
+    They are of all tokens, and, where there are some that the model added, of the others too. Each is
+    (height, width), 0 to 255, for each head that is not held, layer by layer.
+    """
+    for kind in record.kinds:
+        sink = any(layer.sinks is not None for layer in record.layers[kind])
+        made = {"all": _block(record, kind, held, blocks, specials=True, sink=sink)}
+        if _specials(record, kind) or sink:
+            made["plain"] = _block(record, kind, held, blocks, specials=False, sink=sink)
+        facts["kinds"][kind]["pictures"] = made
+
+
+def thumbnail_bytes(record: AttentionRecord) -> int:
+    """What they take in a page at most."""
+    heads = sum(layer.heads for layers in record.layers.values() for layer in layers)
+    return 2 * (4 * SIDE * SIDE // 3 + 4) * heads
+
+
+def _specials(record: AttentionRecord, kind: RecordKind) -> bool:
+    return any(token.special for side in record.sides(kind) for token in side.tokens)
+
+
+def _block(
+    record: AttentionRecord, kind: RecordKind, held: HeldHeads, blocks: Blocks, *, specials: bool, sink: bool
+) -> str | None:
+    of_queries, of_keys = (_places(side.tokens, specials) for side in record.sides(kind))
+    if sink and specials:
+        of_keys = np.append(of_keys, len(record.sides(kind)[1].tokens))
+    if not len(of_queries) or not len(of_keys):
+        return None
+    pictures = [
+        _levels(layer, head, of_queries, of_keys)
+        for layer in record.layers[kind]
+        for head in sorted(set(range(layer.heads)) - set(held.of(kind, layer)))
+    ]
+    if not pictures:
+        return None
+    return blocks.add(f"{kind}-pictures-{'all' if specials else 'plain'}", np.stack(pictures))
+
+
+def _places(tokens: tuple[PageToken, ...], specials: bool) -> _Places:
+    return np.array([i for i, token in enumerate(tokens) if specials or not token.special], np.int64)
+
+
+def _levels(layer: LayerRecord, head: int, queries: _Places, keys: _Places) -> npt.NDArray[np.uint8]:
+    height, width = min(SIDE, len(queries)), min(SIDE, len(keys))
+    rows = weight_rows(layer, head, sampled(queries, height))
+    picture = binned(rows, keys, width)
+    largest = float(picture.max())
+    # As the page does it: a weight of 0.1 beside one of 1 would otherwise vanish.
+    levels: npt.NDArray[np.uint8] = (255 * np.sqrt(picture / (largest or 1.0))).astype(np.uint8)
+    return levels

@@ -1,0 +1,240 @@
+"""Which heads a page holds where not all fit: by which rule, within its size, and what of the others."""
+
+import base64
+import json
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from regard.core.errors import InputError
+from regard.views import (
+    AttentionRecord,
+    LayerRecord,
+    MaskRecord,
+    MeasureRecord,
+    Page,
+    PageToken,
+    RecordKind,
+    Side,
+    render_page,
+    weight_rows,
+)
+
+LAYERS, HEADS, TOKENS, DIM = 3, 6, 41, 64
+# Of one head: q or k in 16 bits, a step for each dimension, in base64.
+HEAD = (2 * TOKENS * DIM + 4 * DIM) * 4 / 3
+
+
+def _record(
+    *kinds: RecordKind, kv_heads: int = HEADS, layers: int = LAYERS, **fields: Any
+) -> AttentionRecord:
+    rng = np.random.default_rng(5)
+    tokens = tuple(PageToken(text=f"t{i}", special=i in (0, TOKENS - 1), sequence=0) for i in range(TOKENS))
+    side = Side(text="t", tokens=tokens)
+    made: dict[RecordKind, tuple[LayerRecord, ...]] = {}
+    for kind in kinds or ("encoder",):
+        of_kind = []
+        for layer in range(layers):
+            q = 2 * rng.standard_normal((HEADS, TOKENS, DIM), dtype=np.float32)
+            k = rng.standard_normal((kv_heads, TOKENS, DIM), dtype=np.float32)
+            of_kind.append(LayerRecord(layer=layer, q=q, k=k, scale=0.1, **fields))
+        made[kind] = tuple(of_kind)
+    return AttentionRecord(model="m", encoder=side, decoder=side if len(kinds) > 1 else None, layers=made)
+
+
+def _size(page: Page) -> float:
+    return len(page.html.encode()) / 1e6
+
+
+def _less(record: AttentionRecord, heads: float) -> float:
+    """Room for so many heads less than there are."""
+    pictures = 2 * 1370 * LAYERS * HEADS
+    layer = record.layers["encoder"][0]
+    each = HEAD * (1 + 1 / layer.group)
+    return _size(render_page(record, max_mb=None)) + (pictures - heads * each) / 1e6
+
+
+def _facts(page: Page) -> Any:
+    found = re.search(r'id="regard-facts">(.*?)</script>', page.html)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def _block(page: Page, name: str, dtype: str) -> Any:
+    found = re.search(f'id="regard-{name}">(.*?)</script>', page.html)
+    assert found is not None
+    return np.frombuffer(base64.b64decode(found[1]), dtype)
+
+
+def test_holds_all_that_fit_and_then_says_nothing() -> None:
+    page = render_page(_record())
+    assert page.heads == "all"
+    assert page.held == {("encoder", layer): tuple(range(HEADS)) for layer in range(LAYERS)}
+    facts = _facts(page)
+    assert "held" not in facts
+    assert "pictures" not in facts["kinds"]["encoder"]
+    assert all("held" not in layer for layer in facts["kinds"]["encoder"]["layers"])
+
+
+def test_takes_the_first_heads_of_every_layer() -> None:
+    record = _record()
+    page = render_page(record, max_mb=_less(record, 7))
+    assert page.heads == "some"
+    counts = [len(page.held["encoder", layer]) for layer in range(LAYERS)]
+    assert counts == sorted(counts, reverse=True)
+    assert max(counts) - min(counts) <= 1
+    assert LAYERS * HEADS - 12 <= sum(counts) <= LAYERS * HEADS - 7
+    assert all(heads == tuple(range(len(heads))) for heads in page.held.values())
+
+
+def test_takes_what_is_asked_for_first() -> None:
+    record = _record()
+    asked: list[Any] = [("encoder", 2, 5), ("encoder", 0, 4), ("encoder", 2, 5)]
+    page = render_page(record, heads=asked, max_mb=_less(record, 14))
+    assert 2 <= sum(map(len, page.held.values())) <= 4
+    assert 5 in page.held["encoder", 2]
+    assert 4 in page.held["encoder", 0]
+
+
+def test_values_are_of_heads_that_it_holds() -> None:
+    v = np.random.default_rng(3).standard_normal((2, TOKENS, 7), dtype=np.float32)
+    record = _record(kv_heads=2, v=v)
+    page = render_page(record, values=[("encoder", 1, 5)], max_mb=_less(record, 14))
+    assert 5 in page.held["encoder", 1]
+    assert (page.heads, page.values) == ("some", "some")
+    layers = _facts(page)["kinds"]["encoder"]["layers"]
+    assert [layer["v"]["heads"] for layer in layers] == [[], [1], []]
+    assert _facts(page)["values"]["difference"] < 1e-3
+
+
+EXTRAS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "grouped": {"kv_heads": 2},
+    "one k": {"kv_heads": 1},
+    "sinks": {"sinks": np.arange(HEADS, dtype=np.float32)},
+    "dense": {"bias": np.random.default_rng(7).standard_normal((HEADS, TOKENS, TOKENS), dtype=np.float32)},
+    "one dense": {"bias": np.random.default_rng(7).standard_normal((1, TOKENS, TOKENS), dtype=np.float32)},
+    "a line": {
+        "bias": np.random.default_rng(7).standard_normal((HEADS, 2 * TOKENS - 1), dtype=np.float32),
+        "mask": MaskRecord(high=0),
+    },
+}
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+@pytest.mark.parametrize("size", [1.0, 1000.0])  # of the keys; large ones are not rounded
+def test_stays_within_any_size(extra: str, size: float) -> None:
+    record = _record(**EXTRAS[extra])
+    for kind in record.kinds:
+        for layer in record.layers[kind]:
+            layer.k[:] += size - 1
+    whole = _size(render_page(record, max_mb=None))
+    counts = []
+    for part in (1.05, 1.0, 0.95, 0.9, 0.86):
+        page = render_page(record, max_mb=part * whole)
+        assert page.encoding == ("int16" if size == 1 else "float32")
+        assert _size(page) <= part * whole
+        counts.append(sum(map(len, page.held.values())))
+    assert counts[0] == LAYERS * HEADS
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] < counts[0]
+
+
+def test_every_kind_has_a_head() -> None:
+    record = _record("encoder", "decoder", "cross")
+    whole = _size(render_page(record, max_mb=None))
+    page = render_page(record, heads=[("cross", 1, 3)], max_mb=whole - 80 * HEAD / 1e6)
+    assert page.heads == "some"
+    assert {kind for kind, _ in page.held} == {"encoder", "decoder", "cross"}
+    assert 3 in page.held["cross", 1]
+
+
+def test_what_it_holds_is_whole_and_exact() -> None:
+    record = _record(kv_heads=3)
+    page = render_page(record, heads=[("encoder", 1, 5)], max_mb=_less(record, 10))
+    for number, layer in enumerate(record.layers["encoder"]):
+        facts = _facts(page)["kinds"]["encoder"]["layers"][number]
+        held = facts["held"]
+        assert tuple(held) == page.held["encoder", number]
+        assert facts["heads"] == HEADS
+        of_keys = list(dict.fromkeys(head // 2 for head in held))
+        for name, array, heads in (("q", layer.q, held), ("k", layer.k, of_keys)):
+            integers = _block(page, facts[name]["values"], "<i2").reshape(len(heads), TOKENS, DIM)
+            steps = _block(page, facts[name]["steps"], "<f4").reshape(len(heads), 1, DIM)
+            np.testing.assert_allclose(integers * steps, array[heads], atol=5e-4)
+    assert page.largest_difference < 1e-3
+
+
+def test_statistics_are_of_all_heads() -> None:
+    record = _record()
+    part, whole = render_page(record, max_mb=_less(record, 9)), render_page(record)
+    told = [_facts(page)["kinds"]["encoder"]["statistics"] for page in (part, whole)]
+    assert told[0] == told[1]
+
+
+def _levels(layer: LayerRecord, head: int, places: list[int]) -> list[list[int]]:
+    """A head's picture by its definition: of evenly spaced queries, the largest weight in each bin."""
+    weights = weight_rows(layer, head, np.arange(TOKENS))
+    side = min(32, len(places))
+    picture = np.zeros((side, side))
+    for y in range(side):
+        query = places[math.floor((y + 0.5) * len(places) / side)]
+        for i, key in enumerate(places):
+            x = i * side // len(places)
+            picture[y, x] = max(picture[y, x], weights[query, key])
+    levels: list[list[int]] = (255 * np.sqrt(picture / picture.max())).astype(int).tolist()
+    return levels
+
+
+def test_pictures_of_the_others_are_those_that_a_page_would_draw() -> None:
+    record = _record()
+    page = render_page(record, heads=[("encoder", 1, 3)], max_mb=_less(record, 12))
+    facts = _facts(page)["kinds"]["encoder"]
+    missing = [
+        (layer, head)
+        for layer in record.layers["encoder"]
+        for head in range(HEADS)
+        if head not in page.held["encoder", layer.layer]
+    ]
+    assert len(missing) > 12
+    for name, places in (("all", list(range(TOKENS))), ("plain", list(range(1, TOKENS - 1)))):
+        pictures = _block(page, facts["pictures"][name], "u1").reshape(len(missing), 32, 32)
+        for (layer, head), found in zip(missing, pictures, strict=True):
+            np.testing.assert_array_equal(found, _levels(layer, head, places))
+
+
+def test_norms_are_checked_of_what_is_held() -> None:
+    record = _record(layers=2)
+    norms = np.random.default_rng(9).random((2, HEADS, TOKENS), dtype=np.float32)
+    measure = MeasureRecord(name="norm", layers=tuple(norms))
+    record = AttentionRecord(
+        model="m", encoder=record.encoder, layers=record.layers, measures={"encoder": (measure,)}
+    )
+    whole = _size(render_page(record, max_mb=None))
+    page = render_page(record, max_mb=whole - 8 * HEAD / 1e6)
+    (known,) = _facts(page)["kinds"]["encoder"]["measures"]
+    assert 0 < known["difference"] < 1e-3
+    assert (page.heads, page.left_out) == ("some", {})
+
+
+def test_says_what_all_would_take() -> None:
+    record = _record()
+    page = render_page(record, max_mb=_less(record, 7))
+    held = _facts(page)["held"]
+    assert held["most"] == pytest.approx(_less(record, 7))
+    assert held["all"] == pytest.approx(_size(render_page(record, max_mb=None)), rel=0.05)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    record = _record()
+    everything: list[Any] = [("encoder", layer, head) for layer in range(LAYERS) for head in range(HEADS)]
+    with pytest.raises(InputError, match=r"room for the 18 heads that are asked for.*give a larger max_mb"):
+        render_page(record, heads=everything, max_mb=_less(record, 5))
+    with pytest.raises(InputError, match="room for one head of each kind"):
+        render_page(record, max_mb=0.1)
+    for name in (("encoder", 3, 0), ("encoder", 0, HEADS), ("decoder", 0, 0)):
+        with pytest.raises(InputError, match=f"heads: wanted heads that there are, got head {name[2]}"):
+            render_page(record, heads=[name])  # type: ignore[list-item]
