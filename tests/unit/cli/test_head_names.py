@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from regard.cli._head_names import parse_heads
+from regard.cli._head_names import parse_heads, parse_heads_or_layers
 from regard.core.errors import InputError
 
 
@@ -24,3 +24,9 @@ def test_reads_heads(words: str, heads: list[Any]) -> None:
 def test_refuses_what_names_no_head(words: str) -> None:
     with pytest.raises(InputError, match=r"--values must be layers and heads such as 3\.5,4\.1"):
         parse_heads("--values", words)
+
+
+def test_a_layer_stands_for_its_heads() -> None:
+    assert parse_heads_or_layers("--heads", "3.5, -1,cross.1.0") == [(3, 5), -1, ("cross", 1, 0)]
+    with pytest.raises(InputError, match="--heads must be layers and heads"):
+        parse_heads_or_layers("--heads", "3,x")

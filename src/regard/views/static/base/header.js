@@ -55,9 +55,10 @@ part((shared) => {
       " ",
       make("span", { class: "caution" }, "Attention is not explanation (Jain and Wallace 2019, arXiv 1902.10186)."),
     );
+    const held = makeHeld(source, state);
     return make("header", { class: "header" },
       make("div", { class: "bar" }, make("span", { class: "brand" }, "regard"), make("span", { class: "buttons" }, theme, ask)),
-      sentence, sizes, honest, makeHeld(source, state), dialog,
+      sentence, sizes, honest, ...(held ? [held] : []), dialog,
     );
   }
 
