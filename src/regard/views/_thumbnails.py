@@ -64,8 +64,12 @@ def add_thumbnails(record: AttentionRecord, held: HeldHeads, facts: dict[str, An
 
 def thumbnail_bytes(record: AttentionRecord) -> int:
     """What they take in a page at most."""
-    heads = sum(layer.heads for layers in record.layers.values() for layer in layers)
-    return 2 * (4 * SIDE * SIDE // 3 + 4) * heads
+    return sum(
+        # With special tokens and without.
+        2 * (4 * min(SIDE, layer.queries) * min(SIDE, layer.keys + 1) // 3 + 4) * layer.heads
+        for layers in record.layers.values()
+        for layer in layers
+    )
 
 
 def _specials(record: AttentionRecord, kind: RecordKind) -> bool:

@@ -1,0 +1,29 @@
+"""`regard look` at a text that is too long for its page."""
+
+import json
+from pathlib import Path
+
+from integration import test_cli
+from integration.test_cli import Run, refused
+
+run = test_cli.run
+
+TEXT = "a man withdraws money from the bank, and goes fishing from the bank of the river " * 4
+
+
+def test_holds_what_fits_and_what_is_asked_for(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    asked = ("look", TEXT, "--no-open", "-o", str(path), "--json")
+    whole = json.loads(run(*asked).out)
+    assert (whole["heads"], len(whole["held"])) == ("all", 72)
+    most = str(whole["bytes"] / 1e6 - 0.9)  # all values and some heads
+    done = run(*asked, "--max-mb", most, "--heads", "4.7,2", "--values", "3.9")
+    facts = json.loads(done.out)
+    assert facts["bytes"] <= float(most) * 1e6
+    assert facts["heads"] == "some"
+    assert {"encoder.4.7", "encoder.3.9", *(f"encoder.2.{head}" for head in range(12))} <= set(facts["held"])
+    assert done.err.startswith(f"The page holds {len(facts['held'])} heads, since all would take more than")
+    said = refused(run(*asked, "--max-mb", "0.5", "--heads", "0,1,2,3"), 2)
+    assert "room for the 48 heads that are asked for" in said
+    assert "--heads must be layers and heads" in refused(run(*asked, "--heads", "x"), 2)
+    assert "heads: layer must be" in refused(run(*asked, "--heads", "9"), 2)
