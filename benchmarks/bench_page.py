@@ -4,9 +4,9 @@
         [--models default bert-base wall]
 
 For the default model, for a model of BERT-base's shape, and for 24 layers of 16 heads over 512 tokens
-("wall", without a forward pass: the model view is what is measured there). Weights of the latter two are
-random, and their queries and keys larger than at the start of a training, so that rows are neither flat nor
-single keys.
+("wall", without a forward pass: the model view is what is measured there, and the page holds what fits).
+Weights of the latter two are random, and their queries and keys larger than at the start of a training, so
+that rows are neither flat nor single keys.
 
 Beside it, in the same run and on the same text, BertViz's head view of transformers' eager attention. Both
 are timed from the text to the file on disk. BertViz's file loads its libraries from the network, so that
@@ -31,7 +31,7 @@ from playwright.sync_api import Browser, sync_playwright
 from transformers import AutoModel, BertConfig, BertModel
 
 import regard
-from regard.views import AttentionRecord, LayerRecord, PageToken, Side, write_page
+from regard.views import AttentionRecord, LayerRecord, Page, PageToken, Side, write_page
 
 Attentions = tuple[torch.Tensor, ...]
 
@@ -41,6 +41,7 @@ class Result:
     model: str
     tokens: int
     encoding: str
+    heads: int
     stated_difference: float
     checked_difference: float | None
     page_bytes: int
@@ -93,22 +94,6 @@ def checked(browser: Browser, path: Path, attentions: Attentions) -> float:
     return difference
 
 
-def watched(browser: Browser, path: Path, repeats: int) -> dict[str, float]:
-    """What is measured in the browser, by the names of `Result`."""
-    interactive, hover = interactive_ms(browser, path, repeats)
-    heads = hover_heads(browser, path)
-    wall, scroll = hover_wall(browser, path)
-    return {
-        "interactive_ms": interactive,
-        "hover_ms": hover,
-        "heads_hover_ms": heads.median,
-        "heads_hover_p95_ms": heads.p95,
-        "wall_hover_ms": wall.median,
-        "wall_hover_p95_ms": wall.p95,
-        "wall_scroll_p95_ms": scroll.p95,
-    }
-
-
 def measure(
     name: str,
     model: regard.Model,
@@ -137,17 +122,55 @@ def measure(
         ]
         bertviz_bytes = other.stat().st_size
         other.unlink()
-    return Result(
-        model=name,
+    return result(
+        name,
+        page,
+        path,
+        browser,
+        repeats,
         tokens=len(trace.tokens),
-        encoding=page.encoding,
-        stated_difference=page.largest_difference,
-        checked_difference=difference,
-        page_bytes=path.stat().st_size,
         make_s=make_s,
+        checked_difference=difference,
         bertviz_bytes=bertviz_bytes,
         bertviz_make_s=bertviz_make_s,
-        **watched(browser, path, repeats),
+    )
+
+
+def result(
+    name: str,
+    page: Page,
+    path: Path,
+    browser: Browser,
+    repeats: int,
+    *,
+    tokens: int,
+    make_s: float,
+    checked_difference: float | None = None,
+    bertviz_bytes: int | None = None,
+    bertviz_make_s: float | None = None,
+) -> Result:
+    """What is reported of a page, with what is measured of it in the browser."""
+    interactive, hover = interactive_ms(browser, path, repeats)
+    heads = hover_heads(browser, path)
+    wall, scroll = hover_wall(browser, path)
+    return Result(
+        model=name,
+        tokens=tokens,
+        encoding=page.encoding,
+        heads=sum(map(len, page.held.values())),
+        stated_difference=page.largest_difference,
+        checked_difference=checked_difference,
+        page_bytes=path.stat().st_size,
+        make_s=make_s,
+        interactive_ms=interactive,
+        hover_ms=hover,
+        heads_hover_ms=heads.median,
+        heads_hover_p95_ms=heads.p95,
+        wall_hover_ms=wall.median,
+        wall_hover_p95_ms=wall.p95,
+        wall_scroll_p95_ms=scroll.p95,
+        bertviz_bytes=bertviz_bytes,
+        bertviz_make_s=bertviz_make_s,
     )
 
 
@@ -170,18 +193,7 @@ def measure_wall(browser: Browser, folder: Path, repeats: int) -> Result:
     path = folder / "wall.html"
     page = write_page(record, path)
     make_s = seconds({"regard": lambda: write_page(record, path)}, 1)["regard"]
-    return Result(
-        model="24 x 16",
-        tokens=size,
-        encoding=page.encoding,
-        stated_difference=page.largest_difference,
-        checked_difference=None,
-        page_bytes=path.stat().st_size,
-        make_s=make_s,
-        bertviz_bytes=None,
-        bertviz_make_s=None,
-        **watched(browser, path, repeats),
-    )
+    return result("24 x 16", page, path, browser, repeats, tokens=size, make_s=make_s)
 
 
 def bert_base(like: regard.Model, folder: Path) -> regard.Model:
@@ -200,10 +212,10 @@ def bert_base(like: regard.Model, folder: Path) -> regard.Model:
 
 
 def table(results: list[Result]) -> str:
-    names = ["model", "tokens", "page MB", "make s", "ready ms", "row ms", "stated", "checked"]
+    names = ["model", "tokens", "heads", "page MB", "make s", "ready ms", "row ms", "stated", "checked"]
     rows = [[*names, "heads p95", "wall p95", "scroll p95", "BertViz MB", "make s", "smaller", "faster"]]
     for r in results:
-        row = [r.model, str(r.tokens), f"{r.page_bytes / 1e6:.2f}", f"{r.make_s:.3f}"]
+        row = [r.model, str(r.tokens), str(r.heads), f"{r.page_bytes / 1e6:.2f}", f"{r.make_s:.3f}"]
         row += [f"{r.interactive_ms:.0f}", f"{r.hover_ms:.1f}", f"{r.stated_difference:.1e}"]
         row += ["-" if r.checked_difference is None else f"{r.checked_difference:.1e}"]
         row += [f"{r.heads_hover_p95_ms:.1f}", f"{r.wall_hover_p95_ms:.1f}", f"{r.wall_scroll_p95_ms:.1f}"]
