@@ -215,14 +215,14 @@ def _render(
     plain = sum(len(text.encode()) for text in (style, script, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
     held, packed = pack_records(records, heads, values, max_mb, size)
-    if not held.every:
-        runs[0][0]["held"] = {"most": max_mb, "all": (size + all_bytes(records, packed[0].encoding)) / 1e6}
+    whole = (size + all_bytes(records, packed[0].encoding)) / 1e6
     for (facts, blocks), record, each, its_left in zip(runs, records, packed, left, strict=True):
         add_heads(each, facts, blocks, _round_up(each.largest_difference))
         add_norms(record, each, facts, blocks, its_left)
         for measure in [each for kind in facts["kinds"].values() for each in kind["measures"]]:
             measure["difference"] = _round_up(measure["difference"])
         if not held.every:
+            facts["held"] = {"most": max_mb, "all": whole}
             add_thumbnails(record, held, facts, blocks)
     size = plain + sum(map(_size, runs))
     found: set[Held] = set()
@@ -273,6 +273,8 @@ def pack_records(
         heads, values, max_mb: As in `render_page`.
         size: Bytes of all else.
     """
+    if max_mb is not None and not max_mb > 0:
+        raise InputError(f"max_mb: wanted millions of bytes, a number above 0, or None, got {max_mb!r}")
     of_values = sum(wanted_bytes(record, values) for record in records)
     asked = [*check_heads(records, heads), *values]
     held = held_all(records)

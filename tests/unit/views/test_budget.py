@@ -12,6 +12,8 @@ import pytest
 from regard.core.errors import InputError
 from regard.views import (
     AttentionRecord,
+    Difference,
+    KindDifference,
     LayerRecord,
     MaskRecord,
     MeasureRecord,
@@ -19,6 +21,7 @@ from regard.views import (
     PageToken,
     RecordKind,
     Side,
+    render_difference,
     render_page,
     weight_rows,
 )
@@ -235,6 +238,33 @@ def test_what_does_not_fit_is_refused() -> None:
         render_page(record, heads=everything, max_mb=_less(record, 5))
     with pytest.raises(InputError, match="room for one head of each kind"):
         render_page(record, max_mb=0.1)
+    for most in (0, -1.0, float("nan")):
+        with pytest.raises(InputError, match="max_mb: wanted millions of bytes"):
+            render_page(record, max_mb=most)
     for name in (("encoder", 3, 0), ("encoder", 0, HEADS), ("decoder", 0, 0)):
         with pytest.raises(InputError, match=f"heads: wanted heads that there are, got head {name[2]}"):
             render_page(record, heads=[name])  # type: ignore[list-item]
+
+
+def test_both_runs_of_a_difference_hold_the_same() -> None:
+    one = _record()
+    other = AttentionRecord(model="n", encoder=one.encoder, layers=_record(kv_heads=3).layers)
+    nothing = np.zeros((LAYERS, HEADS))
+    pairs = tuple((i, i) for i in range(TOKENS))
+    kinds: Any = {
+        "encoder": KindDifference(
+            queries=pairs, keys=pairs, divergence=nothing, compared=nothing, most=nothing
+        )
+    }
+    difference = Difference(between="models", names=("m", "n"), kinds=kinds, left_out={})
+    whole = render_difference(one, other, difference, max_mb=None)
+    most = _size(whole) - 12 * HEAD / 1e6
+    page = render_difference(one, other, difference, heads=[("encoder", 1, 5)], max_mb=most)
+    assert _size(page) <= most
+    second = re.search(r'id="regard-run1-facts">(.*?)</script>', page.html)
+    assert second is not None
+    for facts in (_facts(page), json.loads(second[1])):
+        assert facts["held"]["most"] == most
+        for number, layer in enumerate(facts["kinds"]["encoder"]["layers"]):
+            assert tuple(layer["held"]) == page.held["encoder", number]
+    assert 5 in page.held["encoder", 1]
