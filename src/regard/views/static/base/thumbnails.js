@@ -6,7 +6,6 @@
 part((shared) => {
   const { make, inIdleTime, parseColour, quantityOf } = shared;
 
-  const HATCHED = 128; // pixels of the picture of a head that is not held
   const SIDE = 32; // sampled queries and bins of keys at most: what a cell can show, whatever the text's length
 
   class Thumbnails {
@@ -136,13 +135,10 @@ part((shared) => {
     // what is below zero has holes: it is known by them where colours are not.
     ink(picture, colours) {
       const { width, height, pixels } = picture;
-      if (picture.missing) {
-        this.hatch(picture, colours);
-        return;
-      }
       const by = colours.length;
       const canvas = (picture.canvas = picture.canvas || make("canvas", { width: String(by * width), height: String(by * height) }));
       picture.ink = colours.join();
+      canvas.hatch = picture.missing ? this.colours.of("--soft") : null;
       if (pixels.length === 0) return;
       const inks = colours.map(parseColour);
       const image = new ImageData(by * width, by * height);
@@ -158,29 +154,6 @@ part((shared) => {
       }
       canvas.getContext("2d").putImageData(image, 0, 0);
     }
-
-    // What is not in the file is paler, under lines: a picture, not a head that can be opened.
-    hatch(picture, [colour]) {
-      const { width, height, pixels } = picture;
-      const small = { width, height, pixels, canvas: null, ink: null };
-      this.ink(small, [colour]);
-      const canvas = (picture.canvas = picture.canvas || make("canvas", { width: String(HATCHED), height: String(HATCHED) }));
-      picture.ink = small.ink;
-      const context = canvas.getContext("2d");
-      context.clearRect(0, 0, HATCHED, HATCHED);
-      context.globalAlpha = 0.6;
-      context.imageSmoothingEnabled = false;
-      if (pixels.length > 0) context.drawImage(small.canvas, 0, 0, HATCHED, HATCHED);
-      context.globalAlpha = 0.7;
-      context.strokeStyle = this.colours.of("--soft");
-      context.lineWidth = 1.5;
-      context.beginPath();
-      for (let at = HATCHED / 8; at < 2 * HATCHED; at += HATCHED / 4) {
-        context.moveTo(at, 0);
-        context.lineTo(at - HATCHED, HATCHED);
-      }
-      context.stroke();
-    }
   }
 
   // Draws a picture into a box of device pixels.
@@ -188,7 +161,29 @@ part((shared) => {
     if (picture.width === 0 || picture.height === 0) return;
     // Sharp squares where there is room for them; where there is not, dropping pixels would drop weights.
     context.imageSmoothingEnabled = picture.width > width || picture.height > height;
+    if (!picture.hatch) {
+      context.drawImage(picture, x, y, width, height);
+      return;
+    }
+    // What is not in the file is paler, under lines: a picture, not a head that can be opened.
+    const ratio = window.devicePixelRatio || 1;
+    const step = Math.max(9 * ratio, width / 8);
+    context.save();
+    context.beginPath();
+    context.rect(x, y, width, height);
+    context.clip();
+    context.globalAlpha = 0.5;
     context.drawImage(picture, x, y, width, height);
+    context.globalAlpha = 0.7;
+    context.strokeStyle = picture.hatch;
+    context.lineWidth = ratio;
+    context.beginPath();
+    for (let at = step / 2; at < width + height; at += step) {
+      context.moveTo(x + at, y);
+      context.lineTo(x + at - height, y + height);
+    }
+    context.stroke();
+    context.restore();
   }
 
   // The one set of pictures of a page.

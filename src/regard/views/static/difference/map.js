@@ -38,8 +38,10 @@ part((shared) => {
       const rows = this.source.layers(kind).map((layer, place) => {
         const cells = divergence[place].map((value, head) => {
           if (value === null) return make("td", { role: "gridcell" });
-          const cell = make("td", { role: "gridcell", tabindex: "-1", "data-layer": String(layer), "data-head": String(head), "aria-label": `Layer ${layer}, head ${head}: ${value.toFixed(4)} bits` }, value.toFixed(3));
-          cell.title = `Layer ${layer}, head ${head}: ${value.toFixed(4)} bits`;
+          const held = this.source.holds(kind, layer, head);
+          const said = `Layer ${layer}, head ${head}: ${value.toFixed(4)} bits${held ? "" : ", not in this file"}`;
+          const cell = make("td", { role: "gridcell", "aria-disabled": held ? null : "true", tabindex: "-1", "data-layer": String(layer), "data-head": String(head), "aria-label": said }, value.toFixed(3));
+          cell.title = said;
           shade(cell, value / most, "--query");
           if (value === most) cell.classList.add("most");
           return cell;
