@@ -12,27 +12,14 @@ import torch
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
-import regard
+from integration import tiny
+from integration.tiny import TOKENS
 from regard.core import Causal, Padding, reference_attention
 from regard.positions import Alibi
 from regard.tracing import Trace
 from regard.views import AttentionRecord, LayerRecord, PageToken, Side, value_contexts, write_page
-from unit.models.folders import write, write_tokenizer
 
 OpenPage = Callable[..., BrowserPage]
-
-TEXT = "w3 w5 w7 w1 w9 w12 w4 w4 w6 w11"
-TARGET = "w8 w3 w2 w5"
-TOKENS = 10
-
-
-def _trace(folder: Path, family: str) -> Trace:
-    write_tokenizer(write(folder, family), 31)
-    model = regard.load(str(folder))
-    both = len(model.network.prefixes) == 2
-    trace = model.trace(TEXT, target=TARGET) if both else model.trace(TEXT)
-    assert isinstance(trace, Trace)
-    return trace
 
 
 def _value(text: str) -> float:
@@ -89,7 +76,7 @@ def _check(page: BrowserPage, trace: Trace, kind: Any, layer: int, head: int, qu
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "gemma2", "t5", "bart", "modernbert", "mpnet", "mistral"])
 def test_every_number_is_the_traces(open_page: OpenPage, tmp_path: Path, family: str) -> None:
-    trace = _trace(tmp_path, family)
+    trace = tiny.trace(tmp_path, family)
     written = trace.write_page(tmp_path / "page.html")
     assert written.values == "all"
     for kind in trace.kinds:
@@ -101,7 +88,7 @@ def test_every_number_is_the_traces(open_page: OpenPage, tmp_path: Path, family:
 
 
 def test_context_of_every_head_on_the_page(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = _trace(tmp_path, "t5")
+    trace = tiny.trace(tmp_path, "t5")
     trace.write_page(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html")
     stated = page.evaluate("regard.facts.values.difference")
@@ -131,7 +118,7 @@ def _with(trace: Trace, **fields: Any) -> Trace:
 
 def test_cap_bias_mask_and_sink_are_steps(open_page: OpenPage, tmp_path: Path) -> None:
     trace = _with(
-        _trace(tmp_path, "bert"),
+        tiny.trace(tmp_path, "bert"),
         mask=Causal() & Padding(torch.arange(TOKENS)[None] < 8),
         bias=Alibi(3),
         softcap=0.5,
@@ -165,14 +152,14 @@ def test_cap_bias_mask_and_sink_are_steps(open_page: OpenPage, tmp_path: Path) -
 
 
 def test_a_query_that_sees_nothing(open_page: OpenPage, tmp_path: Path) -> None:
-    _with(_trace(tmp_path, "bert"), mask=Causal(-3)).write_page(tmp_path / "page.html")
+    _with(tiny.trace(tmp_path, "bert"), mask=Causal(-3)).write_page(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-1")
     expect(page.locator(".step-softmax")).to_contain_text("forbids every key")
     assert set(page.locator(".neuron-weight").all_inner_texts()) == {"0.0000"}
 
 
 def test_rotation_is_said(open_page: OpenPage, tmp_path: Path) -> None:
-    _trace(tmp_path, "mistral").write_page(tmp_path / "page.html")
+    tiny.trace(tmp_path, "mistral").write_page(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-5&key=3")
     expect(page.locator(".step-product .note")).to_contain_text(
         "after rotation: each was turned by its position"
@@ -216,7 +203,7 @@ def test_values_of_chosen_heads_alone(
 
 
 def test_a_layer_whose_values_do_not_give_the_contexts_has_none(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = _trace(tmp_path, "bert")
+    trace = tiny.trace(tmp_path, "bert")
     first, second = trace.attention()
     wrong = replace(second, context=second.context + 0.1)
     replace(trace, encoder=replace(trace.source, attention=(first, wrong))).write_page(tmp_path / "page.html")

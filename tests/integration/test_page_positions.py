@@ -11,26 +11,14 @@ import torch
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
-import regard
+from integration import tiny
+from integration.tiny import TOKENS
 from regard.core import Bias
 from regard.models import Transformer
 from regard.tracing import Trace
 from regard.views import AttentionRecord, LayerRecord, PageToken, PositionsRecord, Side, write_page
-from unit.models.folders import write, write_tokenizer
 
 OpenPage = Callable[..., BrowserPage]
-
-TEXT = "w3 w5 w7 w1 w9 w12 w4 w4 w6 w11"
-TOKENS = 10
-
-
-def _trace(folder: Path, family: str) -> Trace:
-    write_tokenizer(write(folder, family), 31)
-    model = regard.load(str(folder))
-    both = len(model.network.prefixes) == 2
-    trace = model.trace(TEXT, target="w8 w3 w2 w5") if both else model.trace(TEXT)
-    assert isinstance(trace, Trace)
-    return trace
 
 
 def _open(open_page: OpenPage, trace: Trace, folder: Path, fragment: str = "") -> BrowserPage:
@@ -59,7 +47,7 @@ def _table(page: BrowserPage, summary: str) -> Any:
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "marian", "roberta"])
 def test_added_vectors_are_the_models(open_page: OpenPage, tmp_path: Path, family: str) -> None:
-    trace = _trace(tmp_path, family)
+    trace = tiny.trace(tmp_path, family)
     table = trace.source.positions
     assert table is not None
     added = table.double().numpy()
@@ -81,7 +69,7 @@ def test_added_vectors_are_the_models(open_page: OpenPage, tmp_path: Path, famil
 
 
 def test_pointing_at_the_matrix_reads_a_number(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = _trace(tmp_path, "bert")
+    trace = tiny.trace(tmp_path, "bert")
     page = _open(open_page, trace, tmp_path)
     table = trace.source.positions
     assert table is not None
@@ -97,7 +85,7 @@ def test_pointing_at_the_matrix_reads_a_number(open_page: OpenPage, tmp_path: Pa
 
 
 def test_colours_of_the_matrix_are_its_numbers(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = _trace(tmp_path, "bert")
+    trace = tiny.trace(tmp_path, "bert")
     page = _open(open_page, trace, tmp_path, "&theme=light")
     table = trace.source.positions
     assert table is not None
@@ -117,7 +105,7 @@ def test_colours_of_the_matrix_are_its_numbers(open_page: OpenPage, tmp_path: Pa
 
 
 def test_bias_by_distance_is_the_models(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = _trace(tmp_path, "t5")
+    trace = tiny.trace(tmp_path, "t5")
     for kind in ("encoder", "decoder"):
         page = _open(open_page, trace, tmp_path, f"&kind={kind}&layer=1&head=2")
         inputs = trace.attention_of(1, kind).inputs  # type: ignore[arg-type]
@@ -141,7 +129,7 @@ def test_bias_by_distance_is_the_models(open_page: OpenPage, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("family", ["llama", "modernbert", "gemma2"])
 def test_rotary_angles_are_the_models(open_page: OpenPage, tmp_path: Path, family: str) -> None:
-    trace = _trace(tmp_path, family)
+    trace = tiny.trace(tmp_path, family)
     assert trace.loaded is not None
     network = trace.loaded.network
     assert isinstance(network, Transformer)
@@ -161,16 +149,16 @@ def test_rotary_angles_are_the_models(open_page: OpenPage, tmp_path: Path, famil
 
 
 def test_refused_where_there_is_nothing(open_page: OpenPage, tmp_path: Path) -> None:
-    page_of = _open(open_page, _trace(tmp_path, "t5"), tmp_path, "&kind=cross")
+    page_of = _open(open_page, tiny.trace(tmp_path, "t5"), tmp_path, "&kind=cross")
     expect(page_of.locator(".position-none")).to_contain_text("knows no distance")
-    trace = _trace(tmp_path, "bert")
+    trace = tiny.trace(tmp_path, "bert")
     lost = replace(trace, encoder=replace(trace.source, positions=None))
     page_of = _open(open_page, lost, tmp_path)
     expect(page_of.locator(".position-none")).to_contain_text("is not recorded in this page")
     expect(page_of.locator(".heat-canvas >> visible=true")).to_have_count(0)
     page_of = _open(open_page, replace(lost, loaded=None), tmp_path)
     expect(page_of.locator(".position-none")).to_contain_text("cannot be seen from here")
-    page_of = _open(open_page, _trace(tmp_path, "deberta-v2"), tmp_path)
+    page_of = _open(open_page, tiny.trace(tmp_path, "deberta-v2"), tmp_path)
     expect(page_of.locator(".position-none")).to_contain_text("more than the distance")
 
 
@@ -185,7 +173,7 @@ def test_says_that_there_is_nothing(open_page: OpenPage, tmp_path: Path) -> None
 
 
 def test_both_stacks_of_cross_attention(open_page: OpenPage, tmp_path: Path) -> None:
-    page = _open(open_page, _trace(tmp_path, "bart"), tmp_path, "&kind=cross")
+    page = _open(open_page, tiny.trace(tmp_path, "bart"), tmp_path, "&kind=cross")
     expect(page.locator(".added-entry >> visible=true")).to_have_count(2)
 
 
@@ -208,7 +196,7 @@ def test_large_and_long_tables(open_page: OpenPage, tmp_path: Path) -> None:
 def test_no_overflow_in_any_theme_or_width(
     open_page: OpenPage, tmp_path: Path, theme: str, width: int
 ) -> None:
-    _trace(tmp_path, "bert").write_page(tmp_path / "page.html")
+    tiny.trace(tmp_path, "bert").write_page(tmp_path / "page.html")
     page = open_page(
         tmp_path / "page.html", f"#view=positions&theme={theme}", viewport={"width": width, "height": 800}
     )
