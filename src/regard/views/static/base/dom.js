@@ -48,7 +48,7 @@ part(() => {
     const step = (idle) => {
       if (cancelled) return;
       const left = idle && !idle.didTimeout ? idle.timeRemaining() : 8;
-      if (!task(performance.now() + Math.max(2, Math.min(left, 12)))) handle = later(step);
+      if (!task(performance.now() + Math.max(2, Math.min(left, 8)))) handle = later(step);
     };
     handle = later(step);
     return () => {
@@ -57,5 +57,17 @@ part(() => {
     };
   }
 
-  return { SVG, make, readable, formatWeight, formatDifference, inIdleTime };
+  // A function after which `draw` is called before the next frame, once, however often it is called until then.
+  function onceAFrame(draw) {
+    let frame = 0;
+    return () => {
+      if (frame) return;
+      frame = requestAnimationFrame(() => {
+        frame = 0;
+        draw();
+      });
+    };
+  }
+
+  return { SVG, make, readable, formatWeight, formatDifference, inIdleTime, onceAFrame };
 });

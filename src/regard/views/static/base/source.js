@@ -54,9 +54,9 @@
 part((shared) => {
   const { DifferenceSource, GivenLayer, Layer, Matrices, Norms, decodeBase64, decodeValues, inIdleTime } = shared;
 
-  // What a column needs first is one number for each row of the head, which is quadratic: up to so many weights it
-  // is worked out at once, and beyond it in idle time.
-  const AT_ONCE = 1e6;
+  // What a column needs first is one number for each row of the head, which is quadratic: up to so many products it
+  // is worked out at once, in less than half a frame, and beyond it in idle time.
+  const AT_ONCE = 2e6;
   const KEPT_SUMS = 64; // heads
 
   class FileSource {
@@ -242,7 +242,7 @@ part((shared) => {
         this.sums.set(name, sums);
         return true;
       };
-      if (layer.queries * layer.keys <= AT_ONCE) {
+      if (layer.queries * layer.keys * layer.dim <= AT_ONCE) {
         run(Infinity);
         return sums;
       }

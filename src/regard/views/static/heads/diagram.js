@@ -1,7 +1,7 @@
 // The lines: queries on the left, keys on the right, the weights of the chosen heads between them.
 
 part((shared) => {
-  const { askWhy, make, quantityOf, sameToken, LineCanvas, MiniMap, TokenColumn, largestOf, strongestLines } = shared;
+  const { askWhy, make, onceAFrame, quantityOf, sameToken, LineCanvas, MiniMap, TokenColumn, largestOf, strongestLines } = shared;
 
   const MOST_LINES = 4000; // in the overview; beyond it the thinnest are left out
   const FLOORS = { linear: 0.004, log: 0.0005 }; // a smaller weight's line in the overview would be invisible
@@ -11,7 +11,7 @@ part((shared) => {
 
   class Diagram {
     constructor(page, weights) {
-      Object.assign(this, page, { weights });
+      Object.assign(this, page, { weights, nextFrame: onceAFrame(() => this.draw()) });
       this.overview = new LineCanvas("lines overview");
       this.active = new LineCanvas("lines active");
       this.sides = { query: new TokenColumn(page, "query", "Queries"), key: new TokenColumn(page, "key", "Keys") };
@@ -167,11 +167,8 @@ part((shared) => {
     // Draws before the next frame, however many events ask for it.
     request(resized = false) {
       this.resized = this.resized || resized;
-      if (this.frame) return;
-      this.frame = requestAnimationFrame(() => {
-        this.frame = 0;
-        this.draw();
-      });
+      this.wanted = true;
+      this.nextFrame();
     }
 
     // The page is measured when its size or place has changed, never while the pointer moves: a look at it then has
@@ -199,6 +196,7 @@ part((shared) => {
     }
 
     draw() {
+      this.wanted = false;
       if (this.framed.hidden) return;
       if (this.resized) this.measure();
       if (this.resized) return; // it is not on show
@@ -214,7 +212,7 @@ part((shared) => {
 
     // Says what the lines are: now, or with the frame that draws them.
     describe() {
-      if (this.frame) this.described = false;
+      if (this.wanted) this.described = false;
       else this.describeLines();
     }
 
@@ -264,7 +262,7 @@ part((shared) => {
       const other = on && on.side === "query" ? "key" : "query";
       const { top, scrollHeight, clientHeight } = this;
       this.map.draw(
-        series && this.sides[other].order.map((index) => Math.max(...series.map(({ weights, strength }) => strength(weights[index])))),
+        series && this.sides[other].order.map((index) => series.reduce((most, { weights, strength }) => Math.max(most, strength(weights[index])), 0)),
         top / scrollHeight,
         (top + clientHeight) / scrollHeight,
         { view: this.colours.of("--rule"), ink: this.colours.of(other === "key" ? "--query" : "--key") },
@@ -288,6 +286,7 @@ part((shared) => {
       if (view === this.drawnView) return;
       this.drawnView = view;
       this.described = false;
+      this.lacking = false; // rows that are not there yet
       const { heads } = this.weights;
       const queries = this.sides.query.order.slice(this.first, this.last);
       let floor = null;
@@ -318,7 +317,10 @@ part((shared) => {
 
     addLines(lines, head, query, sign) {
       const row = this.weights.row(head, query);
-      if (!row) return;
+      if (!row) {
+        this.lacking = true;
+        return;
+      }
       const { values } = this.state;
       const keys = this.sides.key.order;
       const most = largestOf(row, keys);

@@ -2,13 +2,13 @@
 // screen reader. Without a row, the strongest weights of the chosen heads.
 
 part((shared) => {
-  const { make, makeWhy, inIdleTime, quantityOf } = shared;
+  const { make, makeWhy, inIdleTime, onceAFrame, quantityOf } = shared;
 
   const STRONGEST = 10;
 
   class Panel {
     constructor(page, weights, diagram) {
-      Object.assign(this, page, { weights, diagram });
+      Object.assign(this, page, { weights, diagram, request: onceAFrame(() => this.draw()) });
       this.title = make("h2", { class: "panel-title" });
       this.subtitle = make("p", { class: "note" });
       this.list = make("ol", { class: "top" });
@@ -46,14 +46,6 @@ part((shared) => {
       this.state.set({ pin: token, hover: null });
       // The list makes way for the row, and with it the button that had the focus; a click has no detail from a key.
       this.diagram.focusToken(token, event.detail === 0);
-    }
-
-    request() {
-      if (this.frame) return;
-      this.frame = requestAnimationFrame(() => {
-        this.frame = 0;
-        this.draw();
-      });
     }
 
     draw() {

@@ -4,6 +4,7 @@ part((shared) => {
   const { make } = shared;
 
   const FADED = 0.02; // a token whose bar would be shorter steps back
+  const SHORT = /^[ -~]{1,5}$/; // it fits on the narrowest page
   const BLOCK = 16; // tokens; the browser passes over a block that is out of view: its style, layout and paint
 
   class TokenColumn {
@@ -39,6 +40,7 @@ part((shared) => {
       const classes = ["token"];
       if (unit.special) classes.push("special");
       if (unit.sink) classes.push("sink");
+      if (!SHORT.test(unit.text)) classes.push("long");
       if (unit.only !== undefined) classes.push("only");
       if (unit.continues && above === index - 1) classes.push("continues");
       if (unit.continued) classes.push("continued");

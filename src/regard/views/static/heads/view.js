@@ -65,7 +65,7 @@ view((shared) => {
     };
     const changed = (names) => {
       const has = (...wanted) => wanted.some((name) => names.has(name));
-      if (has("kind", "what", "layer", "head", "also", "units", "rows")) weights.forget();
+      if (has("kind", "what", "layer", "head", "also", "units")) weights.forget();
       if (has("look")) {
         diagram.request(true);
         grid.repaint();
@@ -79,7 +79,7 @@ view((shared) => {
         grid.mark();
         showWhere();
       }
-      if (has("kind", "what", "layer", "head", "also", "units", "rows")) diagram.redraw();
+      if (has("kind", "what", "layer", "head", "also", "units") || (has("rows") && diagram.lacking)) diagram.redraw();
       else diagram.request();
       if (!diagram.pointing) say();
       else {

@@ -30,7 +30,7 @@ part((shared) => {
       this.forget();
     }
 
-    // After another kind, another measure, other heads or other units; and when rows have come.
+    // After another kind, another measure, other heads or other units. Rows that were missing are asked for again.
     forget() {
       const { values } = this.state;
       this.rows = new Map();

@@ -2,13 +2,13 @@
 // the numbers of all heads as a table.
 
 part((shared) => {
-  const { make, drawThumbnail, formatStatistic, thumbnailsOf } = shared;
+  const { make, drawThumbnail, formatStatistic, onceAFrame, thumbnailsOf } = shared;
 
   const SIDE = 224;
 
   class Detail {
     constructor(page, { statistics, open }) {
-      Object.assign(this, page, { statistics, thumbnails: thumbnailsOf(page), pointed: null });
+      Object.assign(this, page, { statistics, thumbnails: thumbnailsOf(page), pointed: null, request: onceAFrame(() => this.draw()) });
       this.title = make("h2", { class: "panel-title" });
       this.canvas = make("canvas", { class: "detail-picture", "aria-hidden": "true" });
       this.numbers = make("dl", { class: "detail-numbers" });
@@ -40,14 +40,6 @@ part((shared) => {
       this.numbers.replaceChildren(...this.rows.flatMap(({ term, value }) => [term, value]));
       this.pointed = null;
       this.request();
-    }
-
-    request() {
-      if (this.frame) return;
-      this.frame = requestAnimationFrame(() => {
-        this.frame = 0;
-        this.draw();
-      });
     }
 
     draw() {

@@ -3,7 +3,7 @@
 // Lines are all equally high, so that which of them are in view is arithmetic; only those have a canvas.
 
 part((shared) => {
-  const { make, drawThumbnail, formatStatistic, thumbnailsOf } = shared;
+  const { make, drawThumbnail, formatStatistic, onceAFrame, thumbnailsOf } = shared;
 
   const LEAST = 56; // pixels that a thumbnail with its name and number needs
   const MOST = 120;
@@ -17,11 +17,12 @@ part((shared) => {
     // its picture has come.
     constructor(page, { statistics, point, open, drawn }) {
       const { source, state, colours } = page;
-      Object.assign(this, { source, state, colours, statistics, point, open, drawn, thumbnails: thumbnailsOf(page), all: false });
+      Object.assign(this, { source, state, colours, statistics, point, open, drawn, thumbnails: thumbnailsOf(page), all: false, request: onceAFrame(() => this.draw()) });
       this.body = make("div", { class: "wall", role: "grid", "aria-label": "All layers and heads" });
       this.element = make("div", { class: "wall-scroll" }, this.body);
       this.lines = [];
       this.cells = [];
+      this.spare = []; // canvases of lines that have left the view
       new ResizeObserver(() => this.resize()).observe(this.element);
       document.addEventListener("scroll", () => this.request(), { capture: true, passive: true });
       this.element.addEventListener("scroll", () => this.request(), { passive: true }); // from a shadow root it does not come out
@@ -99,6 +100,7 @@ part((shared) => {
       this.height = this.side + CAPTION + GAP;
       this.body.style.setProperty("--side", `${this.side}px`);
       this.body.style.setProperty("--columns", this.columns);
+      for (const line of this.lines) this.take(line);
       const groups = this.order === this.cells ? this.byLayer() : [["", this.order]];
       this.lines = groups.flatMap(([label, cells]) => this.makeLines(label, cells));
       const focused = this.body.contains(this.body.getRootNode().activeElement);
@@ -170,60 +172,67 @@ part((shared) => {
       this.request();
     }
 
-    request() {
-      if (this.frame || this.element.clientWidth === 0) return;
-      this.frame = requestAnimationFrame(() => {
-        this.frame = 0;
-        this.draw();
-      });
-    }
-
-    // Gives a canvas to each line in view, and takes it from the others; on paper all of them have one.
+    // Gives a canvas to each line in view, and takes it from the others; on paper all of them have one. Of the lines
+    // that are not in view yet, one a frame.
     draw() {
       const { all } = this;
       if (this.element.clientWidth === 0) return;
       const clip = this.element.getBoundingClientRect();
       const { top } = this.body.getBoundingClientRect();
-      const first = all ? 0 : Math.floor((Math.max(0, clip.top) - top) / this.height) - AROUND;
-      const last = all ? this.lines.length : Math.ceil((Math.min(window.innerHeight, clip.bottom) - top) / this.height) + AROUND;
+      const first = all ? 0 : Math.floor((Math.max(0, clip.top) - top) / this.height);
+      const last = all ? this.lines.length : Math.ceil((Math.min(window.innerHeight, clip.bottom) - top) / this.height);
+      const soon = [];
       this.lines.forEach((line, i) => {
-        const shown = i >= first && i < last;
-        if (!shown && line.canvas) {
-          line.canvas.remove();
-          line.canvas = null;
-        } else if (shown && !line.canvas) {
-          this.hang(line);
-        }
+        if (i < first - AROUND || i >= last + AROUND) this.take(line);
+        else if (!line.canvas && i >= first && i < last) this.hang(line);
+        else if (!line.canvas) soon.push(line);
       });
+      if (soon.length > 0) this.hang(soon[0]);
+      if (soon.length > 1) this.request();
+    }
+
+    take(line) {
+      if (!line.canvas) return;
+      line.canvas.remove();
+      this.spare.push(line.canvas);
+      line.canvas = null;
     }
 
     hang(line) {
       line.ratio = window.devicePixelRatio || 1;
-      const width = line.cells.length * (this.side + GAP);
-      line.canvas = make("canvas", { class: "wall-canvas", "aria-hidden": "true" });
-      line.canvas.width = Math.round(width * line.ratio);
-      line.canvas.height = Math.round(this.side * line.ratio);
-      line.canvas.style.width = `${width}px`;
-      line.canvas.style.height = `${this.side}px`;
+      line.canvas = this.canvas(this.columns * (this.side + GAP), line.ratio);
       line.context = line.canvas.getContext("2d");
       line.element.append(line.canvas);
-      for (const cell of line.cells) this.paint(line, cell);
+      for (const cell of line.cells) this.paint(line, cell, true);
     }
 
-    paint({ context, ratio }, cell) {
+    // An empty one: one that another line had, where its size is right, for a new one costs a frame several times as much.
+    canvas(width, ratio) {
+      const size = { width: Math.round(width * ratio), height: Math.round(this.side * ratio) };
+      const spare = this.spare.pop();
+      if (spare && spare.width === size.width && spare.height === size.height) {
+        spare.getContext("2d").clearRect(0, 0, size.width, size.height);
+        return spare;
+      }
+      this.spare = [];
+      const canvas = Object.assign(make("canvas", { class: "wall-canvas", "aria-hidden": "true" }), size);
+      canvas.style.width = `${width}px`;
+      canvas.style.height = `${this.side}px`;
+      return canvas;
+    }
+
+    // `fresh`: on an empty canvas.
+    paint({ context, ratio }, cell, fresh = false) {
       const picture = this.thumbnails.get(cell);
       if (!picture) return;
       const [x, side] = [cell.column * (this.side + GAP), this.side].map((length) => Math.round(length * ratio));
-      context.clearRect(x, 0, side, side);
+      if (!fresh) context.clearRect(x, 0, side, side);
       drawThumbnail(context, picture, x, 0, side, side);
     }
 
     // After a change of colour, or of what the pictures are of.
     repaint() {
-      for (const line of this.lines) {
-        if (line.canvas) line.canvas.remove();
-        line.canvas = null;
-      }
+      for (const line of this.lines) this.take(line);
       this.request();
     }
 

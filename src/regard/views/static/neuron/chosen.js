@@ -11,11 +11,6 @@ part((shared) => {
       Object.assign(this, { source, state, name: "" });
     }
 
-    // After new rows.
-    forget() {
-      this.name = "";
-    }
-
     // The state's choice, whole: where it says no query or no key, a query with words in it, and its largest weight.
     update() {
       const { source, state } = this;

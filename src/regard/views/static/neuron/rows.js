@@ -2,7 +2,7 @@
 // for each key; the result below. Only rows in view are in the page, so that a text of any length scrolls.
 
 part((shared) => {
-  const { make, drawBars, formatNumber, largestSize } = shared;
+  const { make, drawBars, formatNumber, largestSize, onceAFrame } = shared;
 
   const HEIGHT = 26; // of a row, in CSS pixels; as in neuron.css
   const STRIP = 22;
@@ -12,7 +12,7 @@ part((shared) => {
   class KeyRows {
     // onPoint({ what, key, index }): a number of a strip is under the pointer; null when it has left.
     constructor(page, chosen, onPoint) {
-      Object.assign(this, page, { chosen, onPoint, rows: new Map() });
+      Object.assign(this, page, { chosen, onPoint, rows: new Map(), request: onceAFrame(() => this.draw()) });
       this.head = make("div", { class: "neuron-line neuron-head", "aria-hidden": "true" });
       this.query = make("div", { class: "neuron-line neuron-query", "aria-hidden": "true" });
       this.sheet = make("div", { class: "neuron-sheet", role: "presentation" });
@@ -25,14 +25,6 @@ part((shared) => {
       this.element.addEventListener("pointermove", (event) => this.onMove(event));
       this.element.addEventListener("pointerleave", () => this.onPoint(null));
       new ResizeObserver(() => this.redraw()).observe(this.element);
-    }
-
-    request() {
-      if (this.frame) return;
-      this.frame = requestAnimationFrame(() => {
-        this.frame = 0;
-        this.draw();
-      });
     }
 
     // Another choice: every row is another.

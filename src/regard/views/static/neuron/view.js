@@ -109,10 +109,6 @@ view((shared) => {
     }
 
     const changed = (names) => {
-      if (names.has("rows")) {
-        chosen.forget();
-        drawn = "";
-      }
       if (names.has("look")) rows.redraw();
       if (!(names.size === 1 && names.has("hover"))) draw();
     };
