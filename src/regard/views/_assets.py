@@ -48,6 +48,7 @@ VIEWS: dict[str, tuple[str, ...]] = {
         "diagram.js",
         "panel.js",
         "controls.js",
+        "steps.js",
         "save.js",
         "view.js",
     ),

@@ -285,7 +285,8 @@ def _packed(record: AttentionRecord) -> Packed:
 
 def _slim(layer: LayerRecord) -> LayerRecord:
     line = layer.bias is not None and layer.bias.ndim == 2
-    return replace(layer, mask=None, sinks=None, bias=layer.bias if line else None)
+    window = None if layer.mask is None else replace(layer.mask, keys=None, segments=None, bits=None)
+    return replace(layer, mask=window, sinks=None, bias=layer.bias if line else None)
 
 
 def _places(ranges: Sequence[Sequence[int]]) -> npt.NDArray[np.int64]:

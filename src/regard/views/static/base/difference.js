@@ -126,6 +126,15 @@ part(() => {
       return out;
     }
 
+    // Where either of the two lets it.
+    allows(kind, layer, head, query, key) {
+      const { query: queries, key: keys } = this.merged[kind];
+      return [this.one, this.other].some((source, i) => {
+        const [q, k] = [queries.places[query][i], keys.places[key][i]];
+        return q !== null && k !== null && source.allows(kind, layer, head, q, k);
+      });
+    }
+
     listen(listener) {
       this.one.listen(listener);
       this.other.listen(listener);

@@ -64,6 +64,11 @@ part((shared) => {
       return Boolean((this.bits[bit >> 3] >> (bit & 7)) & 1);
     }
 
+    // The same, of the sink too.
+    allows(head, query, key) {
+      return key === this.keys ? Boolean(this.sinks) : this.allowed(head, query, key);
+    }
+
     product(head, query, key) {
       const { q, k, dim } = this;
       let qAt = (this.qPlace[head] * this.queries + query) * dim;

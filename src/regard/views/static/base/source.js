@@ -14,6 +14,7 @@
 //   pair(kind)                         whether both sides are the same two texts
 //   computed(kind)                     whether the weights are computed from q and k; of weights that were given
 //                                      there are no steps
+//   allows(kind, layer, head, query, key)  whether the mask lets a query look at a key; without this method, always
 //   statistics(kind)                   means over the queries, by name: { entropy: [a row a layer, of a number a
 //                                      head, null where there is none], ... }
 //   measures(kind)                     what can be drawn, names of measures.js: "weights" and what the source has of
@@ -130,6 +131,10 @@ part((shared) => {
 
     computed(kind) {
       return this.facts.kinds[kind].layers.every(({ weights }) => !weights);
+    }
+
+    allows(kind, layer, head, query, key) {
+      return this.layer(kind, layer).allows(head, query, key);
     }
 
     statistics(kind) {

@@ -6,8 +6,9 @@
 // own fields.
 //
 // Shared fields: view; kind; layer, head (the head under the cursor); also (further heads, [{ layer, head }]); pin
-// and hover (a token { side: "query" | "key", index }, or a span of them with `to`, its last); specials; filter (of
-// a pair); units ("pieces" | "words"); what (the weights or another measure, see measures.js); theme.
+// and hover (a token { side: "query" | "key", index }, or a span of them with `to`, its last); step (of a decoder, the
+// query that is being written: what comes after it is not there yet; null for all); specials; filter (of a pair);
+// units ("pieces" | "words"); what (the weights or another measure, see measures.js); theme.
 
 part((shared) => {
   const { Units, nearestHeld, nearestIn, quantities, runsOf } = shared;
@@ -55,6 +56,7 @@ part((shared) => {
       },
       write: (pin) => (pin ? [pin.side, pin.index, ...(pin.to === undefined ? [] : [pin.to])].join("-") : null),
     },
+    step: { initial: null, read: (text) => (isCount(text) ? Number(text) : undefined), write: (step) => (step === null ? null : String(step)) },
     run: {
       initial: 0,
       read: (text, { source }) => (isCount(text) && Number(text) < runsOf(source.facts).length ? Number(text) : undefined),
@@ -150,8 +152,17 @@ part((shared) => {
       });
       if (!quantities(source, kind).includes(settled.what)) [settled.what] = quantities(source, kind);
       if (!source.pair(kind)) settled.filter = "all";
+      settled.step = this.settleStep(settled);
       for (const name of ["pin", "hover"]) settled[name] = this.settleToken(settled[name], settled);
       return settled;
+    }
+
+    // The last query on show up to it; only a decoder writes.
+    settleStep(values) {
+      if (values.step === null || values.kind === "encoder") return null;
+      const { queries } = this.shown(values);
+      const at = queries.findLastIndex((index) => index <= values.step);
+      return queries[Math.max(0, at)] ?? null;
     }
 
     // In words, a token stands for its word.
@@ -163,8 +174,8 @@ part((shared) => {
       const [first, last] = [token.index, token.to ?? token.index].sort((a, b) => a - b);
       const index = units.at(first).first;
       const to = units.at(last).first;
-      const shown = this.isShown(token.side, index, values) && this.isShown(token.side, to, values);
-      if (!shown) return null;
+      const there = (each) => this.isShown(token.side, each, values) && this.isWritten(token.side, each, values);
+      if (!there(index) || !there(to)) return null;
       return to === index ? { side: token.side, index } : { side: token.side, index, to };
     }
 
@@ -185,23 +196,36 @@ part((shared) => {
       return wanted === null || unit.sequence === wanted;
     }
 
+    // Whether the unit that begins at this token is there when the query of `step` is being written.
+    isWritten(side, index, values = this.values) {
+      const { step, kind } = values;
+      return step === null || index <= step || (side === "key" && (kind === "cross" || this.units(side, values).at(index).sink));
+    }
+
     // The units on show on each side, in order, by their first tokens.
-    shown() {
-      const { kind, units, specials, filter } = this.values;
+    shown(values = this.values) {
+      const { kind, units, specials, filter } = values;
       const name = `shown.${kind}.${units}.${specials}.${filter}`;
       if (!this.kept.has(name)) {
-        const of = (side) => this.units(side).all.map(({ first }) => first).filter((first) => this.isShown(side, first));
+        const of = (side) => this.units(side, values).all.map(({ first }) => first).filter((first) => this.isShown(side, first, values));
         this.kept.set(name, { queries: of("query"), keys: of("key") });
       }
       return this.kept.get(name);
     }
 
+    // What is on show while the pointer rests: what is pinned, or else the query that is being written.
+    held() {
+      const { pin, step } = this.values;
+      return pin || (step === null ? null : { side: "query", index: step });
+    }
+
     // The token or span whose row (query) or column (key) is on show, and, while a token of the other side is
-    // under the pointer, that one: a pinned row is read key by key.
+    // under the pointer, that one: a held row is read key by key.
     focus() {
-      const { pin, hover } = this.values;
-      if (pin && hover && pin.side !== hover.side) return { on: pin, at: hover };
-      return { on: hover || pin, at: null };
+      const { hover } = this.values;
+      const held = this.held();
+      if (held && hover && held.side !== hover.side) return { on: held, at: hover };
+      return { on: hover || held, at: null };
     }
 
     parse(hash) {

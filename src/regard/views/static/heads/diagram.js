@@ -76,7 +76,7 @@ part((shared) => {
     // The weight whose number stands beside a token, of the head that has the largest; null where there is none, or
     // where it is of a span, whose weights are means.
     weightAt({ side, index }) {
-      const { pin } = this.state.values;
+      const pin = this.state.held();
       const { kind, what } = this.state.values;
       if (!pin || pin.side === side || pin.to !== undefined || what !== "weights" || !this.source.computed(kind)) return null;
       const at = ({ head, weights }) => weights[index];
@@ -106,7 +106,7 @@ part((shared) => {
       const { order, place } = this.sides[token.side];
       const at = place[token.index];
       const go = (side, position) => {
-        const to = this.sides[side].order;
+        const to = this.written(side);
         if (to.length === 0) return;
         const index = to[Math.max(0, Math.min(to.length - 1, position))];
         const { pin } = this.state.values;
@@ -220,7 +220,7 @@ part((shared) => {
     series() {
       const { on } = this.state.focus();
       if (!on) return null;
-      const others = this.sides[on.side === "query" ? "key" : "query"].order;
+      const others = this.written(on.side === "query" ? "key" : "query");
       const series = [];
       for (const head of this.weights.heads) {
         const weights = this.weights.focused(head, on);
@@ -229,6 +229,12 @@ part((shared) => {
         series.push({ place: head.place, weights, strength: (weight) => this.weights.strength(weight, largest) });
       }
       return series.length > 0 ? series : null;
+    }
+
+    // What is on show of a side, as far as it is written.
+    written(side) {
+      const { order } = this.sides[side];
+      return this.state.values.step === null ? order : order.filter((index) => this.state.isWritten(side, index));
     }
 
     describeLines() {
@@ -262,7 +268,7 @@ part((shared) => {
       const other = on && on.side === "query" ? "key" : "query";
       const { top, scrollHeight, clientHeight } = this;
       this.map.draw(
-        series && this.sides[other].order.map((index) => series.reduce((most, { weights, strength }) => Math.max(most, strength(weights[index])), 0)),
+        series && this.sides[other].order.map((index) => !this.state.isWritten(other, index) ? 0 : series.reduce((most, { weights, strength }) => Math.max(most, strength(weights[index])), 0)),
         top / scrollHeight,
         (top + clientHeight) / scrollHeight,
         { view: this.colours.of("--rule"), ink: this.colours.of(other === "key" ? "--query" : "--key") },
@@ -281,14 +287,14 @@ part((shared) => {
 
     // All the lines that start in view. A hover only fades them, so they are drawn again only when they change.
     drawOverview() {
-      const { layer, head, also, filter, specials, units, kind, what, least, scale, largest } = this.state.values;
-      const view = JSON.stringify([layer, head, also, filter, specials, units, kind, what, least, scale, largest, this.top, this.colours.of("--query")]);
+      const { layer, head, also, filter, specials, units, kind, what, least, scale, largest, step } = this.state.values;
+      const view = JSON.stringify([step, layer, head, also, filter, specials, units, kind, what, least, scale, largest, this.top, this.colours.of("--query")]);
       if (view === this.drawnView) return;
       this.drawnView = view;
       this.described = false;
       this.lacking = false; // rows that are not there yet
       const { heads } = this.weights;
-      const queries = this.sides.query.order.slice(this.first, this.last);
+      const queries = this.sides.query.order.slice(this.first, this.last).filter((index) => this.state.isWritten("query", index));
       let floor = null;
       const groups = heads.flatMap((each) => this.signs().map((sign) => {
         const lines = [];
@@ -356,7 +362,7 @@ part((shared) => {
       const groups = series.flatMap(({ place, weights, strength }) => this.signs().map((sign) => {
         let lines = [];
         const fixed = middle + this.shift(place);
-        for (const index of at ? [at.index] : this.sides[other].order) {
+        for (const index of at ? [at.index] : this.written(other)) {
           if (sign * weights[index] < 0 || (weights[index] === 0 && sign < 0)) continue;
           if (this.weights.share(weights[index]) < Math.max(ROW_FLOOR, least) && !at) continue;
           const y = this.y(other, index) + this.shift(place);

@@ -67,8 +67,9 @@ part((shared) => {
       const series = this.series(on);
       const byQuery = on.side === "query";
       const shown = this.state.shown();
-      const others = (byQuery ? shown.keys : shown.queries).filter((index) => this.isCompared(byQuery ? "key" : "query", index));
       const side = byQuery ? "key" : "query";
+      const others = (byQuery ? shown.keys : shown.queries).filter((index) => this.isCompared(side, index));
+      const there = others.filter((index) => this.weights.isThere(on, index));
       const name = make("bdi", { class: "panel-token" }, this.name(on));
       this.title.replaceChildren(...(byQuery ? [name, on.to === undefined ? " looks at" : " look at"] : ["Looking at ", name]));
       this.subtitle.textContent = this.describe(on, byQuery);
@@ -77,10 +78,10 @@ part((shared) => {
         this.sum.textContent = "The numbers are on their way.";
         return;
       }
-      const entries = strongestOf(series, others, STRONGEST);
+      const entries = strongestOf(series, there, STRONGEST);
       const listed = at ? [...ofUnit(series, at.index), ...entries.filter(({ index }) => index !== at.index)] : entries;
       this.fillList(listed.map(({ index, weight, head }) => ({ tokens: [{ side, index }], weight, head, marked: Boolean(at) && index === at.index })));
-      this.sum.textContent = this.several() ? "" : this.sumUp(series[0].weights, others, byQuery, side);
+      this.sum.textContent = this.several() || (!byQuery && this.state.values.step !== null) ? "" : this.sumUp(series[0].weights, others, byQuery, side);
       this.announce(on, at, series, listed, side);
     }
 
@@ -165,7 +166,7 @@ part((shared) => {
         for (; next < queue.length; next += 1) {
           const { head: of, query } = queue[next];
           const row = this.weights.makeRow(of, this.weights.units("query", query, query));
-          if (row) collect(strongest, row, keys, { head: of, query });
+          if (row) collect(strongest, row, keys, { head: of, query }, (key) => this.weights.isThere({ side: "query", index: query }, key));
           else whole = false;
           if (performance.now() > deadline) {
             next += 1;
@@ -184,7 +185,8 @@ part((shared) => {
       const units = (side, order) => order.map((first) => this.state.units(side).at(first));
       const found = this.source.strongest(this.state.values.kind, heads, units("query", shown.queries), units("key", shown.keys), STRONGEST);
       const headOf = (of) => heads.find(({ layer, head }) => layer === of.layer && head === of.head);
-      this.drawStrongest((found || []).map((each) => ({ ...each, head: headOf(each) })));
+      const there = (found || []).filter(({ query, key }) => this.weights.isThere({ side: "query", index: query }, key));
+      this.drawStrongest(there.map((each) => ({ ...each, head: headOf(each) })));
       if (!found) this.sum.textContent = "The numbers are on their way.";
     }
 
@@ -274,8 +276,8 @@ part((shared) => {
       const header = ["Position", side === "key" ? "Key" : "Query", ...columns];
       this.head.replaceChildren(make("tr", {}, ...header.map((text) => make("th", { scope: "col" }, text))));
       this.body.replaceChildren(
-        ...this.state.units(side).all.map(({ first: index }) =>
-          make("tr", {}, make("td", {}, String(index)), make("th", { scope: "row" }, make("bdi", { dir: "auto" }, this.name({ side, index }))), ...series.map(({ weights }) => make("td", {}, this.isCompared(side, index) ? this.weights.format(weights[index]) : "–"))),
+        ...this.state.units(side).all.filter(({ first }) => this.state.isWritten(side, first)).map(({ first: index }) =>
+          make("tr", {}, make("td", {}, String(index)), make("th", { scope: "row" }, make("bdi", { dir: "auto" }, this.name({ side, index }))), ...series.map(({ weights }) => make("td", {}, this.isCompared(side, index) && this.weights.isThere(on, index) ? this.weights.format(weights[index]) : "–"))),
         ),
       );
     }
@@ -301,10 +303,11 @@ part((shared) => {
     return series.map(({ head, weights }) => ({ index, weight: weights[index], head }));
   }
 
-  function collect(strongest, row, keys, { head, query }) {
+  function collect(strongest, row, keys, { head, query }, isThere) {
     for (const key of keys) {
       const weight = row[key];
       if (strongest.length === STRONGEST && Math.abs(weight) <= Math.abs(strongest[STRONGEST - 1].weight)) continue;
+      if (!isThere(key)) continue;
       strongest.push({ query, key, weight, head });
       strongest.sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight));
       if (strongest.length > STRONGEST) strongest.pop();

@@ -15,9 +15,10 @@ part((shared) => {
   // [{ kind: "text" | "line" | "box", ... }] with the size of the sheet.
   function picture({ source, state, colours }, weights) {
     const { values } = state;
-    const shown = state.shown();
+    const written = (side, order) => order.filter((index) => state.isWritten(side, index));
+    const shown = { queries: written("query", state.shown().queries), keys: written("key", state.shown().keys) };
     const heads = chosenHeads(values);
-    const on = values.pin;
+    const on = state.held();
     const pen = make("canvas").getContext("2d");
     pen.font = `${SIZE}px ${FONTS}`;
     const widest = (side, order) => Math.min(260, Math.max(40, ...order.map((index) => pen.measureText(state.units(side).name(index)).width)));
@@ -165,7 +166,7 @@ part((shared) => {
     // A picture that lacks a row would be a wrong one: all of them are asked for first, and then waited for.
     const { source } = page;
     const whole = () => {
-      const { pin } = page.state.values;
+      const pin = page.state.held();
       const rows = chosenHeads(page.state.values).flatMap((head) => (pin ? [weights.focused(head, pin)] : page.state.shown().queries.map((query) => weights.row(head, query))));
       return rows.every(Boolean) || null;
     };

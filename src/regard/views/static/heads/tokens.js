@@ -74,7 +74,7 @@ part((shared) => {
     // Numbers and bars, for the units in view only; what has left the view is cleared, so that nothing there keeps
     // the number of another row.
     // series: [{ place, weights, strength(weight) }], one for each head; null where this column has no numbers.
-    // measure: how its numbers are written and what share they are of the largest (see Weights).
+    // measure: how its numbers are written, what share they are of the largest, and whether there is one (see Weights).
     paint(from, to, { series, least, measure, on, at, pin }) {
       const last = Math.min(to, this.order.length);
       const [oldFirst, oldLast] = this.painted;
@@ -90,7 +90,7 @@ part((shared) => {
       const element = this.elements[position];
       const index = this.order[position];
       const holds = (token) => Boolean(token) && token.side === this.side && this.inside(token, index);
-      const best = series && strongestOf(series, index);
+      const best = series && measure.isThere(on, index) ? strongestOf(series, index) : null;
       this.write(element.lastChild, best && this.state.units(this.side).at(index).only === undefined ? this.number(best, series.length, measure) : "");
       this.paintBars(element, series, best, index);
       const toggle = (name, value) => element.classList.toggle(name, Boolean(value));
@@ -98,6 +98,7 @@ part((shared) => {
       toggle("several", series && series.length > 1);
       toggle("faded", best ? measure.share(best.weight) < least || best.strength < FADED : on && !holds(on));
       toggle("less", best && best.weight < 0);
+      toggle("unwritten", !this.state.isWritten(this.side, index));
       toggle("on", holds(on));
       toggle("at", holds(at));
       toggle("pinned", holds(pin));

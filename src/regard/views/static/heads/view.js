@@ -1,7 +1,7 @@
 // The head view: all heads as thumbnails, the chosen ones as lines between queries and keys, and their numbers.
 
 view((shared) => {
-  const { make, Diagram, HeadGrid, Panel, Weights, makeControls, makeDrawn, makeLegend, makeSaid, makeSave, makeSwitch, STRENGTH_FIELDS } = shared;
+  const { make, Diagram, HeadGrid, Panel, Weights, makeControls, makeDrawn, makeLegend, makeSaid, makeSave, makeSteps, makeSwitch, STRENGTH_FIELDS } = shared;
 
   const REST = 50; // milliseconds after which a pointer has come to rest
 
@@ -12,6 +12,7 @@ view((shared) => {
     ["↑ ↓", "next token; ← → changes side"],
     ["Arrow keys in the grid", "choose layer and head"],
     ["Shift-click, or Space, in the grid", "several heads at once; a click on a layer's number, or A, takes all of its heads"],
+    ["[ ]", "of a decoder, the row before and the next one, as they were written"],
     ["A thumbnail", "has a row for each query and a column for each key, scaled to its own largest weight; a long text is sampled"],
   ];
 
@@ -24,6 +25,7 @@ view((shared) => {
     const legend = makeLegend(page);
     const where = make("h2", { class: "where" });
     const said = makeSaid(page);
+    const steps = makeSteps(page);
     const querySide = make("span", { class: "side-query" });
     const keySide = make("span", { class: "side-key" });
     const showWhere = () => {
@@ -39,6 +41,7 @@ view((shared) => {
     const view = make("section", { class: "view", "aria-label": "Attention of the chosen heads" },
       make("div", { class: "view-top" }, where, makeDrawn(page), makeControls(page)),
       said.line,
+      steps.element,
       legend.element,
       make("div", { class: "sides", "aria-hidden": "true" }, querySide, keySide),
       make("div", { class: "view-foot" }, diagram.note, makeSave(page, weights)), // below, but Tab goes from the tokens to their numbers
@@ -81,6 +84,8 @@ view((shared) => {
       }
       if (has("kind", "what", "layer", "head", "also", "units") || (has("rows") && diagram.lacking)) diagram.redraw();
       else diagram.request();
+      if (has("kind", "step", "specials", "units")) steps.update();
+      if (has("step") && state.values.step !== null) diagram.reveal(state.held());
       if (!diagram.pointing) say();
       else {
         clearTimeout(waiting);
@@ -101,13 +106,16 @@ view((shared) => {
       };
     };
 
+    element.addEventListener("keydown", (event) => steps.key(event));
+
     const start = () => {
       showWhere();
+      steps.update();
       diagram.layout();
       diagram.draw();
       panel.draw();
-      const { pin } = state.values;
-      if (pin) diagram.reveal(pin);
+      const held = state.held();
+      if (held) diagram.reveal(held);
     };
     return { element, start, changed, print };
   }

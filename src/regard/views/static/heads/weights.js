@@ -80,6 +80,29 @@ part((shared) => {
       return weights;
     }
 
+    // Whether a unit of the other side is there for what has the focus: the mask of some head on show lets a token of
+    // the one look at a token of the other, and both are written. What is mixed over layers knows no mask: there, what
+    // is exactly 0 has no way.
+    isThere({ side, index, to = index }, other) {
+      const { kind, what } = this.state.values;
+      const across = side === "query" ? "key" : "query";
+      if (!this.state.isWritten(across, other)) return false;
+      if (!this.source.allows) return true;
+      if (what === "rollout") return this.heads.some((head) => (this.focused(head, { side, index, to }) || [1])[other] !== 0);
+      const ends = (units, from, last) => [units.at(from).first, units.at(last).last];
+      const [first, end] = ends(this.state.units(side), index, to);
+      const [otherFirst, otherEnd] = ends(this.state.units(across), other, other);
+      for (const { layer, head } of this.heads) {
+        for (let one = first; one <= end; one += 1) {
+          for (let two = otherFirst; two <= otherEnd; two += 1) {
+            const [query, key] = side === "query" ? [one, two] : [two, one];
+            if (this.source.allows(kind, layer, head, query, key)) return true;
+          }
+        }
+      }
+      return false;
+    }
+
     // The units on show between two, both included.
     units(side, index, to) {
       const units = this.state.units(side);

@@ -29,6 +29,12 @@ part((shared) => {
       return row;
     }
 
+    // As far as a window says; what else there is of a mask stays in the kernel.
+    allows(head, query, key) {
+      const { low, high } = this.facts.mask || { low: null, high: null };
+      return key === this.keys || ((low === null || key >= query + low) && (high === null || key <= query + high));
+    }
+
     column(head, key) {
       const found = this.ask("column", head, { key }, 4 * this.queries, ([column]) => floats(column));
       return found && Float64Array.from(found);
