@@ -52,7 +52,15 @@ def token(page: BrowserPage, side: str, index: int) -> Any:
     return page.locator(f'.token[data-side="{side}"][data-token="{index}"]')
 
 
+def drawn(page: BrowserPage) -> None:
+    """Waits until what has changed is drawn: lines, bars and numbers are, before the next frame."""
+    page.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
+    )
+
+
 def numbers(page: BrowserPage, side: str) -> list[str]:
+    drawn(page)
     return page.locator(f'.token[data-side="{side}"] .number').all_inner_texts()
 
 
@@ -68,6 +76,7 @@ def state(page: BrowserPage) -> dict[str, Any]:
 
 def ink(page: BrowserPage, canvas: str) -> Any:
     """How opaque each pixel of a canvas is, 0 to 255: (height, width)."""
+    drawn(page)
     return np.array(
         page.locator(canvas).evaluate(
             """canvas => {

@@ -59,6 +59,7 @@ def test_the_head_view_shows_them(
     page = open_page(tmp_path / "page.html", "#layer=1&head=2&pin=query-1")
     expect(page.locator(".panel-title")).to_contain_text("river looks at")
     expect(page.locator(".panel")).to_contain_text("its weights, as they were given")
+    expect(page.locator(".top-number")).to_have_count(len(TOKENS))
     shown = page.locator(".top-number").all_inner_texts()
     assert [float(each) for each in shown] == pytest.approx(sorted(weights[1, 2, 1])[::-1], abs=1e-4)
     page.get_by_label("Whole words").check()

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
+from integration import head_page
 from regard.views import AttentionRecord, LayerRecord, PageToken, Side, weight_rows, write_page
 
 OpenPage = Callable[..., BrowserPage]
@@ -70,13 +71,11 @@ def _in_words(weights: Any) -> Any:
     return np.stack([rows[:, span].sum(axis=1) for span in spans], axis=1)
 
 
-def _token(page: BrowserPage, side: str, index: int) -> Any:
-    return page.locator(f'.token[data-side="{side}"][data-token="{index}"]')
+_token = head_page.token
 
 
 def _numbers(page: BrowserPage, side: str) -> Any:
-    texts = page.locator(f'.token[data-side="{side}"] .number').all_inner_texts()
-    return np.array([float(text.split()[0]) for text in texts])
+    return np.array([float(text.split()[0]) for text in head_page.numbers(page, side)])
 
 
 def _state(page: BrowserPage, name: str) -> Any:
@@ -182,6 +181,7 @@ def test_the_table_has_a_column_for_each_head(
 ) -> None:
     page = open_page(path, "#layer=0&head=3&also=0.3,1.7&pin=key-2")
     page.get_by_text("All numbers as a table").click()
+    expect(page.locator("tbody tr")).to_have_count(TOKENS)  # it is filled once it is open
     assert page.locator("thead th").all_inner_texts() == [
         "Position",
         "Query",
@@ -269,6 +269,7 @@ def _set(page: BrowserPage, name: str, place: int) -> None:
 
 
 def _ink(page: BrowserPage, canvas: str) -> int:
+    head_page.drawn(page)
     count: int = page.locator(canvas).evaluate(
         """canvas => {
             // Read from a copy: Chromium warns of a canvas that is read twice.

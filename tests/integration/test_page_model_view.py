@@ -120,6 +120,7 @@ def _table(page: BrowserPage) -> tuple[list[str], dict[str, list[float]]]:
     details = page.locator(".model-side .table")
     if details.get_attribute("open") is None:
         details.locator("summary").click()
+    expect(details.locator("tbody tr").first).to_be_attached()  # it is filled once it is open
     titles = details.locator("thead th").all_inner_texts()
     rows = {}
     for row in details.locator("tbody tr").all():

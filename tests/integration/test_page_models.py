@@ -12,7 +12,7 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
-from integration import tiny
+from integration import head_page, tiny
 from integration.tiny import TARGET, TEXT, TOKENS
 from regard.core import Causal, Padding, Predicate, Segments
 from regard.positions import Alibi
@@ -99,12 +99,10 @@ def test_whatever_the_weights_depend_on(open_page: OpenPage, tmp_path: Path, nam
     _check(page, trace, written.largest_difference)
 
 
-def _token(page: BrowserPage, side: str, index: int) -> Any:
-    return page.locator(f'.token[data-side="{side}"][data-token="{index}"]')
+_token = head_page.token
 
 
-def _numbers(page: BrowserPage, side: str) -> list[str]:
-    return page.locator(f'.token[data-side="{side}"] .number').all_inner_texts()
+_numbers = head_page.numbers
 
 
 def _four(weights: Any) -> list[str]:

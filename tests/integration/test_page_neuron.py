@@ -35,6 +35,7 @@ def _row(page: BrowserPage, key: int, name: str) -> float:
 
 
 def _rows(page: BrowserPage, name: str) -> Any:
+    expect(page.locator(".neuron-row").first).to_be_attached()  # drawn before the next frame
     return np.array([_value(text) for text in page.locator(f".neuron-row .of-{name}").all_inner_texts()])
 
 
@@ -155,6 +156,7 @@ def test_a_query_that_sees_nothing(open_page: OpenPage, tmp_path: Path) -> None:
     _with(tiny.trace(tmp_path, "bert"), mask=Causal(-3)).write_page(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-1")
     expect(page.locator(".step-softmax")).to_contain_text("forbids every key")
+    expect(page.locator(".neuron-weight").first).to_be_attached()
     assert set(page.locator(".neuron-weight").all_inner_texts()) == {"0.0000"}
 
 
@@ -284,8 +286,8 @@ def test_numbers_under_the_pointer(open_page: OpenPage, path: Path) -> None:
     box = strip.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 5)  # the third of five
-    numbers = [_value(each) for each in re.findall(r"[−\d][\d.]*\d|\d", readout.inner_text())]
     expect(readout).to_contain_text("Dimension 2, “t1”")
+    numbers = [_value(each) for each in re.findall(r"[−\d][\d.]*\d|\d", readout.inner_text())]
     _close(numbers[-3:], [steps["q"][2], steps["k"][7], steps["q"][2] * steps["k"][7]])
     page.locator(".strip-context").hover(position={"x": 2, "y": 5})
     expect(readout).to_contain_text("Result, dimension 0")

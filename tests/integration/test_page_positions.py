@@ -40,7 +40,9 @@ def _slide(page: BrowserPage, label: str, value: int) -> None:
 
 def _table(page: BrowserPage, summary: str) -> Any:
     page.get_by_text(summary).locator("visible=true").click()
-    return page.locator("details[open] tbody tr >> visible=true").evaluate_all(
+    rows = page.locator("details[open] tbody tr >> visible=true")
+    expect(rows.first).to_be_visible()  # it is filled once it is open
+    return rows.evaluate_all(
         "rows => rows.map(r => Array.from(r.cells).map(c => c.innerText.replace('−', '-')))"
     )
 

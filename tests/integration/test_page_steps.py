@@ -10,7 +10,7 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
-from integration import tiny
+from integration import head_page, tiny
 from integration.tiny import TOKENS
 from regard.tracing import Trace
 
@@ -38,10 +38,6 @@ def _there(page: BrowserPage, side: str) -> list[int]:
     return [int(each) for each in found.evaluate_all("all => all.map(e => e.dataset.token)")]
 
 
-def _numbers(page: BrowserPage, side: str) -> list[str]:
-    return page.locator(f'.token[data-side="{side}"] .number').all_inner_texts()
-
-
 def _listed(page: BrowserPage) -> dict[int, float]:
     places = page.locator(".top .position").all_inner_texts()
     return dict(zip(map(int, places), map(float, page.locator(".top-number").all_inner_texts()), strict=True))
@@ -64,7 +60,7 @@ def test_rows_as_they_were_written(open_page: OpenPage, tmp_path: Path) -> None:
         _row(page, row)
         assert _there(page, "query") == list(range(row))
         assert _there(page, "key") == list(range(row))
-        _close([float(each) for each in _numbers(page, "key")[:row]], weights[row - 1, :row])
+        _close([float(each) for each in head_page.numbers(page, "key")[:row]], weights[row - 1, :row])
         listed = _listed(page)
         assert sorted(listed) == list(range(row))
         _close([listed[key] for key in range(row)], weights[row - 1, :row])
@@ -124,7 +120,7 @@ def test_what_is_not_written_cannot_be_reached(open_page: OpenPage, tmp_path: Pa
     listed = _listed(page)
     assert sorted(listed) == [2, 3, 4]  # earlier queries cannot look ahead, later ones are not written
     _close([listed[query] for query in (2, 3, 4)], trace.weights(1, 2).numpy()[2:5, 2])
-    numbers = _numbers(page, "query")
+    numbers = head_page.numbers(page, "query")
     assert numbers[:2] == ["", ""]
     assert "" not in numbers[2:5]
     page.get_by_text("All numbers as a table").click()
@@ -157,7 +153,7 @@ def test_a_decoder_beside_an_encoder(open_page: OpenPage, tmp_path: Path) -> Non
     assert _there(page, "query") == [0, 1, 2]
     assert _there(page, "key") == list(range(TOKENS))
     row = trace.weights(1, 2, kind="cross", query=2)[0].tolist()
-    _close([float(each) for each in _numbers(page, "key")], row)
+    _close([float(each) for each in head_page.numbers(page, "key")], row)
     page.locator('input[value="decoder"]').check()
     _row(page, 3, of=5)
     expect(page.locator('.token[data-side="key"] >> visible=true')).to_have_count(3)
@@ -203,7 +199,7 @@ def test_masked_keys_are_not_listed(open_page: OpenPage, tmp_path: Path) -> None
     listed = _listed(page)
     assert sorted(listed) == [3, 4, 5]
     _close([listed[key] for key in (3, 4, 5)], row[3:6])
-    assert [text != "" for text in _numbers(page, "key")] == [3 <= key <= 5 for key in range(TOKENS)]
+    assert [text != "" for text in head_page.numbers(page, "key")] == [3 <= key <= 5 for key in range(TOKENS)]
     page.get_by_text("All numbers as a table").click()
     expect(page.locator("tbody tr")).to_have_count(TOKENS)
     cells = page.locator("tbody td:last-child").all_inner_texts()
