@@ -132,6 +132,8 @@ def test_of_two_texts_partners_are_subtracted_and_the_rest_is_faded(
         "only in 1",
         "only in 2",
     }
+    expect(page.locator('.token[title^="Only in"]')).to_have_count(page.locator(".token.only").count())
+    expect(page.locator(".token[title]:not(.only)")).to_have_count(0)
     lone = next(place for place, (_, only) in enumerate(tokens) if only is not None)
     page.locator(f'.token[data-side="query"][data-token="{lone}"]').click()
     expect(page.locator(".panel")).to_contain_text("in one of the texts only")

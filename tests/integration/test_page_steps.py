@@ -206,6 +206,16 @@ def test_masked_keys_are_not_listed(open_page: OpenPage, tmp_path: Path) -> None
     assert [cell != "–" for cell in cells] == [3 <= key <= 5 for key in range(TOKENS)]
 
 
+@pytest.mark.parametrize("what", ["norm", "value_zeroing", "rollout"])
+def test_measures_are_not_of_masked_keys_either(open_page: OpenPage, tmp_path: Path, what: Any) -> None:
+    trace = tiny.trace(tmp_path, "gpt2")
+    trace.page(measures=[what]).write(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", f"#layer=1&head=2&what={what}&pin=query-3")
+    expect(page.locator(".top li")).to_have_count(4)
+    assert sorted(_listed(page)) == [0, 1, 2, 3]
+    assert [text != "" for text in head_page.numbers(page, "key")] == [key < 4 for key in range(TOKENS)]
+
+
 def test_a_span_has_what_any_of_it_may_look_at(open_page: OpenPage, tmp_path: Path) -> None:
     page = _page(open_page, tiny.trace(tmp_path, "mistral"), tmp_path, "&pin=query-4-6")
     expect(page.locator(".top li")).to_have_count(5)
