@@ -54,7 +54,10 @@ def test_rows_as_they_were_written(open_page: OpenPage, tmp_path: Path) -> None:
     assert _there(page, "query") == list(range(TOKENS))
     page.get_by_role("button", name="Show the rows step by step").click()
     _row(page, 1)
-    expect(page.get_by_label("Row that is being written")).to_be_focused()
+    slider = page.get_by_label("Row that is being written")
+    expect(slider).to_be_focused()
+    expect(slider).to_have_attribute("max", str(TOKENS - 1))
+    expect(slider).to_have_attribute("aria-valuetext", f"row 1 of {TOKENS}, w3")
     for row in range(2, 5):
         page.keyboard.press("ArrowRight")
         _row(page, row)
@@ -86,8 +89,14 @@ def test_keys_go_to_the_first_and_the_last_row(open_page: OpenPage, tmp_path: Pa
     page.locator('[role="gridcell"][tabindex="0"]').focus()
     page.keyboard.press("]")
     _row(page, 1)
-    page.keyboard.press("[")
-    _row(page, 1)
+    head_page.token(page, "key", 0).hover()
+    expect(page.locator(".token.at")).to_have_count(1)
+    page.keyboard.press("]")  # lets go of what is under the pointer, and is in the address
+    _row(page, 2)
+    assert page.url.endswith("&step=1")
+    for _ in range(2):
+        page.keyboard.press("[")
+        _row(page, 1)
     page.get_by_role("button", name="Show all rows at once").click()
     page.keyboard.press("[")
     _row(page, TOKENS)
