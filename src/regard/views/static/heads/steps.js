@@ -78,7 +78,9 @@ part((shared) => {
 
     const key = (event) => {
       const by = { "[": -1, "]": 1 }[event.key];
-      if (!by || state.values.kind === "encoder" || event.altKey || event.ctrlKey || event.metaKey) return;
+      // Many keyboards have brackets on AltGr, which counts as Ctrl and Alt.
+      const browsers = event.metaKey || (event.ctrlKey && !event.altKey);
+      if (!by || browsers || state.values.kind === "encoder") return;
       event.preventDefault();
       turn(state.values.step === null ? (by > 0 ? 0 : order().length - 1) : place() + by);
     };
