@@ -28,7 +28,7 @@ _CORNER = 74  # what the names of the axes take
 # A thinner line would not be seen.
 _FAINTEST = 0.002
 _BLUE = (8, 63, 140)
-_QUERY, _KEY, _SOFT = "#2461c0", "#b5500b", "#5d6878"
+_QUERY, _KEY, _SOFT = "#2461c0", "#b5500b", "#566070"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -17,7 +17,8 @@ part((shared) => {
     const panel = make("div", { class: "shown", id: "regard-view", role: views.length > 1 ? "tabpanel" : null });
     const bar = makeBar(source, views, state, panel.id, host);
     const refusal = makeRefusal(source, state);
-    root.replaceChildren(...[makeHeader(source, state, help, host), bar, panel, refusal].filter(Boolean));
+    const place = make(host.landmark, { class: "place" }, ...[panel, refusal].filter(Boolean));
+    root.replaceChildren(...[makeHeader(source, state, help, host), bar, place].filter(Boolean));
 
     const open = new Map(); // name to { view, missed }
     let current = null;

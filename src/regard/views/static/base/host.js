@@ -6,6 +6,7 @@
 //   keys           whose keys are meant for the page: an element, or the whole document
 //   theme(chosen)  "auto", "light" or "dark" to what the style sheets know
 //   surroundings   (listener) => called when the colours around have changed
+//   landmark       the element around the views: "main" where the page is ours
 //   title(text)    names the window, where it is ours
 //   printing       (print) => calls print(true) before and print(false) after printing, where that can be known
 //   restart()      begins anew, with what the address says
@@ -31,6 +32,7 @@ part(() => {
     keys: document,
     theme: (chosen) => chosen,
     surroundings: (listener) => matchMedia("(prefers-color-scheme: dark)").addEventListener("change", listener),
+    landmark: "main",
     title: (text) => (document.title = text),
     printing(print) {
       window.addEventListener("beforeprint", () => print(true));

@@ -36,7 +36,7 @@ view((shared) => {
         make("p", { class: "note" }, "The cosine of the word's two vectors at each embedding layer: 1 is the same direction. A darker cell is less alike."), makeLikeness(compared.likeness)));
     }
     const left = compared.leftOut.map(({ name, reason }) => make("p", { class: "note" }, `Not here: ${name}, since ${reason}`));
-    const element = make("main", { class: "differing" },
+    const element = make("div", { class: "differing" },
       make("div", { class: "difference-main" }, ...parts, ...left),
       make("aside", { class: "difference-side", "aria-label": "Heads that differ most" }, make("h2", { class: "panel-title" }, "Most different heads"), strongest));
 

@@ -26,7 +26,7 @@ part((shared) => {
       this.cells = [];
       this.element.style.setProperty("--heads", most);
       const header = make("div", { class: "grid-row grid-header", role: "row" });
-      header.append(make("span", { class: "grid-label", role: "columnheader", "aria-label": "Layer" }));
+      header.append(make("span", { class: "grid-label", role: "columnheader" }, make("span", { class: "sr-only" }, "Layer")));
       for (let head = 0; head < most; head += 1) {
         header.append(make("span", { class: "grid-label", role: "columnheader" }, String(head)));
       }

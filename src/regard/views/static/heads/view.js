@@ -47,7 +47,7 @@ view((shared) => {
       make("div", { class: "view-foot" }, diagram.note, makeSave(page, weights)), // below, but Tab goes from the tokens to their numbers
       diagram.element,
     );
-    const element = make("main", { class: "main" },
+    const element = make("div", { class: "main" },
       make("section", { class: "picker", "aria-label": "Layers and heads" },
         make("p", { class: "axes" }, make("span", {}, "Layer ↓"), make("span", {}, "Head →")),
         grid.element,

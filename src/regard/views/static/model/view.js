@@ -53,7 +53,7 @@ view((shared) => {
     const top = make("div", { class: "controls model-controls" },
       make("label", { class: "switch" }, make("span", {}, "Number"), choose), orders, makeDrawn(page),
       ...(specials ? [makeSwitch(state, "Special tokens", "specials")] : []));
-    const element = make("main", { class: "model-view" },
+    const element = make("div", { class: "model-view" },
       make("section", { class: "model-main", "aria-label": "All heads" }, top, note, said.line, wall.element),
       make("aside", { class: "model-side" }, detail.element, table.element, live),
     );

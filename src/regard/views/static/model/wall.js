@@ -124,7 +124,7 @@ part((shared) => {
       for (let from = 0; from < cells.length; from += this.columns) {
         const some = cells.slice(from, from + this.columns);
         const named = label !== "" && from === 0;
-        const header = make("span", { class: "wall-label", role: label === "" ? "presentation" : "rowheader", "aria-label": label === "" ? null : `Layer ${label}` }, named ? String(label) : "");
+        const header = make("span", { class: "wall-label", role: label === "" ? "presentation" : "rowheader" }, ...(label === "" ? [] : [make("span", { class: "sr-only" }, "Layer "), named ? String(label) : make("span", { class: "sr-only" }, String(label))]));
         const element = make("div", { class: "wall-line", role: "row" }, header, ...some.map((cell) => cell.element));
         lines.push({ element, cells: some, canvas: null });
       }

@@ -138,7 +138,7 @@ view((shared) => {
       drawFigure();
     };
 
-    const element = make("main", { class: "movement" },
+    const element = make("div", { class: "movement" },
       make("section", { class: "movement-map", "aria-label": "Movement map" },
         make("div", { class: "view-top" }, title, make("div", { class: "controls" }, ways)),
         legend, figure,

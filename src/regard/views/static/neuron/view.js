@@ -52,7 +52,7 @@ view((shared) => {
     const controls = make("div", { class: "controls neuron-controls" },
       picks.layer.element, picks.head.element, make("span", { class: "stepper" }, step("Query before", -1), picks.query.element, step("Query after", 1)), picks.key.element, back);
     const body = make("div", { class: "neuron-body" }, make("section", { class: "neuron-left", "aria-label": "Every key" }, rows.element, readout, tables.element), worked.element);
-    const element = make("main", { class: "neuron" }, controls, waiting, body, live);
+    const element = make("div", { class: "neuron" }, controls, waiting, body, live);
 
     // The number under the pointer, or the chosen dimension.
     function describe(point) {

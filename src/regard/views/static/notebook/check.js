@@ -21,7 +21,7 @@ view((shared) => {
     back.addEventListener("click", () => state.set({ view: "heads" }));
     const said = make("p", { class: "check-said", role: "status" });
     const body = make("div", {});
-    const element = make("main", { class: "check" },
+    const element = make("div", { class: "check" },
       make("p", {}, "A weight says where a head looks. Whether it matters is another question: take the head out, and see what changes."),
       make("div", { class: "check-top" }, picks.layer.element, picks.head.element, button, back), said, body);
 

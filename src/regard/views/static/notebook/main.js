@@ -59,6 +59,7 @@ function render({ model, el }) {
       keys: room,
       theme: (chosen) => (chosen === "auto" ? (shared.isDark(el) ? "dark" : "light") : chosen),
       surroundings: (listener) => stops.push(shared.watchTheme(listener)),
+      landmark: "div", // the notebook has a main of its own
       title: () => {},
       printing: () => {},
       restart: () => {

@@ -13,7 +13,7 @@ view((shared) => {
     const layers = make("select", { "aria-label": "Layer" });
     layers.addEventListener("change", () => state.set({ layer: Number(layers.value) }));
     const pick = make("label", { class: "pick" }, make("span", {}, "Layer"), layers);
-    const element = make("main", { class: "positions" }, said, why, pick, parts.bias.element, parts.rotary.element, parts.query.element, parts.key.element);
+    const element = make("div", { class: "positions" }, said, why, pick, parts.bias.element, parts.rotary.element, parts.query.element, parts.key.element);
 
     let drawn = "";
     const draw = () => {

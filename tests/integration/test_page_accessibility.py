@@ -1,0 +1,127 @@
+"""axe finds nothing to complain of in any view of any page: light, dark, and as wide as a phone."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
+
+import regard
+from regard.tracing import Trace, comparison_page
+from regard.views import Page
+from unit.models.folders import write, write_tokenizer
+
+OpenPage = Callable[..., BrowserPage]
+
+TEXTS = ["w3 w5 w7 w1", "w9 w5 w2 w1 w4"]
+PAGES = {
+    "movement": ("movement", "heads", "model", "neuron", "positions"),
+    "difference": ("difference", "heads", "model"),
+    "pair": ("heads", "model", "neuron", "positions"),
+    "decoder": ("heads", "model", "neuron", "positions"),
+    "both": ("heads", "model", "neuron", "positions"),
+    "arrays": ("heads", "model"),
+}
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+LOOKS = {"light": ("light", DESK), "dark": ("dark", DESK), "phone": ("light", PHONE)}
+# What a page begins with, where that is not all that there is to see.
+SEVERAL = "&also=1.1,0.2,1.0&pin=query-1-2"
+OTHERS = {
+    "pair": ["view=heads&what=value_zeroing&pin=query-2", "view=model&what=norm", f"view=heads{SEVERAL}"],
+    "both": ["view=heads&kind=cross&pin=query-1", "view=neuron&kind=cross", "view=positions&kind=decoder"],
+    "difference": ["view=heads&run=1&pin=key-2"],
+}
+
+
+def _model(folder: Path, family: str) -> regard.Model:
+    folder.mkdir()
+    write_tokenizer(write(folder, family), 31)
+    return regard.load(str(folder))
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page of each sort, of models with random weights."""
+    folder = tmp_path_factory.mktemp("pages")
+    encoder = _model(folder / "encoder", "bert")
+    both = _model(folder / "both", "t5").trace(TEXTS[0], target="w8 w3 w2")
+    one, other = encoder.trace(TEXTS)
+    pair, decoder = encoder.trace(*TEXTS), _model(folder / "decoder", "gpt2").trace(TEXTS[0])
+    assert all(isinstance(each, Trace) for each in (both, one, other, pair, decoder))
+    weights = np.full((2, 3, 4, 4), 0.25)
+    made: dict[str, Page] = {
+        "movement": comparison_page([one, other], "w5"),
+        "difference": one.difference_page(other),
+        "pair": pair.page(measures=["value_zeroing"]),
+        "decoder": decoder.page(),
+        "both": both.page(),
+        "arrays": regard.view(weights, ["[CLS]", "river", "שלום", "<b>x</b>"]),
+    }
+    for name, page in made.items():
+        page.write(folder / f"{name}.html")
+    return {name: folder / f"{name}.html" for name in made}
+
+
+def _complaints(page: BrowserPage) -> list[str]:
+    """What axe says of what is on show, with every rule it has."""
+    found = Axe().run(page).response
+    assert len(found["passes"]) > 10
+    return [
+        f"{each['id']} ({each['impact']}): {each['help']}: {[node['target'] for node in each['nodes'][:4]]}"
+        for each in found["violations"]
+    ]
+
+
+def _unfold(page: BrowserPage) -> None:
+    """Opens what is folded away: tables and lists."""
+    page.locator("details").evaluate_all(
+        "all => all.filter(each => each.checkVisibility()).forEach(each => (each.open = true))"
+    )
+
+
+# In the dark only colours are others: two pages have them all.
+EACH = [
+    (name, look) for name in PAGES for look in LOOKS if look != "dark" or name in ("movement", "difference")
+]
+
+
+@pytest.mark.parametrize(("name", "look"), EACH)
+def test_axe_finds_nothing(open_page: OpenPage, pages: dict[str, Path], name: str, look: str) -> None:
+    theme, size = LOOKS[look]
+    page = open_page(pages[name], f"#theme={theme}&pin=query-1", viewport=size)
+    assert page.get_by_role("tab").evaluate_all("all => all.map(e => e.dataset.view)") == list(PAGES[name])
+    found = []
+    for view in PAGES[name]:
+        page.locator(f'[role="tab"][data-view="{view}"]').click()
+        expect(page.get_by_role("tabpanel")).to_be_visible()
+        _unfold(page)
+        found += [f"{view}: {each}" for each in _complaints(page)]
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(("name", "fragment"), [(name, each) for name in OTHERS for each in OTHERS[name]])
+def test_axe_finds_nothing_in_other_states(
+    open_page: OpenPage, pages: dict[str, Path], name: str, fragment: str
+) -> None:
+    page = open_page(pages[name], f"#theme=dark&{fragment}", viewport=DESK)
+    expect(page.get_by_role("tabpanel")).to_be_visible()
+    assert _complaints(page) == []
+
+
+def test_axe_finds_nothing_in_the_help(open_page: OpenPage, pages: dict[str, Path]) -> None:
+    page = open_page(pages["pair"], viewport=PHONE)
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert _complaints(page) == []
+
+
+def test_one_main_and_one_heading_of_the_first_rank(open_page: OpenPage, pages: dict[str, Path]) -> None:
+    page = open_page(pages["movement"])
+    for view in PAGES["movement"]:
+        page.locator(f'[role="tab"][data-view="{view}"]').click()
+    assert page.locator("main").count() == page.get_by_role("heading", level=1).count() == 1
+    expect(page.get_by_role("main").get_by_role("tabpanel")).to_be_visible()
