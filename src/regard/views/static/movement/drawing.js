@@ -38,12 +38,12 @@ part((shared) => {
     const soft = colours.of("--soft");
     const card = colours.of("--card");
     const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "paths", role: "img", "aria-label": described(facts, projection, step) });
-    const taken = []; // where words stand already
+    const taken = []; // where words and points stand already
+    const apart = (box) => (other) => box.x + box.w < other.x || other.x + other.w < box.x || box.y + box.h < other.y || other.y + other.h < box.y;
     const word = (x, y, text, options = {}) => {
       const size = options.size || 11;
       const box = { x: options.anchor === "middle" ? x - text.length * size * 0.29 : x, y: y - size, w: text.length * size * 0.58, h: size + 2 };
-      const free = taken.every((other) => box.x + box.w < other.x || other.x + other.w < box.x || box.y + box.h < other.y || other.y + other.h < box.y);
-      if (!free && !options.always) return;
+      if (!taken.every(apart(box)) && !options.always) return;
       taken.push(box);
       svg.append(drawn("text", { x, y, "font-size": size, fill: options.fill || soft, "text-anchor": options.anchor || null, "font-weight": options.bold ? 650 : null, class: "halo" }, text));
     };
@@ -53,7 +53,7 @@ part((shared) => {
     svg.append(drawn("path", { d: `M${barX} ${barY - 4}v4h${length * unit}v-4`, stroke: soft, fill: "none" }));
     word(barX + length * unit + 8, barY + 2, `distance ${Number(length.toPrecision(1))}`, { always: true });
     const percent = (part) => `${(100 * part).toFixed(1)} %`;
-    svg.append(drawn("text", { x: 16, y: height - 10, "font-size": 11, fill: soft }, `→ the common way ${percent(projection.share[0])}   ↑ ${projection.apart === null ? "across it" : "what sets them apart"} ${percent(projection.share[1])}`));
+    svg.append(drawn("text", { x: 16, y: height - 10, "font-size": 11, fill: soft }, `→ the common way ${percent(projection.share[0])}\u2003↑ ${projection.apart === null ? "across it" : "what sets them apart"} ${percent(projection.share[1])}`));
 
     const last = facts.steps.length - 1;
     const count = facts.texts.length;
@@ -81,15 +81,43 @@ part((shared) => {
         if (i === step) svg.append(drawn("text", { x, y: y + 4, "font-size": 11, "font-weight": 700, fill: card, "text-anchor": "middle", "pointer-events": "none" }, String(text + 1)));
       });
     }
-    for (let text = 0; text < count; text += 1) {
-      projection.points[text].map(at).forEach(([x, y], i) => {
-        if (i === step) taken.push({ x: x - 11, y: y - 11, w: 22, h: 22 });
-      });
-    }
-    for (let text = 0; text < count; text += 1) {
-      projection.points[text].map(at).forEach(([x, y], i) => word(x + (i === step ? 14 : 7), y - 7, facts.steps[i], { fill: i === step ? ink : soft, bold: i === step }));
+    const ways = projection.points.map((points) => points.map(at));
+    const traces = ways.flatMap(dotted);
+    ways.forEach((places) => places.forEach(([x, y], i) => taken.push(around(x, y, i === step ? 11 : 5))));
+    // The step that is on comes first. A step at which the sentences are in one place is named once.
+    const named = [];
+    const order = facts.steps.map((_, i) => i).sort((a, b) => (b === step) - (a === step) || a - b);
+    for (const i of order) {
+      for (const places of ways) {
+        const [x, y] = places[i];
+        if (named.some((other) => other.i === i && Math.hypot(other.x - x, other.y - y) < 12)) continue;
+        const boxes = beside(x, y, i === step ? 14 : 7, 11 * 0.6 * facts.steps[i].length);
+        const fits = boxes.filter((box) => box.x > 4 && box.x + box.w < width - 4 && box.y > 4 && box.y + box.h < height - 44 && taken.every(apart(box)));
+        const box = fits.find((each) => traces.every(apart(each))) || fits[0] || (i === step ? boxes[0] : null);
+        if (!box) continue;
+        named.push({ i, x, y });
+        word(box.x, box.y + 11, facts.steps[i], { fill: i === step ? ink : soft, bold: i === step, always: true });
+      }
     }
     return svg;
+  }
+
+  const around = (x, y, far) => ({ x: x - far, y: y - far, w: 2 * far, h: 2 * far });
+
+  // A path as small boxes, which words keep clear of.
+  function dotted(places) {
+    return places.slice(1).flatMap(([toX, toY], i) => {
+      const [x, y] = places[i];
+      const count = Math.ceil(Math.hypot(toX - x, toY - y) / 6);
+      return Array.from({ length: count }, (_, j) => around(x + ((toX - x) * j) / count, y + ((toY - y) * j) / count, 1));
+    });
+  }
+
+  // Where a word of this length may stand beside a point, the best place first.
+  function beside(x, y, far, w) {
+    const rows = [y - 18, y - 6, y + 5, y + 12, y - 26];
+    const columns = [x + far, x - far - w, x - w / 2];
+    return rows.flatMap((top) => columns.map((left) => ({ x: left, y: top, w, h: 13 })));
   }
 
   // "the learned embedding", "layer 3".

@@ -1,0 +1,102 @@
+"""Every view on paper: as many pages as it needs, text on each, nothing cut off, no switch to be pressed."""
+
+import re
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
+
+import regard
+from integration import head_page
+from regard.tracing import comparison_page
+from regard.views import write_page
+from unit.models.folders import write, write_tokenizer
+
+OpenPage = Callable[..., BrowserPage]
+
+TEXTS = ["w3 w5 w7 w1", "w9 w5 w2 w1 w4"]
+# The pages of paper that each takes, and the least number of pieces of text on all of them.
+VIEWS = {
+    "movement": ("movement", 1, 40),
+    "heads": ("movement", 1, 25),
+    "model": ("movement", 1, 20),
+    "neuron": ("movement", 2, 60),
+    "positions": ("movement", 1, 10),
+    "difference": ("difference", 1, 40),
+}
+MARGINS = dict.fromkeys(("top", "bottom", "left", "right"), "1cm")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page of a word in two texts, and one of how they differ."""
+    folder = tmp_path_factory.mktemp("pages")
+    write_tokenizer(write(folder, "bert"), 31)
+    one, other = regard.load(str(folder)).trace(TEXTS)
+    comparison_page([one, other], "w5").write(folder / "movement.html")
+    one.difference_page(other).write(folder / "difference.html")
+    return {name: folder / f"{name}.html" for name in ("movement", "difference")}
+
+
+def _printed(page: BrowserPage) -> list[int]:
+    """How many pieces of text each page of paper has, by the operators that show them."""
+    pdf = page.pdf(format="A4", margin=MARGINS)
+    objects = dict(re.findall(rb"\n(\d+) 0 obj\n(.*?)\nendobj", pdf, re.DOTALL))
+    sheets = [each for each in objects.values() if re.search(rb"/Type /Page\b", each)]
+    counts = []
+    for sheet in sheets:
+        content = re.search(rb"/Contents (\d+) 0 R", sheet)
+        assert content
+        stream = objects[content[1]].partition(b"stream\n")[2].rpartition(b"\nendstream")[0]
+        counts.append(len(re.findall(rb"\bTj|\bTJ", zlib.decompress(stream))))
+    return counts
+
+
+# What reaches beyond the sheet, or beyond the picture that it is written in, once all is laid out for paper.
+_CUT = """() => {
+    const root = document.querySelector(".regard").getBoundingClientRect();
+    const beyond = (element, box) => {
+        const { left, right, width } = element.getBoundingClientRect();
+        return width > 0 && (left < box.left - 1 || right > box.right + 1);
+    };
+    const all = name => [...document.querySelectorAll(name)];
+    const shown = each => each.checkVisibility() && !each.closest(".sr-only");
+    return [
+        ...all(".regard *:not(svg *)").filter(each => shown(each) && beyond(each, root)),
+        ...all("svg text").filter(each => beyond(each, each.closest("svg").getBoundingClientRect())),
+    ].map(each => `${each.tagName} ${each.textContent.slice(0, 30)}`);
+}"""
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_on_paper(open_page: OpenPage, pages: dict[str, Path], view: str) -> None:
+    name, sheets, texts = VIEWS[view]
+    page = open_page(
+        pages[name], f"#view={view}&theme=dark&pin=query-1", viewport={"width": 1280, "height": 800}
+    )
+    expect(page.get_by_role("tabpanel")).to_be_visible()
+    counts = _printed(page)
+    assert len(counts) == sheets
+    assert min(counts) > 3
+    assert sum(counts) > texts
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.evaluate(_CUT) == []
+    controls = page.locator("button, input, select, summary").filter(visible=True)
+    # Lists of heads and weights are made of buttons, which print as lines of text.
+    left = [each for each in controls.all() if not each.evaluate("e => e.closest('.top, .strongest-heads')")]
+    assert [each.evaluate("e => e.outerHTML") for each in left] == []
+
+
+def test_a_long_text_goes_on_from_page_to_page(open_page: OpenPage, tmp_path: Path) -> None:
+    write_page(head_page.record(tokens=127), tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", viewport={"width": 1280, "height": 800})
+    counts = _printed(page)
+    row = page.locator(".token").first.evaluate("e => e.offsetHeight")
+    assert len(counts) >= 127 * row / 1047  # of A4 in CSS pixels, less the margins
+    assert len(counts) <= 127 * row / 1047 + 3
+    assert min(counts) > 3
+    assert sum(counts) > 2 * 127  # every token, on both sides
