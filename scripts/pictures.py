@@ -13,8 +13,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -36,13 +36,14 @@ PARAGRAPH = (
     "the town would be closed, since its cellar had filled twice before in such a spring. "
 )
 DESK = (1280, 800)
+PHONE = (390, 844)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shot:
     """One picture: which page, what the address says, the window in CSS pixels.
 
-    `paper` draws the page as it is printed.
+    `paper` draws the page as it is printed; `sliders` are moved first, by their names.
     """
 
     name: str
@@ -51,36 +52,68 @@ class Shot:
     size: tuple[int, int] = DESK
     phone: bool = False
     paper: bool = False
+    sliders: Mapping[str, int] = field(default_factory=dict)
 
 
 HEAD = "view=heads&layer=5&head=11&pin=query-11"
 NEURON = "view=neuron&layer=3&head=5&pin=query-11"
+MEASURE = "view=heads&layer=5&head=11&pin=query-11&what=value_zeroing"
 TARGET = "Ein Mann angelt."
+PLACE = {"Position": 5, "Dimension": 100, "Other position": 7}
 
 SHOTS = (
     Shot(name="heads", page="bank", fragment=f"{HEAD}&specials=hidden"),
     Shot(name="heads-dark", page="bank", fragment=f"{HEAD}&specials=hidden&theme=dark"),
-    Shot(name="heads-several", page="bank", fragment=f"{HEAD}&also=5.11,3.5,0.3,2.9"),
-    Shot(name="heads-phone", page="bank", fragment=f"{HEAD}&specials=hidden", size=(390, 844), phone=True),
-    Shot(name="heads-pair", page="pair", fragment="view=heads&layer=2&head=0&filter=ab&specials=hidden"),
+    Shot(name="heads-several", page="bank", fragment=f"{HEAD}&also=5.11,3.5,0.3,2.9", size=(1280, 900)),
+    Shot(name="heads-phone", page="bank", fragment=f"{HEAD}&specials=hidden", size=PHONE, phone=True),
+    Shot(
+        name="heads-pair",
+        page="pair",
+        fragment="view=heads&layer=5&head=3&filter=ab&specials=hidden&pin=query-2",
+    ),
     Shot(name="heads-long", page="long", fragment="view=heads&layer=2&head=3"),
-    Shot(name="heads-arabic", page="arabic", fragment="view=heads&layer=1&head=2&units=words"),
-    Shot(name="heads-hebrew", page="hebrew", fragment="view=heads&layer=1&head=2&units=words"),
-    Shot(name="heads-paper", page="bank", fragment=f"{HEAD}&specials=hidden", paper=True),
-    Shot(name="model", page="bank", fragment="view=model&stat=to_previous&by=most"),
-    Shot(name="model-dark", page="bank", fragment="view=model&theme=dark"),
-    Shot(name="model-phone", page="bank", fragment="view=model", size=(390, 844), phone=True),
-    Shot(name="calculation", page="bank", fragment=NEURON, size=(1280, 1400)),
+    Shot(
+        name="heads-arabic",
+        page="arabic",
+        fragment="view=heads&layer=3&head=11&units=words&specials=hidden&pin=query-16",
+    ),
+    Shot(
+        name="heads-hebrew", page="hebrew", fragment="view=heads&layer=4&head=9&units=words&specials=hidden"
+    ),
+    Shot(name="heads-paper", page="bank", fragment=f"{HEAD}&specials=hidden", size=(760, 1000), paper=True),
+    Shot(
+        name="model",
+        page="bank",
+        fragment="view=model&stat=to_previous&by=most&layer=2&head=11",
+        size=(1280, 900),
+    ),
+    Shot(name="model-dark", page="bank", fragment="view=model&theme=dark&layer=2&head=11"),
+    Shot(name="model-phone", page="bank", fragment="view=model", size=PHONE, phone=True),
+    Shot(name="calculation", page="bank", fragment=NEURON, size=(1280, 1190)),
     Shot(name="calculation-dark", page="bank", fragment=f"{NEURON}&theme=dark"),
-    Shot(name="calculation-phone", page="bank", fragment=NEURON, size=(390, 844), phone=True),
-    Shot(name="positions", page="bank", fragment="view=positions", size=(1280, 1100)),
-    Shot(name="positions-dark", page="bank", fragment="view=positions&theme=dark"),
-    Shot(name="positions-phone", page="bank", fragment="view=positions", size=(390, 844), phone=True),
+    Shot(name="calculation-phone", page="bank", fragment=NEURON, size=PHONE, phone=True),
+    Shot(name="positions", page="bank", fragment="view=positions", sliders=PLACE),
+    Shot(name="positions-dark", page="bank", fragment="view=positions&theme=dark", sliders=PLACE),
+    Shot(name="positions-phone", page="bank", fragment="view=positions", size=PHONE, phone=True),
     Shot(name="movement", page="banks", fragment=""),
     Shot(name="movement-dark", page="banks", fragment="theme=dark"),
-    Shot(name="movement-phone", page="banks", fragment="", size=(390, 844), phone=True),
-    Shot(name="encoder-decoder", page="t5", fragment="view=heads&kind=cross&layer=1&head=2&pin=query-3"),
-    Shot(name="decoder", page="gpt2", fragment="view=heads&layer=1&head=2&pin=query-6"),
+    Shot(name="movement-phone", page="banks", fragment="", size=PHONE, phone=True),
+    Shot(name="measures", page="measures", fragment=MEASURE, size=(1280, 880)),
+    Shot(name="difference", page="difference", fragment="", size=(1280, 1000)),
+    Shot(
+        name="difference-head",
+        page="difference",
+        fragment="view=heads&layer=5&head=11&specials=hidden",
+        size=(1280, 960),
+    ),
+    Shot(name="difference-phone", page="difference", fragment="theme=dark", size=PHONE, phone=True),
+    Shot(
+        name="encoder-decoder",
+        page="t5",
+        fragment="view=heads&kind=cross&layer=1&head=2&pin=query-3",
+        size=(1280, 900),
+    ),
+    Shot(name="decoder", page="gpt2", fragment="view=heads&layer=1&head=2&pin=query-6", size=(1280, 860)),
 )
 
 
@@ -89,8 +122,7 @@ def random_model(build: Callable[[], torch.nn.Module], like: regard.Model, folde
     torch.manual_seed(0)
     network = build()
     for name, weights in network.named_parameters():
-        if name.split(".")[-2] in ("q", "k", "c_attn"):
-            weights.data *= 3
+        weights.data *= {"q": 3, "k": 3, "c_attn": 6}.get(name.split(".")[-2], 1)
     network.save_pretrained(folder)  # type: ignore[operator]
     for name in ("tokenizer.json", "tokenizer_config.json"):
         found = like.loaded.source.folder / name
@@ -115,6 +147,8 @@ def write_pages(folder: Path, names: set[str]) -> dict[str, Path]:
     decoder = lambda: random_model(gpt2, model, folder / "small-gpt2-random-weights")  # noqa: E731
     pages = {
         "bank": lambda: model.trace(BANK).page(),
+        "measures": lambda: model.trace(BANK).page(measures=["value_zeroing", "rollout"]),
+        "difference": lambda: model.trace(BANKS[0]).difference_page(model.trace(BANKS[1])),
         "banks": lambda: comparison_page(model.trace(BANKS), "bank"),
         "pair": lambda: model.trace("Time flies like an arrow.", "Fruit flies like a banana.").page(),
         "long": lambda: model.trace(PARAGRAPH * 5).page(),
@@ -142,6 +176,9 @@ def picture(browser: Browser, file: Path, shot: Shot) -> bytes:
     page = context.new_page()
     page.goto(f"{file.as_uri()}#{shot.fragment}")
     page.wait_for_timeout(1500)  # thumbnails are drawn when the browser is idle
+    for name, value in shot.sliders.items():
+        page.get_by_role("slider", name=name, exact=True).fill(str(value))
+    page.evaluate("document.activeElement.blur()")
     if shot.paper:
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")

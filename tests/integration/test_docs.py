@@ -27,6 +27,7 @@ def blocks(document: str, language: str) -> list[str]:
         "docs/measures.md",
         "docs/interventions.md",
         "docs/traces.md",
+        "docs/views.md",
         "docs/views_difference.md",
     ],
 )
