@@ -142,7 +142,7 @@ view((shared) => {
       make("section", { class: "movement-map", "aria-label": "Movement map" },
         make("div", { class: "view-top" }, title, make("div", { class: "controls" }, ways)),
         legend, figure,
-        make("div", { class: "steps" }, play, slider, said),
+        make("div", { class: "movement-steps" }, play, slider, said),
       ),
       make("aside", { class: "movement-side", "aria-label": "Distances" },
         make("section", { class: "faithful", "aria-label": "How far the picture can be believed" }, make("h2", { class: "panel-title" }, "How far to believe it"), belief),

@@ -16,6 +16,7 @@ part((shared) => {
       };
       this.profile = new PositionProfile(page);
       this.curve = new PositionProfile(page);
+      this.scale = make("p", { class: "note added-scale" });
       this.entry = make("p", { class: "position-number added-entry" });
       this.pair = make("p", { class: "position-number added-pair" });
       this.note = make("p", { class: "note" });
@@ -29,7 +30,7 @@ part((shared) => {
         return make("label", {}, radio, make("span", {}, text));
       }));
       this.table = makePositionTable("Numbers of this position as a table", () => this.rows());
-      const vectors = makePositionSection("Vectors added to the embeddings", this.note, this.map.element, this.sliders.position.element, this.sliders.dim.element, this.entry, this.profile.canvas);
+      const vectors = makePositionSection("Vectors added to the embeddings", this.note, this.map.element, this.sliders.position.element, this.sliders.dim.element, this.entry, this.profile.canvas, this.scale);
       const products = makePositionSection("How alike two positions are", this.measure, this.alike.element, this.sliders.other.element, this.pair, this.curve.canvas, this.table.element);
       this.element = make("div", { class: "position-pair" }, vectors, products);
     }
@@ -93,7 +94,11 @@ part((shared) => {
       this.sliders.other.update(other, count, 0, name(other));
       this.entry.textContent = `Position ${name(position)}, dimension ${dim}: ${formatNumber(values[position * this.dim + dim])}`;
       this.pair.textContent = `${this.cosine ? "Cosine" : "Dot product"} of positions ${position} and ${other}: ${formatNumber(this.like(position, other))}`;
-      this.profile.draw(values.subarray(position * this.dim, (position + 1) * this.dim), this.limit);
+      // By its own largest: beside the one large dimension of another position the bars of this one would be none.
+      const vector = values.subarray(position * this.dim, (position + 1) * this.dim);
+      const largest = largestSize(vector);
+      this.profile.draw(vector, largest);
+      this.scale.textContent = `The longest bar is ${formatNumber(largest)}, above or below zero.`;
       this.curve.draw(this.all.subarray(position * count, (position + 1) * count), this.cosine ? 1 : largestSize(this.all));
     }
 
