@@ -139,6 +139,22 @@ def test_of_two_texts_partners_are_subtracted_and_the_rest_is_faded(
     expect(page.locator(".panel")).to_contain_text("in one of the texts only")
 
 
+def test_words_of_two_texts(open_page: OpenPage, tmp_path: Path) -> None:
+    """A word that both have, one that one has, and one of which the other has a piece alone."""
+    one, other = regard.load().trace(["Grebes are unbearably loud.", "Grebes are unbreakable."])
+    one.difference_page(other).write(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=heads&layer=4&head=2&specials=hidden", viewport=SIZE)
+    page.get_by_label("Whole words").check()
+    shown = page.locator('.token[data-side="query"] .text').all_inner_texts()
+    # "un" is in both, and no word of either: it stays a piece, and so do those that go with it.
+    assert shown == ["Grebes", "are", "un", "##be", "##ara", "##bly", "loud", "##break", "##able", "."]
+    page.locator('.token[data-side="query"]').first.click()
+    ours, theirs = (trace.weights(4, 2, query=slice(1, 4)).double().numpy().mean(0) for trace in (one, other))
+    wanted = theirs[1:4].sum() - ours[1:4].sum()
+    number = page.locator('.token[data-side="key"] .number').first.inner_text()
+    _close(float(number.replace("−", "-")), wanted)
+
+
 def test_likeness_of_words_is_pythons(open_page: OpenPage, of_texts: Path, texts: list[Trace]) -> None:
     page = open_page(of_texts)
     table = page.locator(".likeness tbody tr")

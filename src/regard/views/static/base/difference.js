@@ -29,9 +29,8 @@ part(() => {
       const tokens = [];
       const places = [];
       const next = [0, 0];
-      // A word of which one text has only a part is no word of both: pieces are shown.
       const push = (token, at, more = {}) => {
-        tokens.push({ ...token, ...more, word: same ? token.word : null });
+        tokens.push({ ...token, ...more, word: null });
         places.push(at);
       };
       const upTo = (ends) => {
@@ -47,7 +46,31 @@ part(() => {
       }
       upTo(lists.map(({ length }) => length));
       if (sinks.some((at) => at >= 0)) push(both.flat().find(({ sink }) => sink), sinks.map((at) => (at < 0 ? null : at)));
-      return { tokens, places, same };
+      const words = this.nameWords(tokens, places, lists, [this.one, this.other].map((source) => source.words(kind, side)));
+      return { tokens, places, same, words };
+    }
+
+    // The words of the merged tokens, whose numbers are written into these: one that only one text has, and one whose
+    // pieces are the partners of all pieces of a word of the other. Of a word of which the other has a part alone,
+    // the pieces stay what they are.
+    nameWords(tokens, places, lists, words) {
+      const wordAt = (i, place) => (place === null || !lists[i][place] ? null : lists[i][place].word);
+      const pieces = [new Map(), new Map()]; // of each text, word to the places of its pieces
+      places.forEach((at, place) => at.forEach((own, i) => {
+        const word = wordAt(i, own);
+        if (word !== null) pieces[i].set(word, [...(pieces[i].get(word) || []), place]);
+      }));
+      const named = [];
+      pieces.forEach((ofText, i) => ofText.forEach((members, word) => {
+        const others = members.map((place) => places[place][1 - i]);
+        const alone = others.every((other) => other === null);
+        const partner = wordAt(1 - i, others[0]);
+        const whole = partner !== null && others.every((other) => wordAt(1 - i, other) === partner) && pieces[1 - i].get(partner).length === members.length;
+        if (!alone && !(whole && i === 0)) return;
+        for (const place of members) tokens[place].word = named.length;
+        named.push(words[i][word]);
+      }));
+      return named;
     }
 
     layers(kind) {
@@ -71,7 +94,7 @@ part(() => {
     }
 
     words(kind, side) {
-      return this.merged[kind][side].same ? this.one.words(kind, side) : [];
+      return this.merged[kind][side].words;
     }
 
     pair(kind) {
