@@ -222,3 +222,6 @@ def test_fits_a_phone_and_the_dark(open_page: OpenPage, of_texts: Path) -> None:
     page = open_page(of_texts, "#theme=dark", viewport={"width": 390, "height": 800})
     expect(page.locator(".divergences")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    # The table of twelve heads scrolls by itself, under a title that does not.
+    assert page.locator(".differing").evaluate("e => e.scrollWidth <= e.clientWidth")
+    assert page.locator(".difference-map .difference-scroll").evaluate("e => e.scrollWidth > e.clientWidth")
