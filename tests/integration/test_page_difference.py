@@ -153,6 +153,11 @@ def test_words_of_two_texts(open_page: OpenPage, tmp_path: Path) -> None:
     wanted = theirs[1:4].sum() - ours[1:4].sum()
     number = page.locator('.token[data-side="key"] .number').first.inner_text()
     _close(float(number.replace("−", "-")), wanted)
+    third = regard.load().trace("Grebes are loud.")
+    other.difference_page(third).write(tmp_path / "third.html")
+    page = open_page(tmp_path / "third.html", "#view=heads&specials=hidden&units=words", viewport=SIZE)
+    shown = page.locator('.token[data-side="query"] .text').all_inner_texts()
+    assert shown == ["Grebes", "are", "unbreakable", "loud", "."]
 
 
 def test_likeness_of_words_is_pythons(open_page: OpenPage, of_texts: Path, texts: list[Trace]) -> None:
