@@ -1,5 +1,6 @@
 """Attention rollout: weights multiplied through the layers, row by row, without a matrix of all tokens."""
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -48,16 +49,21 @@ def rollout(
     Source: Abnar and Zuidema 2020, arXiv 2005.00928, section 3, equation 1, with their A = 0.5 W + 0.5 I.
     """
     stack = own_attention(trace, kind, "rollout")
-    last = trace.layer_index(layer, stack)
-    encoding = trace.passage(stack).encoding
-    rows = list(chosen_of("token", encoding, token))
-    inputs = [trace.attention_of(each, stack).inputs for each in range(last + 1)]
-    flow = torch.zeros(len(rows), len(encoding.tokens), dtype=torch.float64, device=inputs[0].q.device)
-    flow[range(len(rows)), rows] = 1.0
-    with torch.no_grad():
-        for each in reversed(inputs):
-            flow = 0.5 * flow + 0.5 * through(flow, each)
+    rows = list(chosen_of("token", trace.passage(stack).encoding, token))
+    *_, flow = rollout_steps(trace, stack, trace.layer_index(layer, stack), rows)
     return flow.float().cpu()
+
+
+def rollout_steps(trace: "Trace", stack: "StackKind", last: int, rows: Sequence[int]) -> Iterator[Tensor]:
+    """The same after each step, from layer `last` down to 0: float64 (rows, N), the last of which it is."""
+    inputs = [trace.attention_of(each, stack).inputs for each in range(last + 1)]
+    count = len(trace.passage(stack).encoding.tokens)
+    flow = torch.zeros(len(rows), count, dtype=torch.float64, device=inputs[0].q.device)
+    flow[range(len(rows)), list(rows)] = 1.0
+    for each in reversed(inputs):
+        with torch.no_grad():  # not around the yield: it would hold for whoever asks
+            flow = 0.5 * flow + 0.5 * through(flow, each)
+        yield flow
 
 
 def own_attention(trace: "Trace", kind: "Kind | None", what: str) -> "StackKind":

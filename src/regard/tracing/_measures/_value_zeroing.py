@@ -1,5 +1,6 @@
 """Value zeroing: what a layer's output loses when one token's value is not there."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,6 +27,9 @@ _FLOPS = 2e10
 
 _ENTRIES = 2**22
 """Numbers of changed outputs that are worked on at a time; a feed-forward network makes some ten of each."""
+
+_FEW = 2**18
+"""As many where somebody waits for other numbers meanwhile: a part of a second's work."""
 
 
 def value_zeroing(
@@ -72,9 +76,33 @@ def value_zeroing(
     network = trace.require_model().network
     if isinstance(network, Transformer):
         _check(trace, network, rows, keys, _size(network.stack(stack_of(kind)).layers[layer]) / _FLOPS)
-        return _by_layer(trace, network, kind, layer, rows, keys)
-    _check(trace, network, range(len(of_queries.tokens)), keys, _size(network) / _FLOPS)
-    return _by_passes(trace, network, kind, layer, rows, keys)
+    else:
+        _check(trace, network, range(len(of_queries.tokens)), keys, _size(network) / _FLOPS)
+    blocks = list(_blocks(trace, kind, layer, rows, keys, _ENTRIES))
+    return torch.cat(blocks, dim=1) if blocks else torch.empty(len(rows), 0)
+
+
+def value_zeroing_blocks(trace: "Trace", kind: "Kind", layer: int) -> Iterator[Tensor]:
+    """The same of all tokens, some keys at a time: (queries, some keys), in the order of the keys.
+
+    Each block is a part of a second's work on a model for a laptop, and nothing runs between two of them: a
+    notebook goes on with other work, or leaves off. So there is no limit of time.
+
+    Raises:
+        InputError: as `value_zeroing`, before the first block at the latest.
+    """
+    rows, keys = (list(range(len(side.encoding.tokens))) for side in trace.sides(kind))
+    trace.require_model()
+    return _blocks(trace, kind, layer, rows, keys, _FEW)
+
+
+def _blocks(
+    trace: "Trace", kind: "Kind", layer: int, rows: list[int], keys: list[int], entries: int
+) -> Iterator[Tensor]:
+    network = trace.require_model().network
+    if isinstance(network, Transformer):
+        return _by_layer(trace, network, kind, layer, rows, keys, entries)
+    return _by_passes(trace, network, kind, layer, rows, keys, entries)
 
 
 def _size(module: torch.nn.Module) -> int:
@@ -95,8 +123,14 @@ def _check(
 
 
 def _by_layer(
-    trace: "Trace", network: Transformer, kind: "Kind", layer: int, rows: list[int], keys: list[int]
-) -> Tensor:
+    trace: "Trace",
+    network: Transformer,
+    kind: "Kind",
+    layer: int,
+    rows: list[int],
+    keys: list[int],
+    entries: int,
+) -> Iterator[Tensor]:
     stack = stack_of(kind)
     module = network.stack(stack).layers[layer]
     inputs = trace.attention_of(layer, kind).inputs
@@ -122,22 +156,21 @@ def _by_layer(
         output: Tensor = with_given(bare, **outputs)(x.expand(batch, -1, -1), **some)
         return output
 
-    result = torch.empty(len(rows), len(keys), dtype=torch.float64)
     back = slice(None) if worked is rows else rows
     at = torch.tensor(worked, device=v.device)
-    size = max(1, _ENTRIES // (len(worked) * x.shape[2]))
+    size = max(1, entries // (len(worked) * x.shape[2]))
     with torch.no_grad():
         whole = run(given)[0, back]
-        for start in range(0, len(keys), size):
-            some = keys[start : start + size]
+    for start in range(0, len(keys), size):
+        some = keys[start : start + size]
+        with torch.no_grad():  # not around the yield: it would hold for whoever asks
             weights = attention_weights(inputs, at, torch.tensor(some, device=v.device))[0].double()
             lost = sum(
                 weights[head].T[:, :, None] * projection.of_values(v[:, some], head)[:, None]
                 for head in range(inputs.num_heads)
             )
             changed = run(given | {name: given[name] - lost})
-            result[:, start : start + size] = _distance(changed[:, back], whole).T.cpu()
-    return result.float()
+        yield _distance(changed[:, back], whole).T.float().cpu()
 
 
 class _Enough(Exception):
@@ -145,8 +178,14 @@ class _Enough(Exception):
 
 
 def _by_passes(
-    trace: "Trace", network: Network, kind: "Kind", layer: int, rows: list[int], keys: list[int]
-) -> Tensor:
+    trace: "Trace",
+    network: Network,
+    kind: "Kind",
+    layer: int,
+    rows: list[int],
+    keys: list[int],
+    entries: int,
+) -> Iterator[Tensor]:
     values = f"{attention_tap(network, kind, layer)}.v"
     output = f"{network.prefixes[stack_of(kind)]}layers.{layer}.output"
     if output not in network.tap_names():
@@ -154,8 +193,7 @@ def _by_passes(
             f"value zeroing needs the output of layer {layer}, which {trace.model} does not show through the "
             "lens; ask for weights, or norm_weighted."
         )
-    result = torch.empty(len(rows), len(keys), dtype=torch.float64)
-    batch = max(1, _ENTRIES // (len(trace.tokens) * network.config.d_model * 4))
+    batch = max(1, entries // (len(trace.tokens) * network.config.d_model * 4))
     for start in range(0, len(keys), batch):
         some = keys[start : start + batch]
         seen: list[Tensor] = []
@@ -175,8 +213,7 @@ def _by_passes(
         except _Enough:
             pass
         states = seen[0].double()[:, rows]  # the first is the model as it is
-        result[:, start : start + batch] = _distance(states[1:], states[0]).T.cpu()
-    return result.float()
+        yield _distance(states[1:], states[0]).T.float().cpu()
 
 
 def _distance(changed: Tensor, whole: Tensor) -> Tensor:
