@@ -1,47 +1,59 @@
 """A trace in a notebook: a widget whose numbers the trace works out when somebody looks."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.tracing._measures import Scalar
-from regard.views import AttentionRecord, make_widget, marimo_object, notebook_bundle
+from regard.views import LiveRun, make_widget, marimo_object, notebook_bundle
 
 if TYPE_CHECKING:
     from regard.tracing._kinds import Kind
     from regard.tracing._trace import Trace
 
 
-def widget(self: "Trace", *, measures: Sequence[str] = (), of: Scalar | None = None) -> Any:
+def widget(self: "Trace", *, against: "Trace | None" = None, of: Scalar | None = None) -> Any:
     """The interactive view as a widget: what a notebook shows for a trace.
 
-    Rows are worked out by Python when they are looked at, so that a long text costs what is looked at. With a
-    model behind the trace there is the causal check besides: see `ablation`.
+    Rows and measures are worked out by Python when they are looked at, so that a long text costs what is
+    looked at. With a model behind the trace there is the causal check besides: see `ablation`.
 
     Args:
-        measures, of: what can be drawn in the place of the weights too, as in `page`.
+        against: another trace, of which the widget shows how it differs from this one, as `difference_page`.
+        of: what weight x gradient is of, as in `attention_gradients`; by default the largest logit after a
+            decoder's last token.
 
     Returns:
         An `anywidget.AnyWidget`. Its `address` is what is chosen, as in the address of a page: it can be read
-        and set, such as `widget.address = "#layer=3&head=5"`.
+        and set, such as `widget.address = "#layer=3&head=5"`. `close()` ends it and lets go of the trace.
 
     Raises:
         MissingExtraError: anywidget is not installed: `pip install 'regard[notebook]'`.
-        InputError: a layer that cannot be drawn exactly, or a measure that there is not.
+        InputError: a layer that cannot be drawn exactly, or two traces that cannot be compared.
     """
-    return _widget_of(self, _record(self, measures, of))
+    if against is None:
+        return make_widget([_live(self, of)])
+    from regard.tracing._difference import difference
+    from regard.tracing._trace import check_trace
+
+    found = difference(self, check_trace("against", against))
+    return make_widget([_live(self, of), _live(against, of)], difference=found)
 
 
 def mimebundle(self: "Trace", include: Any = None, exclude: Any = None) -> Any:
     """What a notebook displays: the widget, or in words what to install for it."""
     del include, exclude
-    made: list[AttentionRecord] = []
+    made: list[LiveRun] = []
 
-    def record() -> AttentionRecord:
+    def run() -> LiveRun:
         if not made:
-            made.append(_record(self))
+            made.append(_live(self))
         return made[0]
 
-    return notebook_bundle(repr(self), lambda: _widget_of(self, record()), lambda: [record()])
+    return notebook_bundle(
+        repr(self),
+        lambda: make_widget([run()]),
+        lambda: [run().record],
+        way='trace.write_page("page.html")',
+    )
 
 
 def display(self: "Trace") -> Any:
@@ -49,14 +61,10 @@ def display(self: "Trace") -> Any:
     return marimo_object(repr(self), self.widget)
 
 
-def _record(trace: "Trace", measures: Sequence[str] = (), of: Scalar | None = None) -> AttentionRecord:
+def _live(trace: "Trace", of: Scalar | None = None) -> LiveRun:
     from regard.tracing._page import page_record
-
-    return page_record(trace, measures, of, statistics=False)
-
-
-def _widget_of(trace: "Trace", record: AttentionRecord) -> Any:
     from regard.tracing._page_extras import head_statistics
+    from regard.tracing._page_measures import live_measures
 
     def check(kind: "Kind", layer: int, head: int) -> dict[str, Any]:
         found = trace.ablation(layer, head, kind=kind)
@@ -69,8 +77,9 @@ def _widget_of(trace: "Trace", record: AttentionRecord) -> Any:
         moved, cosine = found.moved.tolist(), found.cosine.tolist()
         return {"tokens": list(found.tokens), "moved": moved, "cosine": cosine, **tops}
 
-    return make_widget(
-        [record],
+    return LiveRun(
+        record=page_record(trace, None, statistics=False),
         statistics=lambda kind: head_statistics(trace, kind),
         check=None if trace.loaded is None else check,
+        measures=live_measures(trace, of),
     )

@@ -43,14 +43,15 @@ _WAY_OUT = "`regard explain` and trace.weights give its numbers"
 
 
 def page_record(
-    trace: Trace, measures: Sequence[str] = (), of: Scalar | None = None, *, statistics: bool = True
+    trace: Trace, measures: Sequence[str] | None = (), of: Scalar | None = None, *, statistics: bool = True
 ) -> AttentionRecord:
     """What the page needs of a trace: tokens, and q, k, scale, mask and bias of every layer of every kind.
 
     Args:
         trace: the trace.
         measures: what can be drawn in the place of the weights too: "value_zeroing", "rollout", "gradient";
-            "norm" is there in any case, where it can be had.
+            "norm" is there in any case, where it can be had. None is for a notebook, which works out all of
+            them when they are looked at.
         of: what "gradient" is of, as in `Trace.attention_gradients`.
         statistics: whether it has the statistics of every head; a notebook asks for them when it shows them.
 
@@ -59,7 +60,7 @@ def page_record(
             the model's. The message names it. Or a measure that there is not.
     """
     made = _Made()
-    drawn, left = measures_of(trace, measures, of)
+    drawn, left = ({}, {}) if measures is None else measures_of(trace, measures, of)
     return AttentionRecord(
         model=trace.model,
         encoder=None if trace.encoder is None else _side(trace, "encoder"),

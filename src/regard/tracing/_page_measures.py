@@ -1,6 +1,6 @@
 """What a page can draw in the place of a trace's weights, as far as it can be had and fits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,18 @@ from regard.tracing._measures._needed import values_of
 from regard.tracing._measures._network import projection_of
 from regard.tracing._measures._passes import run_again
 from regard.tracing._measures._readout import check_head, outermost
+from regard.tracing._measures._rollout import rollout_steps
+from regard.tracing._measures._value_zeroing import value_zeroing_blocks
 from regard.tracing._trace import Trace
-from regard.views import MOST_MEASURES, MeasureName, MeasureRecord, check_measures, matrix_bytes
+from regard.views import (
+    MEASURES,
+    MOST_MEASURES,
+    LiveMeasures,
+    MeasureName,
+    MeasureRecord,
+    check_measures,
+    matrix_bytes,
+)
 
 Measures = dict[Kind, tuple[MeasureRecord, ...]]
 
@@ -80,16 +90,70 @@ def _made(trace: Trace, name: MeasureName, of: Scalar | None) -> dict[Kind, Meas
         return _each(trace, name, lambda kind, layer: trace.rollout(kind=kind, layer=layer)[None])
     if name == "value_zeroing":
         return _each(trace, name, lambda kind, layer: trace.value_zeroing(layer, kind=kind)[None])
-    said = "of the number that was given"
-    if of is None:
-        of, said = _next_token(trace)
-    scalar = of
+    scalar, said = _scalar(trace, of, 'page(measures=["gradient"], of=lambda output: ...)')
+    return _each(trace, name, lambda kind, layer: _gradient(trace, scalar, kind, layer), said)
 
-    def gradient(kind: Kind, layer: int) -> Tensor:
-        keys = len(trace.sides(kind)[1].encoding.tokens)
-        return trace.attention_gradients(layer, of=scalar, kind=kind)[..., :keys]
 
-    return _each(trace, name, gradient, said)
+def live_measures(trace: Trace, of: Scalar | None = None) -> LiveMeasures:
+    """All measures that a notebook can have, none of them worked out yet.
+
+    Args:
+        trace: the trace.
+        of: as in `measures_of`.
+
+    Returns:
+        What there is of each kind, what there is not and why, and how a layer is worked out.
+
+    Example:
+        >>> import regard
+        >>> found = live_measures(regard.load().trace("time flies"))
+        >>> found.names["encoder"], list(found.left_out)
+        (('norm', 'value_zeroing', 'rollout'), ['gradient'])
+    """
+    left: dict[str, str] = {}
+    for name in MEASURES:
+        try:
+            if name != "rollout":
+                trace.require_model()
+            if name == "gradient" and of is None:
+                _check_next_token(trace, _IN_A_WIDGET)
+        except InputError as error:
+            left[name] = str(error)
+    there = [name for name in MEASURES if name not in left]
+    names = {kind: tuple(name for name in there if kind in _kinds(trace, name)) for kind in trace.kinds}
+    scalars: list[tuple[Scalar, str]] = []  # the likeliest token is looked for once
+
+    def work(kind: Kind, name: MeasureName, layer: int) -> Generator[float, None, MeasureRecord]:
+        yield 0.0
+        said = ""
+        if name == "norm":
+            values = _norms(trace, kind, layer)
+        elif name == "value_zeroing":
+            blocks: list[Tensor] = []
+            count, done = len(trace.sides(kind)[1].encoding.tokens), 0
+            for block in value_zeroing_blocks(trace, kind, layer):
+                blocks.append(block)
+                done += block.shape[1]
+                yield done / count
+            values = torch.cat(blocks, dim=1)[None]
+        elif name == "rollout":
+            assert kind != "cross"
+            tokens = range(len(trace.passage(kind).encoding.tokens))
+            for step, flow in enumerate(rollout_steps(trace, kind, layer, tokens), start=1):
+                values = flow[None]
+                yield step / (layer + 1)
+        else:
+            if not scalars:
+                scalars.append(_scalar(trace, of, _IN_A_WIDGET))
+                yield 0.0
+            scalar, said = scalars[0]
+            values = _gradient(trace, scalar, kind, layer)
+        return MeasureRecord(name=name, layers=(_finite(name, values),), of=said)
+
+    return LiveMeasures(names=names, left_out=left, work=work)
+
+
+_IN_A_WIDGET = "widget(of=lambda output: ...)"
 
 
 def _each(
@@ -118,26 +182,38 @@ def _norms(trace: Trace, kind: Kind, layer: int) -> Tensor:
     return norms
 
 
-def _next_token(trace: Trace) -> tuple[Scalar, str]:
-    """The largest logit after a decoder's last token, and what it is in words."""
+def _gradient(trace: Trace, of: Scalar, kind: Kind, layer: int) -> Tensor:
+    keys = len(trace.sides(kind)[1].encoding.tokens)
+    return trace.attention_gradients(layer, of=of, kind=kind)[..., :keys]
+
+
+def _scalar(trace: Trace, of: Scalar | None, way: str) -> tuple[Scalar, str]:
+    """What gradients are of, and what that is in words; by default the largest logit after the last token."""
+    if of is not None:
+        return of, "of the number that was given"
+    _check_next_token(trace, way)
     loaded = trace.require_model()
-    if "decoder" not in trace.kinds:
-        raise InputError(
-            f"a gradient is of a number, and {trace.model} does not say a next token; say of what it shall "
-            'be: in Python, trace.page(measures=["gradient"], of=lambda output: ...).'
-        )
-    check_head(trace)
     with torch.no_grad():
         logits = run_again(trace, loaded.network, logits=True).logits
     assert logits is not None
     best = int(logits[0, -1].argmax())
 
-    def of(output: Output) -> Tensor:
+    def largest(output: Output) -> Tensor:
         assert output.logits is not None
         return output.logits[0, -1, best]
 
     assert outermost(loaded.network.plain) == "decoder"
-    return of, f"of the logit of {_token(loaded, best)!r}, the likeliest next token"
+    return largest, f"of the logit of {_token(loaded, best)!r}, the likeliest next token"
+
+
+def _check_next_token(trace: Trace, way: str) -> None:
+    trace.require_model()
+    if "decoder" not in trace.kinds:
+        raise InputError(
+            f"a gradient is of a number, and {trace.model} does not say a next token; say of what it shall "
+            f"be: in Python, trace.{way}."
+        )
+    check_head(trace)
 
 
 def _token(loaded: Loaded, id: int) -> str:

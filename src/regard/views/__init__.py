@@ -12,6 +12,7 @@ from regard.views._divergence import HeadDivergences, print_divergences
 from regard.views._explanation import Explanation, print_explanation
 from regard.views._heads import HeadCard, HeadExample, HeadFinding, HeadTable, print_heads
 from regard.views._heads_file import check_heads_file, write_heads
+from regard.views._live import LiveMeasures, LiveRun, Work
 from regard.views._measure_records import MEASURES, MeasureName, MeasureRecord, check_measures
 from regard.views._measures import MOST_MEASURES, matrix_bytes
 from regard.views._movement import Movement, Projection, plot_movement
@@ -53,6 +54,8 @@ __all__ = [
     "Held",
     "KindDifference",
     "LayerRecord",
+    "LiveMeasures",
+    "LiveRun",
     "MaskRecord",
     "MeasureName",
     "MeasureRecord",
@@ -67,6 +70,7 @@ __all__ = [
     "Side",
     "ValueHead",
     "WordLikeness",
+    "Work",
     "check_heads_file",
     "check_measures",
     "encoder_record",

@@ -60,7 +60,7 @@ VIEWS: dict[str, tuple[str, ...]] = {
 
 
 # What a notebook has besides, the last of which starts a widget: the kernel answers it.
-_NOTEBOOK = ("source.js", "theme.js", "check.js", "main.js")
+_NOTEBOOK = ("work.js", "source.js", "strip.js", "theme.js", "check.js", "main.js")
 
 
 def scripts() -> tuple[str, ...]:

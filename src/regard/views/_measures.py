@@ -132,12 +132,18 @@ def _norms(
             difference = max(difference, most)
         values = Values(stored=integers, steps=steps)
         known.append(
-            _known(f"{kind}-norm-{number}", values, len(norms), _most(each.shown, each.heads, read), blocks)
+            _known(
+                f"{kind}-norm-{number}",
+                values,
+                len(norms),
+                largest_norms(each.shown, each.heads, read),
+                blocks,
+            )
         )
     return known, difference
 
 
-def _most(shown: LayerRecord, heads: Sequence[int], norms: _Floats) -> _Floats:
+def largest_norms(shown: LayerRecord, heads: Sequence[int], norms: _Floats) -> _Floats:
     """The largest weight times norm of each head, among some queries: how strongly lines are drawn."""
     queries = np.unique(np.linspace(0, shown.queries - 1, _SOME).round().astype(np.int64))
     found = np.zeros(len(norms), np.float32)

@@ -18,6 +18,7 @@ from regard.views._blocks import Blocks, add_heads, as_json, block, facts_of
 from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads, held_all
 from regard.views._difference import Difference, difference_facts
 from regard.views._held import HeadName, HeldHeads
+from regard.views._live import LiveRun
 from regard.views._measures import add_matrices, add_norms, norm_bytes
 from regard.views._movement import Movement, movement_facts
 from regard.views._position_facts import add_positions
@@ -75,23 +76,16 @@ class Page:
 
         Raises:
             MissingExtraError: anywidget is not installed: `pip install 'regard[notebook]'`.
-            InputError: The page is of a difference, which no widget shows yet.
-            InputError: The page shows a difference, which is shown in a file alone.
         """
-        if self.difference is not None:
-            raise InputError("a difference is shown in a file: page.write(path), and open it in a browser.")
-        if self.difference is not None:
-            raise InputError(
-                "difference: wanted a page of one run or of a word's movement, got one of a difference; "
-                "write it with page.write(path)"
-            )
-        return make_widget(self.records, movement=self.movement)
+        return make_widget(
+            [LiveRun(record=record) for record in self.records],
+            movement=self.movement,
+            difference=self.difference,
+        )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         del include, exclude
-        if self.difference is not None:
-            return {"text/plain": f"{self!r}; page.write(path) puts it in a file"}
-        return notebook_bundle(repr(self), self.widget, lambda: self.records)
+        return notebook_bundle(repr(self), self.widget, lambda: self.records, way='page.write("page.html")')
 
     def _display_(self) -> Any:  # of marimo
         return marimo_object(repr(self), self.widget)

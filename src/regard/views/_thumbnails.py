@@ -31,7 +31,7 @@ def sampled(queries: _Places, height: int) -> _Places:
 
 
 def binned(rows: npt.NDArray[np.floating[Any]], keys: _Places, width: int) -> npt.NDArray[np.floating[Any]]:
-    """The largest of some rows' numbers in each of so many bins of keys: (rows, width).
+    """The largest of some rows' numbers in each of so many bins of keys, whatever its sign: (rows, width).
 
     Args:
         rows: (rows, keys), with a sink's column or without.
@@ -44,7 +44,8 @@ def binned(rows: npt.NDArray[np.floating[Any]], keys: _Places, width: int) -> np
     """
     picked = np.pad(rows, ((0, 0), (0, 1)))[:, keys]
     first = np.searchsorted(np.arange(len(keys)) * width // len(keys), np.arange(width))
-    largest: npt.NDArray[np.floating[Any]] = np.maximum.reduceat(picked, first, axis=1)
+    above, below = np.maximum.reduceat(picked, first, axis=1), np.minimum.reduceat(picked, first, axis=1)
+    largest: npt.NDArray[np.floating[Any]] = np.where(-below > above, below, above)
     return largest
 
 

@@ -1,56 +1,43 @@
 """The page in a notebook's cell, and what a notebook shows where it cannot be."""
 
-import html
 import json
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from regard.core.errors import InputError, MissingExtraError
 from regard.views import _assets
-from regard.views._kernel import Check, Kernel, Statistics, widget_facts
+from regard.views._difference import Difference
+from regard.views._kernel import Kernel, widget_facts
+from regard.views._live import LiveRun
 from regard.views._movement import Movement
-from regard.views._picture import HeadPicture
-from regard.views._records import AttentionRecord, PageToken
-from regard.views._weights import weight_rows
+from regard.views._records import AttentionRecord
+from regard.views._still import still
 
 _HINT = "To see it here, install anywidget and run the cell again: pip install 'regard[notebook]'"
 
 
 def make_widget(
-    records: Sequence[AttentionRecord],
-    *,
-    movement: Movement | None = None,
-    statistics: Statistics | None = None,
-    check: Check | None = None,
+    runs: Sequence[LiveRun], *, movement: Movement | None = None, difference: Difference | None = None
 ) -> Any:
     """The interactive view as a widget of a notebook, whose numbers Python works out when they are looked at.
 
     Args:
-        records: What to show: one run, or with a movement one of each text.
+        runs: What to show: one run, with a movement one of each text, with a difference two.
         movement: One word in all of them.
-        statistics: The first run's statistics by kind, asked for when the model view is opened; by default
-            the record's own.
-        check: What becomes of the first run without a head; None where no model stands behind it.
+        difference: How the second differs from the first.
 
     Returns:
-        An `anywidget.AnyWidget`; its trait `address` is what is chosen, as in a page's address.
+        An `anywidget.AnyWidget`; its trait `address` is what is chosen, as in a page's address. Its `close()`
+        ends the view and lets go of the runs.
 
     Raises:
         MissingExtraError: anywidget is not installed.
     """
-    runs = widget_facts(records, movement, check=check is not None)
-    kernel = Kernel(records, statistics=statistics, check=check)
-    widget = _widget_class()(facts=json.dumps({"runs": runs}, allow_nan=False, separators=(",", ":")))
-
-    def on_message(_: Any, content: dict[str, Any], __: Any) -> None:
-        said, buffers = kernel.answers(content["run"], content["asks"])
-        told = {"client": content["client"], "number": content["number"], "answers": said}
-        widget.send(told, buffers)
-
-    widget.on_msg(on_message)
+    facts = {"runs": widget_facts(runs, movement, difference)}
+    widget = _widget_class()(facts=json.dumps(facts, allow_nan=False, separators=(",", ":")))
+    widget.kernel = Kernel(runs)
     return widget
 
 
@@ -70,39 +57,61 @@ def _widget_class() -> Any:
         _esm = _assets.module()
         facts = traitlets.Unicode().tag(sync=True)
         address = traitlets.Unicode().tag(sync=True)
+        kernel: Kernel | None = None
+
+        def __init__(self, **traits: Any) -> None:
+            super().__init__(**traits)
+            self.on_msg(type(self)._on_message)
+
+        def _on_message(self, content: dict[str, Any], _: Any) -> None:
+            if self.kernel is None:
+                return
+            said, buffers = self.kernel.answers(content["run"], content["asks"])
+            told = {"client": content["client"], "number": content["number"], "answers": said}
+            self.send(told, buffers)
+
+        def close(self) -> None:
+            """Ends the view wherever it is shown, and lets go of the runs behind it."""
+            self.kernel = None
+            super().close()
 
     return AttentionWidget
 
 
 def notebook_bundle(
-    text: str, widget: Callable[[], Any], records: Callable[[], Sequence[AttentionRecord]]
+    text: str,
+    widget: Callable[[], Any],
+    records: Callable[[], Sequence[AttentionRecord]],
+    *,
+    way: str,
 ) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
-    """What a notebook displays of something, by MIME type: the widget, with a picture for where it cannot be.
+    """What a notebook displays of something, by MIME type: the widget, and what stands for it elsewhere.
 
-    The picture is of the first head, for nbconvert and for pages that show notebooks without a kernel. Where
-    anywidget is not installed, it stands below a line that says so. Outside a notebook there is text alone.
+    That is the first head, as a picture or as its strongest weights, and how to write the interactive file:
+    for nbconvert, for pages that show notebooks without a kernel, and where anywidget is not installed.
+    Outside a notebook there is text alone.
 
     Args:
         text: What it is, in a line.
         widget: Makes the widget; raises an InputError where it cannot be drawn exactly.
         records: What the picture is of, asked for after the widget.
+        way: The code that writes the interactive file.
     """
     if not _in_a_notebook():
         return {"text/plain": text}
+    hint = f"The interactive view as a file, which needs no kernel: {way}"
+    data: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     try:
-        made = widget()
+        if _somebody_looks():
+            data, metadata = widget()._repr_mimebundle_()
+        shown = records()[0]
     except MissingExtraError:
-        made = None
+        hint, shown = f"{_HINT}\n{hint}", records()[0]
     except InputError as error:
         return {"text/plain": f"{text}\n{error}"}
-    picture = _picture(records()[0])
-    if made is None:
-        words = f"<p><code>{html.escape(text)}</code><br>{html.escape(_HINT)}</p>"
-        return {"text/plain": f"{text}\n{_HINT}", "text/html": words + (picture or "")}
-    data, metadata = made._repr_mimebundle_()
-    data["text/plain"] = text
-    if picture is not None:
-        data["image/svg+xml"] = picture
+    data["text/plain"] = f"{text}\n{hint}"
+    data["text/html"] = still(text, shown, hint)
     return data, metadata
 
 
@@ -123,26 +132,12 @@ def _in_a_notebook() -> bool:
     return comm.create_comm.__module__ != "comm"
 
 
-def _picture(record: AttentionRecord) -> str | None:
-    """The first head as an SVG document; None where there are more tokens than can be read."""
-    kind = record.kinds[0]
-    layer = record.layers[kind][0]
-    of_queries, of_keys = record.sides(kind)
-    try:
-        HeadPicture.check_size(layer.queries, layer.keys)
-    except InputError:
-        return None
-    weights = weight_rows(layer, 0, np.arange(layer.queries))
-    keys = tuple(map(_name, of_keys.tokens))
-    said = "" if len(record.kinds) == 1 else f"{kind}, "
-    return HeadPicture(
-        weights=weights,
-        queries=tuple(map(_name, of_queries.tokens)),
-        keys=keys if weights.shape[1] == len(keys) else (*keys, "sink"),
-        title=f"{record.model}: {said}layer {layer.layer}, head 0",
-    ).svg()
+def _somebody_looks() -> bool:
+    """Whether a person runs the cell. Who runs notebooks to convert them does not let cells ask for input.
 
-
-def _name(token: PageToken) -> str:
-    # As the page writes them: WordPiece's "##ing" as it is, of others what stands in the text.
-    return token.text if token.surface is None or token.text.startswith("##") else token.surface
+    The widget that they would keep asks a kernel which is no more, and its surroundings from the network.
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    parent = getattr(getattr(shell, "kernel", None), "get_parent", None)
+    asked = parent("shell") if callable(parent) else {}
+    return bool(asked.get("content", {}).get("allow_stdin", True))

@@ -73,12 +73,3 @@ def test_what_is_not_there_is_named() -> None:
         difference(one, trace_text(loaded, "money"))
     with pytest.raises(InputError, match="the same layers"):
         difference_page(one, trace_text(make_loaded(num_layers=3), "fishing"))
-
-
-def test_a_difference_is_shown_in_a_file_alone() -> None:
-    one, other = (trace_text(make_loaded(name), "the bank") for name in ("one", "another"))
-    page = one.difference_page(other)
-    assert "a difference is shown in a file" not in page.html
-    with pytest.raises(InputError, match="shown in a file"):
-        page.widget()
-    assert "write(path)" in page._repr_mimebundle_()["text/plain"]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, _kernel
+from regard.views import AttentionRecord, LayerRecord, LiveRun, MaskRecord, PageToken, Side, _kernel
 from regard.views._kernel import Kernel, widget_facts
 from tolerances import WEIGHTS
 from unit.views.conftest import HEADS, LAYERS, TOKENS, MakeRecord
@@ -59,7 +59,7 @@ def test_rows_and_columns(record: AttentionRecord, monkeypatch: pytest.MonkeyPat
     if not whole:
         monkeypatch.setattr(_kernel, "_MOST_WHOLE", 0)
         monkeypatch.setattr(_kernel, "_BLOCK", 3 * TOKENS)
-    kernel = Kernel([record])
+    kernel = Kernel([LiveRun(record=record)])
     for layer in range(LAYERS):
         for head in range(HEADS):
             wanted = _weights(record.layers["encoder"][layer], head)
@@ -72,14 +72,14 @@ def test_rows_and_columns(record: AttentionRecord, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_sink_that_only_another_layer_has(record: AttentionRecord) -> None:
-    _, [column] = _ask(Kernel([record]), what="column", layer=0, head=1, key=TOKENS)
+    _, [column] = _ask(Kernel([LiveRun(record=record)]), what="column", layer=0, head=1, key=TOKENS)
     assert column.tolist() == [0.0] * TOKENS
 
 
 def test_the_steps_of_one_query(record: AttentionRecord) -> None:
     layer = record.layers["encoder"][1]
     asked = {"kind": "encoder", "what": "steps", "layer": 1, "head": 2, "query": 3}
-    [said], [q, k, bias, allowed, v] = Kernel([record]).answers(0, [asked])
+    [said], [q, k, bias, allowed, v] = Kernel([LiveRun(record=record)]).answers(0, [asked])
     assert (said["softcap"], said["sink"], said["vDim"]) == (2.0, pytest.approx(layer.sinks[2]), 4)
     np.testing.assert_array_equal(np.frombuffer(q, "<f4"), layer.q[2, 3])
     np.testing.assert_array_equal(np.frombuffer(k, "<f4"), layer.k[2].ravel())
@@ -93,7 +93,7 @@ def test_a_thumbnail_has_the_largest_weight_of_each_bin(record: AttentionRecord)
     wanted = _weights(record.layers["encoder"][0], 1)
     keys = [0, 1, 3, 4, 5, 6]
     asked = {"queries": [[0, 6]], "keys": [[0, 1], [3, 6]], "width": 4, "height": 3}
-    _, [levels] = _ask(Kernel([record]), what="picture", layer=0, head=1, **asked)
+    _, [levels] = _ask(Kernel([LiveRun(record=record)]), what="picture", layer=0, head=1, **asked)
     found = np.zeros((3, 4))
     for y, query in enumerate([1, 3, 5]):
         for place, key in enumerate(keys):
@@ -109,7 +109,12 @@ def test_the_strongest_between_words(
     monkeypatch.setattr(_kernel, "_BLOCK", block)
     queries, keys = [[0, 0], [1, 2], [4, 4], [5, 6]], [[0, 1], [3, 3], [5, 6]]
     said, _ = _ask(
-        Kernel([record]), what="strongest", heads=[[0, 2], [1, 0]], queries=queries, keys=keys, count=5
+        Kernel([LiveRun(record=record)]),
+        what="strongest",
+        heads=[[0, 2], [1, 0]],
+        queries=queries,
+        keys=keys,
+        count=5,
     )
     every = []
     for layer, head in ((0, 2), (1, 0)):
@@ -134,14 +139,14 @@ def test_statistics_are_asked_for(record: AttentionRecord) -> None:
         asked.append(kind)
         return {"entropy": np.array([[1.5, np.nan]], np.float32)}
 
-    kernel = Kernel([record], statistics=statistics)
+    kernel = Kernel([LiveRun(record=record, statistics=statistics)])
     assert asked == []
     said, _ = _ask(kernel, what="statistics")
     assert (said["statistics"], asked) == ({"entropy": [[1.5, None]]}, ["encoder"])
 
 
 def test_the_causal_check_is_asked_for(record: AttentionRecord) -> None:
-    kernel = Kernel([record], check=lambda *head: {"of": list(head)})
+    kernel = Kernel([LiveRun(record=record, check=lambda *head: {"of": list(head)})])
     said, _ = _ask(kernel, what="check", layer=1, head=2)
     assert said["check"] == {"of": ["encoder", 1, 2]}
 
@@ -157,7 +162,7 @@ def test_the_causal_check_is_asked_for(record: AttentionRecord) -> None:
 )
 def test_what_cannot_be_answered_says_why(record: AttentionRecord, asked: dict[str, Any], told: str) -> None:
     right = {"what": "row", "kind": "encoder", "layer": 0, "head": 0, "query": 0}
-    said, buffers = Kernel([record]).answers(0, [{"kind": "encoder"} | asked, right])
+    said, buffers = Kernel([LiveRun(record=record)]).answers(0, [{"kind": "encoder"} | asked, right])
     assert told in said[0]["error"]
     assert (said[0]["buffers"], said[1], len(buffers)) == (0, {"buffers": 1}, 1)
 
@@ -165,7 +170,8 @@ def test_what_cannot_be_answered_says_why(record: AttentionRecord, asked: dict[s
 def test_given_weights_have_no_steps() -> None:
     side = Side(text="a", tokens=(PageToken(text="a"),))
     layer = LayerRecord.given(0, np.ones((1, 1, 1), np.float32))
-    kernel = Kernel([AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)})])
+    record = AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)})
+    kernel = Kernel([LiveRun(record=record)])
     [said], _ = kernel.answers(0, [{"what": "steps", "kind": "encoder", "layer": 0, "head": 0, "query": 0}])
     assert "given" in said["error"]
 
@@ -176,15 +182,15 @@ def test_the_facts_hold_no_weights(make_record: MakeRecord) -> None:
     def size(tokens: int) -> int:
         q, k = np.random.default_rng(0).standard_normal((2, 2, 3, tokens, 5), dtype=np.float32)
         items = tuple(PageToken(text="t", sequence=0) for _ in range(tokens))
-        [run] = widget_facts([make_record(tokens=items, q=q, k=k)])
+        [run] = widget_facts([LiveRun(record=make_record(tokens=items, q=q, k=k))])
         return len(str(run))
 
     assert size(1000) < 11 * size(100)
-    assert sum(map(len, widget_facts([make_record()])[0]["blocks"].values())) == 0
+    assert sum(map(len, widget_facts([LiveRun(record=make_record())])[0]["blocks"].values())) == 0
 
 
 def test_the_facts_say_what_can_be_asked(record: AttentionRecord) -> None:
-    [run] = widget_facts([record], check=True)
+    [run] = widget_facts([LiveRun(record=record, check=lambda *head: {})])
     facts = run["facts"]
     first, second = facts["kinds"]["encoder"]["layers"]
     assert (facts["kernel"], facts["check"], facts["kinds"]["encoder"]["statistics"]) == (True, True, None)

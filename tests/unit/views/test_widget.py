@@ -1,8 +1,12 @@
 """The widget without a browser: what is displayed where, and how it answers."""
 
+import gc
+import html
 import json
 import re
 import sys
+import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import comm
@@ -11,7 +15,7 @@ import pytest
 
 from regard import view
 from regard.core.errors import InputError, MissingExtraError
-from regard.views import AttentionRecord, _assets, _widget, make_widget, notebook_bundle
+from regard.views import AttentionRecord, LiveRun, _assets, _widget, make_widget, notebook_bundle
 from unit.views.conftest import HEADS, LAYERS, MakeRecord
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -34,7 +38,10 @@ def without_anywidget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _bundle(record: AttentionRecord) -> Any:
-    return notebook_bundle("Trace('<m>')", lambda: make_widget([record]), lambda: [record])
+    run = LiveRun(record=record)
+    return notebook_bundle(
+        "Trace('<m>')", lambda: make_widget([run]), lambda: [record], way='trace.write_page("p")'
+    )
 
 
 def test_outside_a_notebook_there_is_text(make_record: MakeRecord) -> None:
@@ -44,20 +51,38 @@ def test_outside_a_notebook_there_is_text(make_record: MakeRecord) -> None:
 @pytest.mark.usefixtures("in_a_kernel")
 def test_in_a_notebook_there_is_a_widget_and_a_picture(make_record: MakeRecord) -> None:
     data, _ = _bundle(make_record())
-    assert set(data) == {VIEW, "text/plain", "image/svg+xml"}
-    assert data["text/plain"] == "Trace('<m>')"
-    assert "layer 0, head 0" in data["image/svg+xml"]
+    assert set(data) == {VIEW, "text/plain", "text/html"}
+    assert data["text/plain"].startswith("Trace('<m>')\n")
+    for said in (data["text/plain"], html.unescape(data["text/html"])):
+        assert 'trace.write_page("p")' in said
+    assert "layer 0, head 0" in data["text/html"]
+    assert "<m>" not in data["text/html"]
+    assert "<?xml" not in data["text/html"]
+
+
+@pytest.mark.usefixtures("in_a_kernel")
+@pytest.mark.parametrize("asked", [True, False])
+def test_who_runs_a_notebook_to_convert_it_gets_the_picture_alone(
+    make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    parent = {"content": {"allow_stdin": asked}}
+    kernel = SimpleNamespace(get_parent=lambda channel: parent)
+    ipython = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=kernel))
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    data, _ = _bundle(make_record())
+    assert (VIEW in data) == asked
+    assert "<svg" in data["text/html"]
 
 
 @pytest.mark.usefixtures("in_a_kernel", "without_anywidget")
 def test_without_anywidget_it_says_what_to_install(make_record: MakeRecord) -> None:
-    data = _bundle(make_record())
+    data, _ = _bundle(make_record())
     assert "pip install 'regard[notebook]'" in data["text/plain"]
     assert "Trace(&#x27;&lt;m&gt;&#x27;)" in data["text/html"]
     assert "regard[notebook]" in data["text/html"]
     assert "<svg" in data["text/html"]
     with pytest.raises(MissingExtraError, match=r"regard\[notebook\]"):
-        make_widget([make_record()])
+        make_widget([LiveRun(record=make_record())])
 
 
 @pytest.mark.usefixtures("in_a_kernel")
@@ -65,7 +90,7 @@ def test_what_cannot_be_drawn_says_why() -> None:
     def refused() -> Any:
         raise InputError("layer 3 has dropout")
 
-    assert notebook_bundle("T", refused, list) == {"text/plain": "T\nlayer 3 has dropout"}
+    assert notebook_bundle("T", refused, list, way="") == {"text/plain": "T\nlayer 3 has dropout"}
 
 
 @pytest.mark.usefixtures("in_a_kernel")
@@ -73,14 +98,33 @@ def test_a_page_of_anyones_arrays_shows_itself() -> None:
     page = view(np.full((1, 2, 3, 3), 1 / 3), ["a", "b", "c"], name="mine")
     data, _ = page._repr_mimebundle_()
     assert VIEW in data
-    assert "mine" in data["image/svg+xml"]
+    assert "mine: layer 0" in data["text/html"]
+    assert "page.write(" in data["text/plain"]
 
 
 @pytest.mark.usefixtures("in_a_kernel")
-def test_a_long_text_has_no_picture() -> None:
-    names = ["t"] * 150
-    data, _ = view(np.full((1, 1, 150, 150), 1 / 150), names)._repr_mimebundle_()
-    assert set(data) == {VIEW, "text/plain"}
+def test_of_a_long_text_there_are_the_strongest_weights() -> None:
+    weights = np.full((1, 1, 150, 150), 1e-3)
+    weights[0, 0, 140, 7] = 0.625
+    names = [f"<t{i}>" for i in range(150)]
+    data, _ = view(weights, names)._repr_mimebundle_()
+    assert "<svg" not in data["text/html"]
+    [first, *others] = re.findall("<tr><td>(.*?)</tr>", data["text/html"])
+    assert re.sub("<.*?>", " ", first).split() == ["&lt;t140&gt;", "140", "&lt;t7&gt;", "7", "0.6250"]
+    assert len(others) == 9
+
+
+def test_a_closed_widget_lets_go(make_record: MakeRecord) -> None:
+    run = LiveRun(record=make_record())
+    widget = make_widget([run])
+    gone = weakref.ref(run.record.layers["encoder"][0].q)
+    del run
+    widget._handle_custom_msg({"client": "c", "number": 1, "run": 0, "asks": []}, [])
+    assert gone() is not None
+    widget.close()
+    gc.collect()
+    assert gone() is None
+    widget._handle_custom_msg({"client": "c", "number": 2, "run": 0, "asks": []}, [])
 
 
 def test_marimo_is_handed_the_widget() -> None:
@@ -95,7 +139,7 @@ def test_without_anywidget_marimo_shows_what_to_install() -> None:
 
 
 def test_it_answers_a_message(make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch) -> None:
-    widget = make_widget([make_record()])
+    widget = make_widget([LiveRun(record=make_record())])
     sent: list[Any] = []
     monkeypatch.setattr(widget, "send", lambda content, buffers: sent.append((content, buffers)))
     asks = [{"what": "row", "kind": "encoder", "layer": 1, "head": 2, "query": query} for query in (3, 5)]
@@ -107,7 +151,7 @@ def test_it_answers_a_message(make_record: MakeRecord, monkeypatch: pytest.Monke
 
 
 def test_its_state_is_text(make_record: MakeRecord) -> None:
-    widget = make_widget([make_record()])
+    widget = make_widget([LiveRun(record=make_record())])
     [run] = json.loads(widget.facts)["runs"]
     assert len(run["facts"]["kinds"]["encoder"]["layers"]) == LAYERS
     assert run["facts"]["kinds"]["encoder"]["layers"][0]["heads"] == HEADS

@@ -12,6 +12,7 @@ part(() => {
         difference: one.facts.difference + other.facts.difference,
         every: Math.max(one.facts.every, other.facts.every),
         leftOut: null,
+        check: false, // of a run, and this is none
       };
       this.merged = {};
       for (const kind of this.kinds) {

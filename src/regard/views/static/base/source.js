@@ -42,8 +42,8 @@
 //                                      the source has no values of it (then vDim says whether the layer has any)
 //
 // A source beside a model's own Python may have more (notebook/source.js has): picture and strongest, which spare it
-// the rows of a whole head, and check, the run without a head. They too are null while they are on their way, and so
-// are its statistics.
+// the rows of a whole head (of the weights or of a measure), and check, the run without a head. They too are null while
+// they are on their way, and so are its statistics.
 //
 // **null is "not yet".** These three answer at once: with the numbers, or with null, and then the source fetches
 // them and calls its listeners when they have come; the page tells the view that is on (changed, with "rows"),
@@ -286,21 +286,25 @@ part((shared) => {
     return [{ label: "Difference", title: "The second less the first" }, ...compared.names.map((title, i) => ({ label: `${one} ${i + 1}`, title }))];
   }
 
-  // The source of a page. One of several runs shows the attention of the run that the address says: the names of
-  // its blocks begin with it.
+  // The source of the run that the address says, which is one of several or their difference; read(place) makes that
+  // of one of them.
+  function chosenRun(facts, address, read) {
+    const asked = Number(new URLSearchParams(address.replace(/^#/, "")).get("run") || 0);
+    const number = Number.isInteger(asked) && asked >= 0 && asked < runsOf(facts).length ? asked : 0;
+    if (!facts.compared) return read(number);
+    return number === 0 ? new DifferenceSource(read(0), read(1), facts.compared) : read(number - 1);
+  }
+
+  // The source of a page. The names of the blocks of further runs begin with the run.
   function fileSource(readBlock) {
     const facts = JSON.parse(readBlock("facts"));
     const { movement, compared } = facts;
-    const asked = Number(new URLSearchParams(location.hash.slice(1)).get("run") || 0);
-    const number = Number.isInteger(asked) && asked >= 0 && asked < runsOf(facts).length ? asked : 0;
-    const run = (place) => {
+    return chosenRun(facts, location.hash, (place) => {
       if (place === 0) return new FileSource(facts, readBlock);
       const read = (name) => readBlock(`run${place}-${name}`);
       return new FileSource({ ...JSON.parse(read("facts")), movement, compared }, read);
-    };
-    if (!compared) return run(number);
-    return number === 0 ? new DifferenceSource(run(0), run(1), compared) : run(number - 1);
+    });
   }
 
-  return { FileSource, arrived, fileSource, runsOf };
+  return { FileSource, arrived, chosenRun, fileSource, runsOf };
 });

@@ -84,11 +84,11 @@ part((shared) => {
       return Boolean(levels);
     }
 
-    // The weights of a picture where the source makes it, null while it is not there; undefined where rows do.
+    // The numbers of a picture where the source makes it, null while it is not there; undefined where rows do.
     asked(layer, head, of) {
       const { kind, what = "weights" } = this.state.values;
-      if (!this.source.picture || what !== "weights" || of.width * of.height === 0) return undefined;
-      return this.source.picture(kind, layer, head, of);
+      if (!this.source.picture || of.width * of.height === 0) return undefined;
+      return this.source.picture(kind, layer, head, of, what);
     }
 
     // Pictures are of tokens, whatever the units: hidden ones are left out, and those that have no numbers.

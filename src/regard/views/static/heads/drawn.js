@@ -33,7 +33,7 @@ part((shared) => {
     const parts = [`${label}: ${says}${of ? `, ${of}` : ""}${from ? ` (${from})` : ""}.`];
     if (byLayer) parts.push("It is of the whole layer: every head of it shows the same.");
     if (signed) parts.push(`Solid and + ${more}; dashed and − ${less}.`);
-    parts.push(`At most ${formatDifference(difference)} from Python.`);
+    if (!source.facts.kernel) parts.push(`At most ${formatDifference(difference)} from Python.`);
     return parts.join(" ");
   }
 

@@ -153,7 +153,7 @@ part((shared) => {
         return;
       }
       const shown = this.state.shown();
-      if (this.source.strongest && (this.state.values.what || "weights") === "weights") {
+      if (this.source.strongest) {
         this.askStrongest(shown);
         return;
       }
@@ -183,7 +183,8 @@ part((shared) => {
     askStrongest(shown) {
       const { heads } = this.weights;
       const units = (side, order) => order.map((first) => this.state.units(side).at(first));
-      const found = this.source.strongest(this.state.values.kind, heads, units("query", shown.queries), units("key", shown.keys), STRONGEST);
+      const { kind, what } = this.state.values;
+      const found = this.source.strongest(kind, heads, units("query", shown.queries), units("key", shown.keys), STRONGEST, what);
       const headOf = (of) => heads.find(({ layer, head }) => layer === of.layer && head === of.head);
       const there = (found || []).filter(({ query, key }) => this.weights.isThere({ side: "query", index: query }, key));
       this.drawStrongest(there.map((each) => ({ ...each, head: headOf(each) })));

@@ -69,6 +69,7 @@ view((shared) => {
     const changed = (names) => {
       const has = (...wanted) => wanted.some((name) => names.has(name));
       if (has("kind", "what", "layer", "head", "also", "units")) weights.forget();
+      else if (has("rows")) weights.measure();
       if (has("look")) {
         diagram.request(true);
         grid.repaint();
@@ -81,7 +82,7 @@ view((shared) => {
       if (has("kind", "what", "layer", "head", "also", "look")) {
         grid.mark();
         showWhere();
-      }
+      } else if (has("rows")) said.update(); // what a gradient is of comes with its numbers
       if (has("kind", "what", "layer", "head", "also", "units") || (has("rows") && diagram.lacking)) diagram.redraw();
       else diagram.request();
       if (has("kind", "step", "specials", "units")) steps.update();

@@ -36,8 +36,13 @@ part((shared) => {
       this.rows = new Map();
       this.spans = new Map();
       this.heads = chosenHeads(values);
-      this.full = fullOf(this.source, values, this.heads);
+      this.measure();
       this.signed = Boolean(quantityOf(values.what).signed);
+    }
+
+    // What a full line stands for; of a measure that is still worked out it comes with the numbers.
+    measure() {
+      this.full = fullOf(this.source, this.state.values, this.heads);
     }
 
     // A number as a share of what a full line stands for: the number itself, of weights.

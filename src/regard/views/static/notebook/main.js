@@ -1,6 +1,8 @@
 // The widget: one mount of the page in a shadow root, so that no style gets in or out, with the kernel as its row
 // source and a trait as its address.
 
+const SETTLED = 120; // milliseconds in which the views have asked for what they still need
+
 let opened = 0;
 
 function render({ model, el }) {
@@ -22,26 +24,39 @@ function render({ model, el }) {
   sheet.replaceSync(STYLE);
   shadow.adoptedStyleSheets = [sheet];
 
-  let source = null;
+  let sources = [];
+  const close = () => {
+    sources.forEach((source) => source.close());
+    sources = [];
+    stops.splice(0).forEach((stop) => stop());
+  };
   const start = () => {
-    if (source) source.close();
     const room = shared.make("div", { class: "regard-room" });
     const root = shared.make("div", { class: "regard" });
-    const note = shared.make("p", { class: "kernel-note", role: "status" });
-    room.append(root, note);
+    room.append(root);
     shadow.replaceChildren(room);
-    const wanted = Number(new URLSearchParams(model.get("address").replace(/^#/, "")).get("run") || 0);
-    const run = runs[wanted] ? wanted : 0;
-    const channel = {
-      send: (message) => model.send({ client, ...message }),
-      listen: (listener) => listenTo("msg:custom", (message, buffers) => message.client === client && listener(message, buffers)),
+    const strip = shared.makeStrip(() => sources.map((source) => source.status()).find(Boolean) || null);
+    let telling = 0;
+    const tell = () => {
+      telling = telling || setTimeout(() => {
+        telling = 0;
+        strip.update();
+      }, SETTLED);
     };
-    const facts = { ...runs[run].facts, movement: runs[0].facts.movement };
-    source = new shared.KernelSource({ facts, blocks: runs[run].blocks }, run, channel, (text) => {
-      note.textContent = text;
-      note.hidden = text === "";
+    const { movement, compared } = runs[0].facts;
+    const source = shared.chosenRun(runs[0].facts, model.get("address"), (place) => {
+      const name = `${client}.${place}`;
+      const channel = {
+        send: (message) => model.send({ client: name, ...message }),
+        listen: (listener) => listenTo("msg:custom", (message, buffers) => message.client === name && listener(message, buffers)),
+      };
+      const { facts, blocks } = runs[place];
+      const one = new shared.KernelSource({ facts: { ...facts, movement, compared }, blocks }, place, channel, tell);
+      sources.push(one);
+      return one;
     });
-    note.hidden = true;
+    // Jupyter says so when the kernel has been restarted; elsewhere nobody answers any more.
+    listenTo("comm_live_update", () => sources.forEach((each) => each.lose()));
     const address = {
       written: null,
       read: () => model.get("address"),
@@ -63,16 +78,16 @@ function render({ model, el }) {
       title: () => {},
       printing: () => {},
       restart: () => {
-        stops.splice(0).forEach((stop) => stop());
+        close();
         start();
       },
     });
+    root.append(strip.element);
     outer.regard = { source, state: () => ({ ...app.state.values }) };
   };
   start();
   return () => {
-    source.close();
-    stops.forEach((stop) => stop());
+    close();
     outer.remove();
   };
 }

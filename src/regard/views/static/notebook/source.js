@@ -4,8 +4,11 @@
 // under the pointer overtakes a wall of thumbnails. When an answer has come, all that still waits is forgotten, and the
 // views ask again for what they still need: so what nobody looks at any more is never worked out.
 
+//
+// A measure is worked out layer by layer, a quarter of a second at a time, when nothing else is asked for: see work.js.
+
 part((shared) => {
-  const { FileSource, Layer, decodeValues } = shared;
+  const { FileSource, Layer, MeasureWork, decodeValues } = shared;
 
   const MOST_BYTES = 1 << 20; // of one answer, if more than one thing is in it
   const KEPT_BYTES = 1 << 28;
@@ -21,8 +24,8 @@ part((shared) => {
       return this.source.ask(`${what}.${kind}.${number}.${head}.${Object.values(of).join(".")}`, { what, kind, layer: number, head, ...of }, bytes, read);
     }
 
-    row(head, query) {
-      const found = this.ask("row", head, { query }, 4 * this.columns, ([row]) => floats(row));
+    row(head, query, of) {
+      const found = this.ask("row", head, { query, of }, 4 * this.columns, ([row]) => floats(row));
       if (!found) return null;
       const row = new Float64Array(this.columns); // of a layer without a sink, where others have one, the last is 0
       row.set(found);
@@ -35,8 +38,8 @@ part((shared) => {
       return key === this.keys || ((low === null || key >= query + low) && (high === null || key <= query + high));
     }
 
-    column(head, key) {
-      const found = this.ask("column", head, { key }, 4 * this.queries, ([column]) => floats(column));
+    column(head, key, of) {
+      const found = this.ask("column", head, { key, of }, 4 * this.queries, ([column]) => floats(column));
       return found && Float64Array.from(found);
     }
 
@@ -78,15 +81,26 @@ part((shared) => {
   const floats = (view) => new Float32Array(bytes(view).buffer);
 
   class KernelSource extends FileSource {
-    // channel: { send(message), listen((message, buffers) => ...) }, to and from the kernel; said(text): what the
-    // reader should know, "" for nothing.
-    constructor({ facts, blocks }, run, channel, said) {
+    // channel: { send(message), listen((message, buffers) => ...) }, to and from the kernel; tell(): what the reader
+    // should know has changed, see status().
+    constructor({ facts, blocks }, run, channel, tell) {
       super(facts, (name) => blocks[name]);
-      Object.assign(this, { run, channel, said, number: 0, sent: null, bytes: 0 });
+      Object.assign(this, { run, channel, tell, number: 0, sent: null, bytes: 0, late: false, lost: false });
       this.kept = new Map();
       this.wanted = new Map();
       this.failed = new Map();
+      this.work = new MeasureWork(this);
       channel.listen((message, buffers) => this.onAnswer(message, buffers));
+    }
+
+    // What the reader should know: { text, failed }, or of a measure more, see work.js; null for nothing.
+    status() {
+      if (this.lost) return { text: "The kernel of this widget is gone: it was restarted, or has ended. Run the cell again.", failed: true };
+      const [error] = [...this.failed].filter(([name]) => !name.startsWith("check.")).map(([, text]) => text);
+      if (error) return { text: `Python could not answer: ${error}`, failed: true };
+      if (this.late && this.number === 1) return { text: "No kernel answers: it is busy, or there is none here. trace.write_page(\"page.html\") writes an interactive file that needs none.", failed: true };
+      if (this.late) return { text: "Waiting for the kernel: it is busy. If it was restarted, run the cell again.", failed: true };
+      return this.work.status();
     }
 
     layer(kind, number) {
@@ -107,17 +121,35 @@ part((shared) => {
       return this.ask(`statistics.${kind}`, { what: "statistics", kind }, 0, (_, { statistics }) => statistics);
     }
 
+    row(kind, layer, head, query, what = "weights") {
+      return this.work.ready(kind, layer, what) ? this.layer(kind, layer).row(head, query, what) : null;
+    }
+
+    column(kind, layer, head, key, what = "weights") {
+      return this.work.ready(kind, layer, what) ? this.layer(kind, layer).column(head, key, what) : null;
+    }
+
+    most(kind, layer, head, what) {
+      return what === "weights" ? 1 : this.work.most(kind, layer, head, what);
+    }
+
+    measured(kind, what) {
+      return { difference: 0, of: this.work.of(kind, what) };
+    }
+
     // What more a kernel can do than hand out rows: a head as a small picture, `height` of the queries and the largest
     // weight in each of `width` bins of the keys; and the strongest weights of some heads.
-    picture(kind, layer, head, { queries, keys, width, height }) {
-      const of = { kind, layer, head, queries: ranges(queries), keys: ranges(keys), width, height };
+    picture(kind, layer, head, { queries, keys, width, height }, what) {
+      if (!this.work.ready(kind, layer, what, true)) return null;
+      const of = { kind, layer, head, of: what, queries: ranges(queries), keys: ranges(keys), width, height };
       return this.ask(`picture.${JSON.stringify(of)}`, { what: "picture", ...of }, 4 * width * height, ([levels]) => floats(levels));
     }
 
     // [{ layer, head, query, key, weight }], largest first, between units, [first, last] each.
-    strongest(kind, heads, queries, keys, count) {
+    strongest(kind, heads, queries, keys, count, what) {
+      if (!heads.every(({ layer }) => this.work.ready(kind, layer, what))) return null;
       const plain = (units) => units.map(({ first, last }) => [first, last]);
-      const of = { kind, heads: heads.map(({ layer, head }) => [layer, head]), queries: plain(queries), keys: plain(keys), count };
+      const of = { kind, of: what, heads: heads.map(({ layer, head }) => [layer, head]), queries: plain(queries), keys: plain(keys), count };
       return this.ask(`strongest.${JSON.stringify(of)}`, { what: "strongest", ...of }, 0, (_, { strongest }) => strongest);
     }
 
@@ -135,7 +167,7 @@ part((shared) => {
         this.kept.set(name, known);
         return known.value;
       }
-      if (this.failed.has(name)) return null;
+      if (this.failed.has(name) || this.lost) return null;
       this.wanted.delete(name);
       this.wanted.set(name, { name, what, size, read });
       this.soon();
@@ -144,7 +176,7 @@ part((shared) => {
 
     // Once everyone has asked.
     soon() {
-      if (this.timer || this.sent || this.closed) return;
+      if (this.timer || this.sent || this.closed || this.lost) return;
       this.timer = setTimeout(() => {
         this.timer = 0;
         this.send();
@@ -152,7 +184,12 @@ part((shared) => {
     }
 
     send() {
-      if (this.sent || this.wanted.size === 0 || this.closed) return;
+      if (this.sent || this.closed || this.lost) return;
+      if (this.wanted.size === 0) {
+        const work = this.work.next();
+        if (work) this.wanted.set(work.name, work);
+        else return this.tell();
+      }
       const asked = [];
       let size = 0;
       for (const each of [...this.wanted.values()].reverse()) {
@@ -164,25 +201,38 @@ part((shared) => {
       this.number += 1;
       this.sent = asked;
       this.channel.send({ number: this.number, run: this.run, asks: asked.map(({ what }) => what) });
-      this.patience = setTimeout(() => this.said("Waiting for the kernel: it is busy, or it is no longer there."), PATIENCE);
+      this.tell();
+      this.patience = setTimeout(() => {
+        this.late = true;
+        this.tell();
+      }, PATIENCE);
+    }
+
+    // The kernel is no longer there: nothing is asked any more, and what has come stays.
+    lose() {
+      this.lost = true;
+      clearTimeout(this.patience);
+      this.tell();
     }
 
     onAnswer({ number, answers }, buffers) {
       if (!this.sent || number !== this.number) return; // of another, or too late
       clearTimeout(this.patience);
+      this.late = false;
       const asked = this.sent;
       this.sent = null;
       let at = 0;
       answers.forEach((answer, i) => {
-        const { name, read } = asked[i];
+        const { name, what, read, done } = asked[i];
         const parts = buffers.slice(at, at + answer.buffers);
         at += answer.buffers;
-        if (answer.error === undefined) this.keep(name, read(parts, answer), parts.reduce((sum, part) => sum + part.byteLength, 0));
+        if (done) done(answer);
+        else if (answer.gone) this.work.forget(what);
+        else if (answer.error === undefined) this.keep(name, read(parts, answer), parts.reduce((sum, part) => sum + part.byteLength, 0));
         else this.failed.set(name, answer.error);
       });
-      const [error] = [...this.failed].filter(([name]) => !name.startsWith("check.")).map(([, text]) => text);
-      this.said(error ? `Python could not answer: ${error}` : "");
       this.wanted.clear();
+      this.work.clear();
       for (const listener of this.listeners) listener();
       this.soon();
     }
