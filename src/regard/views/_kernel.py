@@ -91,7 +91,7 @@ class Kernel:
 
         Example:
             >>> layer = LayerRecord.given(0, np.array([[[1, 0], [0.5, 0.5]]], np.float32))
-            >>> from regard.views._records import PageToken, Side
+            >>> from regard.views._records import AttentionRecord, PageToken, Side
             >>> side = Side(text="a b", tokens=(PageToken(text="a"), PageToken(text="b")))
             >>> record = AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)})
             >>> kernel = Kernel([LiveRun(record=record)])

@@ -21,9 +21,10 @@ view((shared) => {
     back.addEventListener("click", () => state.set({ view: "heads" }));
     const said = make("p", { class: "check-said", role: "status" });
     const body = make("div", {});
+    const note = make("p", { class: "note" }, "Moved: |h′ − h| / |h|, where h is the token’s last hidden state with the head and h′ without it. One head at zero is a coarse question: other heads may do the same work.");
     const element = make("div", { class: "check" },
-      make("p", {}, "A weight says where a head looks. Whether it matters is another question: take the head out, and see what changes."),
-      make("div", { class: "check-top" }, picks.layer.element, picks.head.element, button, back), said, body);
+      make("p", {}, "A weight says where a head looks. Whether the model needs it is another question: set the head’s output to zero, run the model again, and see what changes."),
+      make("div", { class: "check-top" }, picks.layer.element, picks.head.element, button, back), said, body, note);
 
     const running = new Set();
     button.addEventListener("click", async () => {
@@ -54,6 +55,7 @@ view((shared) => {
       if (running.has(name)) said.textContent = "The model is running without this head.";
       else if (!found) said.textContent = `Layer ${layer}, head ${head}: not run yet.`;
       else said.textContent = found.error || summary(found, layer, head);
+      note.hidden = !found || Boolean(found.error) || running.has(name);
       body.replaceChildren(...(found && !found.error && !running.has(name) ? [tableOf(found)] : []));
     }
 
@@ -76,9 +78,9 @@ view((shared) => {
         return make("tr", {}, make("th", { scope: "row" }, make("bdi", { dir: "auto" }, readable(token))),
           make("td", { class: "figure-of" }, figure(moved[i])), make("td", { class: "moved" }, bar), make("td", {}, cosine[i].toFixed(4)), ...tops);
       });
-      return make("table", { class: "check-table" },
+      return make("div", { class: "check-scroll" }, make("table", { class: "check-table" },
         make("caption", { class: "sr-only" }, "What moves without the head"),
-        make("thead", {}, make("tr", {}, ...titles.map(([title, columns = null]) => make("th", { scope: "col", colspan: columns }, title)))), make("tbody", {}, ...rows));
+        make("thead", {}, make("tr", {}, ...titles.map(([title, columns = null]) => make("th", { scope: "col", colspan: columns }, title)))), make("tbody", {}, ...rows)));
     }
 
     const changed = (names) => {

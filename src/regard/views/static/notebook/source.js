@@ -12,6 +12,7 @@ part((shared) => {
 
   const MOST_BYTES = 1 << 20; // of one answer, if more than one thing is in it
   const KEPT_BYTES = 1 << 28;
+  const REST = 1000; // milliseconds
   const PATIENCE = 4000; // milliseconds after which the page says that it waits
 
   class KernelLayer {
@@ -85,7 +86,7 @@ part((shared) => {
     // should know has changed, see status().
     constructor({ facts, blocks }, run, channel, tell) {
       super(facts, (name) => blocks[name]);
-      Object.assign(this, { run, channel, tell, number: 0, sent: null, bytes: 0, late: false, lost: false });
+      Object.assign(this, { run, channel, tell, number: 0, sent: null, heard: 0, bytes: 0, late: false, lost: false });
       this.kept = new Map();
       this.wanted = new Map();
       this.failed = new Map();
@@ -98,6 +99,7 @@ part((shared) => {
       if (this.lost) return { text: "The kernel of this widget is gone: it was restarted, or has ended. Run the cell again.", failed: true };
       const [error] = [...this.failed].filter(([name]) => !name.startsWith("check.")).map(([, text]) => text);
       if (error) return { text: `Python could not answer: ${error}`, failed: true };
+      if (this.late && this.sent && this.sent[0].done) return this.work.status(true); // one step of a measure takes long
       if (this.late && this.number === 1) return { text: "No kernel answers: it is busy, or there is none here. trace.write_page(\"page.html\") writes an interactive file that needs none.", failed: true };
       if (this.late) return { text: "Waiting for the kernel: it is busy. If it was restarted, run the cell again.", failed: true };
       return this.work.status();
@@ -157,6 +159,7 @@ part((shared) => {
     check(kind, layer, head) {
       const name = `check.${kind}.${layer}.${head}`;
       if (this.failed.has(name)) return { error: this.failed.get(name) };
+      if (this.lost) return { error: "The kernel is gone: run the cell again." };
       return this.ask(name, { what: "check", kind, layer, head }, MOST_BYTES, (_, { check }) => check);
     }
 
@@ -212,6 +215,7 @@ part((shared) => {
     lose() {
       this.lost = true;
       clearTimeout(this.patience);
+      for (const listener of this.listeners) listener();
       this.tell();
     }
 
@@ -231,6 +235,10 @@ part((shared) => {
         else if (answer.error === undefined) this.keep(name, read(parts, answer), parts.reduce((sum, part) => sum + part.byteLength, 0));
         else this.failed.set(name, answer.error);
       });
+      // While nothing new is there, what is asked for is looked at anew once a second: drawing takes time.
+      const nothing = asked.every(({ done }, i) => done && answers[i].done < 1);
+      if (nothing && performance.now() - this.heard < REST) return this.soon();
+      this.heard = performance.now();
       this.wanted.clear();
       this.work.clear();
       for (const listener of this.listeners) listener();

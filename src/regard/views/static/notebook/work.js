@@ -72,7 +72,8 @@ part((shared) => {
 
     // What the kernel should go on with; null for nothing.
     current() {
-      const first = [...this.wanted.values()].find((each) => !this.error(each));
+      // What was asked for last goes first, as with rows.
+      const first = [...this.wanted.values()].reverse().find((each) => !this.error(each));
       if (first) return this.isStopped(first) ? null : first;
       const { layers, seconds } = this.rest();
       if (layers.length === 0 || this.isStopped(layers[0])) return null;
@@ -99,7 +100,8 @@ part((shared) => {
     }
 
     // { text, failed }, or with { share, left, action: { label, run } } where there is something to see and to say.
-    status() {
+    // late: the step on its way takes long.
+    status(late = false) {
       const named = ({ kind, layer, what }) => `${quantityOf(what).label.toLowerCase()}, ${this.source.kinds.length > 1 ? `${kind} ` : ""}layer ${layer}`;
       const looked = [...this.wanted.values()];
       const wrong = looked.find((each) => this.error(each)) || [...this.behind.values()].find((each) => this.error(each));
@@ -107,7 +109,7 @@ part((shared) => {
       if (wrong && (!current || looked.length > 0)) return { text: `No ${named(wrong)}: ${this.error(wrong)}`, failed: true };
       if (current) {
         const { done, seconds } = this.going.get(current.name) || { done: 0, seconds: 0 };
-        if (seconds < SOON) return null;
+        if (seconds < SOON && !late) return null;
         const left = done > 0.02 ? (seconds / done) * (1 - done) : null;
         return { text: `Working out ${named(current)}`, share: done, left, action: this.act(current, "Stop", "stop") };
       }
