@@ -4,10 +4,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Dialog, Error, Page, sync_playwright
+import torch
+from playwright.sync_api import Browser, BrowserContext, Dialog, Error, Page, expect, sync_playwright
+
+from integration.jupyter import jupyterlab
+from unit.models.folders import write, write_tokenizer
 
 ARGUMENTS = [
     "--disable-background-networking",
@@ -17,6 +21,9 @@ ARGUMENTS = [
 ]
 # Chromium's sandbox refuses to start as root, and containers often have a small /dev/shm.
 AS_ROOT = ["--no-sandbox", "--disable-dev-shm-usage"]
+
+# A kernel, a server and a browser share the processor with other tests.
+PATIENCE_MS = 30_000
 
 OpenPage = Callable[..., Page]
 
@@ -86,3 +93,24 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     for context in contexts:
         context.close()
     assert troubles == []
+
+
+class Jupyter(NamedTuple):
+    """A JupyterLab: its address, and its folder, with a model of random numbers of two families."""
+
+    address: str
+    folder: Path
+
+
+@pytest.fixture(scope="session")
+def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jupyter]:
+    """The one server for all notebooks."""
+    folder = tmp_path_factory.mktemp("lab") / "work"
+    torch.manual_seed(0)
+    for family in ("bert", "llama"):
+        (folder / family).mkdir(parents=True)
+        write_tokenizer(write(folder / family, family), 31)
+    expect.set_options(timeout=PATIENCE_MS)
+    with jupyterlab(folder) as address:
+        yield Jupyter(address, folder)
+    expect.set_options(timeout=None)

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import Page as BrowserPage
 
 TOKEN = "regard"
 START_S = 60
+SHOWN_S = 60_000
 
 
 @contextmanager
@@ -84,3 +87,80 @@ def write_notebook(path: Path, cells: Sequence[str]) -> None:
     notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     path.write_text(json.dumps(notebook), encoding="utf-8")
+
+
+@contextmanager
+def notebook(
+    browser: Browser,
+    address: str,
+    folder: Path,
+    name: str,
+    cells: Sequence[str],
+    *,
+    allowed: str | None = None,
+) -> Iterator[BrowserPage]:
+    """A notebook with all its cells run. Fails on errors in the console, and on requests elsewhere.
+
+    Args:
+        browser: the browser.
+        address: of JupyterLab, over `folder`.
+        folder: where the notebook is written.
+        name: its name.
+        cells: its cells; a page is ready when the last of them has run.
+        allowed: what a warning in the console may say.
+    """
+    write_notebook(folder / f"{name}.ipynb", cells)
+    troubles: list[str] = []
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    page = context.new_page()
+    page.on(
+        "console",
+        lambda message: troubles.append(message.text) if message.type in ("warning", "error") else None,
+    )
+    page.on("pageerror", lambda error: troubles.append(f"script: {error}"))
+    page.on("dialog", lambda dialog: troubles.append(f"dialog: {dialog.message}"))
+    page.on(
+        "request",
+        lambda request: (
+            None
+            if request.url.startswith((address, "data:", "blob:"))
+            else troubles.append(f"request: {request.url}")
+        ),
+    )
+    page.goto(f"{address}/lab/workspaces/{name}/tree/{name}.ipynb?token={TOKEN}&reset")
+    page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=SHOWN_S)
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("Idle", timeout=SHOWN_S)
+    page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells'); }")
+    prompt = cell_of(page, len(cells) - 1).locator(".jp-InputArea-prompt").first
+    expect(prompt).to_have_text(f"[{len(cells)}]:", timeout=SHOWN_S)
+    yield page
+    context.close()
+    assert [each for each in troubles if allowed is None or allowed not in each] == []
+
+
+def cell_of(page: BrowserPage, number: int) -> Locator:
+    """A cell of the notebook, counted from 0."""
+    return page.locator(".jp-Notebook .jp-CodeCell").nth(number)
+
+
+def widget_of(page: BrowserPage, number: int) -> Locator:
+    """The widget that a cell shows."""
+    found = cell_of(page, number).locator(".regard-widget")
+    found.scroll_into_view_if_needed(timeout=SHOWN_S)
+    return found
+
+
+def run_cell(page: BrowserPage, number: int) -> None:
+    """Runs a cell again, and waits for its end."""
+    prompt = cell_of(page, number).locator(".jp-InputArea-prompt").first
+    count = prompt.inner_text()
+    prompt.click()
+    page.keyboard.press("Shift+Enter")
+    expect(prompt).not_to_have_text(count)
+    expect(prompt).not_to_have_text("[*]:", timeout=SHOWN_S)
+
+
+def state_of(page: BrowserPage, number: int) -> dict[str, Any]:
+    """What is chosen in a cell's widget, but for what is below the pointer: scrolling moves widgets there."""
+    found: dict[str, Any] = widget_of(page, number).evaluate("widget => widget.regard.state()")
+    return found | {"hover": None}
