@@ -35,7 +35,8 @@ function render({ model, el }) {
     const root = shared.make("div", { class: "regard" });
     room.append(root);
     shadow.replaceChildren(room);
-    const strip = shared.makeStrip(() => sources.map((source) => source.status()).find(Boolean) || null);
+    let app = null;
+    const strip = shared.makeStrip(() => (app && sources.map((source) => source.status(app.state.values)).find(Boolean)) || null);
     let telling = 0;
     const tell = () => {
       telling = telling || setTimeout(() => {
@@ -68,7 +69,7 @@ function render({ model, el }) {
       },
       listen: (listener) => listenTo("change:address", () => model.get("address") !== address.written && listener()),
     };
-    const app = shared.mount(root, source, {
+    app = shared.mount(root, source, {
       address,
       addressed: "Python can read and set what is chosen here: widget = trace.widget(), then widget.address.",
       keys: room,
@@ -83,6 +84,7 @@ function render({ model, el }) {
       },
     });
     root.append(strip.element);
+    app.state.listen(tell);
     outer.regard = { source, state: () => ({ ...app.state.values }) };
   };
   start();

@@ -94,15 +94,15 @@ part((shared) => {
       channel.listen((message, buffers) => this.onAnswer(message, buffers));
     }
 
-    // What the reader should know: { text, failed }, or of a measure more, see work.js; null for nothing.
-    status() {
+    // What the reader should know, whose page's state is this: { text, failed }, or of a measure more, see work.js; null for nothing.
+    status(chosen) {
       if (this.lost) return { text: "The kernel of this widget is gone: it was restarted, or has ended. Run the cell again.", failed: true };
       const [error] = [...this.failed].filter(([name]) => !name.startsWith("check.")).map(([, text]) => text);
       if (error) return { text: `Python could not answer: ${error}`, failed: true };
-      if (this.late && this.sent && this.sent[0].done) return this.work.status(true); // one step of a measure takes long
+      if (this.late && this.sent && this.sent[0].done) return this.work.status(chosen, true); // one step of a measure takes long
       if (this.late && this.number === 1) return { text: "No kernel answers: it is busy, or there is none here. trace.write_page(\"page.html\") writes an interactive file that needs none.", failed: true };
       if (this.late) return { text: "Waiting for the kernel: it is busy. If it was restarted, run the cell again.", failed: true };
-      return this.work.status();
+      return this.work.status(chosen);
     }
 
     layer(kind, number) {

@@ -100,12 +100,14 @@ part((shared) => {
     }
 
     // { text, failed }, or with { share, left, action: { label, run } } where there is something to see and to say.
-    // late: the step on its way takes long.
-    status(late = false) {
+    // chosen: the page's state, of which it is; late: the step on its way takes long.
+    status(chosen, late = false) {
+      const here = ({ kind, what }) => kind === chosen.kind && what === chosen.what;
       const named = ({ kind, layer, what }) => `${quantityOf(what).label.toLowerCase()}, ${this.source.kinds.length > 1 ? `${kind} ` : ""}layer ${layer}`;
-      const looked = [...this.wanted.values()];
-      const wrong = looked.find((each) => this.error(each)) || [...this.behind.values()].find((each) => this.error(each));
+      const looked = [...this.wanted.values()].filter(here);
+      const wrong = [...looked, ...this.behind.values()].find((each) => here(each) && this.error(each));
       const current = this.current();
+      if (current && !here(current)) return null;
       if (wrong && (!current || looked.length > 0)) return { text: `No ${named(wrong)}: ${this.error(wrong)}`, failed: true };
       if (current) {
         const { done, seconds } = this.going.get(current.name) || { done: 0, seconds: 0 };
@@ -114,6 +116,7 @@ part((shared) => {
         return { text: `Working out ${named(current)}`, share: done, left, action: this.act(current, "Stop", "stop") };
       }
       const { layers, seconds } = this.rest();
+      if (layers.length > 0 && !here(layers[0])) return null;
       const paused = [...looked, ...layers].find((each) => this.isStopped(each));
       if (paused) {
         const { done } = this.going.get(paused.name) || { done: 0 };
