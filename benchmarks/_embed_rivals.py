@@ -45,7 +45,7 @@ def _sentence_transformers(folder: Path, dtype: torch.dtype, limit: int) -> Enco
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.models import Normalize, Pooling, Transformer
 
-    body = Transformer(str(folder), max_seq_length=limit, model_args={"dtype": dtype})
+    body = Transformer(str(folder), max_seq_length=limit, model_kwargs={"dtype": dtype})
     pooling = Pooling(body.get_word_embedding_dimension(), "mean")
     model = SentenceTransformer(modules=[body, pooling, Normalize()], device="cpu")
     return lambda texts: model.encode(list(texts), batch_size=_BATCH, convert_to_tensor=True).float().numpy()
