@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from regard._version import __version__
-from regard.cli import compare, explain, heads, look, models, prune
+from regard.cli import compare, embed, explain, heads, look, models, prune
 from regard.core.errors import InputError, RegardError
 
 app = typer.Typer(
@@ -36,6 +36,11 @@ app.command(
     short_help="Compare one word between sentences, layer by layer.",
     epilog='Example: regard compare "A river bank." "A bank loan." --word bank',
 )(compare.compare)
+app.command(
+    "embed",
+    short_help="Embed many texts: words, tokens or sentences.",
+    epilog="Example: regard embed texts.parquet --id-column id -o vectors",
+)(embed.embed)
 app.command(
     "prune",
     short_help="Write a smaller model without some heads.",

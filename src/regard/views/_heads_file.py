@@ -1,11 +1,11 @@
 """What each head does, as a Parquet file: a row a head."""
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from regard.core.errors import InputError, MissingExtraError
+from regard.core.errors import InputError
+from regard.core.extras import pyarrow
 from regard.core.files import write_whole
 from regard.views._heads import HeadCard, HeadTable
 
@@ -19,7 +19,7 @@ def check_heads_file(path: Path) -> None:
     """
     if path.suffix.lower() != ".parquet":
         raise InputError(f"the table's file must end in .parquet; got {str(path)!r}.")
-    _pyarrow()
+    pyarrow()
 
 
 def write_heads(table: HeadTable, path: Path) -> None:
@@ -40,7 +40,7 @@ def write_heads(table: HeadTable, path: Path) -> None:
         OutputError: the file cannot be written.
     """
     check_heads_file(path)
-    pa, parquet = _pyarrow()
+    pa, parquet = pyarrow()
     finding = {
         "pattern": pa.string(),
         "detail": pa.string(),
@@ -73,12 +73,3 @@ def write_heads(table: HeadTable, path: Path) -> None:
 def _row(card: HeadCard) -> dict[str, Any]:
     plain = card.to_json()
     return {**plain["findings"][0], **plain}  # the card's own pattern may be "none"
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingExtraError(
-            "Parquet files need pyarrow, which is not installed; run: pip install 'regard[embed]'"
-        ) from error

@@ -1,0 +1,368 @@
+"""A job: all rows of the inputs, embedded shard by shard into a folder, from wherever it was left."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard._version import __version__
+from regard.core.arguments import whole
+from regard.core.errors import InputError, OutputError
+from regard.core.extras import pyarrow
+from regard.embedding.job._folder import MANIFEST, Folder
+from regard.embedding.job._inputs import Inputs
+from regard.embedding.job._rows import Block, Position, rejected_row
+from regard.embedding.job._settings import check_inputs, check_same
+from regard.embedding.job._shards import Shard, result_schema, table
+from regard.embedding.job._threads import Ahead, Behind
+from regard.embedding.job._work import Piece, Work
+
+OpenWork = Callable[[Mapping[str, Any] | None], Work]
+"""Makes the work ready. It is handed what was settled when the folder was begun, and obeys it; None for a new
+folder."""
+
+SHARD_ROWS = 8192
+"""Rows a shard, unless asked for otherwise."""
+
+_FORMAT = 1
+# Blocks on the way between two threads.
+_DEPTH = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a job is.
+
+    Args:
+        rows: that are done, those of earlier runs too.
+        of: how many there are; None where that is not known before they are read.
+        here: rows done by this run.
+        tokens: of this run.
+        seconds: since this run's first row was asked for.
+    """
+
+    rows: int
+    of: int | None
+    here: int
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a job has come to.
+
+    Args:
+        folder: of the result.
+        rows: that were read.
+        texts: that were embedded.
+        vectors: rows of the result: one a text, or one a word.
+        rejected: rows in the quarantine file.
+        shards: files.
+        bytes: of the shards.
+        counts: what the work counted, such as tokens.
+        before: rows that earlier runs had done.
+        seconds: of this run, without making ready.
+    """
+
+    folder: str
+    rows: int
+    texts: int
+    vectors: int
+    rejected: int
+    shards: int
+    bytes: int
+    counts: dict[str, int]
+    before: int
+    seconds: float
+
+
+def run(
+    inputs: Inputs,
+    out: Path,
+    open_work: OpenWork,
+    *,
+    shard_rows: int = SHARD_ROWS,
+    on_progress: Callable[[Progress], object] | None = None,
+) -> Summary:
+    """Embeds all rows into a folder of Parquet shards; goes on where an earlier run was left.
+
+    A shard is a fixed range of rows, and its bytes follow from these and from the settings alone, which are
+    written to the manifest before the first shard and compared ever after. So whenever a run ends, killed or
+    not, the same call goes on, and the result is byte for byte that of one run.
+
+    Args:
+        inputs: the rows.
+        out: the folder; made where there is none.
+        open_work: makes the model ready.
+        shard_rows: rows a shard.
+        on_progress: called after every few thousand rows.
+
+    Returns:
+        The counts, of all runs together.
+
+    Raises:
+        InputError: the folder holds something else, was made with other settings or of other inputs; an
+            input cannot be read on; there are no rows.
+        OutputError: another job holds the folder, or a file cannot be written. What was done is kept.
+    """
+    shard_rows = whole("rows per shard", shard_rows, least=1)
+    with Folder.locked(out) as folder:
+        manifest = folder.manifest()
+        # While the model is loaded.
+        with Ahead((each.fingerprint() for each in (inputs,)), 1) as fingerprint:
+            settled = None if manifest is None else _earlier(manifest, folder)
+            work = open_work(settled)
+            stated, rows = next(fingerprint)
+        settings = _settings(inputs, work, shard_rows)
+        schema = result_schema(inputs, work)
+        if manifest is None:
+            manifest = {"format": _FORMAT, "settings": settings, "inputs": stated, "complete": False}
+            folder.write_manifest(manifest)
+        else:
+            check_same(str(out), manifest["settings"], settings)
+            check_inputs(str(out), _without_streams(manifest["inputs"], inputs), stated)
+        job = _Job(inputs, folder, work, schema, manifest, shard_rows, rows, on_progress)
+        return job.run()
+
+
+def _earlier(manifest: Mapping[str, Any], folder: Folder) -> Mapping[str, Any]:
+    if manifest.get("format") != _FORMAT or not isinstance(manifest.get("settings"), dict):
+        raise InputError(
+            f"{str(folder.path / MANIFEST)!r} is of another version of regard; choose a new folder."
+        )
+    settled: Mapping[str, Any] = manifest["settings"]["embedding"]
+    return settled
+
+
+def _settings(inputs: Inputs, work: Work, shard_rows: int) -> dict[str, Any]:
+    pa, _ = pyarrow()
+    columns = inputs.columns
+    return {
+        "embedding": dict(work.settled),
+        "rows_per_shard": shard_rows,
+        "bytes_at_a_time": work.characters,
+        "text_columns": list(columns.texts),
+        "id_column": columns.id,
+        "kept_columns": list(columns.keep),
+        "types": {field.name: field.stated for field in inputs.fields},
+        "versions": {"regard": __version__, "pyarrow": pa.__version__},
+    }
+
+
+def _without_streams(stated: list[dict[str, Any]], inputs: Inputs) -> list[dict[str, Any]]:
+    """What the manifest states of the inputs; a stream's bytes are compared as they come."""
+    return [
+        {**each, "bytes": None, "sha256": None} if number == inputs.stream else each
+        for number, each in enumerate(stated)
+    ]
+
+
+class _Job:
+    def __init__(
+        self,
+        inputs: Inputs,
+        folder: Folder,
+        work: Work,
+        schema: Any,
+        manifest: dict[str, Any],
+        shard_rows: int,
+        rows: int | None,
+        on_progress: Callable[[Progress], object] | None,
+    ) -> None:
+        self._inputs, self._folder, self._work = inputs, folder, work
+        self._schema, self._manifest = schema, manifest
+        self._shard_rows, self._of = shard_rows, rows
+        self._on_progress = on_progress
+
+    def run(self) -> Summary:
+        began = time.perf_counter()
+        records = self._records()
+        done = {
+            shard: record
+            for shard, record in records.items()
+            if self._folder.is_there(shard, record["bytes"])
+        }
+        before = sum(record["rows"] for record in done.values())
+        try:
+            self._embed(records, done, began)
+        except OutputError as error:
+            raise OutputError(
+                f"{error} What is done stays: {len(self._folder.records())} shards of {self._shard_rows} "
+                "rows. The same command goes on."
+            ) from error
+        return self._finish(before, time.perf_counter() - began)
+
+    def _records(self) -> dict[int, dict[str, Any]]:
+        """What is recorded of the shards; a folder that was complete and lost one gets its records back."""
+        if not self._manifest["complete"]:
+            self._folder.go_on()
+            return self._folder.records()
+        stated = {each["shard"]: each for each in self._manifest["shards"]}
+        if all(self._folder.is_there(shard, each["bytes"]) for shard, each in stated.items()):
+            return stated
+        self._folder.go_on()
+        rejected: dict[int, list[dict[str, Any]]] = {shard: [] for shard in stated}
+        for row in self._folder.quarantined():
+            rejected[row["row"] // self._shard_rows].append(row)
+        for shard, each in stated.items():
+            self._folder.record(shard, {**each, "rejected": rejected[shard]})
+        self._manifest = {
+            **{name: self._manifest[name] for name in ("format", "settings", "inputs")},
+            "complete": False,
+        }
+        self._folder.write_manifest(self._manifest)
+        return self._folder.records()
+
+    def _embed(
+        self, records: Mapping[int, dict[str, Any]], done: Mapping[int, dict[str, Any]], began: float
+    ) -> None:
+        rows = sum(record["rows"] for record in done.values())
+        here = tokens = 0
+        for first, stop in self._runs(records, done):
+            known = None
+            if first and self._inputs.stream is None:
+                known = (first, Position(*records[first - 1]["next"]))
+            blocks = self._inputs.blocks(
+                shard_rows=self._shard_rows, characters=self._work.characters, shard=first, known=known
+            )
+            writer = _Writer(self._folder, self._schema, self._inputs.columns.id is not None)
+            try:
+                with Ahead(blocks, _DEPTH) as ahead, Behind(writer.take, _DEPTH) as behind:
+                    for block in ahead:
+                        if stop is not None and block.shard >= stop:
+                            break
+                        if block.shard in done:
+                            self._check_stream(block, done[block.shard])
+                            continue
+                        piece = self._work.embed(block.texts) if block.texts else None
+                        behind.put((block, piece))
+                        here += block.count
+                        tokens += 0 if piece is None else piece.counts.get("tokens", 0)
+                        self._tell(rows + here, here, tokens, began)
+            finally:
+                writer.abandon()
+
+    def _runs(
+        self, records: Mapping[int, dict[str, Any]], done: Mapping[int, Any]
+    ) -> Iterator[tuple[int, int | None]]:
+        """The shards that are to be done, as ranges; the end of the last one is not known."""
+        if self._inputs.stream is not None:
+            yield 0, None  # read once, from its beginning; what is done is compared
+            return
+        last = next((shard for shard, record in records.items() if record["end"]), None)
+        beyond = max(records, default=-1) + 1
+        first = None
+        for shard in range(beyond):
+            if shard in done:
+                if first is not None:
+                    yield first, shard
+                first = None
+            elif first is None:
+                first = shard
+        if first is not None or last is None:
+            yield (beyond if first is None else first), (None if last is None else last + 1)
+
+    def _check_stream(self, block: Block, record: Mapping[str, Any]) -> None:
+        if block.closes and (block.digest, block.ends) != (record["digest"], record["end"]):
+            raise InputError(
+                f"stdin is not what it was when {str(self._folder.path)!r} was begun: shard {block.shard} "
+                "differs. Give the same input to go on, or choose a new folder."
+            )
+
+    def _tell(self, rows: int, here: int, tokens: int, began: float) -> None:
+        if self._on_progress is not None:
+            seconds = time.perf_counter() - began
+            self._on_progress(Progress(rows=rows, of=self._of, here=here, tokens=tokens, seconds=seconds))
+
+    def _finish(self, before: int, seconds: float) -> Summary:
+        records = self._manifest.get("shards")
+        if records is None:
+            records = list(self._folder.records().values())
+            end = next((n + 1 for n, record in enumerate(records) if record["end"]), 0)
+            records = records[:end]
+            if not records:
+                self._folder.remove()
+                raise InputError("IN holds no rows; give a file with texts.")
+            self._folder.write_quarantine(len(records))
+            inputs = [dict(each) for each in self._manifest["inputs"]]
+            if self._inputs.stream is not None:
+                inputs[self._inputs.stream]["sha256"] = records[-1]["digest"]
+            self._manifest = {
+                **self._manifest,
+                "inputs": inputs,
+                "complete": True,
+                **_totals(records),
+                "shards": records,
+            }
+            self._folder.write_manifest(self._manifest)
+        self._folder.finish(len(records))
+        totals = {name: self._manifest[name] for name in _totals(records)}
+        return Summary(
+            folder=str(self._folder.path), shards=len(records), **totals, before=before, seconds=seconds
+        )
+
+
+def _totals(records: list[dict[str, Any]]) -> dict[str, Any]:
+    counts: dict[str, int] = {}
+    for record in records:
+        for name, count in record["counts"].items():
+            counts[name] = counts.get(name, 0) + count
+    names = ("rows", "texts", "vectors", "rejected", "bytes")
+    return {**{name: sum(each[name] for each in records) for name in names}, "counts": counts}
+
+
+class _Writer:
+    """Writes blocks into shards, and records each shard that is whole. Runs in a thread of its own."""
+
+    def __init__(self, folder: Folder, schema: Any, has_id: bool) -> None:
+        self._folder, self._schema, self._has_id = folder, schema, has_id
+        self._shard: Shard | None = None
+
+    def take(self, item: tuple[Block, Piece | None]) -> None:
+        block, piece = item
+        if self._shard is None:
+            self._shard = Shard(
+                self._folder.unfinished(block.shard), self._folder.part(block.shard), self._schema
+            )
+            self._rows = self._texts = 0
+            self._rejected: list[dict[str, Any]] = []
+            self._counts: dict[str, int] = {}
+        rejected = list(block.rejected)
+        if piece is not None:
+            self._shard.write(table(self._schema, block, piece))
+            for place, reason in piece.rejected.items():
+                id = block.columns[0][place].as_py() if self._has_id else None
+                rejected.append(rejected_row(block.rows[place], *block.origins[place], id, reason))
+            for name, count in piece.counts.items():
+                self._counts[name] = self._counts.get(name, 0) + count
+        self._rejected += sorted(rejected, key=lambda row: int(row["row"]))
+        self._rows += block.count
+        self._texts += block.count - len(rejected)
+        if block.closes:
+            shard, self._shard = self._shard, None
+            size, digest = shard.finish()
+            self._folder.record(
+                block.shard,
+                {
+                    "shard": block.shard,
+                    "name": self._folder.part(block.shard).name,
+                    "rows": self._rows,
+                    "texts": self._texts,
+                    "vectors": shard.rows,
+                    "rejected": self._rejected,
+                    "counts": self._counts,
+                    "bytes": size,
+                    "sha256": digest,
+                    "next": list(block.next),
+                    "end": block.ends,
+                    "digest": block.digest,
+                },
+            )
+
+    def abandon(self) -> None:
+        """Drops a shard that is not whole."""
+        if self._shard is not None:
+            self._shard.abandon()
+            self._shard = None

@@ -1,0 +1,167 @@
+"""Parquet, batch by batch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from regard.core.errors import InputError
+from regard.core.extras import pyarrow
+from regard.embedding.job._columns import Carried, Columns
+from regard.embedding.job._line_sources import ROWS
+from regard.embedding.job._opening import Opened
+from regard.embedding.job._rows import Chunk
+from regard.embedding.job._texts import joined
+
+
+class ParquetSource:
+    """A Parquet file; its offsets are rows.
+
+    Args:
+        opened: the input.
+        columns: which columns are used.
+
+    Raises:
+        InputError: it is damaged, a column is missing, or a text is not stored as text.
+    """
+
+    def __init__(self, opened: Opened, columns: Columns) -> None:
+        self.opened = opened
+        self._columns = columns
+        with _file(opened) as file:
+            schema = file.schema_arrow
+            self.rows = int(file.metadata.num_rows)
+        columns.check(schema.names, opened.name)
+        pa, _ = pyarrow()
+        for name in columns.texts:
+            type = _plain(schema.field(name).type)
+            if not (_is_text(type) or pa.types.is_null(type)):
+                raise InputError(
+                    f"{opened.name}: column {name!r} must hold text to be embedded; it holds {type}."
+                )
+        self.fields = [Carried(name, _plain(schema.field(name).type)) for name in columns.carried]
+        if columns.id is not None:
+            type = self.fields[0].type
+            if not (_is_text(type) or pa.types.is_integer(type)):
+                raise InputError(
+                    f"{opened.name}: column {columns.id!r} must hold whole numbers or text to be the id; it "
+                    f"holds {type}."
+                )
+
+    def chunks(self, source: int, offset: int, row: int, fields: list[Carried]) -> Iterator[Chunk]:
+        """As of a `LineSource`."""
+        pa, _ = pyarrow()
+        wanted = list(dict.fromkeys((*self._columns.texts, *self._columns.carried)))
+        try:
+            with _file(self.opened) as file:
+                group, before = _group_of(file.metadata, offset)
+                groups = list(range(group, file.metadata.num_row_groups))
+                place = before
+                for batch in file.iter_batches(batch_size=ROWS, row_groups=groups, columns=wanted):
+                    if place + batch.num_rows > offset:
+                        yield self._chunk(source, batch.slice(max(0, offset - place)), max(place, offset))
+                    place += batch.num_rows
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{self.opened.name} is damaged ({_line(error)}).") from error
+
+    def _chunk(self, source: int, batch: Any, first: int) -> Chunk:
+        columns = {name: _decoded(batch.column(name)) for name in batch.schema.names}
+        parts = [_texts(columns[name]) for name in self._columns.texts]
+        carried = [columns[name] for name in self._columns.carried]
+        broken = [_broken(each) for each in carried]
+        texts: list[str | None] = []
+        reasons: dict[int, str] = {}
+        for place, row in enumerate(zip(*parts, strict=True)):
+            text, reason = joined(row)
+            if any(isinstance(each, bytes) for each in row):
+                reason = "the text is not UTF-8"
+            if reason is None and self._columns.id is not None and not carried[0][place].is_valid:
+                reason = f"the id is null (column {self._columns.id!r})"
+            bad = next((n for n, each in enumerate(broken) if place in each), None)
+            if bad is not None:
+                reason = reason or f"column {self._columns.carried[bad]!r} is not UTF-8"
+            texts.append(text if reason is None else None)
+            if reason is not None:
+                reasons[place] = reason
+        return Chunk(
+            source=source,
+            name=self.opened.label,
+            first=first,
+            texts=texts,
+            reasons=reasons,
+            columns=[_mended(each, rows) for each, rows in zip(carried, broken, strict=True)],
+            ends=range(first + 1, first + batch.num_rows + 1),
+        )
+
+
+def _file(opened: Opened) -> Any:
+    pa, parquet = pyarrow()
+    try:
+        # Read as it is needed, and not a whole row group ahead: memory stays the same for any row group.
+        return parquet.ParquetFile(opened.path, buffer_size=1 << 20, pre_buffer=False)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{opened.name} is damaged, or no Parquet file ({_line(error)}).") from error
+
+
+def _line(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+
+
+def _group_of(metadata: Any, row: int) -> tuple[int, int]:
+    """The row group that holds a row, and how many rows come before it."""
+    before = 0
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group).num_rows
+        if row < before + rows:
+            return group, before
+        before += rows
+    return metadata.num_row_groups, before
+
+
+def _plain(type: Any) -> Any:
+    pa, _ = pyarrow()
+    return type.value_type if pa.types.is_dictionary(type) else type
+
+
+def _is_text(type: Any) -> bool:
+    pa, _ = pyarrow()
+    return bool(pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type))
+
+
+def _decoded(array: Any) -> Any:
+    pa, _ = pyarrow()
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _texts(array: Any) -> list[object]:
+    """The texts of a column; one that is not UTF-8 comes as its bytes."""
+    pa, _ = pyarrow()
+    try:
+        return list(array.to_pylist())
+    except UnicodeDecodeError:
+        return [_text(each) for each in array.cast(pa.large_binary()).to_pylist()]
+
+
+def _text(data: bytes | None) -> object:
+    try:
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data
+
+
+def _broken(array: Any) -> set[int]:
+    """The rows of a column of text that are not UTF-8: nobody could read a file that holds them."""
+    pa, _ = pyarrow()
+    if not _is_text(array.type):
+        return set()
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return {place for place, each in enumerate(_texts(array)) if isinstance(each, bytes)}
+    return set()
+
+
+def _mended(array: Any, rows: set[int]) -> Any:
+    """A column with nulls in the rows that are not UTF-8, which are rejected; their array goes on."""
+    if not rows:
+        return array
+    pa, _ = pyarrow()
+    return pa.array([None if isinstance(each, bytes) else each for each in _texts(array)], array.type)

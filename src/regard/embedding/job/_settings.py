@@ -1,0 +1,61 @@
+"""What a folder was made with, compared to what is asked for now."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from regard.core.errors import InputError
+
+
+def check_same(folder: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    """Refuse to go on in a folder that was made with other settings.
+
+    Raises:
+        InputError: with the name of each setting that differs, and both values.
+    """
+    before, now = _flat(there), _flat(here)
+    names = [name for name in (before | now) if before.get(name, _UNSET) != now.get(name, _UNSET)]
+    if names:
+        told = (f"{name} is {_told(before, name)} there and {_told(now, name)} here" for name in names)
+        raise InputError(
+            f"{folder!r} was made with other settings: {'; '.join(told)}. Give the same ones to go on, or "
+            "choose a new folder."
+        )
+
+
+def check_inputs(folder: str, there: Sequence[Mapping[str, Any]], here: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse to go on with inputs that are not those the folder was begun with. Names may change.
+
+    Raises:
+        InputError: saying which is another.
+    """
+    if len(there) != len(here):
+        raise InputError(
+            f"{folder!r} was begun with {len(there)} input{'s' * (len(there) != 1)}, and here "
+            f"{'are' if len(here) != 1 else 'is'} {len(here)}. Give the same ones to go on, or choose a new "
+            "folder."
+        )
+    for before, now in zip(there, here, strict=True):
+        for what in ("format", "bytes", "sha256"):
+            if before[what] != now[what]:
+                raise InputError(
+                    f"{now['name']} is not what it was when {folder!r} was begun: its {what} was "
+                    f"{before[what]} and is {now[what]}. Give the same input to go on, or choose a new "
+                    "folder."
+                )
+
+
+_UNSET = object()
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def _told(settings: Mapping[str, Any], name: str) -> str:
+    return repr(settings[name]) if name in settings else "not stated"

@@ -1,0 +1,138 @@
+"""Writing a shard: a Parquet file whose bytes follow from its rows alone."""
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from regard.core.errors import InputError, OutputError
+from regard.core.extras import pyarrow
+from regard.embedding.job._inputs import Inputs
+from regard.embedding.job._rows import Block
+from regard.embedding.job._work import Piece, Work
+
+
+def result_schema(inputs: Inputs, work: Work) -> Any:
+    """The columns of the result: a row's number, its id, what is carried along, and what is computed.
+
+    Raises:
+        InputError: a column is carried along under a name that the result uses itself.
+    """
+    pa, _ = pyarrow()
+    own = {"row", "id", *(field.name for field in work.fields)}
+    taken = next((name for name in inputs.columns.keep if name in own), None)
+    if taken is not None:
+        raise InputError(
+            f"--keep {taken!r}: the result has a column of this name of its own; rename it in the input, or "
+            "leave it out."
+        )
+    has_id = inputs.columns.id is not None
+    carried = [
+        pa.field("id" if has_id and place == 0 else field.name, field.type)
+        for place, field in enumerate(inputs.fields)
+    ]
+    return pa.schema([pa.field("row", pa.int64(), nullable=False), *carried, *work.fields])
+
+
+def table(schema: Any, block: Block, piece: Piece) -> Any:
+    """The rows of the result: number, id, what is carried along, and what was computed."""
+    pa, _ = pyarrow()
+    places = pa.array(piece.rows)
+    numbers = pa.array(block.rows, pa.int64()).take(places)
+    carried = [each.take(places) for each in block.columns]
+    return pa.Table.from_arrays([numbers, *carried, *piece.columns], schema=schema)
+
+
+def writing(schema: Any) -> dict[str, Any]:
+    """How rows of a schema are written: fixed, so that the same rows give the same bytes."""
+    # Floats have hardly a value twice, and compress only byte by byte of the same place in each.
+    leaves = {leaf: _is_float(type) for field in schema for leaf, type in _leaf(field)}
+    return {
+        "version": "2.6",
+        "data_page_version": "1.0",
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": [leaf for leaf, floats in leaves.items() if not floats],
+        "use_byte_stream_split": [leaf for leaf, floats in leaves.items() if floats],
+        "write_statistics": [name for name in ("row", "id") if name in schema.names],
+        "store_schema": True,
+    }
+
+
+class Shard:
+    """A shard that is being written, under another name until it is whole.
+
+    Args:
+        unfinished: where it is written to.
+        place: where it goes.
+        schema: of its rows.
+
+    Raises:
+        OutputError: it cannot be written; nothing of it stays.
+    """
+
+    def __init__(self, unfinished: Path, place: Path, schema: Any) -> None:
+        self._unfinished, self._place = unfinished, place
+        pa, parquet = pyarrow()
+        self.rows = 0
+        self._writer: Any = None
+        try:
+            self._writer = parquet.ParquetWriter(unfinished, schema, **writing(schema))
+        except (OSError, pa.ArrowException) as error:
+            self._failed(error)
+
+    def write(self, rows: Any) -> None:
+        """Adds rows, as a row group of their own."""
+        pa, _ = pyarrow()
+        try:
+            if rows.num_rows:
+                self._writer.write_table(rows, row_group_size=rows.num_rows)
+            self.rows += rows.num_rows
+        except (OSError, pa.ArrowException) as error:
+            self._failed(error)
+
+    def finish(self) -> tuple[int, str]:
+        """Puts it in its place; gives its bytes and their SHA-256."""
+        pa, _ = pyarrow()
+        digest, size = hashlib.sha256(), 0
+        try:
+            self._writer.close()
+            self._writer = None
+            with self._unfinished.open("rb+") as file:
+                while data := file.read(1 << 20):
+                    digest.update(data)
+                    size += len(data)
+                os.fsync(file.fileno())
+            self._unfinished.replace(self._place)
+        except (OSError, pa.ArrowException) as error:
+            self._failed(error)
+        return size, digest.hexdigest()
+
+    def abandon(self) -> None:
+        """Drops what was written."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(Exception):  # the disk may be full; the file goes in any case
+                writer.close()
+        self._unfinished.unlink(missing_ok=True)
+
+    def _failed(self, error: Exception) -> None:
+        self.abandon()
+        code = getattr(error, "errno", None)
+        reason = os.strerror(code) if code else str(error)
+        raise OutputError(f"{str(self._place)!r} cannot be written ({reason}).") from error
+
+
+def _leaf(field: Any) -> list[tuple[str, Any]]:
+    """How Parquet calls the values of a column, and their type; none of what is nested deeper than a list."""
+    pa, _ = pyarrow()
+    name, type = field.name, field.type
+    if pa.types.is_fixed_size_list(type) or pa.types.is_list(type) or pa.types.is_large_list(type):
+        name, type = f"{name}.list.element", type.value_type
+    return [] if pa.types.is_nested(type) else [(name, type)]
+
+
+def _is_float(type: Any) -> bool:
+    pa, _ = pyarrow()
+    return bool(pa.types.is_floating(type))

@@ -1,0 +1,48 @@
+"""What a job asks of the model: a few rows' columns for a few texts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Piece:
+    """What was computed of some texts.
+
+    Args:
+        rows: (n,), for each row of the result which of the texts it is of; ascending.
+        columns: an Arrow array of n values for each of the work's fields.
+        rejected: by place, why a text has no row.
+        counts: whole numbers that the manifest adds up, such as tokens.
+    """
+
+    rows: NDArray[np.int64]
+    columns: list[Any]
+    rejected: Mapping[int, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+class Work(Protocol):
+    """From texts to columns. The same texts give the same bytes, whatever was computed before."""
+
+    @property
+    def settled(self) -> Mapping[str, Any]:
+        """All that the bytes depend on, as JSON: it goes into the manifest, and is asked for on going on."""
+        ...
+
+    @property
+    def fields(self) -> Sequence[Any]:
+        """The result's columns, as Arrow fields."""
+        ...
+
+    @property
+    def characters(self) -> int:
+        """How many bytes of text are embedded at a time, about: the memory that is taken follows from it."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Piece:
+        """The columns of some texts, which are Unicode and not blank."""
+        ...

@@ -1,0 +1,211 @@
+"""Plain text and JSON lines."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from regard.core.errors import InputError
+from regard.embedding.job import Columns, Inputs, _line_sources, _texts
+from unit.embedding.job.reading import blocks, check_from_every_shard, rows
+
+ODD = b"one\n\n  \nthree\xff\nfo\0ur\r\nfive\r\nsix"
+READ = {
+    0: "one",
+    1: [None, "the text is empty"],
+    2: [None, "the text is empty"],
+    3: [None, "the line is not UTF-8: byte 5 is 0xff"],
+    4: [None, "the line holds a NUL"],
+    5: "five",
+    6: "six",
+}
+
+
+@pytest.fixture
+def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # Only the beginning is looked into, and a NUL there means that the file is binary.
+    path = tmp_path / "odd.txt"
+    path.write_bytes(b"x\n" * 40000 + ODD)
+    return path
+
+
+def test_a_row_is_a_line(odd: Path) -> None:
+    found = rows(odd)
+    assert {row - 40000: each for row, each in found.items() if row >= 40000} == READ
+    assert all(found[row] == "x" for row in range(40000))
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufefffirst\n\ufeffsecond\n".encode())
+    assert rows(path) == {0: "first", 1: "\ufeffsecond"}
+
+
+def test_lines_from_every_shard_on(odd: Path) -> None:
+    odd.write_bytes(ODD.replace(b"\0", b""))
+    check_from_every_shard(Inputs([odd], Columns()))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [
+        (".gz", lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])),
+        (".bz2", bz2.compress),
+        (".xz", lzma.compress),
+        (".zst", lambda data: pa.compress(data, codec="zstd", asbytes=True)),
+    ],
+)
+def test_compressed(tmp_path: Path, suffix: str, pack: object) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(pack(b"one\ntwo\nthree\nfour\nfive\n"))  # type: ignore[operator]
+    inputs = Inputs([path], Columns())
+    assert rows(path) == {0: "one", 1: "two", 2: "three", 3: "four", 4: "five"}
+    check_from_every_shard(inputs, shard_rows=1)
+    assert inputs.fingerprint()[0][0]["bytes"] == path.stat().st_size
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(InputError, match=r"a\.txt\S+ cannot be read"):
+        rows(path)
+
+
+def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (_line_sources, _texts):
+        monkeypatch.setattr(module, "LONGEST", 10)
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"123456789\n" + b"x" * 5000 + b"\n" + b"1234567890\n" + b"next\n" + b"y" * 4000)
+    long = [None, "the line is longer than 10 bytes"]
+    assert rows(path) == {0: "123456789", 1: long, 2: long, 3: "next", 4: long}
+
+
+def test_plain_text_has_no_columns(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\n")
+    for columns in (Columns(id="id"), Columns(keep=("year",)), Columns(text=("body",))):
+        with pytest.raises(InputError, match="plain text, which has no columns"):
+            Inputs([path], columns)
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [
+        b'\xef\xbb\xbf{"text": "one", "id": 1, "year": 1999, "tags": ["x"], "more": {"deep": 1}}',
+        b'{"text": "two", "id": 2, "year": null}',
+        b'{"text": "three", "id": 3, "tags": "y"}',
+        b'{"text": "four", "id": "4"}',
+        b'{"text": "five"}',
+        b"{broken",
+        b"",
+        b"[1]",
+        b'"a string"',
+        b'{"text": null, "id": 9}',
+        b'{"text": 10, "id": 10}',
+        b'{"text": "a \\ud800", "id": 11}',
+        b'{"id": 12}',
+        b'{"text": "\xff", "id": 13}',
+        b'{"text": "14", "id": 14, "year": 1.5}',
+        b'{"text": " \\n", "id": 15}',
+        b"[" * 100_000,
+    ]
+    path.write_bytes(b"\n".join(lines))
+    found = rows(path, Columns(id="id", keep=("year", "tags")))
+    assert found == {
+        0: ("one", "1", 1999.0, '["x"]'),
+        1: ("two", "2", None, None),
+        2: ("three", "3", None, '"y"'),
+        3: ("four", '"4"', None, None),
+        4: [None, "the id is null or missing (column 'id')"],
+        5: [None, "the line is no JSON (Expecting property name enclosed in double quotes at character 1)"],
+        6: [None, "the line is empty"],
+        7: [None, "the line is JSON, but no object"],
+        8: [None, "the line is JSON, but no object"],
+        9: ["9", "the text is null"],
+        10: ["10", "the text is a number, not a string"],
+        11: ["11", "the text holds half of a surrogate pair at character 2"],
+        12: ["12", "there is no column 'text'"],
+        13: [None, "the line is not UTF-8: byte 10 is 0xff"],
+        14: ("14", "14", 1.5, None),
+        15: ["15", "the text is empty"],
+        16: [None, found[16][1]],
+    }
+    assert found[16][1].startswith("the line is no JSON (")
+    check_from_every_shard(Inputs([path], Columns(id="id", keep=("year", "tags"))))
+
+
+def test_a_value_of_another_type_than_the_first_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    first = [json.dumps({"text": "x", "id": number, "good": True}) for number in range(1000)]
+    last = [{"text": "x", "id": "a"}, {"text": "x", "id": 2**63}, {"text": "x", "id": 3, "good": 1}]
+    path.write_text("\n".join(first + [json.dumps(each) for each in last]))
+    found = rows(path, Columns(id="id", keep=("good",)))
+    assert found[999] == ("x", 999, True)
+    assert found[1000] == [None, "column 'id' holds \"a\", not int64 as in the first rows"]
+    assert found[1001] == [None, f"column 'id' holds {2**63}, not int64 as in the first rows"]
+    assert found[1002] == [3, "column 'good' holds 1, not bool as in the first rows"]
+
+
+def test_a_column_with_half_of_a_surrogate_pair(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "x", "title": "\\udc00"}\n{"text": "y", "title": "z"}\n')
+    assert rows(path, Columns(keep=("title",))) == {
+        0: [None, "column 'title' holds half of a surrogate pair at character 0"],
+        1: ("y", "z"),
+    }
+
+
+def test_strings_as_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('"one"\n"two"\n')
+    assert rows(path) == {0: "one", 1: "two"}
+    with pytest.raises(InputError, match="no column 'text'; it has none"):
+        Inputs([path], Columns(id="id"))
+
+
+def test_a_missing_column_of_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"body": "one", "id": 1}\n{"body": "two", "year": 2}\n')
+    with pytest.raises(InputError, match=r"no column 'text'; it has 'body', 'id', 'year'\..*--text-column"):
+        Inputs([path], Columns())
+    with pytest.raises(InputError, match=r"no column 'no'; .*--id-column"):
+        Inputs([path], Columns(text=("body",), id="no"))
+    with pytest.raises(InputError, match=r"no column 'no'; .*--keep"):
+        Inputs([path], Columns(text=("body",), keep=("no",)))
+
+
+def test_texts_of_several_columns(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": "x", "b": "y"}\n{"a": null, "b": "y"}\n{"a": null, "b": null}\n{"a": "x", "b": 1}\n')
+    assert rows(path, Columns(text=("b", "a"))) == {
+        0: "y\nx",
+        1: "y",
+        2: [None, "the text is null"],
+        3: [None, "the text is a number, not a string"],
+    }
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_stdin(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+    data = b'{"text": "one"}\n{"text": "two"}\n'
+
+    class Stdin:
+        buffer = io.BytesIO(gzip.compress(data) if packed else data)
+
+    monkeypatch.setattr(sys, "stdin", Stdin)
+    inputs = Inputs([Path("-")], Columns())
+    assert inputs.stream == 0
+    found = blocks(inputs, shard_rows=1)
+    assert [block.texts for block in found] == [["one"], ["two"]]
+    digests = [block.digest for block in found]
+    assert digests == [sha256(data[:16]), sha256(data)]
+
+
+def sha256(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,131 @@
+"""What an input is: by its name, and by what it holds."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from regard.core.errors import InputError
+from regard.embedding.job import Columns, Inputs
+from regard.embedding.job._opening import look_into
+from unit.embedding.job.reading import rows
+
+
+def parquet(path: Path) -> bytes:
+    pq.write_table(pa.table({"text": ["a"]}), path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format"),
+    [
+        ("a.txt", b'{"text": "x"}\n', "text"),
+        ("a.JSONL", b'{"text": "x"}\n', "jsonl"),
+        ("a.json", b'{"text": "x"}\n', "jsonl"),
+        ("a.csv", b"text\nx\n", "csv"),
+        ("a.tsv", b"text\nx\n", "tsv"),
+        ("a", b'{"text": "x"}\n', "jsonl"),
+        ("a", b"just words\n", "text"),
+        ("a.dat.gz", gzip.compress(b"just words\n"), "text"),
+        ("a.csv.gz", gzip.compress(b"text\nx\n"), "csv"),
+        ("a.dat", gzip.compress(b'{"text": "x"}\n'), "jsonl"),
+    ],
+)
+def test_formats(tmp_path: Path, name: str, content: bytes, format: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert look_into(tmp_path / name).format == format
+
+
+def test_what_is_said_goes_before_the_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("text,id\nx,1\n")
+    assert rows(path, Columns(id="id"), format="csv") == {0: ("x", "1")}
+    (tmp_path / "b.dat").write_bytes(parquet(tmp_path / "c"))
+    assert rows(tmp_path / "b.dat") == {0: "a"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.txt", b"", "is empty"),
+        ("a.csv.gz", gzip.compress(b""), "is empty"),
+        ("a.txt.gz", b"plain\n", "should be gzip, and is not compressed"),
+        ("a.txt.zst", gzip.compress(b"x\n"), "should be zstd, and is compressed by gzip"),
+        ("a.txt", gzip.compress(b"x\n"), r"is compressed by gzip\. Rename it to a\.txt\.gz"),
+        ("a.parquet", b'{"text": "x"}\n', "should be a Parquet file, and is JSON lines"),
+        ("a.jsonl", b"text,id\nx,1\n", "should be JSON lines, and its first 2 lines are none"),
+        ("a.json", b'[{"text": "x"},\n{"text": "y"}]\n', "one JSON array; write one object a line"),
+        ("a.txt", "x\n".encode("utf-16"), "is UTF-16; convert it"),
+        ("a.csv", b"text\n\0\n", "should be CSV, and is binary: byte 5 is NUL"),
+    ],
+)
+def test_not_what_its_name_says(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=told):
+        Inputs([tmp_path / name], Columns())
+
+
+def test_parquet_by_another_name(tmp_path: Path) -> None:
+    data = parquet(tmp_path / "a.csv")
+    with pytest.raises(InputError, match=r"a\.csv is not what its name says: it is a Parquet file"):
+        Inputs([tmp_path / "a.csv"], Columns())
+    (tmp_path / "a.parquet.gz").write_bytes(gzip.compress(data))
+    with pytest.raises(InputError, match="Parquet file inside gzip"):
+        Inputs([tmp_path / "a.parquet.gz"], Columns())
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        Inputs([tmp_path / "none.txt"], Columns())
+    with pytest.raises(InputError, match=r"is a folder; name its files"):
+        Inputs([tmp_path], Columns())
+    with pytest.raises(InputError, match="at least one file"):
+        Inputs([], Columns())
+    with pytest.raises(InputError, match="--format must be one of text, "):
+        Inputs([tmp_path], Columns(), format="xml")
+    with pytest.raises(InputError, match="null byte"):
+        Inputs([Path("a\0b")], Columns())
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.write_bytes(b"one\n" * 300_000))
+    writer.start()
+    inputs = Inputs([path], Columns())
+    assert inputs.stream == 0
+    found = inputs.blocks(shard_rows=100_000, characters=10_000_000)
+    assert [len(block.texts) for block in found] == [100_000] * 3
+    writer.join()
+
+
+def test_several_inputs_are_one(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one", "year": 1}\n{"text": "", "year": 2}\n')
+    pq.write_table(pa.table({"text": ["two"], "year": [3]}), tmp_path / "b.parquet")
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.parquet"]
+    assert rows(paths, Columns(keep=("year",))) == {
+        0: ("one", 1),
+        1: [None, "the text is empty"],
+        2: ("two", 3),
+    }
+    stated, count = Inputs(paths, Columns()).fingerprint()
+    assert count == 3
+    assert [each["name"] for each in stated] == ["a.jsonl", "b.parquet"]
+    (tmp_path / "c.csv").write_text("text,year\nthree,4\n")
+    with pytest.raises(InputError, match=r"'year' must have one type: it is int64 in .*a\.jsonl and string in"):
+        Inputs([*paths, tmp_path / "c.csv"], Columns(keep=("year",)))
+
+
+def test_a_file_that_changes(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\n")
+    inputs = Inputs([path], Columns())
+    path.write_text("one\nmore\n")
+    with pytest.raises(InputError, match="was changed while it was read"):
+        list(inputs.blocks(shard_rows=1, characters=10))
