@@ -14,7 +14,7 @@ _EVERY = 10.0
 
 
 class JobProgress:
-    """A bar on stderr where that is a terminal, else a line now and then: texts, tokens a second, time left."""
+    """A bar on stderr where that is a terminal, else a line now and then: texts, speed, time left."""
 
     def __init__(self) -> None:
         from rich.console import Console

@@ -62,7 +62,6 @@ class Dtype(StrEnum):
 
     float32 = "float32"
     bfloat16 = "bfloat16"
-    float16 = "float16"
 
 
 class Format(StrEnum):
@@ -111,9 +110,11 @@ def embed(
         int | None, typer.Option("--overlap", metavar="N", help="Tokens that two windows share.")
     ] = None,
     truncate: Annotated[
-        bool, typer.Option("--truncate", help="Cut texts at the limit, where windows would take it all in.")
+        bool, typer.Option("--truncate", help="Cut texts off at the limit; by default windows take in all.")
     ] = False,
-    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="Put before each text.")] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", metavar="TEXT", help="Put before each text.")
+    ] = None,
     prompt_name: Annotated[
         str | None, typer.Option("--prompt-name", metavar="NAME", help="One of the model's own prompts.")
     ] = None,
@@ -143,7 +144,7 @@ def embed(
     ] = None,
     keep: Annotated[
         list[str] | None,
-        typer.Option("--keep", metavar="NAME", help="A column that is carried along; give it again for more."),
+        typer.Option("--keep", metavar="NAME", help="A column to carry along; give it again for more."),
     ] = None,
     format: Annotated[
         Format | None, typer.Option("--format", help="Of IN; by default from its name and what it holds.")
@@ -167,7 +168,7 @@ def embed(
     OUT/_quarantine.jsonl; _manifest.json says what the vectors were made with.
     """
     if output is None and not dry_run:
-        raise InputError("--output names where the vectors go: a folder, a .npy or .npz file, or - for stdout.")
+        raise InputError("--output names where the vectors go: a folder, a .npy or .npz file, or -.")
     if mix is not None and layer != "-1":
         raise InputError("give --layer or --mix, not both.")
     if truncate and overlap is not None:
@@ -201,9 +202,7 @@ def embed(
         columns = Columns(
             text=None if not text_column else tuple(text_column), id=id_column, keep=tuple(keep or ())
         )
-        rows = Inputs(
-            inputs, columns, format=None if format is None else format.value, delimiter=delimiter
-        )
+        rows = Inputs(inputs, columns, format=None if format is None else format.value, delimiter=delimiter)
     open_work = _opener(model, wanted)
     shard_rows = SHARD_ROWS if rows_per_shard is None else rows_per_shard
     if dry_run:
@@ -260,7 +259,8 @@ def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
         )
         were = "row was" if summary.rejected == 1 else "rows were"
         typer.echo(
-            f"regard: {summary.rejected:,} {were} put aside, with the reason, in {printable(str(where))}", err=True
+            f"regard: {summary.rejected:,} {were} put aside, with the reason, in {printable(str(where))}",
+            err=True,
         )
     if as_json:
         return
@@ -272,7 +272,7 @@ def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
         ("windowed", "texts in several windows"),
         ("cut", "texts cut off"),
         ("cut_tokens", "tokens cut off"),
-        ("without_tokens", "words without a token, and so without a vector"),
+        ("without_vector", "words without a vector: no token was left of them, or they were cut off"),
     ):
         if counts.get(name):
             typer.echo(f"{counts[name]:,} {told}")

@@ -7,6 +7,7 @@ import torch
 
 from regard.checkpoints import DEFAULT_MODEL, Source, find, load_into, read_config, read_tensors
 from regard.core.errors import CheckpointError, InputError
+from regard.core.marks import mark
 from regard.models._blank import blank
 from regard.models._network import Network
 from regard.models._pruned_files import cut_as_stored, without_pruned
@@ -44,6 +45,11 @@ class Loaded:
                 "tokenizer.json, or give token_ids."
             )
         return self.tokenizer
+
+    def mark(self) -> str:
+        """A hash of the config, and of the names, shapes, types and bytes of all parameters."""
+        # Of a lens only what it has seen: the config of a transformers model also holds names and paths.
+        return mark(repr(self.network.config), self.network.named_parameters())
 
 
 def load_checkpoint(

@@ -1,5 +1,6 @@
 """Marian: pieces by SentencePiece, ids by a table of their own."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,9 @@ class Renumbered:
     @property
     def post_processor(self) -> object:
         return self._backend.post_processor
+
+    def to_str(self) -> str:
+        return json.dumps([self._backend.to_str(), self._table, self._unknown])
 
     def no_truncation(self) -> None:
         self._backend.no_truncation()

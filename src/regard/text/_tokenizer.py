@@ -1,5 +1,6 @@
 """A tokenizer file as a function from text to tokens, each with its word and its place in the text."""
 
+import hashlib
 import itertools
 import operator
 import os
@@ -224,6 +225,10 @@ class Tokenizer:
             target=None if self._target is None else self._target.within(rows),
             rows=rows,
         )
+
+    def mark(self) -> str:
+        """The SHA-256 of all that it does: of its file, without truncation and padding."""
+        return hashlib.sha256(self._backend.to_str().encode()).hexdigest()
 
     @property
     def special_ids(self) -> SpecialIds:

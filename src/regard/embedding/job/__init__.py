@@ -1,26 +1,39 @@
 """Files of texts in, a folder of Parquet shards with their vectors out: resumable, and the same every time.
 
     inputs = Inputs([Path("texts.parquet")], Columns(id="id"))
-    run(inputs, Path("vectors"), open_work)
+    run(inputs, Path("vectors"), lambda earlier: ModelWork(loaded, Request(level="word"), earlier))
 
-A job knows the model only as a `Work`.
+The job knows the model only as a `Work`.
 """
 
+from regard.embedding.job._arrays import SUFFIXES as ARRAY_SUFFIXES
+from regard.embedding.job._arrays import run_to_array
 from regard.embedding.job._columns import Columns
+from regard.embedding.job._estimate import Estimate, estimate
 from regard.embedding.job._inputs import Inputs
 from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Summary, run
+from regard.embedding.job._json_lines import json_lines
+from regard.embedding.job._model_work import ModelWork
+from regard.embedding.job._open_model import open_model
 from regard.embedding.job._opening import FORMATS
 from regard.embedding.job._work import Piece, Work
 
 __all__ = [
+    "ARRAY_SUFFIXES",
     "FORMATS",
     "SHARD_ROWS",
     "Columns",
+    "Estimate",
     "Inputs",
+    "ModelWork",
     "OpenWork",
     "Piece",
     "Progress",
     "Summary",
     "Work",
+    "estimate",
+    "json_lines",
+    "open_model",
     "run",
+    "run_to_array",
 ]

@@ -118,7 +118,13 @@ def run(
         settings = _settings(inputs, work, shard_rows)
         schema = result_schema(inputs, work)
         if manifest is None:
-            manifest = {"format": _FORMAT, "settings": settings, "inputs": stated, "complete": False}
+            manifest = {
+                "format": _FORMAT,
+                "about": dict(work.about),
+                "settings": settings,
+                "inputs": stated,
+                "complete": False,
+            }
             folder.write_manifest(manifest)
         else:
             check_same(str(out), manifest["settings"], settings)
@@ -142,7 +148,6 @@ def _settings(inputs: Inputs, work: Work, shard_rows: int) -> dict[str, Any]:
     return {
         "embedding": dict(work.settled),
         "rows_per_shard": shard_rows,
-        "bytes_at_a_time": work.characters,
         "text_columns": list(columns.texts),
         "id_column": columns.id,
         "kept_columns": list(columns.keep),
@@ -209,7 +214,7 @@ class _Job:
         for shard, each in stated.items():
             self._folder.record(shard, {**each, "rejected": rejected[shard]})
         self._manifest = {
-            **{name: self._manifest[name] for name in ("format", "settings", "inputs")},
+            **{name: self._manifest[name] for name in ("format", "about", "settings", "inputs")},
             "complete": False,
         }
         self._folder.write_manifest(self._manifest)

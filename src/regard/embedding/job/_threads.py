@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -57,6 +57,9 @@ class Ahead(Generic[T]):
             self._put("end", None)
         except BaseException as error:
             self._put("error", error)
+        finally:
+            if isinstance(self._items, Generator):
+                self._items.close()  # and with it the file that it reads
 
     def _put(self, kind: str, item: Any) -> bool:
         while not self._stop.is_set():

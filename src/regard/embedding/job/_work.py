@@ -34,6 +34,11 @@ class Work(Protocol):
         ...
 
     @property
+    def about(self) -> Mapping[str, Any]:
+        """What else the manifest is to say, as JSON, such as the model's name; it may change."""
+        ...
+
+    @property
     def fields(self) -> Sequence[Any]:
         """The result's columns, as Arrow fields."""
         ...

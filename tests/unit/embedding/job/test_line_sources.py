@@ -180,7 +180,9 @@ def test_a_missing_column_of_json_lines(tmp_path: Path) -> None:
 
 def test_texts_of_several_columns(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_text('{"a": "x", "b": "y"}\n{"a": null, "b": "y"}\n{"a": null, "b": null}\n{"a": "x", "b": 1}\n')
+    path.write_text(
+        '{"a": "x", "b": "y"}\n{"a": null, "b": "y"}\n{"a": null, "b": null}\n{"a": "x", "b": 1}\n'
+    )
     assert rows(path, Columns(text=("b", "a"))) == {
         0: "y\nx",
         1: "y",

@@ -21,7 +21,9 @@ def test_every_kind_of_text(tmp_path: Path, type: pa.DataType, row_group_size: i
     path = tmp_path / "a.parquet"
     when = pa.array([0, 1, None, 3, 4, 5, 10**15 + 1], pa.timestamp("us"))
     nested = pa.array([[{"x": row}] for row in range(7)])
-    table = pa.table({"t": pa.array(TEXTS, type), "id": pa.array(range(7), pa.int32()), "w": when, "n": nested})
+    table = pa.table(
+        {"t": pa.array(TEXTS, type), "id": pa.array(range(7), pa.int32()), "w": when, "n": nested}
+    )
     pq.write_table(table, path, row_group_size=row_group_size)
     columns = Columns(text=("t",), id="id", keep=("w", "n"))
     inputs = Inputs([path], columns)

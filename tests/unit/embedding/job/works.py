@@ -26,6 +26,7 @@ class Hashed:
 
     def __init__(self, settled: Mapping[str, Any] | None = None, *, characters: int = 500, slow: float = 0.0):
         self.settled = dict(settled or {"layer": -1, "engine": {"dtype": "float32"}})
+        self.about = {"model": "hashed"}
         self.fields = [pa.field("vector", pa.list_(pa.float32(), WIDTH))]
         self.characters = characters
         self.slow = slow

@@ -1,0 +1,302 @@
+"""A job from beginning to end, from where it was left, and where it is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from regard.core.errors import InputError, OutputError
+from regard.embedding.job import Columns, Inputs, Piece, Progress, Summary, run
+from unit.embedding.job.works import Hashed, Worded, vector
+
+ROWS = 101
+SHARD = 16
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """A hundred rows, some of which cannot be embedded."""
+    path = tmp_path / "texts.jsonl"
+    rows = [{"text": f"text {n} of the river", "id": n, "year": 1900 + n} for n in range(ROWS)]
+    rows[7]["text"] = None  # type: ignore[assignment]
+    rows[40]["text"] = "refuse this"
+    rows[100]["text"] = ""
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def embed(texts: Path, out: Path, work: Any = None, **options: Any) -> Summary:
+    columns = Columns(id="id", keep=("year",))
+    options = {"shard_rows": SHARD} | options
+    return run(Inputs([texts], columns), out, lambda earlier: work or Hashed(earlier), **options)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def interrupted(texts: Path, out: Path, after: int, **options: Any) -> None:
+    """Runs until so many rows are done."""
+
+    class Stopped(Exception):
+        pass
+
+    def stop(progress: Progress) -> None:
+        if progress.here >= after:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        embed(texts, out, on_progress=stop, **options)
+
+
+def test_the_result(texts: Path, tmp_path: Path) -> None:
+    told: list[Progress] = []
+    summary = embed(texts, tmp_path / "out", on_progress=told.append)
+    assert (summary.rows, summary.texts, summary.vectors, summary.rejected) == (ROWS, ROWS - 3, ROWS - 3, 3)
+    assert (summary.shards, summary.before) == (7, 0)
+    assert summary.bytes == sum(path.stat().st_size for path in (tmp_path / "out").glob("*.parquet"))
+    assert [each.rows for each in told] == [16, 32, 48, 64, 80, 96, 101]
+    assert told[-1].of == ROWS
+    table = pq.read_table(tmp_path / "out")  # what stands beside the shards is passed over
+    assert table.schema.names == ["row", "id", "year", "vector"]
+    good = [n for n in range(ROWS) if n not in (7, 40, 100)]
+    assert table.column("row").to_pylist() == table.column("id").to_pylist() == good
+    assert table.column("year").to_pylist() == [1900 + n for n in good]
+    vectors = np.array(table.column("vector").to_pylist(), np.float32)
+    for n, found in zip(good, vectors, strict=True):
+        assert (found[1:] == vector(f"text {n} of the river")[1:]).all()
+    quarantine = [json.loads(line) for line in (tmp_path / "out/_quarantine.jsonl").read_text().splitlines()]
+    assert quarantine == [
+        {"row": 7, "id": 7, "input": "texts.jsonl", "input_row": 8, "reason": "the text is null"},
+        {"row": 40, "id": 40, "input": "texts.jsonl", "input_row": 41, "reason": "no token is left"},
+        {"row": 100, "id": 100, "input": "texts.jsonl", "input_row": 101, "reason": "the text is empty"},
+    ]
+
+
+def test_the_manifest(texts: Path, tmp_path: Path) -> None:
+    embed(texts, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out/_manifest.json").read_text())
+    assert manifest["settings"]["embedding"] == Hashed().settled
+    assert manifest["settings"]["types"] == {"id": "int64", "year": "int64"}
+    [stated] = manifest["inputs"]
+    assert stated["sha256"] == hashlib.sha256(texts.read_bytes()).hexdigest()
+    assert manifest["complete"]
+    assert (manifest["rows"], manifest["rejected"]) == (ROWS, 3)
+    for shard in manifest["shards"]:
+        data = (tmp_path / "out" / shard["name"]).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (shard["bytes"], shard["sha256"])
+
+
+@pytest.mark.parametrize("after", [1, 17, 33, 96, 101])
+@pytest.mark.parametrize("characters", [60, 500])
+def test_what_was_interrupted_goes_on(texts: Path, tmp_path: Path, after: int, characters: int) -> None:
+    work = Hashed(characters=characters)
+    embed(texts, tmp_path / "whole", work)
+    interrupted(texts, tmp_path / "out", after, work=work)
+    assert not (tmp_path / "out/.lock").exists()
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.parquet")}
+    summary = embed(texts, tmp_path / "out", work)
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    for name, written in before.items():
+        assert (tmp_path / "out" / name).stat().st_mtime_ns == written
+    assert summary.before == len(before) * SHARD - (11 if len(before) == 7 else 0)
+
+
+def test_going_on_reads_no_more_than_it_must(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(texts, tmp_path / "out", 64)
+    shards = len(list((tmp_path / "out").glob("*.parquet")))
+    assert shards
+    inputs = Inputs([texts], Columns(id="id", keep=("year",)))
+    read = []
+    chunks = inputs.sources[0].chunks
+
+    def spy(*arguments: Any) -> Iterator[Any]:
+        for chunk in chunks(*arguments):
+            read.append(len(chunk.texts))
+            yield chunk
+
+    monkeypatch.setattr(inputs.sources[0], "chunks", spy)
+    run(inputs, tmp_path / "out", Hashed, shard_rows=SHARD)
+    assert sum(read) == ROWS - shards * SHARD
+
+
+def test_a_result_that_is_there_is_left_alone(texts: Path, tmp_path: Path) -> None:
+    embed(texts, tmp_path / "out")
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+
+    class Idle(Hashed):
+        def embed(self, texts: Sequence[str]) -> Piece:
+            raise AssertionError("nothing is to be done")
+
+    summary = embed(texts, tmp_path / "out", Idle())
+    assert summary.before == summary.rows == ROWS
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
+
+
+def test_shards_that_are_lost_are_made_again(texts: Path, tmp_path: Path) -> None:
+    embed(texts, tmp_path / "out")
+    before = content(tmp_path / "out")
+    (tmp_path / "out/part-00000.parquet").unlink()
+    (tmp_path / "out/part-00003.parquet").write_bytes(b"cut off")
+    (tmp_path / "out/part-00006.parquet").unlink()
+    summary = embed(texts, tmp_path / "out")
+    assert summary.before == ROWS - 16 - 16 - 5
+    assert content(tmp_path / "out") == before
+
+
+def test_what_was_settled_is_obeyed(texts: Path, tmp_path: Path) -> None:
+    handed: list[Any] = []
+
+    def open_work(earlier: Any) -> Hashed:
+        handed.append(earlier)
+        return Hashed(earlier or {"threads": 2, "engine": {"dtype": "bfloat16"}})
+
+    for _ in range(2):
+        run(Inputs([texts], Columns()), tmp_path / "out", open_work, shard_rows=SHARD)
+    assert handed == [None, {"threads": 2, "engine": {"dtype": "bfloat16"}}]
+
+
+def test_other_settings_are_refused_by_name(texts: Path, tmp_path: Path) -> None:
+    interrupted(texts, tmp_path / "out", 17)
+    before = sorted((tmp_path / "out").rglob("*"))
+    told = (
+        r"made with other settings: embedding\.layer is -1 there and 3 here; embedding\.engine\.dtype is "
+        r"'float32' there and not stated here\."
+    )
+    with pytest.raises(InputError, match=told):
+        embed(texts, tmp_path / "out", Hashed({"layer": 3}))
+    with pytest.raises(InputError, match=r"rows_per_shard is 16 there and 32 here\."):
+        embed(texts, tmp_path / "out", shard_rows=32)
+    with pytest.raises(InputError, match=r"id_column is 'id' there and None here"):
+        run(Inputs([texts], Columns()), tmp_path / "out", Hashed, shard_rows=SHARD)
+    assert sorted((tmp_path / "out").rglob("*")) == before
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_another_input_is_refused(texts: Path, tmp_path: Path, complete: bool) -> None:
+    if complete:
+        embed(texts, tmp_path / "out")
+    else:
+        interrupted(texts, tmp_path / "out", 17)
+    renamed = texts.with_name("renamed.jsonl")
+    renamed.write_bytes(texts.read_bytes().replace(b"text 90", b"TEXT 90"))
+    with pytest.raises(InputError, match=r"renamed\.jsonl is not what it was when .* was begun: its sha256"):
+        embed(renamed, tmp_path / "out")
+    renamed.write_bytes(texts.read_bytes() + b'"more"\n')
+    with pytest.raises(InputError, match="its bytes was"):
+        embed(renamed, tmp_path / "out")
+    twice = Inputs([texts, texts], Columns(id="id", keep=("year",)))
+    with pytest.raises(InputError, match="begun with 1 input, and here are 2"):
+        run(twice, tmp_path / "out", Hashed, shard_rows=SHARD)
+    renamed.write_bytes(texts.read_bytes())
+    assert embed(renamed, tmp_path / "out").rows == ROWS  # a name is no matter
+
+
+def test_a_folder_with_something_else(texts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.doc").write_text("x")
+    with pytest.raises(InputError, match=r"holds 'thesis\.doc', which is not of a job"):
+        embed(texts, out)
+    assert content(out) == {"thesis.doc": b"x"}
+    (out / "thesis.doc").rename(out / "part-00000.parquet")
+    with pytest.raises(InputError, match=r"holds part-00000\.parquet and no _manifest\.json"):
+        embed(texts, out)
+    (out / "_manifest.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        embed(texts, out)
+    (out / "_manifest.json").write_text('{"format": 99}')
+    with pytest.raises(InputError, match="of another version of regard"):
+        embed(texts, out)
+    with pytest.raises(InputError, match="must be a folder; it is a file"):
+        embed(texts, texts)
+    with pytest.raises(OutputError, match="cannot be written to"):
+        embed(texts, tmp_path / "no" / "such")
+
+
+def test_a_work_that_fails_leaves_no_new_folder(texts: Path, tmp_path: Path) -> None:
+    def open_work(earlier: Any) -> Hashed:
+        raise InputError("no such model")
+
+    with pytest.raises(InputError, match="no such model"):
+        run(Inputs([texts], Columns()), tmp_path / "out", open_work)
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text\n")
+    with pytest.raises(InputError, match="IN holds no rows"):
+        run(Inputs([path], Columns()), tmp_path / "out", Hashed)
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_bad_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("\n\n \n")
+    summary = run(Inputs([path], Columns()), tmp_path / "out", Hashed, shard_rows=2)
+    assert (summary.rows, summary.texts, summary.rejected, summary.shards) == (3, 0, 3, 2)
+    assert pq.read_table(tmp_path / "out").num_rows == 0
+
+
+def test_a_row_a_word(texts: Path, tmp_path: Path) -> None:
+    work = Worded(characters=200)
+    summary = embed(texts, tmp_path / "out", work)
+    table = pq.read_table(tmp_path / "out")
+    assert table.schema.names == ["row", "id", "year", "text", "vector"]
+    assert table.num_rows == summary.vectors == (ROWS - 3) * 5 + 2
+    found = [row for row in table.select(["row", "id", "year", "text"]).to_pylist() if row["row"] == 33]
+    assert [row["text"] for row in found] == ["text", "33", "of", "the", "river"]
+    assert {(row["id"], row["year"]) for row in found} == {(33, 1933)}
+    with pytest.raises(InputError, match="--keep 'text': the result has a column of this name of its own"):
+        run(Inputs([texts], Columns(keep=("text",))), tmp_path / "other", lambda earlier: work)
+    assert not (tmp_path / "other").exists()
+
+
+class Stdin:
+    def __init__(self, data: bytes) -> None:
+        self.buffer = io.BytesIO(data)
+
+
+def from_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes, out: Path, **options: Any) -> Summary:
+    monkeypatch.setattr(sys, "stdin", Stdin(data))
+    return run(Inputs([Path("-")], Columns()), out, Hashed, shard_rows=SHARD, **options)
+
+
+def test_stdin_is_compared_as_it_comes(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = texts.read_bytes()
+    from_stdin(monkeypatch, data, tmp_path / "whole")
+    stop = _stop_after(40)
+    with pytest.raises(KeyboardInterrupt):
+        from_stdin(monkeypatch, data, tmp_path / "out", on_progress=stop)
+    assert list((tmp_path / "out").glob("*.parquet"))
+    for other in (data.replace(b"text 3 ", b"TEXT 3 "), data[:500]):
+        with pytest.raises(InputError, match=r"stdin is not what it was .*: shard 0 differs"):
+            from_stdin(monkeypatch, other, tmp_path / "out")
+    from_stdin(monkeypatch, data, tmp_path / "out")
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    manifest = json.loads((tmp_path / "out/_manifest.json").read_text())
+    assert manifest["inputs"][0]["sha256"] == hashlib.sha256(data).hexdigest()
+    for other in (data + b'"one more"\n', data[:-1]):
+        with pytest.raises(InputError, match="stdin is not what it was"):
+            from_stdin(monkeypatch, other, tmp_path / "out")
+    assert from_stdin(monkeypatch, data, tmp_path / "out").before == ROWS
+
+
+def _stop_after(rows: int) -> Any:
+    def stop(progress: Progress) -> None:
+        if progress.here >= rows:
+            raise KeyboardInterrupt
+
+    return stop
