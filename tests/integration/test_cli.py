@@ -268,7 +268,7 @@ def test_text_is_printed_literally_and_not_obeyed(run: Run) -> None:
     assert json.loads(run("explain", HOSTILE, "-w", "red", "--json").out)["text"] == HOSTILE
 
 
-@pytest.mark.parametrize("command", [[], ["look"], ["explain"], ["compare"], ["heads"], ["models", "list"], ["models", "show"], ["models", "path"]])  # fmt: skip  # noqa: E501
+@pytest.mark.parametrize("command", [[], ["look"], ["explain"], ["compare"], ["heads"], ["embed"], ["models", "list"], ["models", "show"], ["models", "path"]])  # fmt: skip  # noqa: E501
 def test_help(run: Run, command: list[str]) -> None:
     code, out, err = run(*command, "--help")
     assert (code, err) == (0, "")

@@ -48,7 +48,8 @@ for words in json.loads(sys.argv[1]):
         main()
     except SystemExit as end:
         codes[words] = end.code
-print(json.dumps([codes, [name for name in ("torch", "numpy", "matplotlib") if name in sys.modules]]))
+slow = ("torch", "numpy", "matplotlib", "pyarrow")
+print(json.dumps([codes, [name for name in slow if name in sys.modules]]))
 """
     commands = (
         "",
@@ -56,6 +57,7 @@ print(json.dumps([codes, [name for name in ("torch", "numpy", "matplotlib") if n
         "explain",
         "compare",
         "heads",
+        "embed",
         "models",
         "models list",
         "models show",

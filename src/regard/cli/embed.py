@@ -88,7 +88,9 @@ def embed(
             "--output", "-o", metavar="OUT", help="A folder; a .npy or .npz file; - prints JSON lines."
         ),
     ] = None,
-    level: Annotated[Level, typer.Option("--level", help="What gets a vector.")] = Level.sentence,
+    level: Annotated[
+        Level, typer.Option("--level", metavar="WHAT", help="sentence, word or token: what gets a vector.")
+    ] = Level.sentence,
     layer: Annotated[
         str, typer.Option("--layer", "-l", metavar="N[,N...]", help="0 is the table; several: a column each.")
     ] = "-1",
@@ -96,7 +98,12 @@ def embed(
         str | None, typer.Option("--mix", metavar="N,N...", help="In place of --layer, the mean of these.")
     ] = None,
     pooling: Annotated[
-        Pooling | None, typer.Option("--pooling", help="Of sentences; by default the model's own.")
+        Pooling | None,
+        typer.Option(
+            "--pooling",
+            metavar="HOW",
+            help="mean, cls, max, last, weighted_mean, mean_sqrt_len; by default as the model has it.",
+        ),
     ] = None,
     normalize: Annotated[
         bool | None,
@@ -121,14 +128,20 @@ def embed(
     dims: Annotated[
         int | None, typer.Option("--dims", metavar="N", help="Keep the first N numbers of each vector.")
     ] = None,
-    precision: Annotated[Precision, typer.Option("--precision", help="Of the stored numbers.")] = (
-        Precision.float32
-    ),
+    precision: Annotated[
+        Precision, typer.Option("--precision", metavar="TYPE", help="float32, float16, int8 or binary.")
+    ] = (Precision.float32),
     dtype: Annotated[
         Dtype | None,
-        typer.Option("--dtype", help="What is computed in; by default the fastest that is as good."),
+        typer.Option(
+            "--dtype",
+            metavar="TYPE",
+            help="float32 or bfloat16 to compute in; by default the faster one, if it is as good.",
+        ),
     ] = None,
-    engine: Annotated[Engine | None, typer.Option("--engine", help="What runs the model.")] = None,
+    engine: Annotated[
+        Engine | None, typer.Option("--engine", metavar="NAME", help="torch or openvino: what computes.")
+    ] = None,
     batch_tokens: Annotated[
         int | None, typer.Option("--batch-tokens", metavar="N", help="Tokens that are computed at once.")
     ] = None,
@@ -147,7 +160,12 @@ def embed(
         typer.Option("--keep", metavar="NAME", help="A column to carry along; give it again for more."),
     ] = None,
     format: Annotated[
-        Format | None, typer.Option("--format", help="Of IN; by default from its name and what it holds.")
+        Format | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="Of IN: text, jsonl, csv, tsv, parquet; by default from its name and what it holds.",
+        ),
     ] = None,
     delimiter: Annotated[
         str | None, typer.Option("--delimiter", metavar="CHAR", help="Of CSV, where it is no comma.")
@@ -268,14 +286,15 @@ def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
     typer.echo(f"{summary.texts:,} texts, {counts.get('tokens', 0):,} tokens")
     if summary.vectors != summary.texts:
         typer.echo(f"{summary.vectors:,} vectors")
-    for name, told in (
-        ("windowed", "texts in several windows"),
-        ("cut", "texts cut off"),
-        ("cut_tokens", "tokens cut off"),
-        ("without_vector", "words without a vector: no token was left of them, or they were cut off"),
+    for name, what, told in (
+        ("windowed", "text", "in several windows"),
+        ("cut", "text", "cut off"),
+        ("cut_tokens", "token", "cut off"),
+        ("without_vector", "word", "without a vector, of which no token was left"),
     ):
-        if counts.get(name):
-            typer.echo(f"{counts[name]:,} {told}")
+        count = counts.get(name, 0)
+        if count:
+            typer.echo(f"{count:,} {what}{'s' * (count != 1)} {told}")
     if summary.before:
         typer.echo(f"{summary.before:,} rows were done before")
     typer.echo(f"{_size(summary.bytes)} in {duration(summary.seconds)}")

@@ -2,6 +2,7 @@
 
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -68,7 +69,7 @@ def run_to_array(
             quarantine.unlink(missing_ok=True)
         folder.remove()
     parts.rmdir()
-    return summary
+    return replace(summary, folder=str(out), bytes=out.stat().st_size)
 
 
 def _check(inputs: Inputs, work: Work, out: Path) -> None:

@@ -1,0 +1,163 @@
+"""`regard embed` in this process: what comes out, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from integration import test_cli
+from integration.test_cli import Run, refused
+from regard._model import load
+
+run = test_cli.run
+
+TEXTS = ["A river bank.", "He fishes on the bank of a river, far from any bank.", "", "Bank", "\u200b"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"text": text, "doc": f"d{n}", "year": 1990 + n} for n, text in enumerate(TEXTS)]
+    Path("a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    Path("a.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    pq.write_table(pa.Table.from_pylist(rows), "a.parquet")
+
+
+def embedded(texts: Sequence[str], **options: Any) -> Any:
+    return load().embed(texts, **options)
+
+
+GOOD = [TEXTS[0], TEXTS[1], TEXTS[3]]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_sentences_with_ids_and_columns(run: Run, name: str) -> None:
+    code, out, err = run("embed", name, "-o", "out", "--id-column", "doc", "--keep", "year")
+    assert code == 0
+    assert err == "regard: 2 rows were put aside, with the reason, in out/_quarantine.jsonl\n"
+    assert re.fullmatch(r"3 texts, 25 tokens\n0\.0 MB in \d+ s\nout\n", out)
+    table = pq.read_table("out")
+    assert table.schema.names == ["row", "id", "year", "tokens", "windows", "cut", "vector"]
+    assert table.column("id").to_pylist() == ["d0", "d1", "d3"]
+    assert table.column("year").to_pylist() == [1990, 1991, 1993]
+    wanted = embedded(GOOD)
+    np.testing.assert_array_equal(np.array(table.column("vector").to_pylist(), np.float32), wanted)
+    reasons = [json.loads(line) for line in Path("out/_quarantine.jsonl").read_text().splitlines()]
+    assert [(each["id"], each["reason"][:18]) for each in reasons] == [
+        ("d2", "the text is empty"),
+        ("d4", "leaves no token: t"),
+    ]
+    before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
+    again = run("embed", name, "-o", "out", "--id-column", "doc", "--keep", "year", "--json")
+    assert json.loads(again.out)["before"] == 5
+    assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+
+
+def test_words_at_layers(run: Run) -> None:
+    code, out, _ = run("embed", "a.txt", "-o", "out", "--level", "word", "--layer", "0,4")
+    assert (code, out.splitlines()[1]) == (0, "19 vectors")
+    table = pq.read_table("out")
+    wanted = embedded(GOOD, level="word", layer=[0, 4])
+    for place, layer in enumerate((0, 4)):
+        found = np.array(table.column(f"vector_{layer}").to_pylist(), np.float32)
+        np.testing.assert_array_equal(found, wanted.vectors[:, place])
+    spans = (table.column(name).to_pylist() for name in ("row", "start", "end", "text"))
+    for row, start, end, word in zip(*spans, strict=True):
+        assert TEXTS[row][start:end] == word
+
+
+def test_numpy_files(run: Run) -> None:
+    assert run("embed", "a.txt", "-o", "v.npy", "--layer", "3", "--pooling", "max").code == 0
+    found = np.load("v.npy")
+    np.testing.assert_array_equal(found[[0, 1, 3]], embedded(GOOD, layer=3, pooling="max"))
+    assert np.isnan(found[[2, 4]]).all()
+    code, out, err = run("embed", "a.jsonl", "-o", "v.npz", "--precision", "binary", "--id-column", "doc")
+    assert (code, out.splitlines()[-1]) == (0, "v.npz")
+    assert err.endswith("in v.npz.quarantine.jsonl\n")
+    with np.load("v.npz") as archive:
+        assert archive["id"].tolist() == ["d0", "d1", "d3"]
+        np.testing.assert_array_equal(archive["vectors"], embedded(GOOD, precision="binary"))
+
+
+def test_json_lines_on_stdout(run: Run) -> None:
+    code, out, err = run("embed", "-", "-o", "-", "--dims", "5", stdin="\n".join(TEXTS).encode())
+    assert code == 0
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["row"] for line in lines] == [0, 1, 3]
+    wanted = embedded(GOOD, truncate_dim=5)
+    np.testing.assert_array_equal(np.array([line["vector"] for line in lines], np.float32), wanted)
+    assert err.splitlines()[0] == "regard: row 2 is passed over: the text is empty"
+    assert err.splitlines()[-1] == "regard: 2 rows were passed over in all"
+
+
+def test_a_dry_run(run: Run) -> None:
+    code, out, err = run("embed", "a.jsonl", "--dry-run")
+    assert (code, err) == (0, "")
+    assert out.startswith("5 rows, 2 of them with no text\n25 tokens, 3 vectors\nabout ")
+    plain = json.loads(run("embed", "a.jsonl", "--dry-run", "--json").out)
+    assert (plain["rows"], plain["tokens"], plain["exact"], plain["sample"]) == (5, 25, True, 4)
+    assert not Path("out").exists()
+
+
+def test_texts_that_are_cut_are_counted(run: Run) -> None:
+    code, out, _ = run("embed", "a.txt", "-o", "out", "--truncate", "--window", "6")
+    assert code == 0
+    assert "1 text cut off\n10 tokens cut off\n" in out
+    assert pq.read_table("out").column("cut").to_pylist() == [0, 10, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.jsonl"], "--output names where the vectors go"),
+        (["none.txt", "-o", "new"], r"none\.txt cannot be read \(No such file or directory\)"),
+        (
+            ["a.jsonl", "-o", "new", "--text-column", "body"],
+            r"no column 'body'; it has 'text', 'doc', 'year'",
+        ),
+        (["a.txt", "-o", "new", "--id-column", "doc"], "plain text, which has no columns"),
+        (["a.jsonl", "-o", "new", "--format", "parquet"], "should be a Parquet file, and is JSON lines"),
+        (["a.jsonl", "-o", "new", "-l", "x"], "--layer must be a whole number, or several with commas"),
+        (["a.jsonl", "-o", "new", "-l", "9"], "layer must be a whole number, from -7 to 6; got 9"),
+        (["a.jsonl", "-o", "new", "-l", "1", "--mix", "1,2"], "give --layer or --mix, not both"),
+        (["a.jsonl", "-o", "new", "--truncate", "--overlap", "3"], "--overlap goes with windows"),
+        (["a.jsonl", "-o", "new", "--window", "900"], "size must be at most 512"),
+        (
+            ["a.jsonl", "-o", "new", "--rows-per-shard", "0"],
+            "rows per shard must be a whole number, at least 1",
+        ),
+        (["a.jsonl", "-o", "-", "--json"], "leave --json out"),
+        (["a.jsonl", "-o", "new", "--keep", "text", "--level", "word"], "--keep 'text': the result has"),
+        (["a.jsonl", "-o", "v.npy", "--level", "token"], "a NumPy file holds one vector a text"),
+        (["a.jsonl", "-o", "a.txt"], "'a.txt' must be a folder; it is a file"),
+        (["a.jsonl", "-o", "."], r"'\.' holds 'a\.jsonl', which is not of a job"),
+    ],
+)
+def test_what_is_refused(run: Run, arguments: list[str], message: str) -> None:
+    assert re.search(message, refused(run("embed", *arguments), 2))
+    assert sorted(path.name for path in Path().iterdir()) == ["a.jsonl", "a.parquet", "a.txt"]
+
+
+def test_a_folder_of_other_settings(run: Run) -> None:
+    run("embed", "a.txt", "-o", "out")
+    message = refused(run("embed", "a.txt", "-o", "out", "--layer", "3", "--precision", "float16"), 2)
+    assert "embedding.layers is [6] there and [3] here; embedding.precision is 'float32' there" in message
+    message = refused(run("embed", "a.jsonl", "-o", "out"), 2)
+    assert "a.jsonl is not what it was when 'out' was begun: its format was text and is jsonl" in message
+    assert "ModelNotFound" not in refused(run("embed", "a.txt", "-o", "out", "-m", "./nowhere"), 1)
+
+
+def test_without_pyarrow(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    message = refused(run("embed", "a.txt", "-o", "new"), 1)
+    assert "pip install 'regard[embed]'" in message

@@ -1,0 +1,119 @@
+"""A model as the work of a job: its columns are the embedder's, and what is settled is obeyed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard.core.errors import InputError
+from regard.embedding import Embedder, Mix, Request, Truncate
+from regard.embedding.job import ModelWork, open_model
+from regard.models import Loaded, load_checkpoint
+
+TEXTS = ["A river bank.", "He fishes on the bank of a river, far from any bank.", "Bank"]
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Loaded:
+    return load_checkpoint()
+
+
+def columns(work: ModelWork, texts: list[str]) -> dict[str, Any]:
+    piece = work.embed(texts)
+    found = {}
+    for field, column in zip(work.fields, piece.columns, strict=True):
+        assert column.type == field.type
+        found[field.name] = np.array(column.to_pylist())
+    return found | {"rows": piece.rows, "rejected": piece.rejected, "counts": piece.counts}
+
+
+def test_sentences(loaded: Loaded) -> None:
+    found = columns(ModelWork(loaded, Request()), TEXTS)
+    wanted = Embedder(loaded, Request()).sentences(TEXTS)
+    assert list(found)[:4] == ["tokens", "windows", "cut", "vector"]
+    np.testing.assert_array_equal(found["vector"], wanted.vectors)
+    np.testing.assert_array_equal(found["tokens"], wanted.report.tokens)
+    assert found["rows"].tolist() == [0, 1, 2]
+    assert found["counts"] == {
+        "tokens": int(wanted.report.tokens.sum()),
+        "windowed": 0,
+        "cut": 0,
+        "cut_tokens": 0,
+        "without_vector": 0,
+    }
+
+
+def test_words_at_two_layers_as_int8(loaded: Loaded) -> None:
+    request = Request(level="word", layer=[0, -2], precision="int8")
+    found = columns(ModelWork(loaded, request), TEXTS)
+    wanted = Embedder(loaded, request).spans(TEXTS)
+    names = ["index", "text", "start", "end", "vector_0", "scale_0", "vector_5", "scale_5"]
+    assert list(found)[:8] == names
+    assert wanted.scales is not None
+    for place, layer in enumerate((0, 5)):
+        np.testing.assert_array_equal(found[f"vector_{layer}"], wanted.vectors[:, place])
+        np.testing.assert_array_equal(found[f"scale_{layer}"], wanted.scales[:, place])
+    assert found["text"][:4].tolist() == ["A", "river", "bank", "."]
+    assert found["index"].tolist() == [*range(4), *range(14), 0]
+    spans = zip(found["rows"], found["start"], found["end"], strict=True)
+    assert [TEXTS[row][start:end] for row, start, end in spans] == found["text"].tolist()
+
+
+@pytest.mark.parametrize("level", ["sentence", "word", "token"])
+def test_texts_that_cannot_be_embedded(loaded: Loaded, level: Any) -> None:
+    work = ModelWork(loaded, Request(level=level))
+    found = columns(work, ["one", "\u200b", "two", "\ufeff"])
+    assert sorted(set(found["rows"].tolist())) == [0, 2]
+    assert sorted(found["rejected"]) == [1, 3]
+    assert found["rejected"][1].startswith("leaves no token: ")
+    np.testing.assert_array_equal(found["vector"], columns(work, ["one", "two"])["vector"])
+
+
+def test_only_texts_that_cannot_be_embedded(loaded: Loaded) -> None:
+    for level in ("sentence", "word"):
+        found = columns(ModelWork(loaded, Request(level=level)), ["\u200b"])  # type: ignore[arg-type]
+        assert (len(found["rows"]), len(found["rejected"])) == (0, 1)
+
+
+def test_what_is_cut_off_is_counted(loaded: Loaded) -> None:
+    found = columns(ModelWork(loaded, Request(window=Truncate(6))), TEXTS)
+    assert found["cut"].tolist() == [0, 10, 0]
+    assert (found["counts"]["cut"], found["counts"]["cut_tokens"]) == (1, 10)
+
+
+def test_layers_that_are_named_twice(loaded: Loaded) -> None:
+    with pytest.raises(InputError, match=r"layer must name each layer once: .* got \[6, 6\]"):
+        ModelWork(loaded, Request(layer=[-1, 6]))
+
+
+def test_what_is_settled_is_json_and_names_model_and_tokenizer(loaded: Loaded) -> None:
+    settled = ModelWork(loaded, Request(layer=Mix([3, 4]), pooling="mean")).settled
+    assert json.loads(json.dumps(settled)) == settled
+    assert settled["model"] == loaded.mark()
+    assert settled["tokenizer"] == loaded.require_tokenizer().mark()
+    assert settled["versions"]["torch"] == torch.__version__
+    other = ModelWork(load_checkpoint(dtype=torch.bfloat16), Request()).settled
+    assert other["model"] != settled["model"]
+
+
+def wanted(**values: Any) -> dict[str, Any]:
+    names = ("mix", "pooling", "normalize", "window", "overlap", "prompt", "prompt_name", "truncate_dim")
+    plain = dict.fromkeys((*names, "dtype", "engine", "batch_tokens", "threads"))
+    return plain | {"level": "word", "layer": [3], "truncate": False, "precision": "float16"} | values
+
+
+def test_what_was_settled_before_is_obeyed() -> None:
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    first = open_model(name, wanted(dtype="bfloat16", threads=3, batch_tokens=77), None)
+    assert (first.settled["dtype"], first.settled["threads"]) == ("bfloat16", 3)
+    earlier = first.settled | {"bytes_at_a_time": 12345}
+    again = open_model(name, wanted(), earlier)
+    assert again.settled == earlier
+    assert again.characters == 12345
+    assert open_model(name, wanted(threads=1), earlier).settled["threads"] == 1
+    with pytest.raises(InputError, match="dtype must be float32 or bfloat16; got 'float8'"):
+        open_model(name, wanted(dtype="float8"), None)

@@ -1,0 +1,66 @@
+"""Blocks: where they end, whatever chunks the rows come in."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from regard.embedding.job._rows import Block, Chunk, Position, blocks
+from unit.embedding.job.reading import plain
+
+
+def chunks(texts: list[str | None], cuts: list[int]) -> list[Chunk]:
+    return [
+        Chunk(
+            source=0,
+            name="in",
+            first=start,
+            texts=texts[start:stop],
+            reasons={place: "bad" for place, text in enumerate(texts[start:stop]) if text is None},
+            columns=[pa.array(range(start, stop), pa.int64())],
+            ends=[10 * (row + 1) for row in range(start, stop)],
+        )
+        for start, stop in zip([0, *cuts], [*cuts, len(texts)], strict=True)
+    ]
+
+
+def cut(texts: list[str | None], cuts: list[int], *, shard_rows: int, characters: int) -> list[Block]:
+    return list(
+        blocks(chunks(texts, cuts), first=0, shard_rows=shard_rows, characters=characters, has_id=True)
+    )
+
+
+def test_by_hand() -> None:
+    texts = ["aaa", None, "bb", "cccc", "ééé", "d", "eeeeeeeee", "f"]
+    found = cut(texts, [], shard_rows=4, characters=6)
+    assert [(block.shard, block.rows, block.closes, block.ends) for block in found] == [
+        (0, [0, 2], False, False),  # 5 bytes; 4 more would be too many
+        (0, [3], True, False),
+        (1, [4], False, False),  # 6 bytes
+        (1, [5], False, False),
+        (1, [6], False, False),  # alone, though too long
+        (1, [7], True, True),
+    ]
+    assert [block.count for block in found] == [3, 1, 1, 1, 1, 1]
+    assert found[0].next == Position(0, 30, 3)
+    assert found[0].rejected == [{"row": 1, "id": 1, "input": "in", "input_row": 2, "reason": "bad"}]
+    assert [block.columns[0].to_pylist() for block in found] == [[0, 2], [3], [4], [5], [6], [7]]
+
+
+def test_a_full_last_shard_ends_the_input() -> None:
+    found = cut(["a", "b", "c", "d"], [2], shard_rows=2, characters=100)
+    assert [(block.closes, block.ends) for block in found] == [(True, False), (True, True)]
+    assert cut([], [], shard_rows=2, characters=100) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_chunks_do_not_show(seed: int) -> None:
+    draw = random.Random(seed)
+    texts = [None if draw.random() < 0.2 else "x" * draw.randrange(1, 9) for _ in range(60)]
+    cuts = sorted(draw.sample(range(1, 60), 7))
+    options = {"shard_rows": 11, "characters": 20}
+    assert [plain(block) for block in cut(texts, cuts, **options)] == [
+        plain(block) for block in cut(texts, [], **options)
+    ]
