@@ -1,0 +1,194 @@
+"""Sentence vectors against sentence-transformers, which wrote the folders: each pooling, step and prompt."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize, Transformer
+from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling
+
+import regard
+from regard.checkpoints import find
+from regard.embedding import finished, packed, pool, read_sentence_settings
+from tolerances import PARITY_FP32, assert_close_to_largest
+
+D_MODEL, LIMIT = 30, 13
+WORDS = [
+    "time",
+    "flies",
+    "like",
+    "an",
+    "arrow",
+    "fruit",
+    "banana",
+    "query",
+    ":",
+    "the",
+    "##s",
+    "a",
+    "of",
+    ".",
+]
+TEXTS = [
+    "Time flies like an arrow.",
+    "a banana",
+    "Fruit flies like the banana of the time of an arrow of a query of the arrows",
+    ":",
+]
+PROMPT = "Query of: "
+
+POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+
+
+@pytest.fixture(scope="session")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT with its tokenizer, as transformers saves it."""
+    folder = tmp_path_factory.mktemp("bert")
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS) + 5,
+        hidden_size=D_MODEL,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=17,
+        max_position_embeddings=31,
+        initializer_range=0.5,
+    )
+    torch.manual_seed(0)
+    transformers.BertModel(config).save_pretrained(folder)
+    transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    return folder
+
+
+def theirs(
+    folder: Path, modules: Sequence[torch.nn.Module], into: Path, **kwargs: Any
+) -> SentenceTransformer:
+    """A model of theirs, saved, and read again from there."""
+    first = Transformer(str(folder), max_seq_length=LIMIT)
+    SentenceTransformer(modules=[first, *modules], device="cpu", **kwargs).save(str(into))
+    return SentenceTransformer(str(into), device="cpu")
+
+
+def ours(
+    folder: Path, texts: Sequence[str], prompt: str | None = None, name: str | None = None, **kwargs: Any
+) -> torch.Tensor:
+    """The same by regard's parts, text by text."""
+    model, settings = regard.load(folder), read_sentence_settings(folder)
+    before = settings.prompt(prompt=prompt, name=name)
+    skip = 0 if settings.include_prompt or not before else _tokens_of(model, before)
+    rows = []
+    for text in texts:
+        ids = list(model.tokenizer.encode(settings.prepared(text, before)).token_ids)
+        limit = settings.max_seq_length
+        if limit is not None and len(ids) > limit:
+            ids = [*ids[: limit - 1], ids[-1]]
+        rows.append(model(torch.tensor([ids])).last_hidden_state[0])
+    pooled = pool(settings.pooling, torch.cat(rows), [len(row) for row in rows], skip=skip)
+    return finished(pooled, settings.steps, **{"truncate_dim": settings.truncate_dim} | kwargs)
+
+
+def _tokens_of(model: regard.Model, prompt: str) -> int:
+    return len(model.tokenizer.encode(prompt).token_ids) - 1
+
+
+@pytest.mark.parametrize("mode", [*POOLINGS, ("cls", "mean", "max"), ("weightedmean", "lasttoken")])
+@pytest.mark.parametrize("include_prompt", [True, False])
+def test_each_pooling(bert: Path, tmp_path: Path, mode: Any, include_prompt: bool) -> None:
+    pooling = Pooling(D_MODEL, mode, include_prompt=include_prompt)
+    model = theirs(bert, [pooling], tmp_path, prompts={"query": PROMPT})
+    for name in (None, "query"):
+        expected = model.encode(TEXTS, prompt_name=name, batch_size=3)
+        assert_close_to_largest(ours(tmp_path, TEXTS, name=name), expected, PARITY_FP32)
+
+
+@pytest.mark.parametrize("mode", POOLINGS)
+def test_the_flags_of_older_files(bert: Path, tmp_path: Path, mode: str) -> None:
+    theirs(bert, [Pooling(D_MODEL, mode)], tmp_path)  # type: ignore[arg-type]
+    flags = {f"pooling_mode_{each}": False for each in ("cls_token", "mean_tokens", "max_tokens")}
+    flag = {
+        "cls": "cls_token",
+        "mean": "mean_tokens",
+        "max": "max_tokens",
+        "weightedmean": "weightedmean_tokens",
+    }
+    flags[f"pooling_mode_{flag.get(mode, mode)}"] = True
+    fields = {"word_embedding_dimension": D_MODEL} | flags
+    (tmp_path / "1_Pooling/config.json").write_text(json.dumps(fields))
+    expected = SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
+    assert_close_to_largest(ours(tmp_path, TEXTS), expected, PARITY_FP32)
+
+
+def test_every_step(bert: Path, tmp_path: Path) -> None:
+    steps = [
+        Pooling(D_MODEL, ("mean", "cls")),
+        Dropout(0.5),
+        Dense(2 * D_MODEL, 11, activation_function=torch.nn.GELU()),
+        LayerNorm(11),
+        Dense(11, 11, bias=False, activation_function=torch.nn.Identity(), use_residual=True),
+        Normalize(),
+        Dense(11, 7, use_residual=True),
+        Normalize(),
+    ]
+    expected = theirs(bert, steps, tmp_path).encode(TEXTS)
+    assert_close_to_largest(ours(tmp_path, TEXTS), expected, PARITY_FP32)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_cut_with_and_without_the_length_1_after_it(bert: Path, tmp_path: Path, normalize: bool) -> None:
+    model = theirs(bert, [Pooling(D_MODEL), Normalize()], tmp_path, truncate_dim=11)
+    expected = model.encode(TEXTS, normalize_embeddings=normalize)
+    assert expected.shape == (4, 11)
+    assert_close_to_largest(ours(tmp_path, TEXTS, normalize=normalize or None), expected, PARITY_FP32)
+
+
+def test_a_default_prompt(bert: Path, tmp_path: Path) -> None:
+    prompts = {"query": PROMPT, "document": "the "}
+    model = theirs(bert, [Pooling(D_MODEL)], tmp_path, prompts=prompts, default_prompt_name="document")
+    assert_close_to_largest(ours(tmp_path, TEXTS), model.encode(TEXTS), PARITY_FP32)
+    with_none = model.encode(TEXTS, prompt="")
+    assert_close_to_largest(ours(tmp_path, TEXTS, prompt=""), with_none, PARITY_FP32)
+
+
+def test_lower_case(bert: Path, tmp_path: Path) -> None:
+    theirs(bert, [Pooling(D_MODEL)], tmp_path)
+    for name, changed in (("tokenizer.json", "normalizer"), ("tokenizer_config.json", None)):
+        fields = json.loads((tmp_path / name).read_text())
+        inside = fields if changed is None else fields[changed]
+        inside["do_lower_case" if changed is None else "lowercase"] = False
+        (tmp_path / name).write_text(json.dumps(fields))
+    file = tmp_path / "sentence_bert_config.json"
+    vectors: list[torch.Tensor] = []
+    for lowercases in (False, True):
+        file.write_text(json.dumps({"do_lower_case": lowercases, "max_seq_length": LIMIT}))
+        expected = SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
+        found = ours(tmp_path, TEXTS)
+        assert_close_to_largest(found, expected, PARITY_FP32)
+        vectors.append(found)
+    assert not torch.equal(*vectors)
+
+
+def test_a_folder_without_modules(bert: Path) -> None:
+    model = SentenceTransformer(str(bert), device="cpu")
+    assert_close_to_largest(ours(bert, TEXTS), model.encode(TEXTS), PARITY_FP32)
+
+
+def test_bits(bert: Path, tmp_path: Path) -> None:
+    model = theirs(bert, [Pooling(D_MODEL)], tmp_path)
+    expected = model.encode(TEXTS, precision="ubinary")
+    assert np.array_equal(packed(ours(tmp_path, TEXTS), "binary").vectors, expected)
+
+
+def test_the_default_model() -> None:
+    folder = find("all-MiniLM-L6-v2").folder
+    model = SentenceTransformer(str(folder), device="cpu")
+    texts = [*TEXTS, "Write a poem about a man fishing on a river bank. " * 40]
+    assert_close_to_largest(ours(folder, texts), model.encode(texts), PARITY_FP32)
+    settings = read_sentence_settings(folder)
+    assert settings.max_seq_length == model.max_seq_length
+    assert settings.width(384) == model.get_embedding_dimension()
