@@ -115,11 +115,11 @@ def _stack(network: Network) -> Stack | None:
     open_to_all = all(pattern.mask is None and pattern.rotary is None for pattern in stack.patterns)
     parameters = list(network.parameters())
     on_cpu = all(p.dtype == torch.float32 and p.device.type == "cpu" for p in parameters)
-    known = all(_is_plain(layer) for layer in stack.layers)
+    known = all(is_plain(layer) for layer in stack.layers)
     return stack if plain and open_to_all and on_cpu and known and not network.training else None
 
 
-def _is_plain(layer: nn.Module) -> bool:
+def is_plain(layer: nn.Module) -> bool:
     if type(layer) is not EncoderLayer:
         return False
     attention, ffn = layer.attention, layer.ffn
@@ -128,7 +128,7 @@ def _is_plain(layer: nn.Module) -> bool:
         type(attention) is MultiHeadAttention
         and type(ffn) is FeedForward
         and all(type(each) is PostNorm and type(each.norm) is nn.LayerNorm for each in residuals)
-        and all(_norm(each).bias is not None for each in residuals)
+        and all(norm_of(each).bias is not None for each in residuals)
         and attention.num_heads == attention.num_kv_heads
         and attention.q.out_features == attention.v.out_features
         and attention.softcap is None
@@ -139,7 +139,7 @@ def _is_plain(layer: nn.Module) -> bool:
     )
 
 
-def _norm(residual: Residual) -> nn.LayerNorm:
+def norm_of(residual: Residual) -> nn.LayerNorm:
     assert isinstance(residual, PostNorm), "only such are taken"
     assert isinstance(residual.norm, nn.LayerNorm), "only such are taken"
     return residual.norm
@@ -167,7 +167,7 @@ def _folded(layer: EncoderLayer, bias: Tensor, following: Tensor | None) -> _Lay
     # The keys' share is a number for each row of scores; the values' is needed: their own bias is folded.
     others[: attention.q.out_features] = 0.0
     ffn_bias = _wide(ffn.output.bias)
-    norms = _norm(layer.attention_residual), _norm(layer.ffn_residual)
+    norms = norm_of(layer.attention_residual), norm_of(layer.ffn_residual)
     ahead = torch.zeros_like(bias) if following is None else following
     return _Layer(
         qkv=qkv.float(),

@@ -11,6 +11,7 @@ from regard.blocks import is_native
 from regard.core.errors import InputError
 from regard.embedding._cores import cores
 from regard.embedding._engine import Engine, NetworkEngine
+from regard.embedding._openvino import OpenVinoEngine
 from regard.embedding._post_norm import PostNormEngine
 from regard.embedding._request import Request
 from regard.models import Loaded, Network, Transformer
@@ -43,18 +44,20 @@ def settle(loaded: Loaded, request: Request, layers: Sequence[int]) -> Settled:
     network = loaded.network
     device = next(network.parameters()).device
     threads = (request.threads or cores()) if device.type == "cpu" else 1
-    if request.engine != "torch":
-        raise InputError("engine must be 'torch'; OpenVINO is not there yet.")
     dtype = request.dtype or _fastest(network, layers)
-    network = _as(network, dtype)
-    engine: Engine = (
-        PostNormEngine(network, layers) if PostNormEngine.takes(network) else NetworkEngine(network, layers)
-    )
+    engine: Engine
+    if request.engine == "openvino":
+        engine = OpenVinoEngine(network, layers, dtype=dtype, threads=threads)
+        name = f"openvino {engine.version}"
+    else:
+        network, name = _as(network, dtype), "torch"
+        folds = PostNormEngine.takes(network)
+        engine = PostNormEngine(network, layers) if folds else NetworkEngine(network, layers)
     return Settled(
         engine,
         threads,
         {
-            "engine": request.engine,
+            "engine": name,
             "kernel": type(engine).__name__,
             "dtype": str(dtype).removeprefix("torch."),
             "device": device.type,
