@@ -13,9 +13,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling
 
-import regard
 from regard.checkpoints import find
-from regard.embedding import finished, packed, pool, read_sentence_settings
+from regard.embedding import Embedder, Request, Truncate, read_sentence_settings
+from regard.models import load_checkpoint
 from tolerances import PARITY_FP32, assert_close_to_largest
 
 D_MODEL, LIMIT = 30, 13
@@ -75,26 +75,11 @@ def theirs(
     return SentenceTransformer(str(into), device="cpu")
 
 
-def ours(
-    folder: Path, texts: Sequence[str], prompt: str | None = None, name: str | None = None, **kwargs: Any
-) -> torch.Tensor:
-    """The same by regard's parts, text by text."""
-    model, settings = regard.load(folder), read_sentence_settings(folder)
-    before = settings.prompt(prompt=prompt, name=name)
-    skip = 0 if settings.include_prompt or not before else _tokens_of(model, before)
-    rows = []
-    for text in texts:
-        ids = list(model.tokenizer.encode(settings.prepared(text, before)).token_ids)
-        limit = settings.max_seq_length
-        if limit is not None and len(ids) > limit:
-            ids = [*ids[: limit - 1], ids[-1]]
-        rows.append(model(torch.tensor([ids])).last_hidden_state[0])
-    pooled = pool(settings.pooling, torch.cat(rows), [len(row) for row in rows], skip=skip)
-    return finished(pooled, settings.steps, **{"truncate_dim": settings.truncate_dim} | kwargs)
-
-
-def _tokens_of(model: regard.Model, prompt: str) -> int:
-    return len(model.tokenizer.encode(prompt).token_ids) - 1
+def ours(folder: Path, texts: Sequence[str], **kwargs: Any) -> np.ndarray[Any, Any]:
+    """The same by regard, cut where theirs cuts."""
+    request = Request(window=Truncate(), dtype=torch.float32, **kwargs)
+    vectors: np.ndarray[Any, Any] = Embedder(load_checkpoint(folder), request).sentences(texts).vectors
+    return vectors
 
 
 @pytest.mark.parametrize("mode", [*POOLINGS, ("cls", "mean", "max"), ("weightedmean", "lasttoken")])
@@ -104,7 +89,7 @@ def test_each_pooling(bert: Path, tmp_path: Path, mode: Any, include_prompt: boo
     model = theirs(bert, [pooling], tmp_path, prompts={"query": PROMPT})
     for name in (None, "query"):
         expected = model.encode(TEXTS, prompt_name=name, batch_size=3)
-        assert_close_to_largest(ours(tmp_path, TEXTS, name=name), expected, PARITY_FP32)
+        assert_close_to_largest(ours(tmp_path, TEXTS, prompt_name=name), expected, PARITY_FP32)
 
 
 @pytest.mark.parametrize("mode", POOLINGS)
@@ -163,14 +148,14 @@ def test_lower_case(bert: Path, tmp_path: Path) -> None:
         inside["do_lower_case" if changed is None else "lowercase"] = False
         (tmp_path / name).write_text(json.dumps(fields))
     file = tmp_path / "sentence_bert_config.json"
-    vectors: list[torch.Tensor] = []
+    vectors: list[np.ndarray[Any, Any]] = []
     for lowercases in (False, True):
         file.write_text(json.dumps({"do_lower_case": lowercases, "max_seq_length": LIMIT}))
         expected = SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
         found = ours(tmp_path, TEXTS)
         assert_close_to_largest(found, expected, PARITY_FP32)
         vectors.append(found)
-    assert not torch.equal(*vectors)
+    assert not np.array_equal(*vectors)
 
 
 def test_a_folder_without_modules(bert: Path) -> None:
@@ -181,7 +166,7 @@ def test_a_folder_without_modules(bert: Path) -> None:
 def test_bits(bert: Path, tmp_path: Path) -> None:
     model = theirs(bert, [Pooling(D_MODEL)], tmp_path)
     expected = model.encode(TEXTS, precision="ubinary")
-    assert np.array_equal(packed(ours(tmp_path, TEXTS), "binary").vectors, expected)
+    assert np.array_equal(ours(tmp_path, TEXTS, precision="binary"), expected)
 
 
 def test_the_default_model() -> None:
