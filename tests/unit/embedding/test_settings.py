@@ -45,6 +45,7 @@ def of(folder: Path, **files: Any) -> SentenceSettings:
 
 
 def test_a_folder_without_any_has_the_mean(tmp_path: Path) -> None:
+    assert SentenceSettings().pooling == ("mean",)
     settings = read_sentence_settings(tmp_path)
     assert settings.pooling == ("mean",)
     assert settings.steps == ()
@@ -93,7 +94,9 @@ def test_a_language_model_has_its_last_token(tmp_path: Path, config: dict[str, A
     ],
 )
 def test_every_way_to_name_a_pooling(tmp_path: Path, fields: dict[str, Any], pooling: list[str]) -> None:
-    assert list(of(tmp_path, pooling=fields).pooling) == pooling
+    settings = of(tmp_path, pooling=fields)
+    assert list(settings.pooling) == pooling
+    assert settings.include_prompt
 
 
 def test_the_steps_after_the_pooling(tmp_path: Path) -> None:
