@@ -78,7 +78,7 @@ def test_others_are_refused_by_name(workshop: Workshop) -> None:
             refused[name] = str(error)
     assert {name for name in UNDER_TEST if name not in refused} == set(TAKEN)
     assert "a decoder" in refused["llama"]
-    assert "Rotary" in refused["modernbert"]
+    assert "a norm after the last layer" in refused["modernbert"]
     for message in refused.values():
         assert "this model has a part of another: " in message
         assert message.endswith("Give engine='torch'.")
@@ -114,8 +114,8 @@ def test_an_embedder_on_it() -> None:
     ours = Embedder(loaded, Request(engine="openvino", dtype=torch.float32, threads=2))
     theirs = Embedder(loaded, Request(dtype=torch.float32))
     assert_close_to_largest(ours.sentences(texts).vectors, theirs.sentences(texts).vectors, PARITY_FP32)
-    assert ours.settled["engine"].startswith("openvino 20")
-    assert ours.settled["kernel"] == "OpenVinoEngine"
+    assert ours.settled["engine"] == "openvino"
+    assert ours.settled["kernel"].startswith("OpenVINO 20")
     words = Request(engine="openvino", dtype=torch.float32, level="word", layer=[0, 4])
     by_word, own = (
         Embedder(loaded, words),
@@ -124,6 +124,12 @@ def test_an_embedder_on_it() -> None:
     found, wanted = by_word.spans(texts), own.spans(texts)
     assert found.texts == wanted.texts
     assert np.abs(found.vectors - wanted.vectors).max() <= PARITY_FP32 * np.abs(wanted.vectors).max()
+
+
+def test_the_type_is_one_that_the_processor_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.embedding._settle._fastest", lambda *_: torch.bfloat16)
+    monkeypatch.setattr(OpenVinoEngine, "has_arithmetic", staticmethod(lambda dtype: dtype == torch.float32))
+    assert Embedder(load_checkpoint(), Request(engine="openvino", threads=1)).settled["dtype"] == "float32"
 
 
 def test_bfloat16_where_the_processor_has_it(workshop: Workshop) -> None:

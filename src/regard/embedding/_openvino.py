@@ -67,7 +67,7 @@ class OpenVinoEngine:
         self.version: str = openvino.__version__.split("-")[0]
         if dtype not in _HINTS:
             raise InputError(f"dtype must be float32 or bfloat16 with engine='openvino'; got {dtype}.")
-        if dtype == torch.bfloat16 and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        if not self.has_arithmetic(dtype):
             raise InputError("dtype must be float32 with engine='openvino': this processor has no bfloat16.")
         self._tables = stack.embeddings.tokens
         self._numbering, self._bias = stack.numbering, stack.bias
@@ -86,6 +86,16 @@ class OpenVinoEngine:
             compiled = core.compile_model(graph, "CPU", settings)
             for _ in range(threads):
                 self._idle.put(compiled.create_infer_request())
+
+    @staticmethod
+    def has_arithmetic(dtype: torch.dtype) -> bool:
+        """Whether OpenVINO computes in a type on this processor.
+
+        Raises:
+            MissingExtraError: openvino is not installed.
+        """
+        able = _openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        return dtype == torch.float32 or (dtype == torch.bfloat16 and "BF16" in able)
 
     def hidden(self, token_ids: Tensor, shape: Sequence[tuple[int, int]]) -> list[Tensor]:
         """See `Engine.hidden`; one run. Calls from several threads are safe."""

@@ -47,18 +47,21 @@ def settle(loaded: Loaded, request: Request, layers: Sequence[int]) -> Settled:
     dtype = request.dtype or _fastest(network, layers)
     engine: Engine
     if request.engine == "openvino":
+        if request.dtype is None and not OpenVinoEngine.has_arithmetic(dtype):
+            dtype = torch.float32
         engine = OpenVinoEngine(network, layers, dtype=dtype, threads=threads)
-        name = f"openvino {engine.version}"
+        kernel = f"OpenVINO {engine.version}"
     else:
-        network, name = _as(network, dtype), "torch"
+        network = _as(network, dtype)
         folds = PostNormEngine.takes(network)
         engine = PostNormEngine(network, layers) if folds else NetworkEngine(network, layers)
+        kernel = type(engine).__name__
     return Settled(
         engine,
         threads,
         {
-            "engine": name,
-            "kernel": type(engine).__name__,
+            "engine": request.engine,
+            "kernel": kernel,
             "dtype": str(dtype).removeprefix("torch."),
             "device": device.type,
             "threads": threads,
