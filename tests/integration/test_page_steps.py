@@ -22,8 +22,8 @@ def _page(open_page: OpenPage, trace: Trace, folder: Path, fragment: str = "", *
     return open_page(folder / "page.html", f"#layer=1&head=2{fragment}", **options)
 
 
-def _step(page: BrowserPage) -> Any:
-    return page.evaluate("regard.state().step")
+def _written(page: BrowserPage) -> Any:
+    return page.evaluate("regard.state().row")
 
 
 def _row(page: BrowserPage, number: int, of: int = TOKENS) -> None:
@@ -67,7 +67,7 @@ def test_rows_as_they_were_written(open_page: OpenPage, tmp_path: Path) -> None:
         listed = _listed(page)
         assert sorted(listed) == list(range(row))
         _close([listed[key] for key in range(row)], weights[row - 1, :row])
-    assert page.url.endswith("&step=3")
+    assert page.url.endswith("&row=3")
     page.keyboard.press("]")
     _row(page, 5)
     page.keyboard.press("[")
@@ -78,10 +78,10 @@ def test_rows_as_they_were_written(open_page: OpenPage, tmp_path: Path) -> None:
     page.get_by_role("button", name="Row before").click()
     _row(page, 3)
     page.get_by_role("button", name="Show all rows at once").click()
-    assert _step(page) is None
+    assert _written(page) is None
     expect(page.locator('.token[data-side="query"] >> visible=true')).to_have_count(TOKENS)
     expect(page.get_by_role("button", name="Show the rows step by step")).to_be_focused()
-    assert "step" not in page.url
+    assert "row" not in page.url
 
 
 def test_keys_go_to_the_first_and_the_last_row(open_page: OpenPage, tmp_path: Path) -> None:
@@ -92,12 +92,12 @@ def test_keys_go_to_the_first_and_the_last_row(open_page: OpenPage, tmp_path: Pa
     head_page.token(page, "key", 0).hover()
     expect(page.locator(".token.at")).to_have_count(1)
     page.keyboard.press("Control+]")
-    assert _step(page) == 0  # that is a key of the browser
+    assert _written(page) == 0  # that is a key of the browser
     page.keyboard.press(
         "Control+Alt+]"
     )  # as AltGr; it lets go of what is under the pointer, and is in the address
     _row(page, 2)
-    assert page.url.endswith("&step=1")
+    assert page.url.endswith("&row=1")
     for _ in range(2):
         page.keyboard.press("[")
         _row(page, 1)
@@ -109,19 +109,19 @@ def test_keys_go_to_the_first_and_the_last_row(open_page: OpenPage, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("asked", "wanted"), [("5", 5), ("99", TOKENS - 1), ("x", None), ("-1", None)])
-def test_the_address_says_the_step(
+def test_the_address_says_the_row(
     open_page: OpenPage, tmp_path: Path, asked: str, wanted: int | None
 ) -> None:
-    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path, f"&step={asked}")
-    assert _step(page) == wanted
-    assert page.url.endswith("head=2" if wanted is None else f"&step={wanted}")
+    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path, f"&row={asked}")
+    assert _written(page) == wanted
+    assert page.url.endswith("head=2" if wanted is None else f"&row={wanted}")
     if wanted is not None:
         _row(page, wanted + 1)
 
 
 def test_what_is_not_written_cannot_be_reached(open_page: OpenPage, tmp_path: Path) -> None:
     trace = tiny.trace(tmp_path, "gpt2")
-    page = _page(open_page, trace, tmp_path, "&step=4&pin=key-6")
+    page = _page(open_page, trace, tmp_path, "&row=4&pin=key-6")
     assert page.evaluate("regard.state().pin") is None
     page.locator('.token[data-side="key"][data-token="1"]').focus()
     for _ in range(9):
@@ -142,7 +142,7 @@ def test_what_is_not_written_cannot_be_reached(open_page: OpenPage, tmp_path: Pa
 
 
 def test_lines_of_rows_that_are_written(open_page: OpenPage, tmp_path: Path) -> None:
-    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path, "&step=2")
+    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path, "&row=2")
     _row(page, 3)
     ink = """canvas => {
         const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
@@ -161,7 +161,7 @@ def test_lines_of_rows_that_are_written(open_page: OpenPage, tmp_path: Path) -> 
 
 def test_a_decoder_beside_an_encoder(open_page: OpenPage, tmp_path: Path) -> None:
     trace = tiny.trace(tmp_path, "bart")
-    page = _page(open_page, trace, tmp_path, "&kind=cross&step=2")
+    page = _page(open_page, trace, tmp_path, "&kind=cross&row=2")
     _row(page, 3, of=5)
     assert _there(page, "query") == [0, 1, 2]
     assert _there(page, "key") == list(range(TOKENS))
@@ -171,14 +171,14 @@ def test_a_decoder_beside_an_encoder(open_page: OpenPage, tmp_path: Path) -> Non
     _row(page, 3, of=5)
     expect(page.locator('.token[data-side="key"] >> visible=true')).to_have_count(3)
     page.locator('input[value="encoder"]').check()
-    assert _step(page) is None
+    assert _written(page) is None
     expect(page.locator(".steps")).to_be_hidden()
     page.keyboard.press("]")
-    assert _step(page) is None
+    assert _written(page) is None
 
 
 def test_rows_play_to_the_end(open_page: OpenPage, tmp_path: Path) -> None:
-    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path, "&step=7")
+    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path, "&row=7")
     page.get_by_role("button", name="Play the rows").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     _row(page, TOKENS)
@@ -187,17 +187,17 @@ def test_rows_play_to_the_end(open_page: OpenPage, tmp_path: Path) -> None:
     player.click()  # from the first again
     _row(page, 1)
     page.get_by_role("button", name="Pause").click()
-    stopped = _step(page)
+    stopped = _written(page)
     page.wait_for_timeout(1200)
-    assert _step(page) == stopped
+    assert _written(page) == stopped
     player.click()
     page.get_by_role("tab", name="Model").click()
     page.wait_for_timeout(1200)
-    assert _step(page) == stopped
+    assert _written(page) == stopped
 
 
 def test_nothing_plays_by_itself_where_motion_is_unwanted(open_page: OpenPage, tmp_path: Path) -> None:
-    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path, "&step=7", reduced_motion="reduce")
+    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path, "&row=7", reduced_motion="reduce")
     _row(page, 8)
     expect(page.get_by_role("button", name="Play the rows")).to_have_count(0)
     page.get_by_role("button", name="Next row").click()

@@ -6,7 +6,7 @@
 // own fields.
 //
 // Shared fields: view; kind; layer, head (the head under the cursor); also (further heads, [{ layer, head }]); pin
-// and hover (a token { side: "query" | "key", index }, or a span of them with `to`, its last); step (of a decoder, the
+// and hover (a token { side: "query" | "key", index }, or a span of them with `to`, its last); row (of a decoder, the
 // query that is being written: what comes after it is not there yet; null for all); specials; filter (of a pair);
 // units ("pieces" | "words"); what (the weights or another measure, see measures.js); theme.
 
@@ -56,7 +56,7 @@ part((shared) => {
       },
       write: (pin) => (pin ? [pin.side, pin.index, ...(pin.to === undefined ? [] : [pin.to])].join("-") : null),
     },
-    step: { initial: null, read: (text) => (isCount(text) ? Number(text) : undefined), write: (step) => (step === null ? null : String(step)) },
+    row: { initial: null, read: (text) => (isCount(text) ? Number(text) : undefined), write: (row) => (row === null ? null : String(row)) },
     run: {
       initial: 0,
       read: (text, { source }) => (isCount(text) && Number(text) < runsOf(source.facts).length ? Number(text) : undefined),
@@ -75,13 +75,21 @@ part((shared) => {
     refused: { initial: null }, // heads that were asked for and that the source does not hold, [{ layer, head }]
   };
 
+  // Fields of one name would be written over each other's.
+  function joined(sets) {
+    const names = sets.flatMap((each) => Object.keys(each));
+    const twice = names.find((name, at) => names.indexOf(name) !== at);
+    if (twice !== undefined) throw new Error(`two views have a field ${twice}`);
+    return Object.assign({}, ...sets);
+  }
+
   class State {
     // views: [{ name, fields }] in the order of their tabs; address: see host.js.
     constructor(source, views, address) {
       this.source = source;
       this.address = address;
       this.views = views.map(({ name }) => name);
-      this.fields = Object.assign({}, FIELDS, ...views.map(({ fields }) => fields || {}));
+      this.fields = joined([FIELDS, ...views.map(({ fields }) => fields || {})]);
       this.listeners = [];
       this.kept = new Map();
       this.values = this.arrive(address.read());
@@ -152,16 +160,16 @@ part((shared) => {
       });
       if (!quantities(source, kind).includes(settled.what)) [settled.what] = quantities(source, kind);
       if (!source.pair(kind)) settled.filter = "all";
-      settled.step = this.settleStep(settled);
+      settled.row = this.settleRow(settled);
       for (const name of ["pin", "hover"]) settled[name] = this.settleToken(settled[name], settled);
       return settled;
     }
 
     // The last query on show up to it; only a decoder writes.
-    settleStep(values) {
-      if (values.step === null || values.kind === "encoder") return null;
+    settleRow(values) {
+      if (values.row === null || values.kind === "encoder") return null;
       const { queries } = this.shown(values);
-      const at = queries.findLastIndex((index) => index <= values.step);
+      const at = queries.findLastIndex((index) => index <= values.row);
       return queries[Math.max(0, at)] ?? null;
     }
 
@@ -196,10 +204,10 @@ part((shared) => {
       return wanted === null || unit.sequence === wanted;
     }
 
-    // Whether the unit that begins at this token is there when the query of `step` is being written.
+    // Whether the unit that begins at this token is there when the query of `row` is being written.
     isWritten(side, index, values = this.values) {
-      const { step, kind } = values;
-      return step === null || index <= step || (side === "key" && (kind === "cross" || this.units(side, values).at(index).sink));
+      const { row, kind } = values;
+      return row === null || index <= row || (side === "key" && (kind === "cross" || this.units(side, values).at(index).sink));
     }
 
     // The units on show on each side, in order, by their first tokens.
@@ -215,8 +223,8 @@ part((shared) => {
 
     // What is on show while the pointer rests: what is pinned, or else the query that is being written.
     held() {
-      const { pin, step } = this.values;
-      return pin || (step === null ? null : { side: "query", index: step });
+      const { pin, row } = this.values;
+      return pin || (row === null ? null : { side: "query", index: row });
     }
 
     // The token or span whose row (query) or column (key) is on show, and, while a token of the other side is

@@ -234,7 +234,7 @@ part((shared) => {
     // What is on show of a side, as far as it is written.
     written(side) {
       const { order } = this.sides[side];
-      return this.state.values.step === null ? order : order.filter((index) => this.state.isWritten(side, index));
+      return this.state.values.row === null ? order : order.filter((index) => this.state.isWritten(side, index));
     }
 
     describeLines() {
@@ -287,8 +287,8 @@ part((shared) => {
 
     // All the lines that start in view. A hover only fades them, so they are drawn again only when they change.
     drawOverview() {
-      const { layer, head, also, filter, specials, units, kind, what, least, scale, largest, step } = this.state.values;
-      const view = JSON.stringify([step, layer, head, also, filter, specials, units, kind, what, least, scale, largest, this.top, this.colours.of("--query")]);
+      const { layer, head, also, filter, specials, units, kind, what, least, scale, largest, row } = this.state.values;
+      const view = JSON.stringify([row, layer, head, also, filter, specials, units, kind, what, least, scale, largest, this.top, this.colours.of("--query")]);
       if (view === this.drawnView) return;
       this.drawnView = view;
       this.described = false;

@@ -81,7 +81,7 @@ part((shared) => {
       const entries = strongestOf(series, there, STRONGEST);
       const listed = at ? [...ofUnit(series, at.index), ...entries.filter(({ index }) => index !== at.index)] : entries;
       this.fillList(listed.map(({ index, weight, head }) => ({ tokens: [{ side, index }], weight, head, marked: Boolean(at) && index === at.index })));
-      this.sum.textContent = this.several() || (!byQuery && this.state.values.step !== null) ? "" : this.sumUp(series[0].weights, others, byQuery, side);
+      this.sum.textContent = this.several() || (!byQuery && this.state.values.row !== null) ? "" : this.sumUp(series[0].weights, others, byQuery, side);
       this.announce(on, at, series, listed, side);
     }
 

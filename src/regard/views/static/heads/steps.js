@@ -15,8 +15,8 @@ part((shared) => {
       return element;
     };
     const order = () => state.shown().queries;
-    const place = () => order().indexOf(state.values.step);
-    const go = (to) => state.set({ step: order()[Math.max(0, Math.min(order().length - 1, to))], pin: null, hover: null });
+    const place = () => order().indexOf(state.values.row);
+    const go = (to) => state.set({ row: order()[Math.max(0, Math.min(order().length - 1, to))], pin: null, hover: null });
     let playing = 0;
     const stop = () => {
       clearInterval(playing);
@@ -28,7 +28,7 @@ part((shared) => {
       go(to);
     };
     const tick = () => {
-      if (!playing || state.values.view !== "heads" || state.values.step === null || place() === order().length - 1) stop();
+      if (!playing || state.values.view !== "heads" || state.values.row === null || place() === order().length - 1) stop();
       else go(place() + 1);
     };
     const play = () => {
@@ -36,7 +36,7 @@ part((shared) => {
         stop();
         return;
       }
-      if (state.values.step === null || place() === order().length - 1) go(0);
+      if (state.values.row === null || place() === order().length - 1) go(0);
       playing = setInterval(tick, PACE);
       update();
     };
@@ -51,7 +51,7 @@ part((shared) => {
     const said = make("output", {});
     const all = button("All rows", "Show all rows at once", () => {
       stop();
-      state.set({ step: null, hover: null });
+      state.set({ row: null, hover: null });
       begin.focus();
     });
     const bar = make("div", { class: "steps-bar" },
@@ -59,19 +59,19 @@ part((shared) => {
     const element = make("div", { class: "steps", role: "group", "aria-label": "Rows as they were written" }, begin, bar);
 
     function update() {
-      const { kind, step } = state.values;
-      if (playing && step === null) stop();
+      const { kind, row } = state.values;
+      if (playing && row === null) stop();
       element.hidden = kind === "encoder" || order().length === 0;
-      begin.hidden = step !== null;
-      bar.hidden = step === null;
+      begin.hidden = row !== null;
+      bar.hidden = row === null;
       player.hidden = still.matches;
       player.textContent = playing ? "Pause" : "Play";
       player.setAttribute("aria-label", playing ? "Pause" : "Play the rows");
-      if (step === null) return;
+      if (row === null) return;
       const count = order().length;
       range.max = String(count - 1);
       range.value = String(place());
-      const name = state.units("query").name(step);
+      const name = state.units("query").name(row);
       said.replaceChildren(`Row ${place() + 1} of ${count}: `, make("bdi", { dir: "auto" }, name));
       range.setAttribute("aria-valuetext", `row ${place() + 1} of ${count}, ${name}`);
     }
@@ -82,7 +82,7 @@ part((shared) => {
       const browsers = event.metaKey || (event.ctrlKey && !event.altKey);
       if (!by || browsers || state.values.kind === "encoder") return;
       event.preventDefault();
-      turn(state.values.step === null ? (by > 0 ? 0 : order().length - 1) : place() + by);
+      turn(state.values.row === null ? (by > 0 ? 0 : order().length - 1) : place() + by);
     };
     still.addEventListener("change", stop);
     return { element, update, key };

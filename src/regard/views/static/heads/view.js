@@ -85,8 +85,8 @@ view((shared) => {
       } else if (has("rows")) said.update(); // what a gradient is of comes with its numbers
       if (has("kind", "what", "layer", "head", "also", "units") || (has("rows") && diagram.lacking)) diagram.redraw();
       else diagram.request();
-      if (has("kind", "step", "specials", "units")) steps.update();
-      if (has("step") && state.values.step !== null) diagram.reveal(state.held());
+      if (has("kind", "row", "specials", "units")) steps.update();
+      if (has("row") && state.values.row !== null) diagram.reveal(state.held());
       if (!diagram.pointing) say();
       else {
         clearTimeout(waiting);
