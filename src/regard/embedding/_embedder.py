@@ -239,6 +239,7 @@ class Embedder:
         return Embeddings(
             vectors=vectors,
             scales=scales,
+            layers=None if self._request.is_single else self._layers,
             rows=np.repeat(np.arange(len(texts), dtype=np.int64), np.diff(firsts)),
             spans=np.array([span for spans in spans_of for span in spans], dtype=np.int64).reshape(-1, 2),
             texts=[text[a:b] for text, spans in zip(texts, spans_of, strict=True) for a, b in spans],

@@ -77,6 +77,7 @@ class Embeddings:
         spans: int64 (n, 2), its start and end in code points of that text.
         texts: the word, or the piece, as it stands in the text.
         report: what became of each text.
+        layers: the embedding layers of the second axis; None where there is no such axis.
         scales: of precision "int8": float32 (n[, layers]), see `Packed`; else None.
     """
 
@@ -85,6 +86,7 @@ class Embeddings:
     spans: NDArray[np.int64]
     texts: list[str]
     report: Report
+    layers: tuple[int, ...] | None = None
     scales: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
@@ -105,6 +107,7 @@ class Embeddings:
             spans=np.concatenate([part.spans for part in parts]),
             texts=[text for part in parts for text in part.texts],
             report=Report.joined([part.report for part in parts]),
+            layers=parts[0].layers,
             scales=np.concatenate(scales) if scales else None,
         )
 
@@ -126,6 +129,7 @@ class Embeddings:
             rows=self.rows[here],
             spans=self.spans[here],
             texts=self.texts[here],
+            layers=self.layers,
             scales=None if self.scales is None else self.scales[here],
             report=Report(
                 tokens=report.tokens[row : row + 1],
@@ -138,8 +142,8 @@ class Embeddings:
     def to_arrow(self) -> "pa.Table":
         """A table with a row for each: row, text, start, end, and vector (a list of fixed size).
 
-        Several layers, joined in one axis, come as one column each: vector_0, vector_1 and so on, in the
-        order asked for; scales likewise, scale or scale_0.
+        Several layers come as one column each, by the layer's number: vector_0, vector_4; scales likewise,
+        scale or scale_4.
 
         Raises:
             MissingExtraError: pyarrow is not installed.
@@ -156,12 +160,12 @@ class Embeddings:
             "start": pa.array(self.spans[:, 0]),
             "end": pa.array(self.spans[:, 1]),
         }
-        layers = [""] if self.vectors.ndim == 2 else [f"_{place}" for place in range(self.vectors.shape[1])]
-        for place, suffix in enumerate(layers):
-            values = self.vectors if self.vectors.ndim == 2 else self.vectors[:, place]
+        for place, layer in enumerate([None] if self.layers is None else self.layers):
+            suffix = "" if layer is None else f"_{layer}"
+            values = self.vectors if layer is None else self.vectors[:, place]
             flat = pa.array(np.ascontiguousarray(values).reshape(-1))
             columns[f"vector{suffix}"] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
             if self.scales is not None:
-                scales = self.scales if self.scales.ndim == 1 else self.scales[:, place]
+                scales = self.scales if layer is None else self.scales[:, place]
                 columns[f"scale{suffix}"] = pa.array(np.ascontiguousarray(scales))
         return pa.table(columns)

@@ -146,13 +146,16 @@ class Request:
         """The embedding layers that are read, from 0 to the number of attention layers.
 
         Raises:
-            InputError: a layer that the model does not have, or none.
+            InputError: a layer that the model does not have or that is named twice, or none.
         """
         asked = self.layer.layers if isinstance(self.layer, Mix) else self.layer
         chosen = (asked,) if isinstance(asked, int) else tuple(asked)
         if not chosen:
             raise InputError("layer must name at least one layer; got none.")
-        return tuple(_layer(each, depth) for each in chosen)
+        numbers = tuple(_layer(each, depth) for each in chosen)
+        if len(set(numbers)) < len(numbers):
+            raise InputError(f"layer must name each layer once; got {', '.join(map(str, numbers))}.")
+        return numbers
 
 
 def _layer(layer: object, depth: int) -> int:
