@@ -32,9 +32,9 @@ def parquet(path: Path) -> bytes:
         ("a.tsv", b"text\nx\n", "tsv"),
         ("a", b'{"text": "x"}\n', "jsonl"),
         ("a", b"just words\n", "text"),
-        ("a.dat.gz", gzip.compress(b"just words\n"), "text"),
-        ("a.csv.gz", gzip.compress(b"text\nx\n"), "csv"),
-        ("a.dat", gzip.compress(b'{"text": "x"}\n'), "jsonl"),
+        ("a.dat.gz", gzip.compress(b"just words\n", mtime=0), "text"),
+        ("a.csv.gz", gzip.compress(b"text\nx\n", mtime=0), "csv"),
+        ("a.dat", gzip.compress(b'{"text": "x"}\n', mtime=0), "jsonl"),
     ],
 )
 def test_formats(tmp_path: Path, name: str, content: bytes, format: str) -> None:
@@ -54,10 +54,10 @@ def test_what_is_said_goes_before_the_name(tmp_path: Path) -> None:
     ("name", "content", "told"),
     [
         ("a.txt", b"", "is empty"),
-        ("a.csv.gz", gzip.compress(b""), "is empty"),
+        ("a.csv.gz", gzip.compress(b"", mtime=0), "is empty"),
         ("a.txt.gz", b"plain\n", "should be gzip, and is not compressed"),
-        ("a.txt.zst", gzip.compress(b"x\n"), "should be zstd, and is compressed by gzip"),
-        ("a.txt", gzip.compress(b"x\n"), r"is compressed by gzip\. Rename it to a\.txt\.gz"),
+        ("a.txt.zst", gzip.compress(b"x\n", mtime=0), "should be zstd, and is compressed by gzip"),
+        ("a.txt", gzip.compress(b"x\n", mtime=0), r"is compressed by gzip\. Rename it to a\.txt\.gz"),
         ("a.parquet", b'{"text": "x"}\n', "should be a Parquet file, and is JSON lines"),
         ("a.jsonl", b"text,id\nx,1\n", "should be JSON lines, and its first 2 lines are none"),
         ("a.json", b'[{"text": "x"},\n{"text": "y"}]\n', "one JSON array; write one object a line"),
