@@ -9,6 +9,7 @@ import typer
 
 from regard._version import __version__
 from regard.cli import compare, embed, explain, heads, look, models, prune
+from regard.cli._ray_option import RayCommand
 from regard.core.errors import InputError, RegardError
 
 app = typer.Typer(
@@ -40,6 +41,7 @@ app.command(
     "embed",
     short_help="Embed many texts: words, tokens or sentences.",
     epilog="Example: regard embed texts.parquet --id-column id -o vectors",
+    cls=RayCommand,
 )(embed.embed)
 app.command(
     "prune",

@@ -45,6 +45,15 @@ class JobProgress:
             self._told = time.monotonic()
             typer.echo(f"regard: {', '.join(filter(None, told(progress)))}", err=True)
 
+    def tell(self, message: str) -> None:
+        """Says something beside it."""
+        from regard.views import printable
+
+        if self._task is not None:
+            self._bar.console.print(f"regard: {printable(message)}", markup=False, highlight=False)
+        else:
+            typer.echo(f"regard: {printable(message)}", err=True)
+
 
 def told(progress: "Progress") -> tuple[str, str]:
     """What is done, and at which speed, and how long the rest takes."""

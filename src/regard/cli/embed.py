@@ -3,9 +3,10 @@
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,10 +15,11 @@ import typer
 
 from regard.cli._embed_progress import JobProgress, duration
 from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_output, print_json, status
+from regard.cli._ray_option import ray_workers
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.embedding.job import Inputs, Summary, Work
+    from regard.embedding.job import Inputs, RayWorkers, Summary, Work
 
     OpenWork = Callable[[Mapping[str, Any] | None], Work]
 
@@ -176,6 +178,18 @@ def embed(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say rows, tokens, time and bytes, from a sample.")
     ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray",
+            metavar="[ADDRESS]",
+            help="Embed on a Ray cluster, such as auto or HOST:PORT; without an address on this machine.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", metavar="N", help="With --ray: by default as many as find their threads."),
+    ] = None,
     model: ModelOption = DEFAULT_MODEL,
     as_json: JsonOption = False,
 ) -> None:
@@ -191,6 +205,10 @@ def embed(
         raise InputError("give --layer or --mix, not both.")
     if truncate and overlap is not None:
         raise InputError("--overlap goes with windows, not with --truncate.")
+    if workers is not None and ray is None:
+        raise InputError("--workers goes with --ray.")
+    if ray is not None and (dry_run or str(output) == "-"):
+        raise InputError("--ray writes files: leave it out with --dry-run and -o -.")
     wanted = {
         "level": level.value,
         "layer": _numbers("--layer", layer),
@@ -229,7 +247,8 @@ def embed(
         _print_lines(rows, open_work, shard_rows)
     else:
         assert output is not None
-        _run(rows, output, open_work, shard_rows, as_json)
+        spread = partial(ray_workers, ray, workers, model, wanted)
+        _run(rows, output, open_work, shard_rows, spread, as_json)
 
 
 def _numbers(option: str, words: str) -> list[int]:
@@ -251,13 +270,22 @@ def _opener(model: str, wanted: Mapping[str, Any]) -> "OpenWork":
     return open_work
 
 
-def _run(rows: "Inputs", output: Path, open_work: "OpenWork", shard_rows: int, as_json: bool) -> None:
+def _run(
+    rows: "Inputs",
+    output: Path,
+    open_work: "OpenWork",
+    shard_rows: int,
+    spread: Callable[[Callable[[str], object]], "AbstractContextManager[RayWorkers | None]"],
+    as_json: bool,
+) -> None:
     from regard.embedding.job import ARRAY_SUFFIXES, run, run_to_array
 
     call = run_to_array if output.suffix in ARRAY_SUFFIXES else run
     try:
-        with _ended_by_signals(), JobProgress() as progress:
-            summary = call(rows, output, open_work, shard_rows=shard_rows, on_progress=progress)
+        with _ended_by_signals(), JobProgress() as progress, spread(progress.tell) as workers:
+            summary = call(
+                rows, output, open_work, shard_rows=shard_rows, on_progress=progress, spread=workers
+            )
     except (KeyboardInterrupt, _TerminatedError) as error:
         typer.echo("regard: stopped; the same command goes on where it was", err=True)
         raise typer.Exit(143 if isinstance(error, _TerminatedError) else 130) from None

@@ -14,7 +14,7 @@ from regard.core.extras import pyarrow
 from regard.core.files import write_whole
 from regard.embedding.job._folder import Folder
 from regard.embedding.job._inputs import Inputs
-from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Summary, run
+from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Spread, Summary, run
 from regard.embedding.job._shards import result_schema
 from regard.embedding.job._work import Work
 
@@ -29,6 +29,7 @@ def run_to_array(
     *,
     shard_rows: int = SHARD_ROWS,
     on_progress: Callable[[Progress], object] | None = None,
+    spread: Spread | None = None,
 ) -> Summary:
     """As `run`, into one file: a `.npy` with the vectors, or a `.npz` with their rows and ids too.
 
@@ -53,7 +54,7 @@ def run_to_array(
         kept["schema"] = result_schema(inputs, work)
         return work
 
-    summary = run(inputs, parts, checked, shard_rows=shard_rows, on_progress=on_progress)
+    summary = run(inputs, parts, checked, shard_rows=shard_rows, on_progress=on_progress, spread=spread)
     vectors = [name for name in kept["schema"].names if name.startswith("vector")]
     with Folder.locked(parts) as folder:
         shards = [folder.part(number) for number in range(summary.shards)]

@@ -1,7 +1,7 @@
 """A job: all rows of the inputs, embedded shard by shard into a folder, from wherever it was left."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ folder."""
 
 SHARD_ROWS = 8192
 """Rows a shard, unless asked for otherwise."""
+
+Spread = Callable[[Work, Iterable[Block]], Iterator[tuple[Block, Piece | None]]]
+"""Embeds blocks, wherever, and gives each with its piece, in order; None for one with no texts."""
 
 _FORMAT = 1
 # Blocks on the way between two threads.
@@ -85,6 +88,7 @@ def run(
     *,
     shard_rows: int = SHARD_ROWS,
     on_progress: Callable[[Progress], object] | None = None,
+    spread: Spread | None = None,
 ) -> Summary:
     """Embeds all rows into a folder of Parquet shards; goes on where an earlier run was left.
 
@@ -98,6 +102,7 @@ def run(
         open_work: makes the model ready.
         shard_rows: rows a shard.
         on_progress: called after every few thousand rows.
+        spread: where blocks are embedded, such as `RayWorkers`; None is here, one after the other.
 
     Returns:
         The counts, of all runs together.
@@ -129,7 +134,7 @@ def run(
         else:
             check_same(str(out), manifest["settings"], settings)
             check_inputs(str(out), _without_streams(manifest["inputs"], inputs), stated)
-        job = _Job(inputs, folder, work, schema, manifest, shard_rows, rows, on_progress)
+        job = _Job(inputs, folder, work, schema, manifest, shard_rows, rows, on_progress, spread or _here)
         return job.run()
 
 
@@ -164,6 +169,10 @@ def _without_streams(stated: list[dict[str, Any]], inputs: Inputs) -> list[dict[
     ]
 
 
+def _here(work: Work, blocks: Iterable[Block]) -> Iterator[tuple[Block, Piece | None]]:
+    return ((block, work.embed(block.texts) if block.texts else None) for block in blocks)
+
+
 class _Job:
     def __init__(
         self,
@@ -175,11 +184,12 @@ class _Job:
         shard_rows: int,
         rows: int | None,
         on_progress: Callable[[Progress], object] | None,
+        spread: Spread,
     ) -> None:
         self._inputs, self._folder, self._work = inputs, folder, work
         self._schema, self._manifest = schema, manifest
         self._shard_rows, self._of = shard_rows, rows
-        self._on_progress = on_progress
+        self._on_progress, self._spread = on_progress, spread
 
     def run(self) -> Summary:
         began = time.perf_counter()
@@ -235,19 +245,25 @@ class _Job:
             writer = _Writer(self._folder, self._schema, self._inputs.columns.id is not None)
             try:
                 with Ahead(blocks, _DEPTH) as ahead, Behind(writer.take, _DEPTH) as behind:
-                    for block in ahead:
-                        if stop is not None and block.shard >= stop:
-                            break
-                        if block.shard in done:
-                            self._check_stream(block, done[block.shard])
-                            continue
-                        piece = self._work.embed(block.texts) if block.texts else None
+                    for block, piece in self._spread(self._work, self._wanted(ahead, stop, done)):
                         behind.put((block, piece))
                         here += block.count
                         tokens += 0 if piece is None else piece.counts.get("tokens", 0)
                         self._tell(rows + here, here, tokens, began)
             finally:
                 writer.abandon()
+
+    def _wanted(
+        self, blocks: Iterable[Block], stop: int | None, done: Mapping[int, dict[str, Any]]
+    ) -> Iterator[Block]:
+        """Those that are to be embedded; of a stream the others are read too, and compared."""
+        for block in blocks:
+            if stop is not None and block.shard >= stop:
+                return
+            if block.shard in done:
+                self._check_stream(block, done[block.shard])
+            else:
+                yield block
 
     def _runs(
         self, records: Mapping[int, dict[str, Any]], done: Mapping[int, Any]

@@ -12,14 +12,24 @@ def check_same(folder: str, there: Mapping[str, Any], here: Mapping[str, Any]) -
     Raises:
         InputError: with the name of each setting that differs, and both values.
     """
-    before, now = _flat(there), _flat(here)
-    names = [name for name in (before | now) if before.get(name, _UNSET) != now.get(name, _UNSET)]
-    if names:
-        told = (f"{name} is {_told(before, name)} there and {_told(now, name)} here" for name in names)
+    found = differences(there, here)
+    if found:
         raise InputError(
-            f"{folder!r} was made with other settings: {'; '.join(told)}. Give the same ones to go on, or "
+            f"{folder!r} was made with other settings: {'; '.join(found)}. Give the same ones to go on, or "
             "choose a new folder."
         )
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """In what settings differ.
+
+    Example:
+        >>> differences({"layer": 1, "versions": {"torch": "2"}}, {"layer": 1, "versions": {"torch": "3"}})
+        ["versions.torch is '2' there and '3' here"]
+    """
+    before, now = _flat(there), _flat(here)
+    names = [name for name in (before | now) if before.get(name, _UNSET) != now.get(name, _UNSET)]
+    return [f"{name} is {_told(before, name)} there and {_told(now, name)} here" for name in names]
 
 
 def check_inputs(folder: str, there: Sequence[Mapping[str, Any]], here: Sequence[Mapping[str, Any]]) -> None:

@@ -1,0 +1,82 @@
+"""What runs on a node of Ray: a process that holds the model, once it is sure that it obeys the manifest."""
+
+import os
+import platform
+import socket
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import tokenizers
+import torch
+
+from regard._version import __version__
+from regard.blocks import is_native
+from regard.core.errors import RegardError
+from regard.core.extras import pyarrow
+from regard.embedding._cores import cores
+from regard.embedding.job._job import OpenWork
+from regard.embedding.job._settings import differences
+from regard.embedding.job._work import Piece, Work
+
+
+def versions() -> dict[str, str]:
+    """What must be the same on every node: the numbers depend on it, or what is sent to and fro."""
+    pa, _ = pyarrow()
+    return {
+        "pyarrow": pa.__version__,
+        "regard": __version__,
+        "tokenizers": tokenizers.__version__,
+        "torch": torch.__version__,
+    }
+
+
+def processor() -> str:
+    """What the last bits of the vectors depend on."""
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+
+
+class Worker:
+    """An actor: makes the work ready, and embeds texts.
+
+    Args:
+        open_work: makes the work from what was settled.
+        settled: when the job was begun.
+        stated: the `versions` of the process that leads.
+    """
+
+    def __init__(self, open_work: OpenWork, settled: Mapping[str, Any], stated: Mapping[str, str]) -> None:
+        self._open_work, self._settled, self._stated = open_work, dict(settled), dict(stated)
+        self._work: Work | None = None
+        threads = str(self._settled.get("threads", 1))
+        # Read when the tokenizer is first used. Else each worker of a node would take all its cores.
+        os.environ["RAYON_NUM_THREADS"] = threads
+
+    def make_ready(self) -> dict[str, Any]:
+        """Where this is, and why it is `refused`: None where it obeys."""
+        node = import_module("ray").get_runtime_context().get_node_id()
+        about = {"node": node, "host": socket.gethostname(), "process": os.getpid(), "processor": processor()}
+        try:
+            return {**about, "refused": self._refused()}
+        except RegardError as error:
+            return {**about, "refused": str(error)}
+
+    def _refused(self) -> str | None:
+        if found := differences(versions(), self._stated):
+            return f"{'; '.join(found)}. Install the same versions on all nodes"
+        threads = self._settled.get("threads", 1)
+        if cores() < threads:
+            return f"threads is {threads}, and it may use {cores()} cores"
+        dtype = getattr(torch, self._settled.get("dtype", "float32"))
+        if dtype != torch.float32 and not is_native(dtype):
+            return f"its processor has no arithmetic for {self._settled['dtype']}; give --dtype float32"
+        work = self._open_work(self._settled)
+        if found := differences(work.settled, self._settled):
+            return "; ".join(found)
+        self._work = work
+        return None
+
+    def embed(self, texts: Sequence[str]) -> tuple[None, Piece]:
+        """The piece second: that it is done can be known before it is sent."""
+        assert self._work is not None
+        return None, self._work.embed(texts)
