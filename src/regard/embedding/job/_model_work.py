@@ -42,8 +42,6 @@ class ModelWork:
         settled = self._embedder.settled
         layers = settled["layers"]
         self._suffixes = [""] if request.is_single else [f"_{layer}" for layer in layers]
-        if len(set(self._suffixes)) < len(self._suffixes):
-            raise InputError(f"layer must name each layer once: each gets a column; got {layers}.")
         width = loaded.network.config.d_model * len(self._suffixes) * np.dtype(np.float32).itemsize
         room = 4 * (_SENTENCES if self._of_sentences else _VECTORS) // width
         self.characters = int((earlier or {}).get("bytes_at_a_time", max(room, 1 << 14)))

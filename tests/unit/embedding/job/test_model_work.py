@@ -85,11 +85,6 @@ def test_what_is_cut_off_is_counted(loaded: Loaded) -> None:
     assert (found["counts"]["cut"], found["counts"]["cut_tokens"]) == (1, 10)
 
 
-def test_layers_that_are_named_twice(loaded: Loaded) -> None:
-    with pytest.raises(InputError, match=r"layer must name each layer once: .* got \[6, 6\]"):
-        ModelWork(loaded, Request(layer=[-1, 6]))
-
-
 def test_what_is_settled_is_json_and_names_model_and_tokenizer(loaded: Loaded) -> None:
     settled = ModelWork(loaded, Request(layer=Mix([3, 4]), pooling="mean")).settled
     assert json.loads(json.dumps(settled)) == settled
