@@ -60,8 +60,8 @@ class Embedder:
         settled: everything that the numbers depend on beside the model and the tokenizer, as JSON values.
 
     Raises:
-        InputError: a layer or an engine that the model does not have, or steps of the checkpoint that do not
-            fit the request.
+        InputError: a model with edits; a layer or an engine that it does not have, or steps of the checkpoint
+            that do not fit the request.
         CheckpointError: no tokenizer, or damaged files beside the model.
 
     Example:
@@ -78,6 +78,12 @@ class Embedder:
         self._bulk = self._tokenizer.bulk
         self._frame = self._bulk.frame()
         network = loaded.network
+        if network.plain is not network:
+            # Its edits may look words up in the text, and are counted at the end of a pass, which is cut short.
+            raise InputError(
+                "model must be without edits to embed texts; take an edited model's vectors from its traces: "
+                "edited.trace(text).embeddings(layer)."
+            )
         self._layers = request.layers(network.depth(stack_of(network)))
         self._of_sentences = request.level == "sentence"
         self._settings = (
@@ -225,9 +231,10 @@ class Embedder:
                 count += len(at)
             if not picked:
                 return
-            means = mean_of_rows(
-                vectors, torch.from_numpy(np.concatenate(picked)), torch.from_numpy(np.concatenate(starts))
+            rows_of, starts_of = (
+                torch.from_numpy(np.concatenate(each)).to(vectors.device) for each in (picked, starts)
             )
+            means = mean_of_rows(vectors, rows_of, starts_of)
             out.put(np.concatenate(targets), means)
 
         self._run(passages, take)

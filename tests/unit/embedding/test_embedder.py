@@ -280,3 +280,10 @@ def test_what_is_settled_is_plain_json(model: regard.Model) -> None:
     assert json.loads(json.dumps(settled)) == settled
     assert settled["layers"] == [1, 2]
     assert settled["threads"] == 3
+
+
+def test_a_model_with_edits_is_refused(model: regard.Model) -> None:
+    with model.edit(regard.Zero("weights", layer=3, key="bank")) as edited:
+        edited.trace(TEXTS[0])
+        with pytest.raises(InputError, match=r"model must be without edits"):
+            edited.embed(TEXTS[:1], level="word")
