@@ -79,7 +79,7 @@ class Embedder:
         self._frame = self._bulk.frame()
         network = loaded.network
         if network.plain is not network:
-            # Its edits may look words up in the text, and are counted at the end of a pass, which is cut short.
+            # Edits may look words up in the text, and are counted at the end of a pass, which is cut short.
             raise InputError(
                 "model must be without edits to embed texts; take an edited model's vectors from its traces: "
                 "edited.trace(text).embeddings(layer)."
