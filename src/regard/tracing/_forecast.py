@@ -13,6 +13,7 @@ from regard.core.errors import InputError
 from regard.models import Loaded, Network, Transformer
 from regard.tracing._keep import EVERYTHING, Keeping
 from regard.tracing._probes import Probe, Sample, grid, sample, short, table_rows_of
+from regard.tracing._replay import grown
 from regard.tracing._size import free_bytes, told
 
 
@@ -54,9 +55,9 @@ def forecast(
     A model with sliding windows, whose mask transformers makes only for texts as long, goes that way with
     the short ones too. A model with edits is forecast as if each wrote all of the tensors that it writes;
     where these are scores or weights, the pass makes them and the trace holds the weights, N x N. What
-    kernels use inside one operation is not seen: with torch's fused attention some 10 MB. Nor is what the C
-    library holds of tensors below 32 MB freed within a layer: little in networks of regard's own, through the
-    lens as much as a layer takes. Between layers it is given back: see `Heap`.
+    kernels use inside one operation is not seen: with torch's fused attention some 10 MB. Through the lens,
+    where a model of transformers frees tensors in its layers as it likes, the C library is asked what holes
+    they leave: see `regard.tracing._replay`.
 
     Args:
         loaded: the model.
@@ -257,7 +258,26 @@ def _peak(network: Network, lengths: tuple[int, ...], keeping: Keeping | None) -
     if isinstance(network.plain, Transformer) and not _written_squares(network):
         square = np.array([float(each.square) for each, _ in samples]) @ outside
         total -= np.maximum(0.0, square - _SHARED - _OF_BLOCKS)
-    return int(total.max().round())
+    most = int(total.max().round())
+    on_heap = next(network.parameters()).device.type == "cpu" and most > _FREE_ANYWAY
+    return max(most, _on_heap(samples)) if on_heap and not isinstance(network.plain, Transformer) else most
+
+
+# A process has some of its heap free, and so little may lie in that.
+_FREE_ANYWAY = 2**24
+
+
+def _on_heap(samples: list[tuple[Probe, Sample]]) -> int:
+    """The most that a pass's memory lies in, freed tensors between others counted; 0 where nobody can say.
+
+    Networks of regard's own leave little free: they write into what is there, and by rows.
+    """
+    _, first = samples[0]
+    if any(found.steps != first.steps for _, found in samples):  # other operations at other lengths
+        return 0
+    weights = [float(each.weight) for each, _ in samples]
+    sizes = np.array(weights) @ np.array([found.bytes for _, found in samples], dtype=np.float64)
+    return grown(first.steps, [int(size) for size in sizes.round()]) or 0
 
 
 def _of_windows(widths: frozenset[int], lengths: tuple[int, ...]) -> int:

@@ -1,7 +1,7 @@
 """The heap of the C library while a trace grows: what it holds free goes back to the system."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 from torch import Tensor
@@ -29,15 +29,25 @@ class Heap:
 
     def grows(self, *tensors: Tensor) -> None:
         """Tell of tensors that the trace holds from now on; those on another device are not on the heap."""
-        sizes = (tensor.numel() * tensor.element_size() for tensor in tensors if tensor.is_cpu)
+        if self.is_due([tensor.numel() * tensor.element_size() for tensor in tensors if tensor.is_cpu]):
+            give_back()
+
+    def is_due(self, sizes: Iterable[int]) -> bool:
+        """Whether free pages are to go back, now that so many bytes each have come to what is held."""
         count = sum(size for size in sizes if size >= _LARGE)
         self._held += count
         self._since += count
-        if count and self._since >= max(_FIRST, self._held // _SHARE):
+        due = count > 0 and self._since >= max(_FIRST, self._held // _SHARE)
+        if due:
             self._since = 0
-            trim = _trim()
-            if trim is not None:
-                trim(0)
+        return due
+
+
+def give_back() -> None:
+    """Let the C library give its free pages back to the system, where it can."""
+    trim = _trim()
+    if trim is not None:
+        trim(0)
 
 
 @cache

@@ -232,11 +232,12 @@ class Keeper:
 
     Args:
         keeping: what is kept.
+        heap: is told of all that is kept; by default one that gives free pages back.
     """
 
-    def __init__(self, keeping: Keeping) -> None:
+    def __init__(self, keeping: Keeping, heap: Heap | None = None) -> None:
         self.keeping = keeping
-        self._heap = Heap()
+        self._heap = heap or Heap()
 
     def tensor(self, value: Tensor) -> Tensor:
         """A tensor by itself."""

@@ -12,6 +12,7 @@ from regard.core import AttentionInputs, Taps
 from regard.core.errors import RegardError
 from regard.models import Network, StackKind
 from regard.text import Encoding
+from regard.tracing._heap import Heap
 from regard.tracing._keep import Keeper, Keeping, Partial, ScoreInputs
 from regard.tracing._passage import AttentionTrace, Passage, ScoreTrace
 
@@ -52,11 +53,12 @@ class Listening:
     Args:
         network: what will run.
         keeping: what is kept.
+        heap: see `Keeper`.
     """
 
-    def __init__(self, network: Network, keeping: Keeping) -> None:
+    def __init__(self, network: Network, keeping: Keeping, heap: Heap | None = None) -> None:
         self._network, self._keeping = network, keeping
-        self._keeper = Keeper(keeping)
+        self._keeper = Keeper(keeping, heap)
         self._kept: dict[str, Any] = {}
         self._names = frozenset(network.tap_names())
 

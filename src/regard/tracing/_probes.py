@@ -18,10 +18,12 @@ from regard.core import Taps, Window
 from regard.models import Network
 from regard.models.deberta import DistanceTerm, RelativePositions
 from regard.text import Encoding
+from regard.tracing._heap import Heap
 from regard.tracing._keep import Keeping, Partial
 from regard.tracing._lens import Windows, looking_at
 from regard.tracing._listening import Listening, run_quietly
 from regard.tracing._passage import AttentionTrace, Passage
+from regard.tracing._replay import Step
 from regard.tracing._size import kept_bytes
 
 # Texts that are run: so many tokens, and twice and three times as many. Shorter ones are run as they are.
@@ -93,6 +95,8 @@ class Sample:
     Args:
         course: bytes alive after each operation, parameters aside: (outside of feed-forward networks, what is
             between their projections, the output that they are about to give).
+        steps: what was taken and freed, and when the trace told of what it holds.
+        bytes: the sizes that the steps name.
         kept: bytes that the passages hold; 0 without listeners.
         tables: those of them that are tables of relative positions.
         windows: how far the windows of masks reach.
@@ -100,6 +104,8 @@ class Sample:
     """
 
     course: tuple[tuple[int, int, int], ...]
+    steps: tuple[Step, ...]
+    bytes: tuple[int, ...]
     kept: int
     tables: int
     windows: frozenset[int]
@@ -139,23 +145,24 @@ def _run(
     network: Network, lengths: tuple[int, ...], keeping: Keeping | None, beyond: frozenset[int]
 ) -> Sample:
     plain, windows = network.plain, Windows(beyond)
-    listening = None if keeping is None else Listening(network, keeping)
+    course = _Course([*plain.parameters(), *plain.buffers()], plain)
+    listening = None if keeping is None else Listening(network, keeping, _Written(course))
     taps = None if listening is None else listening.taps()
     if network.written:
         taps = Taps(dict.fromkeys(network.written, _as_an_edit)).then(taps)
     texts = [[0] * length for length in lengths]
-    owned = [*plain.parameters(), *plain.buffers()]
-    with looking_at(windows), _Course(owned, plain) as course:
+    with looking_at(windows), course:
         run_quietly(plain, texts[0], texts[1] if len(texts) > 1 else None, taps=taps)
     sizes = frozenset(windows.seen)
     if listening is None:
-        return Sample(course.alive(), 0, 0, frozenset(), sizes)
+        return Sample(course.alive(), *course.steps(), 0, 0, frozenset(), sizes)
     passages: tuple[Passage, ...] = tuple(
         listening.passage(kind, Encoding.from_ids(text))
         for kind, text in zip(network.prefixes, texts, strict=True)
     )
     tables = tuple(term.table for term in _terms(passages))
-    return Sample(course.alive(), kept_bytes(passages), kept_bytes(tables), _windows(passages), sizes)
+    kept, of_tables = kept_bytes(passages), kept_bytes(tables)
+    return Sample(course.alive(), *course.steps(), kept, of_tables, _windows(passages), sizes)
 
 
 def _as_an_edit(value: Tensor) -> Tensor:
@@ -177,8 +184,11 @@ class _Course(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._network = network
         self._owned = {tensor.untyped_storage()._cdata for tensor in owned}
-        # Of each piece of memory: whether it lives, its bytes, whether a feed-forward network works with it.
-        self._memory: dict[int, tuple[StorageWeakRef, int, bool]] = {}
+        # Of each piece of memory: whether it lives, its bytes, whether a feed-forward network works with it,
+        # and which of the sizes it has.
+        self._memory: dict[int, tuple[StorageWeakRef, int, bool, int]] = {}
+        self._steps: list[Step] = []
+        self._sizes: list[int] = []
         self._seen: list[tuple[int, int]] = []
         self._outputs: list[tuple[int, int, int]] = []
         self._entered: int | None = None
@@ -190,6 +200,25 @@ class _Course(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for first, last, output in self._outputs:
             course[first:last] = [(outside, inside, output) for outside, inside, _ in course[first:last]]
         return tuple(course) or ((0, 0, 0),)
+
+    def steps(self) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+        """See `Sample.steps` and `Sample.bytes`."""
+        return tuple(self._steps), tuple(self._sizes)
+
+    def holds(self, tensors: Sequence[Tensor]) -> None:
+        """The trace tells of what it holds from now on."""
+        sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
+        self._steps.append(Step("holds", tuple(map(self._size, sizes))))
+
+    def _size(self, size: int) -> int:
+        self._sizes.append(size)
+        return len(self._sizes) - 1
+
+    def _let_go(self) -> None:
+        for place, (reference, _, _, number) in [*self._memory.items()]:
+            if _is_gone(reference):
+                del self._memory[place]
+                self._steps.append(Step("frees", (number,)))
 
     def __enter__(self) -> "_Course":
         for module in self._network.modules():
@@ -215,25 +244,39 @@ class _Course(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         place = output.untyped_storage()._cdata
         if place in self._memory:
-            reference, size, _ = self._memory[place]
-            self._memory[place] = reference, size, False
+            reference, size, _, number = self._memory[place]
+            self._memory[place] = reference, size, False, number
             self._outputs.append((self._entered, len(self._seen), size))
         self._entered = None
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        self._let_go()
         result = func(*args, **(kwargs or {}))
-        self._memory = {place: each for place, each in self._memory.items() if not _is_gone(each[0])}
+        self._let_go()  # what only the operation held, whose place another may have got
         for value in tree_leaves(result):
             if isinstance(value, Tensor):
                 storage = value.untyped_storage()
                 if storage._cdata not in self._owned and storage._cdata not in self._memory:
-                    is_inside = self._entered is not None
-                    self._memory[storage._cdata] = _reference(storage), storage.nbytes(), is_inside
-        inside = sum(size for _, size, is_inside in self._memory.values() if is_inside)
-        self._seen.append((sum(size for _, size, _ in self._memory.values()) - inside, inside))
+                    size, is_inside = storage.nbytes(), self._entered is not None
+                    number = self._size(size)
+                    self._memory[storage._cdata] = _reference(storage), size, is_inside, number
+                    self._steps.append(Step("takes", (number,)))
+        inside = sum(size for _, size, is_inside, _ in self._memory.values() if is_inside)
+        self._seen.append((sum(size for _, size, _, _ in self._memory.values()) - inside, inside))
         return result
+
+
+class _Written(Heap):
+    """A heap that gives nothing back, and has it written down when it would be told."""
+
+    def __init__(self, course: _Course) -> None:
+        super().__init__()
+        self._course = course
+
+    def grows(self, *tensors: Tensor) -> None:
+        self._course.holds([tensor for tensor in tensors if tensor.is_cpu])
 
 
 def _reference(storage: torch.UntypedStorage) -> StorageWeakRef:
