@@ -8,7 +8,16 @@ from typing import NamedTuple, NoReturn
 
 import pytest
 import torch
-from playwright.sync_api import Browser, BrowserContext, Dialog, Error, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Dialog,
+    Error,
+    Page,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 from integration.jupyter import jupyterlab
 from unit.models.folders import write, write_tokenizer
@@ -50,20 +59,40 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture
-def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """A function that opens a file, `open_page(path, fragment="", **context options)`, and returns the page.
+@pytest.fixture(scope="session")
+def usual_context(browser: Browser) -> Iterator[BrowserContext]:
+    """For the pages that ask for no other: in one of its own each takes twice as long to open.
 
-    The test fails if anything is written to the console as a warning or an error, if a script throws, if a
-    dialog opens, or if anything but the file itself is requested. The machine counts as offline.
+    They share nothing through it, since they may keep nothing (tests/unit/views/test_render_page.py).
     """
-    contexts: list[BrowserContext] = []
+    context = browser.new_context(offline=True)
+    context.new_page()  # blank, and never closed: with the last page, the process that draws them would end
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, usual_context: BrowserContext) -> Iterator[OpenPage]:
+    """A function that opens a file, `open_page(path, fragment="", viewport=None, **context options)`.
+
+    It returns the page. The test fails if anything is written to the console as a warning or an error, if a
+    script throws, if a dialog opens, or if anything but the file itself is requested. The machine counts as
+    offline.
+    """
+    opened: list[Page | BrowserContext] = []
     troubles: list[str] = []
 
-    def open_(path: Path, fragment: str = "", **options: object) -> Page:
-        context = browser.new_context(offline=True, **options)  # type: ignore[arg-type]
-        contexts.append(context)
+    def open_(
+        path: Path, fragment: str = "", viewport: ViewportSize | None = None, **options: object
+    ) -> Page:
+        context = usual_context
+        if options:
+            context = browser.new_context(offline=True, **options)  # type: ignore[arg-type]
+            opened.append(context)
         page = context.new_page()
+        opened.append(page)
+        if viewport is not None:
+            page.set_viewport_size(viewport)
         address = path.as_uri()
 
         def on_request(url: str) -> None:
@@ -90,8 +119,8 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         return page
 
     yield open_
-    for context in contexts:
-        context.close()
+    for each in reversed(opened):
+        each.close()
     assert troubles == []
 
 

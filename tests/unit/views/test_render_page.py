@@ -166,6 +166,11 @@ def test_script_stays_inside_its_element_and_its_means(name: str) -> None:
         "XMLHttpRequest",
         "import ",
         "localStorage",
+        "sessionStorage",
+        "indexedDB",
+        "cookie",
+        "caches",
+        "BroadcastChannel",
     ):
         assert forbidden not in source
 
