@@ -22,11 +22,27 @@ from playwright.sync_api import (
 from integration.jupyter import jupyterlab
 from unit.models.folders import write, write_tokenizer
 
+# The suggestions below the address bar are two pages more for every window, also when nobody sees them.
+SUGGESTIONS = ["WebUIOmniboxPopup", "WebUIOmniboxAimPopup"]
+# Of several lists only the last counts: what matters here of Playwright's own, requests and paints held back.
+UNASKED = [
+    "AimEnabled",
+    "DestroyProfileOnBrowserClose",
+    "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PaintHolding",
+    "PreconnectToSearch",
+    "ThirdPartyStoragePartitioning",
+]
 ARGUMENTS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    f"--disable-features={','.join(SUGGESTIONS + UNASKED)}",
 ]
 # Chromium's sandbox refuses to start as root, and containers often have a small /dev/shm.
 AS_ROOT = ["--no-sandbox", "--disable-dev-shm-usage"]
