@@ -23,6 +23,7 @@ part((shared) => {
       order.forEach((index, position) => (this.place[index] = position));
       this.elements = order.map((index, position) => this.make(units, index, order[position - 1]));
       this.painted = [0, 0];
+      this.looks = this.elements.map(() => ({ bar: "", several: false, classes: 0 })); // what the elements have
       const blocks = [];
       for (let i = 0; i < order.length; i += BLOCK) {
         const some = this.elements.slice(i, i + BLOCK);
@@ -92,17 +93,29 @@ part((shared) => {
       const holds = (token) => Boolean(token) && token.side === this.side && this.inside(token, index);
       const best = series && measure.isThere(on, index) ? strongestOf(series, index) : null;
       this.write(element.lastChild, best && this.state.units(this.side).at(index).only === undefined ? this.number(best, series.length, measure) : "");
-      this.paintBars(element, series, best, index);
-      const toggle = (name, value) => element.classList.toggle(name, Boolean(value));
-      toggle("weighed", series);
-      toggle("several", series && series.length > 1);
-      toggle("faded", best ? measure.share(best.weight) < least || best.strength < FADED : on && !holds(on));
-      toggle("less", best && best.weight < 0);
-      toggle("unwritten", !this.state.isWritten(this.side, index));
-      toggle("on", holds(on));
-      toggle("at", holds(at));
-      toggle("pinned", holds(pin));
-      element.setAttribute("aria-selected", String(holds(pin)));
+      const look = this.looks[position];
+      this.paintBars(element, look, series, best, index);
+      this.paintClasses(element, look, {
+        weighed: series,
+        several: series && series.length > 1,
+        faded: best ? measure.share(best.weight) < least || best.strength < FADED : on && !holds(on),
+        less: best && best.weight < 0,
+        unwritten: !this.state.isWritten(this.side, index),
+        on: holds(on),
+        at: holds(at),
+        pinned: holds(pin),
+      });
+    }
+
+    // What an element has already is not set again: the browser would go over its style.
+    paintClasses(element, look, wanted) {
+      Object.entries(wanted).forEach(([name, value], i) => {
+        const bit = 1 << i;
+        if (Boolean(look.classes & bit) === Boolean(value)) return;
+        look.classes ^= bit;
+        element.classList.toggle(name, Boolean(value));
+        if (name === "pinned") element.setAttribute("aria-selected", String(Boolean(value)));
+      });
     }
 
     inside({ index, to = index }, token) {
@@ -122,14 +135,15 @@ part((shared) => {
 
     // A bar is the token's own background: a box of its own, or a custom property, which its children inherit, costs
     // the browser several times as much in every frame.
-    paintBars(element, series, best, index) {
-      const { style } = element;
-      if (series && series.length > 1) {
-        style.background = this.bars(series, index);
-        return;
-      }
-      if (style.backgroundImage !== "") style.background = "";
-      style.backgroundSize = best ? `${100 * best.strength}% calc(100% - 4px)` : "";
+    // The browser draws whole pixels, and a row over a long text is mostly bars of none: to a thousandth of the column
+    // they stay as they are from row to row.
+    paintBars(element, look, series, best, index) {
+      const several = Boolean(series) && series.length > 1;
+      const bar = several ? this.bars(series, index) : best ? `${(100 * best.strength).toFixed(1)}% calc(100% - 4px)` : "";
+      if (bar === look.bar && several === look.several) return;
+      if (several !== look.several) element.style.background = "";
+      element.style[several ? "background" : "backgroundSize"] = bar;
+      Object.assign(look, { bar, several });
     }
 
     // One strip for each head, always in the same order, so that a strip is known by its place too.

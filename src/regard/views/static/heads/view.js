@@ -1,7 +1,7 @@
 // The head view: all heads as thumbnails, the chosen ones as lines between queries and keys, and their numbers.
 
 view((shared) => {
-  const { make, Diagram, HeadGrid, Panel, Weights, makeControls, makeDrawn, makeLegend, makeSaid, makeSave, makeSteps, makeSwitch, STRENGTH_FIELDS } = shared;
+  const { inIdleTime, make, Diagram, HeadGrid, Panel, Weights, makeControls, makeDrawn, makeLegend, makeSaid, makeSave, makeSteps, makeSwitch, STRENGTH_FIELDS } = shared;
 
   const REST = 50; // milliseconds after which a pointer has come to rest
 
@@ -59,12 +59,25 @@ view((shared) => {
     );
 
     // Lines, bars and numbers follow the pointer from frame to frame; what is said of them in words and lists, which
-    // nobody reads on the way, waits until it rests. Keys do not wait: the next one may go into the list.
+    // nobody reads on the way, waits until it rests, and then for idle time: in a frame of its own it would hold up the
+    // move that comes next. Keys do not wait: the next one may go into the list.
     let waiting = 0;
-    const say = () => {
+    let leaveOff = () => {};
+    const stay = () => {
       clearTimeout(waiting);
+      leaveOff();
+    };
+    const say = () => {
+      stay();
       diagram.describe();
       panel.request();
+    };
+    const sayInTime = () => {
+      leaveOff = inIdleTime(() => {
+        diagram.describe();
+        panel.draw();
+        return true;
+      });
     };
     const changed = (names) => {
       const has = (...wanted) => wanted.some((name) => names.has(name));
@@ -89,8 +102,8 @@ view((shared) => {
       if (has("row") && state.values.row !== null) diagram.reveal(state.held());
       if (!diagram.pointing) say();
       else {
-        clearTimeout(waiting);
-        waiting = setTimeout(say, REST);
+        stay();
+        waiting = setTimeout(sayInTime, REST);
       }
     };
 
