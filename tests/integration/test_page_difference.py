@@ -87,6 +87,21 @@ def test_the_map_is_pythons_divergence(
         assert page.locator("h1 i, .aligned i").count() == 0
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_stronger_colour_is_a_larger_divergence(open_page: OpenPage, of_texts: Path, theme: str) -> None:
+    """In the dark what differs more is lighter: the page speaks of neither."""
+    page = open_page(of_texts, f"#theme={theme}")
+    cells = page.locator(".divergences [data-head]")
+    colours = cells.evaluate_all("all => all.map(e => getComputedStyle(e).backgroundColor)")
+    strengths = np.array([float(each.rpartition("/ ")[2].rstrip(")")) for each in colours])
+    order = np.argsort(_map(page).ravel(), kind="stable")
+    assert strengths.max() == pytest.approx(0.44, abs=0.002)
+    assert (np.diff(strengths[order]) > -2e-3).all()
+    said = page.get_by_role("tabpanel").inner_text()
+    assert said.count("The stronger a cell's colour, the ") == 2
+    assert "darker" not in said.lower()
+
+
 def test_of_two_models_every_weight_is_subtracted(
     open_page: OpenPage, of_models: Path, models: list[Trace]
 ) -> None:

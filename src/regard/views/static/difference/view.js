@@ -33,7 +33,7 @@ view((shared) => {
     if (texts) parts.push(make("section", { "aria-label": "Tokens of both texts" }, make("h2", { class: "panel-title" }, "What is compared"), partners, aligned));
     if (compared.likeness) {
       parts.push(make("section", { "aria-label": "Likeness of words" }, make("h2", { class: "panel-title" }, "Likeness of the words that both have"),
-        make("p", { class: "note" }, "The cosine of the word's two vectors at each embedding layer: 1 is the same direction. A darker cell is less alike."), makeLikeness(compared.likeness)));
+        make("p", { class: "note" }, "The cosine of the word's two vectors at each embedding layer: 1 is the same direction. The stronger a cell's colour, the less alike."), makeLikeness(compared.likeness)));
     }
     const left = compared.leftOut.map(({ name, reason }) => make("p", { class: "note" }, `Not here: ${name}, since ${reason}`));
     const element = make("div", { class: "differing" },
@@ -47,7 +47,7 @@ view((shared) => {
       const heads = divergence.flatMap((row, place) => row.map((value, head) => ({ layer: source.layers(kind)[place], head, value, place }))).filter(({ value }) => value !== null);
       const mean = heads.reduce((sum, { value }) => sum + value, 0) / heads.length;
       const where = source.kinds.length > 1 ? ` ${KIND_NAMES[kind]}.` : "";
-      said.textContent = `Jensen-Shannon divergence of its rows in bits, the mean over ${queries.length} queries: 0 is alike, 1 has nothing in common; all heads together ${formatWeight(mean)}.${where} A darker cell differs more. Click one to see where.`;
+      said.textContent = `Jensen-Shannon divergence of its rows in bits, the mean over ${queries.length} queries: 0 is alike, 1 has nothing in common; all heads together ${formatWeight(mean)}.${where} The stronger a cell's colour, the more it differs. Click one to see where.`;
       strongest.replaceChildren(...heads.sort((a, b) => b.value - a.value).slice(0, 10).map(({ layer, head, value }) =>
         make("li", {}, make("button", { type: "button", "data-layer": String(layer), "data-head": String(head) }, make("span", {}, `Layer ${layer}, head ${head}`), make("span", { class: "top-number" }, formatWeight(value))))));
       if (!texts) return;
