@@ -4,7 +4,8 @@ part((shared) => {
   const { make, Colours, State, makeBar, makeHeader, makeRefusal } = shared;
 
   const HELP = [
-    ["Escape", "lets go of what is pinned"],
+    ["← →, Home, End on the tabs", "another view"],
+    ["Escape", "lets go of what is pinned; closes a menu"],
     ["?", "this help"],
   ];
 

@@ -5,7 +5,7 @@ view((shared) => {
 
   const HELP = [
     ["why? beside a weight", "works that number out, in the Calculation tab"],
-    ["↑ ↓ in the calculation", "next key; ← → next dimension"],
+    ["↑ ↓, Page Up, Page Down, Home, End in the calculation", "another key; ← → another dimension"],
     ["Bars", "point up (blue) for positive and down (orange) for negative numbers"],
   ];
 
