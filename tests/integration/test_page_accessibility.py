@@ -10,8 +10,9 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
+from integration import head_page
 from regard.tracing import Trace, comparison_page
-from regard.views import Page
+from regard.views import Page, render_page
 from unit.models.folders import write, write_tokenizer
 
 OpenPage = Callable[..., BrowserPage]
@@ -24,6 +25,7 @@ PAGES = {
     "decoder": ("heads", "model", "neuron", "positions"),
     "both": ("heads", "model", "neuron", "positions"),
     "arrays": ("heads", "model"),
+    "held": ("heads", "model", "neuron", "positions"),
 }
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 LOOKS = {"light": ("light", DESK), "dark": ("dark", DESK), "phone": ("light", PHONE)}
@@ -33,13 +35,25 @@ OTHERS = {
     "pair": ["view=heads&what=value_zeroing&pin=query-2", "view=model&what=norm", f"view=heads{SEVERAL}"],
     "both": ["view=heads&kind=cross&pin=query-1", "view=neuron&kind=cross", "view=positions&kind=decoder"],
     "difference": ["view=heads&run=1&pin=key-2"],
+    "decoder": ["view=heads&row=2", "view=heads&row=3&pin=key-1", "view=model&row=1", "view=neuron&row=2"],
+    "held": ["view=heads&layer=1&head=5", "view=heads&also=0.5,1.5", "view=model&layer=1&head=5"],
 }
+THERE = {"held": ".refusal .button", "decoder view=heads": '[aria-label="Play the rows"]'}
 
 
 def _model(folder: Path, family: str) -> regard.Model:
     folder.mkdir()
     write_tokenizer(write(folder, family), 31)
     return regard.load(str(folder))
+
+
+def _some_heads() -> Page:
+    """A page that may not take all that it would: layer 1 has no head 5."""
+    record = head_page.record(tokens=211)
+    page = render_page(record, max_mb=len(render_page(record).html.encode()) / 1e6 - 0.01)
+    assert 5 not in page.held["encoder", 1]
+    assert len(page.held["encoder", 0]) > 1
+    return page
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +72,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "pair": pair.page(measures=["value_zeroing"]),
         "decoder": decoder.page(),
         "both": both.page(),
+        "held": _some_heads(),
         "arrays": regard.view(weights, ["[CLS]", "river", "שלום", "<b>x</b>"]),
     }
     for name, page in made.items():
@@ -114,6 +129,9 @@ def test_axe_finds_nothing_in_other_states(
 ) -> None:
     page = open_page(pages[name], f"#theme=dark&{fragment}", viewport=DESK)
     expect(page.get_by_role("tabpanel")).to_be_visible()
+    for place, element in THERE.items():
+        if f"{name} {fragment}".startswith(place):
+            expect(page.locator(element)).to_be_visible()
     assert _complaints(page) == []
 
 
