@@ -8,13 +8,8 @@ import pytest
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
-import regard
-from regard.tracing import comparison_page
-from unit.models.folders import write, write_tokenizer
-
 OpenPage = Callable[..., BrowserPage]
 
-TEXTS = ["w3 w5 w7 w1", "w9 w5 w2 w1 w4"]
 VIEWS = {
     "movement": "movement",
     "heads": "movement",
@@ -61,17 +56,6 @@ _MISSED = """() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A page of a word in two texts, and one of how they differ."""
-    folder = tmp_path_factory.mktemp("pages")
-    write_tokenizer(write(folder, "bert"), 31)
-    one, other = regard.load(str(folder)).trace(TEXTS)
-    comparison_page([one, other], "w5").write(folder / "movement.html")
-    one.difference_page(other).write(folder / "difference.html")
-    return {name: folder / f"{name}.html" for name in ("movement", "difference")}
-
-
 def _walk(page: BrowserPage, key: str) -> list[dict[str, Any]]:
     """What has the focus after each press, until it leaves the page."""
     found: list[dict[str, Any]] = []
@@ -87,10 +71,10 @@ def _walk(page: BrowserPage, key: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("view", VIEWS)
 def test_tab_reaches_every_control_and_goes_on(
-    open_page: OpenPage, pages: dict[str, Path], view: str, width: int
+    open_page: OpenPage, compared_pages: dict[str, Path], view: str, width: int
 ) -> None:
     page = open_page(
-        pages[VIEWS[view]], f"#view={view}&pin=query-1", viewport={"width": width, "height": 800}
+        compared_pages[VIEWS[view]], f"#view={view}&pin=query-1", viewport={"width": width, "height": 800}
     )
     expect(page.get_by_role("tabpanel")).to_be_visible()
     stops = _walk(page, "Tab")
@@ -107,8 +91,10 @@ _KEYS = {"checkbox": [" "], "range": ["ArrowRight", "ArrowLeft"], "select-one": 
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_controls_work_by_their_keys(open_page: OpenPage, pages: dict[str, Path], view: str) -> None:
-    page = open_page(pages[VIEWS[view]], f"#view={view}&pin=query-1", viewport={"width": 1280, "height": 800})
+def test_controls_work_by_their_keys(open_page: OpenPage, compared_pages: dict[str, Path], view: str) -> None:
+    page = open_page(
+        compared_pages[VIEWS[view]], f"#view={view}&pin=query-1", viewport={"width": 1280, "height": 800}
+    )
     panel = page.get_by_role("tabpanel")
     expect(panel).to_be_visible()
     for summary in panel.locator("summary:visible").all():
@@ -139,9 +125,9 @@ def test_controls_work_by_their_keys(open_page: OpenPage, pages: dict[str, Path]
         assert group.locator("input:checked").input_value() == before
 
 
-def test_arrows_in_the_grids_move_the_head(open_page: OpenPage, pages: dict[str, Path]) -> None:
+def test_arrows_in_the_grids_move_the_head(open_page: OpenPage, compared_pages: dict[str, Path]) -> None:
     for view in ("heads", "model", "difference"):
-        page = open_page(pages[VIEWS[view]], f"#view={view}")
+        page = open_page(compared_pages[VIEWS[view]], f"#view={view}")
         page.locator('[role="gridcell"][tabindex="0"]:visible').focus()
         for key, at in (("ArrowRight", (0, 1)), ("ArrowDown", (1, 1)), ("Home", (1, 0)), ("ArrowUp", (0, 0))):
             page.keyboard.press(key)

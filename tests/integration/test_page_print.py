@@ -9,15 +9,11 @@ import pytest
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
-import regard
 from integration import head_page
-from regard.tracing import comparison_page
 from regard.views import write_page
-from unit.models.folders import write, write_tokenizer
 
 OpenPage = Callable[..., BrowserPage]
 
-TEXTS = ["w3 w5 w7 w1", "w9 w5 w2 w1 w4"]
 # The pages of paper that each takes, and the least number of pieces of text on all of them.
 VIEWS = {
     "movement": ("movement", 1, 40),
@@ -28,17 +24,6 @@ VIEWS = {
     "difference": ("difference", 1, 40),
 }
 MARGINS = dict.fromkeys(("top", "bottom", "left", "right"), "1cm")
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A page of a word in two texts, and one of how they differ."""
-    folder = tmp_path_factory.mktemp("pages")
-    write_tokenizer(write(folder, "bert"), 31)
-    one, other = regard.load(str(folder)).trace(TEXTS)
-    comparison_page([one, other], "w5").write(folder / "movement.html")
-    one.difference_page(other).write(folder / "difference.html")
-    return {name: folder / f"{name}.html" for name in ("movement", "difference")}
 
 
 def _printed(page: BrowserPage) -> list[int]:
@@ -72,10 +57,10 @@ _CUT = """() => {
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_view_on_paper(open_page: OpenPage, pages: dict[str, Path], view: str) -> None:
+def test_a_view_on_paper(open_page: OpenPage, compared_pages: dict[str, Path], view: str) -> None:
     name, sheets, texts = VIEWS[view]
     page = open_page(
-        pages[name], f"#view={view}&theme=dark&pin=query-1", viewport={"width": 1280, "height": 800}
+        compared_pages[name], f"#view={view}&theme=dark&pin=query-1", viewport={"width": 1280, "height": 800}
     )
     expect(page.get_by_role("tabpanel")).to_be_visible()
     counts = _printed(page)

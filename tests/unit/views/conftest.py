@@ -1,12 +1,15 @@
-"""Records made of random numbers, each axis with a prime size of its own."""
+"""Records made of random numbers, each axis with a prime size of its own; and what is read out of a page."""
 
+import base64
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from regard.views import AttentionRecord, PageToken, encoder_record
+from regard.views import AttentionRecord, Page, PageToken, encoder_record
 
 LAYERS, HEADS, TOKENS, HEAD_DIM = 2, 3, 7, 5
 
@@ -32,3 +35,17 @@ def make_record() -> MakeRecord:
         return encoder_record(**(usual | fields))
 
     return make
+
+
+def facts_of(page: Page) -> Any:
+    """A page's facts."""
+    found = re.search(r'id="regard-facts">(.*?)</script>', page.html)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def block_of(page: Page, name: str, dtype: str) -> Any:
+    """The numbers in one of a page's blocks."""
+    found = re.search(f'id="regard-{name}">(.*?)</script>', page.html)
+    assert found is not None
+    return np.frombuffer(base64.b64decode(found[1]), dtype)

@@ -1,6 +1,5 @@
 """Which heads a page holds where not all fit: by which rule, within its size, and what of the others."""
 
-import base64
 import json
 import math
 import re
@@ -25,6 +24,7 @@ from regard.views import (
     render_page,
     weight_rows,
 )
+from unit.views.conftest import block_of, facts_of
 
 LAYERS, HEADS, TOKENS, DIM = 3, 6, 41, 64
 # Of one head: q or k in 16 bits, a step for each dimension, in base64.
@@ -60,23 +60,11 @@ def _less(record: AttentionRecord, heads: float) -> float:
     return _size(render_page(record, max_mb=None)) + (pictures - heads * each) / 1e6
 
 
-def _facts(page: Page) -> Any:
-    found = re.search(r'id="regard-facts">(.*?)</script>', page.html)
-    assert found is not None
-    return json.loads(found[1])
-
-
-def _block(page: Page, name: str, dtype: str) -> Any:
-    found = re.search(f'id="regard-{name}">(.*?)</script>', page.html)
-    assert found is not None
-    return np.frombuffer(base64.b64decode(found[1]), dtype)
-
-
 def test_holds_all_that_fit_and_then_says_nothing() -> None:
     page = render_page(_record())
     assert page.heads == "all"
     assert page.held == {("encoder", layer): tuple(range(HEADS)) for layer in range(LAYERS)}
-    facts = _facts(page)
+    facts = facts_of(page)
     assert "held" not in facts
     assert "pictures" not in facts["kinds"]["encoder"]
     assert all("held" not in layer for layer in facts["kinds"]["encoder"]["layers"])
@@ -108,9 +96,9 @@ def test_values_are_of_heads_that_it_holds() -> None:
     page = render_page(record, values=[("encoder", 1, 5)], max_mb=_less(record, 14))
     assert 5 in page.held["encoder", 1]
     assert (page.heads, page.values) == ("some", "some")
-    layers = _facts(page)["kinds"]["encoder"]["layers"]
+    layers = facts_of(page)["kinds"]["encoder"]["layers"]
     assert [layer["v"]["heads"] for layer in layers] == [[], [1], []]
-    assert _facts(page)["values"]["difference"] < 1e-3
+    assert facts_of(page)["values"]["difference"] < 1e-3
 
 
 EXTRAS: dict[str, dict[str, Any]] = {
@@ -159,14 +147,14 @@ def test_what_it_holds_is_whole_and_exact() -> None:
     record = _record(kv_heads=3)
     page = render_page(record, heads=[("encoder", 1, 5)], max_mb=_less(record, 10))
     for number, layer in enumerate(record.layers["encoder"]):
-        facts = _facts(page)["kinds"]["encoder"]["layers"][number]
+        facts = facts_of(page)["kinds"]["encoder"]["layers"][number]
         held = facts["held"]
         assert tuple(held) == page.held["encoder", number]
         assert facts["heads"] == HEADS
         of_keys = list(dict.fromkeys(head // 2 for head in held))
         for name, array, heads in (("q", layer.q, held), ("k", layer.k, of_keys)):
-            integers = _block(page, facts[name]["values"], "<i2").reshape(len(heads), TOKENS, DIM)
-            steps = _block(page, facts[name]["steps"], "<f4").reshape(len(heads), 1, DIM)
+            integers = block_of(page, facts[name]["values"], "<i2").reshape(len(heads), TOKENS, DIM)
+            steps = block_of(page, facts[name]["steps"], "<f4").reshape(len(heads), 1, DIM)
             np.testing.assert_allclose(integers * steps, array[heads], atol=5e-4)
     assert page.largest_difference < 1e-3
 
@@ -174,7 +162,7 @@ def test_what_it_holds_is_whole_and_exact() -> None:
 def test_statistics_are_of_all_heads() -> None:
     record = _record()
     part, whole = render_page(record, max_mb=_less(record, 9)), render_page(record)
-    told = [_facts(page)["kinds"]["encoder"]["statistics"] for page in (part, whole)]
+    told = [facts_of(page)["kinds"]["encoder"]["statistics"] for page in (part, whole)]
     assert told[0] == told[1]
 
 
@@ -195,7 +183,7 @@ def _levels(layer: LayerRecord, head: int, places: list[int]) -> list[list[int]]
 def test_pictures_of_the_others_are_those_that_a_page_would_draw() -> None:
     record = _record()
     page = render_page(record, heads=[("encoder", 1, 3)], max_mb=_less(record, 12))
-    facts = _facts(page)["kinds"]["encoder"]
+    facts = facts_of(page)["kinds"]["encoder"]
     missing = [
         (layer, head)
         for layer in record.layers["encoder"]
@@ -204,7 +192,7 @@ def test_pictures_of_the_others_are_those_that_a_page_would_draw() -> None:
     ]
     assert len(missing) > 12
     for name, places in (("all", list(range(TOKENS))), ("plain", list(range(1, TOKENS - 1)))):
-        pictures = _block(page, facts["pictures"][name], "u1").reshape(len(missing), 32, 32)
+        pictures = block_of(page, facts["pictures"][name], "u1").reshape(len(missing), 32, 32)
         for (layer, head), found in zip(missing, pictures, strict=True):
             np.testing.assert_array_equal(found, _levels(layer, head, places))
 
@@ -218,7 +206,7 @@ def test_norms_are_checked_of_what_is_held() -> None:
     )
     whole = _size(render_page(record, max_mb=None))
     page = render_page(record, max_mb=whole - 8 * HEAD / 1e6)
-    (known,) = _facts(page)["kinds"]["encoder"]["measures"]
+    (known,) = facts_of(page)["kinds"]["encoder"]["measures"]
     assert 0 < known["difference"] < 1e-3
     assert (page.heads, page.left_out) == ("some", {})
 
@@ -226,7 +214,7 @@ def test_norms_are_checked_of_what_is_held() -> None:
 def test_says_what_all_would_take() -> None:
     record = _record()
     page = render_page(record, max_mb=_less(record, 7))
-    held = _facts(page)["held"]
+    held = facts_of(page)["held"]
     assert held["most"] == pytest.approx(_less(record, 7))
     assert held["all"] == pytest.approx(_size(render_page(record, max_mb=None)), rel=0.05)
 
@@ -263,7 +251,7 @@ def test_both_runs_of_a_difference_hold_the_same() -> None:
     assert _size(page) <= most
     second = re.search(r'id="regard-run1-facts">(.*?)</script>', page.html)
     assert second is not None
-    for facts in (_facts(page), json.loads(second[1])):
+    for facts in (facts_of(page), json.loads(second[1])):
         assert facts["held"]["most"] == most
         for number, layer in enumerate(facts["kinds"]["encoder"]["layers"]):
             assert tuple(layer["held"]) == page.held["encoder", number]

@@ -1,8 +1,5 @@
 """Values are held while they fit, else of the heads asked for; the stated difference is the real one."""
 
-import base64
-import json
-import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +7,7 @@ import pytest
 
 from regard.core.errors import InputError
 from regard.views import AttentionRecord, LayerRecord, Page, PageToken, Side, render_page, value_contexts
+from unit.views.conftest import block_of, facts_of
 
 HEADS, KV, TOKENS, DIM, V_DIM = 6, 3, 7, 5, 11
 
@@ -26,30 +24,18 @@ def _record(*, spread: float = 1.0, layers: int = 2, **fields: Any) -> Attention
     return AttentionRecord(model="m", encoder=side, layers={"encoder": tuple(made)})
 
 
-def _facts(page: Page) -> Any:
-    found = re.search(r'id="regard-facts">(.*?)</script>', page.html)
-    assert found is not None
-    return json.loads(found[1])
-
-
-def _block(page: Page, name: str, dtype: str) -> Any:
-    found = re.search(f'id="regard-{name}">(.*?)</script>', page.html)
-    assert found is not None
-    return np.frombuffer(base64.b64decode(found[1]), dtype)
-
-
 def _read(page: Page, layer: int) -> tuple[list[int], Any]:
-    facts = _facts(page)["kinds"]["encoder"]["layers"][layer]["v"]
+    facts = facts_of(page)["kinds"]["encoder"]["layers"][layer]["v"]
     if facts["steps"] is None:
-        return facts["heads"], _block(page, facts["values"], "<f4").reshape(-1, TOKENS, V_DIM)
-    integers = _block(page, facts["values"], "<i2").reshape(-1, TOKENS, V_DIM).astype(np.float32)
-    return facts["heads"], integers * _block(page, facts["steps"], "<f4").reshape(-1, 1, V_DIM)
+        return facts["heads"], block_of(page, facts["values"], "<f4").reshape(-1, TOKENS, V_DIM)
+    integers = block_of(page, facts["values"], "<i2").reshape(-1, TOKENS, V_DIM).astype(np.float32)
+    return facts["heads"], integers * block_of(page, facts["steps"], "<f4").reshape(-1, 1, V_DIM)
 
 
 def test_holds_all_while_they_fit() -> None:
     record = _record()
     page = render_page(record)
-    facts = _facts(page)
+    facts = facts_of(page)
     assert (page.values, facts["values"]["held"], facts["values"]["every"]) == ("all", "all", 1)
     for layer in range(2):
         heads, read = _read(page, layer)
@@ -63,13 +49,13 @@ def test_holds_all_while_they_fit() -> None:
 def test_the_stated_difference_is_that_of_the_results() -> None:
     record = _record()
     page = render_page(record)
-    stated, largest = _facts(page)["values"]["difference"], 0.0
+    stated, largest = facts_of(page)["values"]["difference"], 0.0
     for number, layer in enumerate(record.layers["encoder"]):
         _, v = _read(page, number)
-        facts = _facts(page)["kinds"]["encoder"]["layers"][number]
+        facts = facts_of(page)["kinds"]["encoder"]["layers"][number]
         q, k = (
-            _block(page, facts[name]["values"], "<i2").reshape(-1, TOKENS, DIM).astype(np.float32)
-            * _block(page, facts[name]["steps"], "<f4").reshape(-1, 1, DIM)
+            block_of(page, facts[name]["values"], "<i2").reshape(-1, TOKENS, DIM).astype(np.float32)
+            * block_of(page, facts[name]["steps"], "<f4").reshape(-1, 1, DIM)
             for name in "qk"
         )
         for head in range(HEADS):
@@ -94,7 +80,7 @@ def test_holds_what_is_asked_for_where_all_do_not_fit(monkeypatch: pytest.Monkey
     v = record.layers["encoder"][1].v
     assert v is not None
     np.testing.assert_allclose(read, v[[0, 2]], atol=1e-3)
-    assert _facts(page)["kinds"]["encoder"]["layers"][0]["v"] == {"dim": V_DIM, "heads": []}
+    assert facts_of(page)["kinds"]["encoder"]["layers"][0]["v"] == {"dim": V_DIM, "heads": []}
     monkeypatch.setattr("regard.views._page.MOST_BYTES", size + 2000)
     assert render_page(record).values == "all"
 
@@ -113,15 +99,15 @@ def test_keeps_float32_where_rounding_would_show() -> None:
     v[:, 0] = 900.0
     page = render_page(_record(v=v, layers=1))
     heads, read = _read(page, 0)
-    assert _facts(page)["kinds"]["encoder"]["layers"][0]["v"]["steps"] is None
-    assert _facts(page)["encoding"] == "int16"
+    assert facts_of(page)["kinds"]["encoder"]["layers"][0]["v"]["steps"] is None
+    assert facts_of(page)["encoding"] == "int16"
     np.testing.assert_array_equal(read, v[heads])
 
 
 def test_says_that_a_layer_has_none() -> None:
     page = render_page(_record(v=None))
     assert page.values == "none"
-    assert "v" not in _facts(page)["kinds"]["encoder"]["layers"][0]
+    assert "v" not in facts_of(page)["kinds"]["encoder"]["layers"][0]
 
 
 @pytest.mark.parametrize(
