@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
+import regard
 from integration import head_page
-from regard.views import AttentionRecord, LayerRecord, PageToken, Side, weight_rows, write_page
+from regard.views import AttentionRecord, LayerRecord, MeasureRecord, PageToken, Side, weight_rows, write_page
 
 OpenPage = Callable[..., BrowserPage]
 
@@ -397,3 +399,46 @@ def test_a_column_of_a_long_text_comes_in_idle_time(open_page: OpenPage, tmp_pat
     wanted = np.concatenate([weight_rows(layer, 0, np.arange(i, i + 1))[:, 5] for i in range(1009)])
     np.testing.assert_allclose(column, wanted, rtol=0, atol=1e-4)
     expect(_token(page, "query", 3).locator(".number")).to_have_text(f"{column[3]:.4f}")
+
+
+# --- what a click on a number asks
+
+
+def _view_after_click(page: BrowserPage, side: str, index: int) -> str:
+    _token(page, side, index).locator(".number").dispatch_event("click")
+    view: str = page.evaluate("regard.state().view")
+    return view
+
+
+def test_a_number_leads_to_its_calculation(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#view=heads&layer=0&head=1&pin=query-2")
+    assert _view_after_click(page, "key", 3) == "neuron"
+
+
+@pytest.mark.parametrize("pin", ["", "&pin=query-1-3", "&pin=key-2"])
+def test_what_is_no_weight_has_no_calculation(open_page: OpenPage, path: Path, pin: str) -> None:
+    """Nothing is pinned, or a span, whose weights are means, or a token of the same side."""
+    page = open_page(path, f"#view=heads&layer=0&head=1{pin}")
+    assert _view_after_click(page, "key", 3) == "heads"
+    assert page.evaluate("regard.state().pin") == {"side": "key", "index": 3}
+
+
+def test_another_measure_and_given_weights_have_no_calculation(
+    open_page: OpenPage, record: AttentionRecord, tmp_path: Path
+) -> None:
+    norms = tuple(np.ones((HEADS, TOKENS), dtype=np.float32) for _ in range(LAYERS))
+    measured = replace(record, measures={"encoder": (MeasureRecord(name="norm", layers=norms),)})
+    write_page(measured, tmp_path / "norm.html")
+    page = open_page(tmp_path / "norm.html", "#view=heads&pin=query-2&what=norm")
+    assert page.evaluate("regard.state().what") == "norm"
+    assert _view_after_click(page, "key", 3) == "heads"
+    regard.view(np.full((1, 1, 3, 3), 1 / 3), ["a", "b", "c"]).write(tmp_path / "given.html")
+    page = open_page(tmp_path / "given.html", "#view=heads&pin=query-2")
+    assert _view_after_click(page, "key", 1) == "heads"
+
+
+@pytest.mark.parametrize("pin", ["nonsense", "query", "query-", "query--1", "v-1", "key-1-x", "key-12345678"])
+def test_an_address_that_pins_nothing(open_page: OpenPage, path: Path, pin: str) -> None:
+    page = open_page(path, f"#layer=1&head=1&pin={pin}")
+    assert page.evaluate("regard.state().pin") is None
+    assert page.url.endswith("#layer=1&head=1")

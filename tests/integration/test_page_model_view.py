@@ -380,6 +380,30 @@ def test_only_lines_in_view_are_drawn(open_page: OpenPage, tmp_path: Path) -> No
     assert all(canvas for canvas, visible in zip(bottom, seen, strict=True) if visible)
 
 
+def test_lines_come_where_the_whole_page_scrolls(open_page: OpenPage, tmp_path: Path) -> None:
+    write_page(_record(layers=48), tmp_path / "page.html")
+    page = _open(open_page, tmp_path / "page.html", viewport={"width": 390, "height": 844})
+    last = page.locator(".wall-line").last
+    expect(last.locator("canvas")).to_have_count(0)
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    assert page.locator(".wall-scroll").evaluate("e => e.scrollTop") == 0
+    last.scroll_into_view_if_needed()
+    expect(last.locator("canvas")).to_be_attached()
+
+
+@pytest.mark.parametrize("modifier", ["altKey", "ctrlKey", "metaKey"])
+def test_the_wall_leaves_the_browser_its_keys(open_page: OpenPage, path: Path, modifier: str) -> None:
+    page = _open(open_page, path, "&layer=1&head=2")
+    press = """(cell, [key, modifier]) => cell.dispatchEvent(
+        new KeyboardEvent("keydown", { key, [modifier]: true, bubbles: true, cancelable: true }))"""
+    cell = page.locator('.wall-cell[aria-selected="true"]')
+    before = page.evaluate("regard.state()")
+    for key in ("ArrowDown", "ArrowLeft", "Home", "Enter", " "):
+        assert cell.evaluate(press, [key, modifier]) is True, key  # nobody took it
+        assert page.evaluate("regard.state()") == before, key
+    assert cell.evaluate(press, ["ArrowDown", "shiftKey"]) is False
+
+
 def test_prints_every_head(open_page: OpenPage, tmp_path: Path) -> None:
     write_page(_record(layers=30), tmp_path / "page.html")
     page = _open(open_page, tmp_path / "page.html", viewport={"width": 1200, "height": 800})

@@ -12,7 +12,7 @@ import torch
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
-from integration import tiny
+from integration import head_page, tiny
 from integration.tiny import TOKENS
 from regard.core import Causal, Padding, reference_attention
 from regard.positions import Alibi
@@ -363,3 +363,25 @@ def test_no_overflow_in_any_theme_or_width(open_page: OpenPage, path: Path, them
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     inked = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(Boolean)"
     assert page.locator(".strip-product canvas").first.evaluate(inked)
+
+
+def test_rows_in_view_are_kept_and_others_go(open_page: OpenPage, tmp_path: Path) -> None:
+    write_page(head_page.record(tokens=211), tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-3&key=0")
+    rows = page.locator(".neuron-row")
+    expect(rows.first).to_be_attached()
+    listed = page.locator(".neuron-list")
+    first = rows.evaluate_all("all => all.map(e => ((e.kept = true), e.id))")
+    assert len(first) < 100
+    listed.evaluate("e => (e.scrollTop = 2 * e.querySelector('.neuron-row').offsetHeight)")
+    last = page.locator(f"#{first[-1]} + .neuron-row")
+    expect(last).to_be_attached()
+    # Two rows on, the first ones are near enough to stay: the same elements.
+    assert rows.evaluate_all("all => all.filter(e => e.kept).map(e => e.id)") == first
+    listed.evaluate("e => (e.scrollTop = e.scrollHeight)")
+    expect(page.locator("#regard-key-210")).to_be_attached()
+    expect(page.locator("#regard-key-0")).not_to_be_attached()
+    assert rows.count() < 100
+    listed.evaluate("e => (e.scrollTop = 0)")
+    expect(page.locator("#regard-key-210")).not_to_be_attached()
+    assert rows.evaluate_all("all => all.map(e => e.id).sort()") == sorted(first)
