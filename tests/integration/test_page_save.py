@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page as BrowserPage
 
+from integration import head_page
 from regard.views import PageToken, encoder_record, weight_rows, write_page
 
 OpenPage = Callable[..., BrowserPage]
@@ -82,3 +83,13 @@ def test_png_has_the_same_size_twice_over(open_page: OpenPage, path: Path, tmp_p
     size = struct.unpack(">II", png[16:24])
     assert size == (2 * float(root.get("width", "")), 2 * float(root.get("height", "")))
     assert root.find(f"{NS}rect").get("fill") == "#171c24"  # type: ignore[union-attr]
+
+
+def test_of_a_pair_each_token_says_whose_it_is(open_page: OpenPage, tmp_path: Path) -> None:
+    write_page(head_page.record(pair=True), tmp_path / "page.html")
+    svg = _saved(open_page(tmp_path / "page.html", "#view=heads"), "SVG", tmp_path / "a.svg")[1]
+    texts = [each.text for each in ElementTree.fromstring(svg).iter(f"{NS}text")]
+    wanted = ["[CLS]", "time (A)", "fl (A)", "##ies (A)", "[SEP]", "fruit (B)", "bananas (B)", "[SEP]"]
+    assert texts[-16:] == 2 * wanted
+    ends = {end for title in _lines(svg) for end in title.rpartition(": ")[0].split(" → ")}
+    assert ends == set(wanted)

@@ -3,6 +3,7 @@
 import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -100,3 +101,12 @@ def test_look_says_what_is_wrong(
     assert code not in (0, None)
     assert said in " ".join(shown.split())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["lines", "map"])
+def test_of_a_pair_each_token_says_whose_it_is(form: Literal["lines", "map"]) -> None:
+    picture = regard.load().trace("the bank", "a bank").plot(0, 1, form=form, key=slice(1, 5))
+    assert picture.queries == ("[CLS]", "the (A)", "bank (A)", "[SEP]", "a (B)", "bank (B)", "[SEP]")
+    assert picture.keys == picture.queries[1:5]
+    assert "bank (B) → the (A): " in picture.svg()
+    assert regard.load().trace("the bank").plot(0, 1).keys == ("[CLS]", "the", "bank", "[SEP]")

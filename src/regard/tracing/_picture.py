@@ -88,7 +88,9 @@ def _side(encoding: Encoding, selector: Selector | None, specials: bool) -> _Sid
     if not kept:
         raise InputError("specials must be True where the model's own tokens are all that is asked for.")
     # WordPiece writes a piece that goes on as "##ing", which people read; of other signs for it the surface.
-    names = tuple(
-        tokens[at].text if tokens[at].text.startswith("##") else tokens[at].surface for _, at in kept
-    )
-    return _Side(places=[place for place, _ in kept], names=names)
+    names = [tokens[at].text if tokens[at].text.startswith("##") else tokens[at].surface for _, at in kept]
+    # Of a pair each says whose it is, by the letters that the page has for them.
+    if any(token.sequence == 1 for token in tokens):
+        of = {0: " (A)", 1: " (B)", None: ""}
+        names = [name + of[tokens[at].sequence] for name, (_, at) in zip(names, kept, strict=True)]
+    return _Side(places=[place for place, _ in kept], names=tuple(names))

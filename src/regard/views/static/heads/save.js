@@ -17,11 +17,14 @@ part((shared) => {
     const { values } = state;
     const written = (side, order) => order.filter((index) => state.isWritten(side, index));
     const shown = { queries: written("query", state.shown().queries), keys: written("key", state.shown().keys) };
+    // Of a pair each token says whose it is, by the letters of the page's choice.
+    const of = (side, index) => (source.pair(values.kind) ? [" (A)", " (B)"][state.units(side).at(index).sequence] ?? "" : "");
+    const nameOf = (side, index) => state.units(side).name(index) + of(side, index);
     const heads = chosenHeads(values);
     const on = state.held();
     const pen = make("canvas").getContext("2d");
     pen.font = `${SIZE}px ${FONTS}`;
-    const widest = (side, order) => Math.min(260, Math.max(40, ...order.map((index) => pen.measureText(state.units(side).name(index)).width)));
+    const widest = (side, order) => Math.min(260, Math.max(40, ...order.map((index) => pen.measureText(nameOf(side, index)).width)));
     const left = 16 + widest("query", shown.queries);
     const right = left + 12 + BETWEEN;
     const width = Math.ceil(right + 12 + widest("key", shown.keys) + 16);
@@ -48,7 +51,7 @@ part((shared) => {
     for (const side of ["query", "key"]) {
       for (const [index, y] of at[side]) {
         const pinned = on && on.side === side && index >= on.index && index <= (on.to ?? on.index);
-        text(side === "query" ? left : right + 12, y + 0.35 * SIZE, state.units(side).name(index), { anchor: side === "query" ? "end" : "start", bold: pinned, colour: state.units(side).at(index).special ? soft : ink });
+        text(side === "query" ? left : right + 12, y + 0.35 * SIZE, nameOf(side, index), { anchor: side === "query" ? "end" : "start", bold: pinned, colour: state.units(side).at(index).special ? soft : ink });
       }
     }
     return { width, height, shapes, title: `${source.facts.model}: ${where}` };
@@ -86,7 +89,7 @@ part((shared) => {
       for (let i = 0; i < kept.length; i += 3) {
         const [query, key, strength] = kept.slice(i, i + 3);
         const weight = told.get(`${query}.${key}`);
-        const said = `${state.units("query").name(query)} → ${state.units("key").name(key)}: ${weights.format(weight)}`;
+        const said = `${nameOf("query", query)} → ${nameOf("key", key)}: ${weights.format(weight)}`;
         made.push({
           kind: "line", bent: true, from: [left + 6, at.query.get(query) + shift], to: [right + 6, at.key.get(key) + shift],
           ...look(head, weight, several), width: 0.6 + 3.4 * strength, opacity: 0.06 + 0.94 * strength ** 0.65,
