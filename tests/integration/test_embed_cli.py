@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from integration import test_cli
 from integration.test_cli import Run, refused
@@ -96,6 +97,22 @@ def test_json_lines_on_stdout(run: Run) -> None:
     np.testing.assert_array_equal(np.array([line["vector"] for line in lines], np.float32), wanted)
     assert err.splitlines()[0] == "regard: row 2 is passed over: the text is empty"
     assert err.splitlines()[-1] == "regard: 2 rows were passed over in all"
+
+
+def test_int8_says_what_it_loses(run: Run) -> None:
+    code, _, err = run("embed", "a.txt", "-o", "out", "--dtype", "int8")
+    assert code == 0
+    first = err.splitlines()[0]
+    found = re.fullmatch(
+        r"regard: in int8, cosines to float32 are (0\.9\d{3}) at least and (0\.9\d{3}) .*", first
+    )
+    assert found is not None
+    about = json.loads(Path("out/_manifest.json").read_text())["about"]
+    assert tuple(f"{each:.4f}" for each in about["loss"].values()) == found.groups()
+    vectors = np.array(pq.read_table("out").column("vector").to_pylist(), np.float32)
+    np.testing.assert_array_equal(vectors, embedded(GOOD, dtype=torch.int8))
+    err = run("embed", "a.txt", "-o", "out", "--dtype", "float32").err
+    assert "dtype is 'int8' there and 'float32' here" in err
 
 
 def test_a_dry_run(run: Run) -> None:

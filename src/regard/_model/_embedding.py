@@ -101,7 +101,8 @@ class Embedding(Held):
             prompt, prompt_name: what is put before each text.
             truncate_dim: how many entries of a vector are kept.
             precision: "float32", "float16", "int8" or "binary".
-            dtype: what the model computes in; None for the fastest that is as good.
+            dtype: what the model computes in; None for the fastest that is as good. `torch.int8` loses some;
+                `.report.loss` says how much.
             engine: "torch" or "openvino".
             batch_tokens: the most tokens that run together.
             threads: the cores that are used.

@@ -64,6 +64,7 @@ class Dtype(StrEnum):
 
     float32 = "float32"
     bfloat16 = "bfloat16"
+    int8 = "int8"
 
 
 class Format(StrEnum):
@@ -138,7 +139,7 @@ def embed(
         typer.Option(
             "--dtype",
             metavar="TYPE",
-            help="float32 or bfloat16 to compute in; by default the faster one, if it is as good.",
+            help="float32, bfloat16, int8 to compute in; by default the faster of two, if it is as good.",
         ),
     ] = None,
     engine: Annotated[
@@ -265,7 +266,14 @@ def _opener(model: str, wanted: Mapping[str, Any]) -> "OpenWork":
         with status(f"loading {model}"):
             from regard.embedding.job import open_model
 
-            return open_model(model, wanted, earlier)
+            work = open_model(model, wanted, earlier)
+        if loss := work.about.get("loss"):
+            typer.echo(
+                f"regard: in int8, cosines to float32 are {loss['smallest_cosine']:.4f} at least and "
+                f"{loss['mean_cosine']:.4f} on average, of tokens drawn at random",
+                err=True,
+            )
+        return work
 
     return open_work
 

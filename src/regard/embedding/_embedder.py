@@ -1,7 +1,7 @@
 """From texts to vectors."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -58,6 +58,7 @@ class Embedder:
 
     Attributes:
         settled: everything that the numbers depend on beside the model and the tokenizer, as JSON values.
+        loss: of a model in int8, measured against float32 before anything is embedded; else None.
 
     Raises:
         InputError: a model with edits; a layer or an engine that it does not have, or steps of the checkpoint
@@ -96,7 +97,7 @@ class Embedder:
         limit = min((each for each in own if each is not None), default=None)
         self._room = room_of(request.window, self._frame, limit=limit, most=most)
         settled = settle(loaded, request, self._unique)
-        self._engine, self._threads = settled.engine, settled.threads
+        self._engine, self._threads, self.loss = settled.engine, settled.threads, settled.loss
         self.settled = {
             "level": request.level,
             "layers": list(self._layers),
@@ -190,7 +191,7 @@ class Embedder:
                 pooled = pool(kinds, joined, [len(joined)], skip=skip)
                 out.put([text], pooled)
         vectors, scales = self._stored(out)
-        return Sentences(vectors=vectors, scales=scales, report=passages.report())
+        return Sentences(vectors=vectors, scales=scales, report=self._report(passages))
 
     def spans(self, texts: Sequence[str], *, first: int = 0) -> Embeddings:
         """A vector for each word, or for each piece, of the texts: as `level` says.
@@ -250,8 +251,11 @@ class Embedder:
             rows=np.repeat(np.arange(len(texts), dtype=np.int64), np.diff(firsts)),
             spans=np.array([span for spans in spans_of for span in spans], dtype=np.int64).reshape(-1, 2),
             texts=[text[a:b] for text, spans in zip(texts, spans_of, strict=True) for a, b in spans],
-            report=passages.report(),
+            report=self._report(passages),
         )
+
+    def _report(self, passages: Passages) -> Report:
+        return replace(passages.report(), loss=self.loss)
 
     def _read(self, texts: Sequence[str], first: int, *, spans: bool) -> Passages:
         window, room = self._request.window, self._room

@@ -1,7 +1,7 @@
 """What an embedder gives: vectors, where they belong, and what became of each text."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,18 @@ from regard.core.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
+
+
+class Loss(NamedTuple):
+    """What it costs to compute in fewer bits: cosines to float32, of tokens of a probe.
+
+    Attributes:
+        smallest_cosine: of all tokens and layers.
+        mean_cosine: over them.
+    """
+
+    smallest_cosine: float
+    mean_cosine: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,27 +34,29 @@ class Report:
         cut: how many of its pieces `Truncate` left out.
         without_vector: level "word": how many of its words have none, since the tokenizer made nothing of
             them or they were cut off.
+        loss: of the model in int8; None of other types.
     """
 
     tokens: NDArray[np.int64]
     windows: NDArray[np.int64]
     cut: NDArray[np.int64]
     without_vector: NDArray[np.int64]
+    loss: Loss | None = None
 
     @classmethod
     def joined(cls, reports: "list[Report]") -> Self:
         """Reports of texts that follow each other."""
         none = np.zeros(0, dtype=np.int64)
         names = ("tokens", "windows", "cut", "without_vector")
-        return cls(
-            **{name: np.concatenate([none, *(getattr(each, name) for each in reports)]) for name in names}
-        )
+        arrays = {name: np.concatenate([none, *(getattr(each, name) for each in reports)]) for name in names}
+        return cls(**arrays, loss=reports[0].loss if reports else None)
 
     def __repr__(self) -> str:
+        loss = "" if self.loss is None else f", cosines to float32 from {self.loss.smallest_cosine:.3f}"
         return (
             f"Report({len(self.tokens)} texts, {int(self.tokens.sum())} tokens, "
             f"{int((self.windows > 1).sum())} in windows, {int((self.cut > 0).sum())} cut, "
-            f"{int(self.without_vector.sum())} words without a vector)"
+            f"{int(self.without_vector.sum())} words without a vector{loss})"
         )
 
 
@@ -136,6 +150,7 @@ class Embeddings:
                 windows=report.windows[row : row + 1],
                 cut=report.cut[row : row + 1],
                 without_vector=report.without_vector[row : row + 1],
+                loss=report.loss,
             ),
         )
 

@@ -10,7 +10,9 @@ import torch
 from regard.blocks import is_native
 from regard.core.errors import InputError
 from regard.embedding._cores import cores
+from regard.embedding._embeddings import Loss
 from regard.embedding._engine import Engine, NetworkEngine
+from regard.embedding._int8 import in_int8
 from regard.embedding._openvino import OpenVinoEngine
 from regard.embedding._post_norm import PostNormEngine
 from regard.embedding._request import Request
@@ -27,11 +29,13 @@ class Settled:
     Attributes:
         engine: what computes.
         threads: on how many cores.
+        loss: of int8, against float32.
         record: the same in words, for a manifest.
     """
 
     engine: Engine
     threads: int
+    loss: Loss | None
     record: dict[str, Any]
 
 
@@ -46,11 +50,17 @@ def settle(loaded: Loaded, request: Request, layers: Sequence[int]) -> Settled:
     threads = (request.threads or cores()) if device.type == "cpu" else 1
     dtype = request.dtype or _fastest(network, layers)
     engine: Engine
+    loss = None
     if request.engine == "openvino":
         if request.dtype is None and not OpenVinoEngine.has_arithmetic(dtype):
             dtype = torch.float32
         engine = OpenVinoEngine(network, layers, dtype=dtype, threads=threads)
         kernel = f"OpenVINO {engine.version}"
+    elif dtype == torch.int8:
+        wide, narrow = _as(network, torch.float32), in_int8(_on_cpu(network))
+        engine = NetworkEngine(narrow, layers)
+        loss = _loss(wide, narrow, layers)
+        kernel = "oneDNN int8"
     else:
         network = _as(network, dtype)
         folds = PostNormEngine.takes(network)
@@ -59,6 +69,7 @@ def settle(loaded: Loaded, request: Request, layers: Sequence[int]) -> Settled:
     return Settled(
         engine,
         threads,
+        loss,
         {
             "engine": request.engine,
             "kernel": kernel,
@@ -86,22 +97,26 @@ def _fastest(network: Network, layers: Sequence[int]) -> torch.dtype:
     own = next(network.parameters()).dtype
     if not isinstance(network, Transformer):
         return own
-    if not is_native(torch.bfloat16) or _smallest_cosine(network, layers) < _WITH_A_MARGIN:
+    if not is_native(torch.bfloat16):
         return torch.float32
-    return torch.bfloat16
+    wide, narrow = _as(network, torch.float32), _as(network, torch.bfloat16)
+    good = _loss(wide, narrow, layers).smallest_cosine >= _WITH_A_MARGIN
+    return torch.bfloat16 if good else torch.float32
 
 
-def _smallest_cosine(network: Transformer, layers: Sequence[int]) -> float:
-    """Between the two types, of all vectors of rows of ids spread over the table."""
-    table = network.config.vocab_size
+def _on_cpu(network: Network) -> Transformer:
+    if not isinstance(network, Transformer) or next(network.parameters()).device.type != "cpu":
+        raise InputError("dtype must not be int8 for a model on a GPU, with edits or seen through the lens.")
+    return network
+
+
+def _loss(wide: Network, narrow: Network, layers: Sequence[int]) -> Loss:
+    """Between the two, of all vectors of rows of ids spread over the table."""
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(table, (8, 24), generator=generator)
-    states = []
+    ids = torch.randint(wide.config.vocab_size, (8, 24), generator=generator).flatten()
     with torch.inference_mode():
-        for dtype in (torch.float32, torch.bfloat16):
-            engine = NetworkEngine(_as(network, dtype), layers)
-            states.append([each.float() for each in engine.hidden(ids.flatten(), [(8, 24)])])
-    return min(
-        float(torch.cosine_similarity(wide, narrow, dim=1).min())
-        for wide, narrow in zip(*states, strict=True)
-    )
+        states = [NetworkEngine(each, layers).hidden(ids, [(8, 24)]) for each in (wide, narrow)]
+        cosines = torch.cat(
+            [torch.cosine_similarity(a.float(), b.float(), dim=1) for a, b in zip(*states, strict=True)]
+        )
+    return Loss(float(cosines.min()), float(cosines.mean()))

@@ -53,7 +53,13 @@ class ModelWork:
             "bytes_at_a_time": self.characters,
             "versions": {"torch": torch.__version__, "tokenizers": tokenizers.__version__},
         }
-        self.about = {"model": loaded.source.name, "processor": torch.backends.cpu.get_cpu_capability()}
+        self.about: dict[str, Any] = {
+            "model": loaded.source.name,
+            "processor": torch.backends.cpu.get_cpu_capability(),
+        }
+        if self._embedder.loss is not None:
+            # Not among what is settled: another processor measures it anew, in its own last digits.
+            self.about["loss"] = self._embedder.loss._asdict()
         self.fields = self._fields()
 
     def embed(self, texts: Sequence[str]) -> Piece:
