@@ -94,4 +94,4 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path, ending: str) -> None
         )
         assert done.returncode == 0, done.stderr
         peaks.append(int(done.stdout) / 1024)
-    assert peaks[1] < peaks[0] + 40, peaks  # MB; all texts and vectors would be 90 more
+    assert peaks[1] < peaks[0] + 10, peaks  # MB; all texts and vectors would be 90 more, Arrow's allocator 13

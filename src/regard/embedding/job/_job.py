@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def run(
         OutputError: another job holds the folder, or a file cannot be written. What was done is kept.
     """
     shard_rows = whole("rows per shard", shard_rows, least=1)
-    with Folder.locked(out) as folder:
+    with _system_memory(), Folder.locked(out) as folder:
         manifest = folder.manifest()
         # While the model is loaded.
         with Ahead((each.fingerprint() for each in (inputs,)), 1) as fingerprint:
@@ -136,6 +137,18 @@ def run(
             check_inputs(str(out), _without_streams(manifest["inputs"], inputs), stated)
         job = _Job(inputs, folder, work, schema, manifest, shard_rows, rows, on_progress, spread or _here)
         return job.run()
+
+
+@contextmanager
+def _system_memory() -> Iterator[None]:
+    """Has Arrow take memory from the system: its own allocator keeps tens of MB that are no longer in use."""
+    pa, _ = pyarrow()
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
 
 
 def _earlier(manifest: Mapping[str, Any], folder: Folder) -> Mapping[str, Any]:

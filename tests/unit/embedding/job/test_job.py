@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -300,3 +301,18 @@ def _stop_after(rows: int) -> Any:
             raise KeyboardInterrupt
 
     return stop
+
+
+def test_arrow_has_its_allocator_back_after_a_job(texts: Path, tmp_path: Path) -> None:
+    before = pa.default_memory_pool().backend_name
+    seen = []
+
+    def opened(earlier: Any) -> Hashed:
+        seen.append(pa.default_memory_pool().backend_name)
+        return Hashed(earlier)
+
+    run(Inputs([texts], Columns()), tmp_path / "out", opened)
+    with pytest.raises(InputError):
+        run(Inputs([texts], Columns()), tmp_path / "out", opened, shard_rows=7)
+    assert seen == ["system", "system"]
+    assert pa.default_memory_pool().backend_name == before
