@@ -1,13 +1,15 @@
 """Vectors of many texts."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import islice
 from typing import Literal, overload
 
 import numpy as np
 import torch
 
+from regard._model._bar import Bar
 from regard._model._held import Held
+from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.embedding import (
     BATCH_TOKENS,
@@ -50,6 +52,7 @@ class Embedding(Held):
         engine: EngineName = "torch",
         batch_tokens: int = BATCH_TOKENS,
         threads: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
     ) -> SentenceVectors: ...
     @overload
     def embed(
@@ -66,6 +69,7 @@ class Embedding(Held):
         engine: EngineName = "torch",
         batch_tokens: int = BATCH_TOKENS,
         threads: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
     ) -> Embeddings: ...
     def embed(
         self,
@@ -84,6 +88,7 @@ class Embedding(Held):
         engine: EngineName = "torch",
         batch_tokens: int = BATCH_TOKENS,
         threads: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
     ) -> SentenceVectors | Embeddings:
         """Embed texts: sentences, words or tokens, at any layer.
 
@@ -106,6 +111,8 @@ class Embedding(Held):
             engine: "torch" or "openvino".
             batch_tokens: the most tokens that run together.
             threads: the cores that are used.
+            progress: called now and then with (done, total) texts; of an iterator the total is what has been
+                taken from it. None: a bar on stderr, where that is a terminal or a notebook, after 3 seconds.
 
         Returns:
             Of sentences a float32 array (texts, d), or (texts, layers, d) for a list of layers. Of words and
@@ -142,13 +149,25 @@ class Embedding(Held):
             batch_tokens=batch_tokens,
             threads=threads,
         )
+        check_function("progress", progress, "of what is done and what there is", optional=True)
         embedder = Embedder(self.loaded, request)
         portions = ((n * _AT_ONCE, each) for n, each in enumerate(_portions(texts)))
-        if level == "sentence":
-            made = [embedder.sentences(part, first=first) for first, part in portions]
-            report = Report.joined([each.report for each in made])
-            return SentenceVectors.of(np.concatenate([each.vectors for each in made]), report)
-        return Embeddings.joined([embedder.spans(part, first=first) for first, part in portions])
+        with Bar("texts") as bar:
+
+            def told(first: int, count: int) -> Callable[[int], object]:
+                total = len(texts) if isinstance(texts, Sized) else first + count
+                return lambda done: (progress or bar)(first + done, total)
+
+            if level == "sentence":
+                made = [
+                    embedder.sentences(part, first=first, told=told(first, len(part)))
+                    for first, part in portions
+                ]
+                report = Report.joined([each.report for each in made])
+                return SentenceVectors.of(np.concatenate([each.vectors for each in made]), report)
+            return Embeddings.joined(
+                [embedder.spans(part, first=first, told=told(first, len(part))) for first, part in portions]
+            )
 
 
 def _portions(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any
 
 import numpy as np
@@ -156,12 +156,15 @@ class Embedder:
         """
         self._bulk.pieces([text])
 
-    def sentences(self, texts: Sequence[str], *, first: int = 0) -> Sentences:
+    def sentences(
+        self, texts: Sequence[str], *, first: int = 0, told: Callable[[int], object] | None = None
+    ) -> Sentences:
         """One vector for each text.
 
         Args:
             texts: any number; they are sorted by length, run together, and given back in order.
             first: the number of the first, for messages.
+            told: called now and then, in this thread, with the number of texts that are done.
 
         Raises:
             InputError: a text that cannot be embedded; the message says which.
@@ -184,7 +187,7 @@ class Embedder:
             pooled = pool(kinds, vectors, lengths, skip=skip)
             out.put(whole, pooled)
 
-        self._run(passages, take)
+        self._run(passages, take, told)
         for text, passage in enumerate(passages.texts):
             if len(passage.parts) > 1:
                 joined = torch.cat([pieces[text, part.start] for part in passage.parts])
@@ -193,8 +196,10 @@ class Embedder:
         vectors, scales = self._stored(out)
         return Sentences(vectors=vectors, scales=scales, report=self._report(passages))
 
-    def spans(self, texts: Sequence[str], *, first: int = 0) -> Embeddings:
-        """A vector for each word, or for each piece, of the texts: as `level` says.
+    def spans(
+        self, texts: Sequence[str], *, first: int = 0, told: Callable[[int], object] | None = None
+    ) -> Embeddings:
+        """A vector for each word, or for each piece, of the texts: as `level` says; else as `sentences`.
 
         Raises:
             InputError: a text that cannot be embedded; the message says which.
@@ -238,7 +243,7 @@ class Embedder:
             means = mean_of_rows(vectors, rows_of, starts_of)
             out.put(np.concatenate(targets), means)
 
-        self._run(passages, take)
+        self._run(passages, take, told)
         for (text, name), parts in broken.items():
             rows = torch.cat([parts[first] for first in sorted(parts)])
             out.put(firsts[text : text + 1] + name, rows.float().mean(0, keepdim=True))
@@ -261,8 +266,14 @@ class Embedder:
         window, room = self._request.window, self._room
         return read(self._bulk, self._frame, texts, window=window, room=room, spans=spans, first=first)
 
-    def _run(self, passages: Passages, take: Callable[[list[int], Tensor], None]) -> None:
+    def _run(
+        self,
+        passages: Passages,
+        take: Callable[[list[int], Tensor], None],
+        told: Callable[[int], object] | None,
+    ) -> None:
         """Compute all rows; `take` gets those of a pack with their vectors (tokens, layers, width)."""
+        here, ended = get_ident(), []
         lengths = [passages.length(row) for row in range(len(passages.rows))]
         fair = max(_FEWEST_TOKENS, sum(lengths) // _SHARES)
         packs = pack(lengths, tokens=min(self._request.batch_tokens, fair), mixed=self._engine.mixed)
@@ -272,8 +283,13 @@ class Embedder:
             ids = torch.tensor([token for row in rows for token in passages.ids(row)])
             hidden = self._engine.hidden(ids, [(len(run.rows), run.length) for run in one])
             take(rows, self._arranged(dict(zip(self._unique, hidden, strict=True))))
+            ended.append(sum(passages.rows[row][1] is passages.last(row) for row in rows))
+            if told is not None and get_ident() == here:  # a notebook shows nothing from another thread
+                told(sum(ended))
 
         over(packs, compute, threads=self._threads)
+        if told is not None:
+            told(len(passages.texts))
 
     def _arranged(self, hidden: dict[int, Tensor]) -> Tensor:
         """(tokens, layers, width): in the order asked for, or mixed."""

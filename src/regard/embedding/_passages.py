@@ -50,6 +50,10 @@ class Passages:
         part = self.rows[row][1]
         return part.stop - part.start + len(self.frame)
 
+    def last(self, row: int) -> Part:
+        """The last part of a row's text."""
+        return self.texts[self.rows[row][0]].parts[-1]
+
     def report(self) -> Report:
         """What becomes of each text."""
         without = [
