@@ -15,7 +15,7 @@ from regard.embedding._embeddings import Embeddings, Report
 from regard.embedding._engine import stack_of
 from regard.embedding._packs import Pack, pack
 from regard.embedding._passages import Passages, read, room_of
-from regard.embedding._pooling import mean_of_rows, pool
+from regard.embedding._pooling import joined, mean_of_rows, of_part, pool
 from regard.embedding._precision import finished, packed
 from regard.embedding._request import Mix, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
@@ -173,14 +173,14 @@ class Embedder:
         passages = self._read(prepared, first, spans=False)
         skip = self._skip
         out = _Rows(len(prepared))
-        pieces: dict[tuple[int, int], Tensor] = {}
+        pieces: dict[tuple[int, int], list[Tensor] | None] = {}
         kinds = self._kinds
 
         def take(rows: list[int], vectors: Tensor) -> None:
             lengths = [passages.length(row) for row in rows]
             whole = [text for text, _ in (passages.rows[row] for row in rows)]
             if any(len(passages.texts[text].parts) > 1 for text in whole):
-                rows, lengths, vectors = self._set_aside(passages, rows, vectors, pieces)
+                rows, lengths, vectors = self._set_aside(passages, rows, vectors, pieces, skip)
                 whole = [passages.rows[row][0] for row in rows]
                 if not rows:
                     return
@@ -190,9 +190,9 @@ class Embedder:
         self._run(passages, take, told)
         for text, passage in enumerate(passages.texts):
             if len(passage.parts) > 1:
-                joined = torch.cat([pieces[text, part.start] for part in passage.parts])
-                pooled = pool(kinds, joined, [len(joined)], skip=skip)
-                out.put([text], pooled)
+                parts = [pieces[text, part.start] for part in passage.parts]
+                length = len(passage.ids) + len(self._frame)
+                out.put([text], joined(kinds, [each for each in parts if each], length, skip=skip))
         vectors, scales = self._stored(out)
         return Sentences(vectors=vectors, scales=scales, report=self._report(passages))
 
@@ -305,9 +305,14 @@ class Embedder:
         return chosen[0][:, None] if len(chosen) == 1 else torch.stack(chosen, dim=1)
 
     def _set_aside(
-        self, passages: Passages, rows: list[int], vectors: Tensor, pieces: dict[tuple[int, int], Tensor]
+        self,
+        passages: Passages,
+        rows: list[int],
+        vectors: Tensor,
+        pieces: dict[tuple[int, int], list[Tensor] | None],
+        skip: int,
     ) -> tuple[list[int], list[int], Tensor]:
-        """Keeps what long texts need of these rows; what is left are texts that were read whole."""
+        """Keeps what the pooling of long texts needs; what is left are texts that were read whole."""
         left: list[int] = []
         kept: list[Tensor] = []
         before, after, offset = len(self._frame.before), len(self._frame.after), 0
@@ -324,7 +329,8 @@ class Embedder:
             start = 0 if part.first == 0 else before + part.first - part.start
             is_last = part.last == len(passages.texts[text].ids)
             stop = length if is_last else length - after - (part.stop - part.last)
-            pieces[text, part.start] = here[start:stop].clone()
+            earlier = 0 if part.first == 0 else before + part.first
+            pieces[text, part.start] = of_part(self._kinds, here[start:stop], first=earlier, skip=skip)
         return left, [passages.length(row) for row in left], torch.cat(kept) if kept else vectors[:0]
 
     def _stored(self, out: "_Rows") -> tuple[NDArray[Any], NDArray[np.float32] | None]:

@@ -68,6 +68,82 @@ def pool(kinds: Kind | Sequence[Kind], vectors: Tensor, lengths: Sequence[int], 
     return torch.cat([getattr(texts, kind)() for kind in kinds], dim=-1)
 
 
+def of_part(kinds: Sequence[Kind], vectors: Tensor, *, first: int, skip: int = 0) -> list[Tensor] | None:
+    """What poolings need of a part of a text whose other parts lie elsewhere: a row for each of them.
+
+    Args:
+        kinds: the poolings.
+        vectors: (tokens, ...), those of the part.
+        first: how many tokens of the text come before.
+        skip: as in `pool`, of the whole text.
+
+    Returns:
+        (...) for each pooling, for `joined`; None where nothing but the prompt is in this part.
+    """
+    drop = max(0, skip - first)
+    if drop >= len(vectors):
+        return None
+    left = vectors[drop:].to(torch.promote_types(vectors.dtype, torch.float32))
+    made = []
+    for kind in kinds:
+        match kind:
+            case "cls":
+                made.append(left[0].clone())  # not the part's memory with it
+            case "last":
+                made.append(left[-1].clone())
+            case "max":
+                made.append(left.amax(0))
+            case "weighted_mean":
+                places = torch.arange(first + drop + 1, first + len(vectors) + 1, device=left.device)
+                made.append(torch.tensordot(places.to(left.dtype), left, dims=1))
+            case "mean" | "mean_sqrt_len":
+                made.append(left.sum(0))
+    return made
+
+
+def joined(kinds: Sequence[Kind], parts: Sequence[Sequence[Tensor]], length: int, *, skip: int = 0) -> Tensor:
+    """The vector of one text, from what `of_part` gave of each of its parts, in order.
+
+    Args:
+        kinds: the same poolings.
+        parts: those that were not None.
+        length: the tokens of the text.
+        skip: the same.
+
+    Returns:
+        (1, ..., d), what `pool` gives of the whole text, but for the order of adding.
+
+    Example:
+        >>> vectors = torch.tensor([[1.0, 8.0], [3.0, 0.0], [5.0, 4.0]])
+        >>> parts = [of_part(["mean"], vectors[:2], first=0), of_part(["mean"], vectors[2:], first=2)]
+        >>> joined(["mean"], parts, 3)
+        tensor([[3., 4.]])
+    """
+    if not parts:
+        raise InputError(
+            f"a text has {length} tokens, and the first {skip} are the prompt's: none is left to pool. "
+            "Give a longer text or a shorter prompt."
+        )
+    made = []
+    for kind, each in zip(kinds, zip(*parts, strict=True), strict=True):
+        rows = torch.stack(each)
+        match kind:
+            case "cls":
+                made.append(rows[0])
+            case "last":
+                made.append(rows[-1])
+            case "max":
+                made.append(rows.amax(0))
+            case "mean":
+                made.append(rows.double().sum(0) / (length - skip))
+            case "mean_sqrt_len":
+                made.append(rows.double().sum(0) / (length - skip) ** 0.5)
+            case "weighted_mean":
+                total = length * (length + 1) // 2 - skip * (skip + 1) // 2
+                made.append(rows.double().sum(0) / total)
+    return torch.cat([each.to(parts[0][0].dtype) for each in made], dim=-1)[None]
+
+
 def mean_of_rows(vectors: Tensor, rows: Tensor, starts: Tensor) -> Tensor:
     """The mean of each group of rows: the vector of a word, of those of its pieces.
 

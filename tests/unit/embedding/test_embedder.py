@@ -12,7 +12,7 @@ import torch
 
 import regard
 from regard import InputError, Mix, Truncate, Windows
-from regard.embedding import Embedder, Request
+from regard.embedding import Embedder, Kind, Request, pool
 from tolerances import PARITY_FP32, assert_close_to_largest
 
 TEXTS = [
@@ -22,6 +22,7 @@ TEXTS = [
     "Time flies like an arrow; fruit flies like a banana.",
     "naïve café, 東京 and a 👍🏽",
 ]
+TABLE = "encoder.embeddings.tokens.weight"
 LONG = " ".join(f"sentence number {place} tells of riverbanks unforgettably." for place in range(90))
 
 
@@ -112,6 +113,17 @@ def test_a_word_longer_than_what_windows_share_is_the_mean_of_all_its_pieces(mod
     assert len(pieces) > 24, "over more than two windows"
     assert_close_to_largest(found.vectors[1], torch.stack([rows[p] for p in pieces]).mean(0), PARITY_FP32)
     assert found.texts[0] == "a"
+
+
+@pytest.mark.parametrize("pooling", ["max", "weighted_mean", "mean_sqrt_len", "cls", "last"])
+def test_a_long_sentence_is_pooled_window_by_window(model: regard.Model, pooling: Kind) -> None:
+    """Layer 0 is the table: the same in every window, so that it is known without any."""
+    ids = torch.tensor(model.tokenizer.encode(LONG).token_ids)
+    assert len(ids) > 700
+    expected = pool(pooling, model.loaded.network.state_dict()[TABLE][ids], [len(ids)])
+    for window in (Windows(size=32, overlap=10), Windows()):
+        found = model.embed(["fish", LONG], layer=0, pooling=pooling, window=window)
+        assert_close_to_largest(found[1:], expected, PARITY_FP32)
 
 
 def test_a_long_sentence_is_the_mean_of_all_its_tokens(model: regard.Model) -> None:

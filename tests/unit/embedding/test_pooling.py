@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.embedding import KINDS, mean_of_rows, pool
+from regard.embedding import KINDS, Kind, mean_of_rows, pool
+from regard.embedding._pooling import joined, of_part
 from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
 
 LENGTHS = [5, 1, 17, 3]
@@ -119,3 +120,26 @@ def test_a_word_is_the_mean_of_its_pieces() -> None:
 def test_no_words_give_no_vectors() -> None:
     none = torch.zeros(0, dtype=torch.int64)
     assert mean_of_rows(torch.randn(3, WIDTH), none, none).shape == (0, WIDTH)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("skip", [0, 2, 5])
+def test_a_text_in_parts_is_pooled_as_one(kind: Kind, skip: int) -> None:
+    """The prompt may end in the first part, or fill it."""
+    text = vectors(lengths=[23])
+    kinds: list[Kind] = [kind, "cls"]
+    first, parts = 0, []
+    for length in (4, 1, 11, 7):
+        part = of_part(kinds, text[first : first + length], first=first, skip=skip)
+        assert (part is None) == (first + length <= skip)
+        assert part is None or all(each.untyped_storage().nbytes() <= 8 * WIDTH for each in part)
+        parts.append(part)
+        first += length
+    found = joined(kinds, [part for part in parts if part], 23, skip=skip)
+    assert_close_to_largest(found[0, :WIDTH], by_hand(kind, text, skip), FP64)
+    assert_close_to_largest(found, pool(kinds, text, [23], skip=skip), FP64)
+
+
+def test_parts_that_are_all_prompt_are_refused() -> None:
+    with pytest.raises(InputError, match="the first 9 are the prompt's"):
+        joined(["mean"], [], 9, skip=9)
