@@ -57,11 +57,10 @@ class CsvSource:
         """As of a `LineSource`; the header is no row."""
         with self.opened.reading(offset) as file:
             lines = Lines(file, offset, stream=self.opened.stream is not None)
-            yield from self._chunks(lines, source, row, fields)
+            yield from Gather(source, self.opened.label, row, fields).chunks(self._rows(lines), lines)
 
-    def _chunks(self, lines: Lines, source: int, row: int, fields: list[Carried]) -> Iterator[Chunk]:
+    def _rows(self, lines: Lines) -> Iterator[Parsed]:
         feed = _Feed(lines)
-        gather = Gather(source, self.opened.label, row, fields)
         reader = csv.reader(feed, delimiter=self._delimiter, strict=True)
         header = lines.offset == 0
         while True:
@@ -81,13 +80,7 @@ class CsvSource:
             if header:
                 header = False
                 continue
-            parsed = self._parsed(record, reason)
-            chunk = gather.add(parsed, lines.offset, lines.digest())
-            if chunk is not None:
-                yield chunk
-        rest = gather.take()
-        if rest is not None:
-            yield rest
+            yield self._parsed(record, reason)
 
     def _parsed(self, record: list[str], reason: str | None) -> Parsed:
         none: list[object] = [None] * len(self._carried)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
 from regard.core.errors import InputError
@@ -64,8 +64,16 @@ class Gather:
         self._ends: list[int] = []
         self._digests: list[str] = []
 
-    def add(self, row: Parsed, end: int, digest: str | None) -> Chunk | None:
-        """Takes a row in, and gives a chunk when it is full."""
+    def chunks(self, rows: Iterable[Parsed], lines: Lines) -> Iterator[Chunk]:
+        """The rows, which are read from the lines while they are asked for."""
+        for row in rows:
+            self._add(row, lines.offset, lines.digest())
+            if len(self._texts) == ROWS:
+                yield self._take()
+        if self._texts:
+            yield self._take()
+
+    def _add(self, row: Parsed, end: int, digest: str | None) -> None:
         text, reason, values = row
         if reason is None:
             bad = (field.problem(value) for field, value in zip(self._fields, values, strict=True))
@@ -83,12 +91,8 @@ class Gather:
         self._ends.append(end)
         if digest is not None:
             self._digests.append(digest)
-        return self.take() if len(self._texts) == ROWS else None
 
-    def take(self) -> Chunk | None:
-        """What was gathered; None where there is nothing."""
-        if not self._texts:
-            return None
+    def _take(self) -> Chunk:
         chunk = Chunk(
             source=self._source,
             name=self._name,
@@ -143,26 +147,19 @@ class LineSource:
         """
         with self.opened.reading(offset) as file:
             lines = Lines(file, offset, stream=self.opened.stream is not None)
-            yield from self._chunks(lines, source, row, fields)
+            gather = Gather(source, self.opened.label, row, fields)
+            yield from gather.chunks(self._rows(lines, len(fields)), lines)
 
-    def _chunks(self, lines: Lines, source: int, row: int, fields: list[Carried]) -> Iterator[Chunk]:
-        gather = Gather(source, self.opened.label, row, fields)
+    def _rows(self, lines: Lines, carried: int) -> Iterator[Parsed]:
         read: Callable[[bytes], Parsed] = self._object if self._json else self._line
         first = lines.offset == 0
         while (line := lines.next()) is not None:
             if first:
                 line, first = line.removeprefix(b"\xef\xbb\xbf"), False
-            parsed: Parsed
             if len(line) > LONGEST:
-                parsed = None, f"the line is longer than {LONGEST:,} bytes", [None] * len(fields)
+                yield None, f"the line is longer than {LONGEST:,} bytes", [None] * carried
             else:
-                parsed = read(line)
-            chunk = gather.add(parsed, lines.offset, lines.digest())
-            if chunk is not None:
-                yield chunk
-        rest = gather.take()
-        if rest is not None:
-            yield rest
+                yield read(line)
 
     def _line(self, line: bytes) -> Parsed:
         try:
