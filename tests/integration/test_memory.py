@@ -41,18 +41,32 @@ with model.edit(regard.Zero("weights", layer=3, key=0)) as edited:
 print(json.dumps(found))
 """
 
+_LENS = (
+    _CHILD.partition("sizes = ")[0]
+    + """
+import transformers
+sizes = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 7, "num_attention_heads": 4}
+config = transformers.LlamaConfig(vocab_size=97, num_key_value_heads=4, max_position_embeddings=2600, **sizes)
+model = regard.lens(transformers.LlamaModel(config).eval(), None)
+print(json.dumps({"lens": measured(model, 2503, keep="qk")}))
+"""
+)
 
+
+# What a layer of transformers frees leaves holes that nothing fits in: some 35 of 113 MB, told too.
+# Where they fall differs from one process to the next: of 16, 15 were within 5 % and one 15 % off.
+@pytest.mark.parametrize(("child", "within"), [(_CHILD, 0.1), (_LENS, 0.25)], ids=["own", "lens"])
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak is reset through /proc")
-def test_the_growth_of_a_process() -> None:
+def test_the_growth_of_a_process(child: str, within: float) -> None:
     """Each is 100 to 500 MB: what is kept, the layer at work, and of the edited one matrices N x N."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     done = subprocess.run(
-        [sys.executable, "-c", _CHILD],
+        [sys.executable, "-c", child],
         env=environment | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
     for asked, (grew, told, kept) in json.loads(done.stdout).items():
-        assert told == pytest.approx(grew, rel=0.1), asked
+        assert told == pytest.approx(grew, rel=within), asked
         assert kept < told
