@@ -151,6 +151,8 @@ def test_texts_that_are_cut_are_counted(run: Run) -> None:
             ["a.jsonl", "-o", "new", "--rows-per-shard", "0"],
             "rows per shard must be a whole number, at least 1",
         ),
+        (["a.jsonl", "-o", "new", "--device", "abacus"], "device must be one that torch has here"),
+        (["a.jsonl", "-o", "new", "--device", "cuda", "--ray"], "--ray spreads over processors; got"),
         (["a.jsonl", "-o", "-", "--json"], "leave --json out"),
         (["a.jsonl", "-o", "new", "--keep", "text", "--level", "word"], "--keep 'text': the result has"),
         (["a.jsonl", "-o", "v.npy", "--level", "token"], "a NumPy file holds one vector a text"),

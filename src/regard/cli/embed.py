@@ -145,6 +145,9 @@ def embed(
     engine: Annotated[
         Engine | None, typer.Option("--engine", metavar="NAME", help="torch or openvino: what computes.")
     ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", metavar="NAME", help="By default cpu; cuda is a GPU.")
+    ] = None,
     batch_tokens: Annotated[
         int | None, typer.Option("--batch-tokens", metavar="N", help="Tokens that are computed at once.")
     ] = None,
@@ -210,6 +213,8 @@ def embed(
         raise InputError("--workers goes with --ray.")
     if ray is not None and (dry_run or str(output) == "-"):
         raise InputError("--ray writes files: leave it out with --dry-run and -o -.")
+    if ray is not None and device not in (None, "cpu"):
+        raise InputError(f"--ray spreads over processors; got --device {device}. Give one of the two.")
     wanted = {
         "level": level.value,
         "layer": _numbers("--layer", layer),
@@ -225,6 +230,7 @@ def embed(
         "precision": precision.value,
         "dtype": None if dtype is None else dtype.value,
         "engine": None if engine is None else engine.value,
+        "device": device,
         "batch_tokens": batch_tokens,
         "threads": threads,
     }

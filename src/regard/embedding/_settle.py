@@ -94,14 +94,19 @@ def _as(network: Network, dtype: torch.dtype) -> Network:
 
 def _fastest(network: Network, layers: Sequence[int]) -> torch.dtype:
     """bfloat16 where the processor has arithmetic for it and no cosine suffers; else float32."""
-    own = next(network.parameters()).dtype
+    first = next(network.parameters())
     if not isinstance(network, Transformer):
-        return own
-    if not is_native(torch.bfloat16):
+        return first.dtype
+    if not _has_bfloat16(first.device):
         return torch.float32
     wide, narrow = _as(network, torch.float32), _as(network, torch.bfloat16)
     good = _loss(wide, narrow, layers).smallest_cosine >= _WITH_A_MARGIN
     return torch.bfloat16 if good else torch.float32
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    """Whether what computes there has arithmetic for bfloat16, as far as torch can tell."""
+    return torch.cuda.is_bf16_supported() if device.type == "cuda" else is_native(torch.bfloat16)
 
 
 def _on_cpu(network: Network) -> Transformer:

@@ -12,7 +12,7 @@ import torch
 
 import regard
 from regard import InputError, Mix, Truncate, Windows
-from regard.embedding import Embedder, Kind, Request, pool
+from regard.embedding import Embedder, Kind, Request, _settle, pool
 from tolerances import PARITY_FP32, assert_close_to_largest
 
 TEXTS = [
@@ -292,6 +292,15 @@ def test_what_is_settled_is_plain_json(model: regard.Model) -> None:
     assert json.loads(json.dumps(settled)) == settled
     assert settled["layers"] == [1, 2]
     assert settled["threads"] == 3
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_a_gpu_is_asked_for_its_own_arithmetic(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:
+    """Whatever the processor beside it has."""
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: has)
+    monkeypatch.setattr(_settle, "is_native", lambda dtype: not has)
+    assert _settle._has_bfloat16(torch.device("cuda", 1)) is has
+    assert _settle._has_bfloat16(torch.device("cpu")) is not has
 
 
 def test_a_model_with_edits_is_refused(model: regard.Model) -> None:

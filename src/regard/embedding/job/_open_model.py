@@ -20,7 +20,7 @@ def open_model(name: str, wanted: Mapping[str, Any], earlier: Mapping[str, Any] 
         name: as in `regard.load`.
         wanted: plain values by name: those of `Request`, but `layer` a list of numbers, of which one alone
             stands for itself; `mix` a list of layers, or None; `window`, `overlap` and `truncate` numbers or
-            None and a bool; `dtype` a name.
+            None and a bool; `dtype` a name; `device` as `regard.load` takes it, or None.
         earlier: what was settled when the job was begun; it holds where nothing else is wanted.
 
     Raises:
@@ -43,7 +43,8 @@ def open_model(name: str, wanted: Mapping[str, Any], earlier: Mapping[str, Any] 
         batch_tokens=wanted["batch_tokens"] or earlier.get("batch_tokens", BATCH_TOKENS),
         threads=wanted["threads"] or earlier.get("threads"),
     )
-    return ModelWork(load_checkpoint(name), request, earlier)
+    loaded = load_checkpoint(name, device=wanted["device"] or earlier.get("device"))
+    return ModelWork(loaded, request, earlier)
 
 
 def _layer(wanted: Mapping[str, Any]) -> int | list[int] | Mix:

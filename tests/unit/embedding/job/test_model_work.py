@@ -97,7 +97,7 @@ def test_what_is_settled_is_json_and_names_model_and_tokenizer(loaded: Loaded) -
 
 def wanted(**values: Any) -> dict[str, Any]:
     names = ("mix", "pooling", "normalize", "window", "overlap", "prompt", "prompt_name", "truncate_dim")
-    plain = dict.fromkeys((*names, "dtype", "engine", "batch_tokens", "threads"))
+    plain = dict.fromkeys((*names, "dtype", "engine", "device", "batch_tokens", "threads"))
     return plain | {"level": "word", "layer": [3], "truncate": False, "precision": "float16"} | values
 
 
