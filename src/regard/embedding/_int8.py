@@ -30,10 +30,10 @@ class Int8Linear(nn.Module):
 
     Example:
         >>> linear = nn.Linear(2, 1, bias=False).requires_grad_(False)
-        >>> linear.weight[:] = torch.tensor([[1.0, 0.5]])  # 63 and round(31.5) = 32 times 1 / 63
-        >>> Int8Linear(linear)(torch.tensor([[127.0, 0.0], [0.0, 63.0]]))
+        >>> linear.weight[:] = torch.tensor([[1.0, 0.25]])  # 63 and round(15.75) = 16 times 1 / 63
+        >>> Int8Linear(linear)(torch.tensor([[127.0, 0.0], [0.0, 63.0]])).round(decimals=3)
         tensor([[127.],
-                [ 32.]])
+                [ 16.]])
 
     Source: the scheme is that of Dettmers et al. 2022 (LLM.int8()), arXiv 2208.07339, section 2.1;
     the product is oneDNN's, by `torch.ops.onednn.qlinear_pointwise`, which torch compiles its own quantised
