@@ -106,8 +106,8 @@ class Embedding(Held):
             prompt, prompt_name: what is put before each text.
             truncate_dim: how many entries of a vector are kept.
             precision: "float32", "float16", "int8" or "binary".
-            dtype: what the model computes in; None for the fastest that is as good. `torch.int8` loses some;
-                `.report.loss` says how much.
+            dtype: what the model computes in; None for the fastest whose cosines to float32 are at least
+                0.999. `torch.int16` loses next to nothing, `torch.int8` some; `.report.loss` says how much.
             engine: "torch" or "openvino".
             batch_tokens: the most tokens that run together.
             threads: the cores that are used.

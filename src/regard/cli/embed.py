@@ -64,6 +64,7 @@ class Dtype(StrEnum):
 
     float32 = "float32"
     bfloat16 = "bfloat16"
+    int16 = "int16"
     int8 = "int8"
 
 
@@ -139,7 +140,7 @@ def embed(
         typer.Option(
             "--dtype",
             metavar="TYPE",
-            help="float32, bfloat16, int8 to compute in; by default the faster of two, if it is as good.",
+            help="float32, bfloat16, int16 or int8 to compute in; by default the fastest that is as good.",
         ),
     ] = None,
     engine: Annotated[
@@ -273,10 +274,11 @@ def _opener(model: str, wanted: Mapping[str, Any]) -> "OpenWork":
             from regard.embedding.job import open_model
 
             work = open_model(model, wanted, earlier)
-        if loss := work.about.get("loss"):
+        loss = work.about.get("loss")
+        if loss and loss["smallest_cosine"] < 0.999:
             typer.echo(
-                f"regard: in int8, cosines to float32 are {loss['smallest_cosine']:.4f} at least and "
-                f"{loss['mean_cosine']:.4f} on average, of tokens drawn at random",
+                f"regard: in {work.settled['dtype']}, cosines to float32 are {loss['smallest_cosine']:.4f} "
+                f"at least and {loss['mean_cosine']:.4f} on average, of tokens drawn at random",
                 err=True,
             )
         return work

@@ -50,7 +50,7 @@ class Embedder:
 
     Made once for many calls: weights are folded and converted here, and dtype, engine and threads settled.
     A text's vectors do not depend on the other texts of a call, but for the order in which the processor
-    adds: at most 2e-6 of the largest entry in float32.
+    adds: at most 2e-6 of the largest entry in float32, and nothing in int16, whose sums are exact.
 
     Args:
         loaded: the model.
@@ -58,7 +58,7 @@ class Embedder:
 
     Attributes:
         settled: everything that the numbers depend on beside the model and the tokenizer, as JSON values.
-        loss: of a model in int8, measured against float32 before anything is embedded; else None.
+        loss: of a model in int8 or int16, measured against float32 before anything is embedded; else None.
 
     Raises:
         InputError: a model with edits; a layer or an engine that it does not have, or steps of the checkpoint

@@ -34,7 +34,7 @@ class Report:
         cut: how many of its pieces `Truncate` left out.
         without_vector: level "word": how many of its words have none, since the tokenizer made nothing of
             them or they were cut off.
-        loss: of the model in int8; None of other types.
+        loss: of a model in int8 or int16; None of other types.
     """
 
     tokens: NDArray[np.int64]
@@ -52,7 +52,7 @@ class Report:
         return cls(**arrays, loss=reports[0].loss if reports else None)
 
     def __repr__(self) -> str:
-        loss = "" if self.loss is None else f", cosines to float32 from {self.loss.smallest_cosine:.3f}"
+        loss = "" if self.loss is None else f", cosines to float32 from {self.loss.smallest_cosine:.4f}"
         return (
             f"Report({len(self.tokens)} texts, {int(self.tokens.sum())} tokens, "
             f"{int((self.windows > 1).sum())} in windows, {int((self.cut > 0).sum())} cut, "

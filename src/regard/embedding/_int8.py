@@ -1,13 +1,12 @@
 """Products in int8: weights of 8 bits and their scale a row, activations too, sums that are exact."""
 
-import copy
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 
 from regard.core.errors import InputError
-from regard.embedding._engine import stack_of
+from regard.embedding._linears import with_linears
 from regard.models import Transformer
 
 _ACTIVATIONS: Final = 127
@@ -91,12 +90,7 @@ def in_int8(network: Transformer) -> Transformer:
         raise InputError(
             "dtype must be float32 or bfloat16 on this machine: torch has no exact product in int8 for it."
         )
-    network = copy.deepcopy(network).float()
-    for module in list(network.stack(stack_of(network)).layers.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, nn.Linear):
-                setattr(module, name, Int8Linear(child))
-    return network
+    return with_linears(network, Int8Linear)
 
 
 def _is_exact() -> bool:

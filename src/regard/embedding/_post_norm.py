@@ -15,7 +15,8 @@ On a processor the time that is not spent in matrix products is spent in moving 
 The folded weights are computed in float64 and rounded once.
 """
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,20 +25,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm, Residual, Stack
+from regard.embedding._products import Float32Product, Product
 from regard.models import Network, Transformer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layer:
-    qkv: Tensor  # (3 d, d)
-    qkv_bias: Tensor
-    output: Tensor  # (d, d), transposed
+    qkv: Product
+    qkv_width: int
+    output: Product
     attention_norm: nn.LayerNorm
     attention_shift: Tensor
-    hidden: Tensor  # (d_ff, d)
-    hidden_bias: Tensor
-    activation: object
-    ffn_output: Tensor  # (d_ff, d), transposed
+    hidden: Product
+    hidden_width: int
+    activation: Callable[[Tensor], Tensor]
+    ffn_output: Product
     ffn_norm: nn.LayerNorm
     ffn_shift: Tensor
     ahead: Tensor  # what ffn_shift adds that is not this layer's
@@ -50,6 +52,7 @@ class PostNormEngine:
     Args:
         network: one that `takes` takes.
         layers: embedding layers, 0 to L.
+        product: what makes a linear map of a weight (width, depth) and a bias.
 
     Example:
         >>> import torch
@@ -64,16 +67,22 @@ class PostNormEngine:
 
     mixed = True
 
-    def __init__(self, network: Network, layers: Sequence[int]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        layers: Sequence[int],
+        product: Callable[[Tensor, Tensor | None], Product] = Float32Product,
+    ) -> None:
         stack = _stack(network)
         assert stack is not None, "asked for a network that it takes"
         self._embeddings, self._numbering = stack.embeddings, stack.numbering
         self._asked = tuple(layers)
+        self._scratch = _Scratch()
         kept = [layer for layer in stack.layers if isinstance(layer, EncoderLayer)][: max(layers)]
         biases = [_output_bias(layer.attention) for layer in kept]
         self._first = biases[0].float() if biases else None
         self._layers = [
-            _folded(layer, bias, following)
+            _folded(layer, bias, following, product)
             for layer, bias, following in zip(kept, biases, [*biases[1:], None][: len(kept)], strict=True)
         ]
 
@@ -82,6 +91,7 @@ class PostNormEngine:
         """Whether this computes what the network computes."""
         return _stack(network) is not None
 
+    @torch.inference_mode()
     def hidden(self, token_ids: Tensor, shape: Sequence[tuple[int, int]]) -> list[Tensor]:
         """See `Engine.hidden`."""
         made: dict[int, Tensor] = {}
@@ -91,7 +101,7 @@ class PostNormEngine:
             assert self._first is not None, "there is a layer"
             x = self._entering(token_ids, shape).add_(self._first)
             for number, layer in enumerate(self._layers, start=1):
-                x = _run(layer, x, shape)
+                x = _run(layer, x, shape, self._scratch)
                 if number in self._asked:
                     made[number] = x - layer.ahead
         return [made[layer] for layer in self._asked]
@@ -154,7 +164,12 @@ def _output_bias(attention: MultiHeadAttention) -> Tensor:
     return _wide(attention.output.bias) + _wide(attention.output.weight) @ _wide(attention.v.bias)
 
 
-def _folded(layer: EncoderLayer, bias: Tensor, following: Tensor | None) -> _Layer:
+def _folded(
+    layer: EncoderLayer,
+    bias: Tensor,
+    following: Tensor | None,
+    product: Callable[[Tensor, Tensor | None], Product],
+) -> _Layer:
     """A layer whose input has `bias` added, and whose output has that of the layer after it."""
     attention, ffn = layer.attention, layer.ffn
     assert isinstance(ffn, FeedForward)
@@ -170,15 +185,18 @@ def _folded(layer: EncoderLayer, bias: Tensor, following: Tensor | None) -> _Lay
     norms = norm_of(layer.attention_residual), norm_of(layer.ffn_residual)
     ahead = torch.zeros_like(bias) if following is None else following
     return _Layer(
-        qkv=qkv.float(),
-        qkv_bias=torch.cat([of_q, others]).float(),
-        output=attention.output.weight.detach().t(),
+        qkv=product(qkv.float(), torch.cat([of_q, others]).float()),
+        qkv_width=len(qkv),
+        output=product(attention.output.weight.detach(), None),
         attention_norm=norms[0],
         attention_shift=(_wide(norms[0].bias) + ffn_bias).float(),
-        hidden=ffn.hidden.weight.detach(),
-        hidden_bias=(_wide(ffn.hidden.bias) - _wide(ffn.hidden.weight) @ ffn_bias).float(),
+        hidden=product(
+            ffn.hidden.weight.detach(),
+            (_wide(ffn.hidden.bias) - _wide(ffn.hidden.weight) @ ffn_bias).float(),
+        ),
+        hidden_width=ffn.hidden.out_features,
         activation=_GELU_IN_PLACE if ffn.activation is F.gelu else ffn.activation,
-        ffn_output=ffn.output.weight.detach().t(),
+        ffn_output=product(ffn.output.weight.detach(), None),
         ffn_norm=norms[1],
         ffn_shift=(_wide(norms[1].bias) + ahead).float(),
         ahead=ahead.float(),
@@ -189,11 +207,25 @@ def _folded(layer: EncoderLayer, bias: Tensor, following: Tensor | None) -> _Lay
 _GELU_IN_PLACE = partial(torch.ops.aten.gelu_, approximate="none")
 
 
-def _run(layer: _Layer, x: Tensor, shape: Sequence[tuple[int, int]]) -> Tensor:
+class _Scratch(threading.local):
+    """Memory of a thread that is written again and again: mapping new memory, page by page, takes time."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tensor] = {}
+
+    def __call__(self, name: str, rows: int, width: int) -> Tensor:
+        """(rows, width), with anything in it."""
+        held = self._held.get(name)
+        if held is None or held.numel() < rows * width:
+            held = self._held[name] = torch.empty(rows * width)
+        return held[: rows * width].view(rows, width)
+
+
+def _run(layer: _Layer, x: Tensor, shape: Sequence[tuple[int, int]], scratch: _Scratch) -> Tensor:
     """x is (tokens, d_model) and is written over."""
-    size = x.shape[1:]
-    qkv = F.linear(x, layer.qkv, layer.qkv_bias).view(x.shape[0], 3, layer.num_heads, -1)
-    context = x.new_empty(x.shape[0], layer.output.shape[0])
+    tokens, size = x.shape
+    qkv = layer.qkv.into(scratch("wide", tokens, layer.qkv_width), x).view(tokens, 3, layer.num_heads, -1)
+    context = scratch("context", tokens, layer.qkv_width // 3)
     start = 0
     for rows, length in shape:
         here = slice(start, start + rows * length)
@@ -201,10 +233,10 @@ def _run(layer: _Layer, x: Tensor, shape: Sequence[tuple[int, int]]) -> Tensor:
         joined = F.scaled_dot_product_attention(q, k, v, scale=1.0).transpose(1, 2)
         context[here].view(rows, length, layer.num_heads, -1).copy_(joined)
         start += rows * length
-    x.addmm_(context, layer.output)
+    layer.output.add_to(x, context)
     norm = layer.attention_norm
-    x = F.layer_norm(x, size, norm.weight, layer.attention_shift, norm.eps)
-    hidden = layer.activation(F.linear(x, layer.hidden, layer.hidden_bias))  # type: ignore[operator]
-    x.addmm_(hidden, layer.ffn_output)
+    x = F.layer_norm(x, (size,), norm.weight, layer.attention_shift, norm.eps)
+    hidden = layer.hidden.into(scratch("wide", tokens, layer.hidden_width), x)
+    layer.ffn_output.add_to(x, layer.activation(hidden))
     norm = layer.ffn_norm
-    return F.layer_norm(x, size, norm.weight, layer.ffn_shift, norm.eps)
+    return F.layer_norm(x, (size,), norm.weight, layer.ffn_shift, norm.eps)

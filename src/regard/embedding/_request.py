@@ -20,7 +20,7 @@ Level = Literal["sentence", "word", "token"]
 EngineName = Literal["torch", "openvino"]
 """What computes."""
 
-DTYPES = (torch.float32, torch.bfloat16, torch.int8)
+DTYPES = (torch.float32, torch.bfloat16, torch.int16, torch.int8)
 """What a model can be run in here."""
 
 
@@ -80,9 +80,9 @@ class Request:
             checkpoint's by name; by default the one that the checkpoint names.
         truncate_dim: how many entries of a vector are kept.
         precision: how vectors are stored; see `packed`.
-        dtype: float32, bfloat16 or int8 (matrix products only, and the loss is measured), what the model
-            computes in. None: the faster of the first two on this machine, if its smallest cosine to
-            float32 is at least 0.999.
+        dtype: float32, bfloat16, int16 or int8, what the model computes in; the last two for matrix products
+            only, and their loss is measured. None: the fastest of the first three on this machine, if its
+            smallest cosine to float32 is at least 0.999.
         engine: what computes.
         batch_tokens: the most tokens that run together.
         threads: how many cores are used; None: those that the process may use.

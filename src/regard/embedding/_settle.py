@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -13,6 +13,8 @@ from regard.embedding._cores import cores
 from regard.embedding._embeddings import Loss
 from regard.embedding._engine import Engine, NetworkEngine
 from regard.embedding._int8 import in_int8
+from regard.embedding._int16 import in_int16
+from regard.embedding._int16 import is_best as int16_is_best
 from regard.embedding._openvino import OpenVinoEngine
 from regard.embedding._post_norm import PostNormEngine
 from regard.embedding._request import Request
@@ -22,6 +24,9 @@ from regard.models import Loaded, Network, Transformer
 _WITH_A_MARGIN = 0.9995
 
 
+_Kind = TypeVar("_Kind", bound=Network)
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """What was decided.
@@ -29,7 +34,7 @@ class Settled:
     Attributes:
         engine: what computes.
         threads: on how many cores.
-        loss: of int8, against float32.
+        loss: of int8 and int16, against float32.
         record: the same in words, for a manifest.
     """
 
@@ -48,39 +53,82 @@ def settle(loaded: Loaded, request: Request, layers: Sequence[int]) -> Settled:
     network = loaded.network
     device = next(network.parameters()).device
     threads = (request.threads or cores()) if device.type == "cpu" else 1
-    dtype = request.dtype or _fastest(network, layers)
-    engine: Engine
-    loss = None
     if request.engine == "openvino":
-        if request.dtype is None and not OpenVinoEngine.has_arithmetic(dtype):
-            dtype = torch.float32
-        engine = OpenVinoEngine(network, layers, dtype=dtype, threads=threads)
-        kernel = f"OpenVINO {engine.version}"
-    elif dtype == torch.int8:
-        wide, narrow = _as(network, torch.float32), in_int8(_on_cpu(network))
-        engine = NetworkEngine(narrow, layers)
-        loss = _loss(wide, narrow, layers)
-        kernel = "oneDNN int8"
+        chosen = _openvino(network, layers, request.dtype, threads)
+    elif request.dtype is None:
+        chosen = _fastest(network, layers)
     else:
-        network = _as(network, dtype)
-        folds = PostNormEngine.takes(network)
-        engine = PostNormEngine(network, layers) if folds else NetworkEngine(network, layers)
-        kernel = type(engine).__name__
+        chosen = _of(network, layers, request.dtype)
     return Settled(
-        engine,
+        chosen.engine,
         threads,
-        loss,
+        chosen.loss,
         {
             "engine": request.engine,
-            "kernel": kernel,
-            "dtype": str(dtype).removeprefix("torch."),
+            "kernel": chosen.kernel,
+            "dtype": str(chosen.dtype).removeprefix("torch."),
             "device": device.type,
             "threads": threads,
         },
     )
 
 
-def _as(network: Network, dtype: torch.dtype) -> Network:
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    engine: Engine
+    kernel: str
+    dtype: torch.dtype
+    loss: Loss | None = None
+
+
+def _of(network: Network, layers: Sequence[int], dtype: torch.dtype) -> _Choice:
+    """What was asked for."""
+    if dtype in (torch.int8, torch.int16):
+        wide = _wide(network, dtype)
+        narrow = in_int16(wide, layers) if dtype == torch.int16 else NetworkEngine(in_int8(wide), layers)
+        loss = _loss(NetworkEngine(wide, layers), narrow, network.config.vocab_size)
+        return _Choice(narrow, "AVX2 int16" if dtype == torch.int16 else "oneDNN int8", dtype, loss)
+    network = _as(network, dtype)
+    folds = PostNormEngine.takes(network)
+    engine = PostNormEngine(network, layers) if folds else NetworkEngine(network, layers)
+    return _Choice(engine, type(engine).__name__, dtype)
+
+
+def _fastest(network: Network, layers: Sequence[int]) -> _Choice:
+    """What this processor is fastest in, if no cosine to float32 suffers; else float32."""
+    first = next(network.parameters())
+    if not isinstance(network, Transformer):
+        return _of(network, layers, first.dtype)
+    if _bfloat16_is_good(network, layers):
+        return _of(network, layers, torch.bfloat16)
+    if first.device.type == "cpu" and int16_is_best():
+        chosen = _of(network, layers, torch.int16)
+        if chosen.loss is not None and chosen.loss.smallest_cosine >= _WITH_A_MARGIN:
+            return chosen
+    return _of(network, layers, torch.float32)
+
+
+def _bfloat16_is_good(network: Network, layers: Sequence[int]) -> bool:
+    if not _has_bfloat16(next(network.parameters()).device):
+        return False
+    wide, narrow = (NetworkEngine(_as(network, dtype), layers) for dtype in (torch.float32, torch.bfloat16))
+    return _loss(wide, narrow, network.config.vocab_size).smallest_cosine >= _WITH_A_MARGIN
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    """Whether what computes there has arithmetic for bfloat16, as far as torch can tell."""
+    return torch.cuda.is_bf16_supported() if device.type == "cuda" else is_native(torch.bfloat16)
+
+
+def _openvino(network: Network, layers: Sequence[int], dtype: torch.dtype | None, threads: int) -> _Choice:
+    if dtype is None:
+        able = isinstance(network, Transformer) and OpenVinoEngine.has_arithmetic(torch.bfloat16)
+        dtype = torch.bfloat16 if able and _bfloat16_is_good(network, layers) else torch.float32
+    engine = OpenVinoEngine(network, layers, dtype=dtype, threads=threads)
+    return _Choice(engine, f"OpenVINO {engine.version}", dtype)
+
+
+def _as(network: _Kind, dtype: torch.dtype) -> _Kind:
     """The network in a type; itself where it is."""
     if all(each.dtype == dtype for each in network.parameters()):
         return network
@@ -92,35 +140,20 @@ def _as(network: Network, dtype: torch.dtype) -> Network:
     return copy.deepcopy(network).to(dtype)
 
 
-def _fastest(network: Network, layers: Sequence[int]) -> torch.dtype:
-    """bfloat16 where the processor has arithmetic for it and no cosine suffers; else float32."""
-    first = next(network.parameters())
-    if not isinstance(network, Transformer):
-        return first.dtype
-    if not _has_bfloat16(first.device):
-        return torch.float32
-    wide, narrow = _as(network, torch.float32), _as(network, torch.bfloat16)
-    good = _loss(wide, narrow, layers).smallest_cosine >= _WITH_A_MARGIN
-    return torch.bfloat16 if good else torch.float32
+def _wide(network: Network, dtype: torch.dtype) -> Transformer:
+    """A network for products of whole numbers, in float32."""
+    if isinstance(network, Transformer) and next(network.parameters()).device.type == "cpu":
+        return _as(network, torch.float32)
+    name = str(dtype).removeprefix("torch.")
+    raise InputError(f"dtype must not be {name} for a model on a GPU, with edits or seen through the lens.")
 
 
-def _has_bfloat16(device: torch.device) -> bool:
-    """Whether what computes there has arithmetic for bfloat16, as far as torch can tell."""
-    return torch.cuda.is_bf16_supported() if device.type == "cuda" else is_native(torch.bfloat16)
-
-
-def _on_cpu(network: Network) -> Transformer:
-    if not isinstance(network, Transformer) or next(network.parameters()).device.type != "cpu":
-        raise InputError("dtype must not be int8 for a model on a GPU, with edits or seen through the lens.")
-    return network
-
-
-def _loss(wide: Network, narrow: Network, layers: Sequence[int]) -> Loss:
+def _loss(wide: Engine, narrow: Engine, vocab_size: int) -> Loss:
     """Between the two, of all vectors of rows of ids spread over the table."""
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(wide.config.vocab_size, (8, 24), generator=generator).flatten()
+    ids = torch.randint(vocab_size, (8, 24), generator=generator).flatten()
     with torch.inference_mode():
-        states = [NetworkEngine(each, layers).hidden(ids, [(8, 24)]) for each in (wide, narrow)]
+        states = [engine.hidden(ids, [(8, 24)]) for engine in (wide, narrow)]
         cosines = torch.cat(
             [torch.cosine_similarity(a.float(), b.float(), dim=1) for a, b in zip(*states, strict=True)]
         )

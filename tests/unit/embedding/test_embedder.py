@@ -40,7 +40,7 @@ def _of_trace(model: regard.Model, text: str, layer: int) -> tuple[list[str], to
 
 @pytest.mark.parametrize("layer", [0, 1, 4, -1])
 def test_words_are_those_of_a_trace(model: regard.Model, layer: int) -> None:
-    found = model.embed(TEXTS, level="word", layer=layer)
+    found = model.embed(TEXTS, level="word", layer=layer, dtype=torch.float32)
     for row, text in enumerate(TEXTS):
         words, vectors = _of_trace(model, text, layer)
         own = found.of(row)
@@ -50,7 +50,7 @@ def test_words_are_those_of_a_trace(model: regard.Model, layer: int) -> None:
 
 
 def test_tokens_are_those_of_a_trace_but_the_templates(model: regard.Model) -> None:
-    found = model.embed(TEXTS, level="token", layer=2)
+    found = model.embed(TEXTS, level="token", layer=2, dtype=torch.float32)
     for row, text in enumerate(TEXTS):
         trace = model.trace(text)
         assert_close_to_largest(found.of(row).vectors, trace.embeddings(2)[1:-1], PARITY_FP32)
@@ -71,9 +71,12 @@ def test_a_mix_is_the_weighted_sum_of_layers(model: regard.Model) -> None:
 
 
 def test_a_vector_does_not_depend_on_the_other_texts(model: regard.Model) -> None:
-    together = model.embed([*TEXTS, LONG, *TEXTS[::-1]])
-    for text, vector in zip([*TEXTS, LONG, *TEXTS[::-1]], together, strict=True):
-        assert np.abs(model.embed([text])[0] - vector).max() <= 2e-6 * np.abs(vector).max()
+    texts = [*TEXTS, LONG, *TEXTS[::-1]]
+    embedder = Embedder(model.loaded, Request(dtype=torch.float32))
+    together = embedder.sentences(texts).vectors
+    for text, vector in zip(texts, together, strict=True):
+        (alone,) = embedder.sentences([text]).vectors
+        assert np.abs(alone - vector).max() <= 2e-6 * np.abs(vector).max()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -86,7 +89,7 @@ def test_the_same_bits_again_and_on_any_number_of_cores(model: regard.Model, thr
 
 def test_windows_embed_each_word_in_the_window_that_it_is_given_to(model: regard.Model) -> None:
     window = Windows(size=32, overlap=10)
-    found = model.embed([LONG], level="word", layer=3, window=window)
+    found = model.embed([LONG], level="word", layer=3, window=window, dtype=torch.float32)
     (aligned,) = model.tokenizer.bulk.aligned([LONG])
     starts = [p for p, w in enumerate(aligned.word_of) if p == 0 or aligned.word_of[p - 1] != w]
     vectors: dict[int, list[torch.Tensor]] = {}
@@ -102,7 +105,7 @@ def test_windows_embed_each_word_in_the_window_that_it_is_given_to(model: regard
 def test_a_word_longer_than_what_windows_share_is_the_mean_of_all_its_pieces(model: regard.Model) -> None:
     text = "a " + "pneumonoultramicroscopicsilicovolcanoconiosis" * 2 + " b"
     window = Windows(size=14, overlap=2)
-    found = model.embed([text], level="word", layer=2, window=window)
+    found = model.embed([text], level="word", layer=2, window=window, dtype=torch.float32)
     (aligned,) = model.tokenizer.bulk.aligned([text])
     starts = [p for p, w in enumerate(aligned.word_of) if p == 0 or aligned.word_of[p - 1] != w]
     rows = []
@@ -128,7 +131,7 @@ def test_a_long_sentence_is_pooled_window_by_window(model: regard.Model, pooling
 
 def test_a_long_sentence_is_the_mean_of_all_its_tokens(model: regard.Model) -> None:
     window = Windows(size=32, overlap=10)
-    (vector,) = model.embed([LONG], pooling="mean", window=window)
+    (vector,) = model.embed([LONG], pooling="mean", window=window, dtype=torch.float32)
     tokens = model.embed([LONG], level="token", window=Windows(size=32, overlap=10))
     (aligned,) = model.tokenizer.bulk.aligned([LONG])
     parts = window.parts(len(aligned.ids), room=30, starts=())
@@ -143,7 +146,7 @@ def test_a_long_sentence_is_the_mean_of_all_its_tokens(model: regard.Model) -> N
 
 
 def test_truncation_reads_the_first_tokens_and_counts_the_rest(model: regard.Model) -> None:
-    found = model.embed([LONG, "fish"], window=Truncate(), pooling="mean")
+    found = model.embed([LONG, "fish"], window=Truncate(), pooling="mean", dtype=torch.float32)
     ids = model.tokenizer.encode(LONG).token_ids
     expected = model.trace(token_ids=[*ids[:255], 102]).embeddings(-1).mean(0)
     assert_close_to_largest(found[0], expected, PARITY_FP32)
@@ -234,7 +237,7 @@ def test_a_prompt_is_read_with_the_text_and_pooled_or_not(tmp_path: Path) -> Non
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling | {"include_prompt": False}))
     states = plain.trace("query: " + text).embeddings(-1)
     expected = states[3:].mean(0)  # [CLS], query, :
-    found = regard.load(folder).embed([text], prompt_name="query")
+    found = regard.load(folder).embed([text], prompt_name="query", dtype=torch.float32)
     assert_close_to_largest(found[0], expected / expected.norm(), PARITY_FP32)
 
 

@@ -65,5 +65,5 @@ def _dtype(name: str | None) -> torch.dtype | None:
         return None
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
-        raise InputError(f"dtype must be float32, bfloat16 or int8; got {name!r}.")
+        raise InputError(f"dtype must be float32, bfloat16, int16 or int8; got {name!r}.")
     return found

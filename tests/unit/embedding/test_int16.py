@@ -1,0 +1,215 @@
+"""Products in 16 bits against whole numbers and float64, and what a model loses by them."""
+
+import importlib.util
+import itertools
+import math
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import regard
+from regard import InputError, MissingExtraError
+from regard.embedding import Embedder, Request
+from regard.embedding._engine import NetworkEngine
+from regard.embedding._int16 import in_int16
+from regard.embedding._post_norm import PostNormEngine
+from regard.models import Transformer, load_checkpoint
+from tolerances import FP32_OF_LARGEST, INT16_COSINE, PARITY_FP32, assert_close_to_largest
+from unit.models.tiny import IDS, decoder, encoder
+
+CAPABILITY = torch.backends.cpu.get_cpu_capability()
+pytestmark = pytest.mark.skipif(not CAPABILITY.startswith("AVX"), reason="the processor has no AVX2")
+
+TEXTS = ["She sat on the bank of the river.", "fish", "The bank raised its interest rates, unexpectedly!"]
+
+
+def _product(weight: Tensor, bias: Tensor | None = None) -> "object":
+    from regard.embedding._int16._product import Int16Product
+
+    return Int16Product(weight, bias)
+
+
+def _made(weight: Tensor, x: Tensor, bias: Tensor | None = None) -> Tensor:
+    out = torch.full((len(x), len(weight)), math.nan)
+    return _product(weight, bias).into(out, x)  # type: ignore[attr-defined, no-any-return]
+
+
+def test_sums_are_those_of_whole_numbers() -> None:
+    """An entry of 32,766 makes the scale 1, so that codes are the entries themselves."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(-700, 701, (13, 48), generator=generator)
+    weight = torch.randint(-700, 701, (32, 48), generator=generator)
+    x[:, 5], weight[:, 5] = 32766, 0
+    weight[:, 11] = torch.where(torch.arange(32) % 2 == 0, 32766, -32766)
+    bias = torch.randint(-700, 701, (32,), generator=generator)
+    expected = x @ weight.T + bias  # int64
+    found = _made(weight.float(), x.float(), bias.float())
+    for row, exact in zip(found, expected, strict=True):
+        assert_close_to_largest(row, exact, FP32_OF_LARGEST)
+
+
+@pytest.mark.parametrize("depth", [16, 384, 1536, 4096])
+def test_the_largest_sums_do_not_overflow(depth: int) -> None:
+    """Rows against weights of the same direction: the sum is the product of the norms, just below 2^31."""
+    generator = torch.Generator().manual_seed(depth)
+    hot = torch.zeros(depth)
+    hot[3] = 1.0
+    two = hot.roll(4) - hot
+    rows = torch.stack([torch.ones(depth), hot, two, torch.randn(depth, generator=generator)])
+    weight = torch.cat([rows, -rows, rows.roll(1, 1), rows * 1e4])
+    exact = rows.double() @ weight.double().T
+    bound = rows.double().norm(dim=1)[:, None] * weight.double().norm(dim=1) * 2 * math.sqrt(depth) / 32766
+    assert (_made(weight, rows).double() - exact).abs().le(bound).all()
+
+
+@pytest.mark.parametrize(("width", "depth"), [(16, 16), (48, 80), (1152, 384), (384, 1536)])
+def test_a_row_is_within_the_stated_bound_of_float64(width: int, depth: int) -> None:
+    torch.manual_seed(0)
+    weight, bias, x = torch.randn(width, depth), torch.randn(width), torch.randn(101, depth)
+    x[7, 3], weight[2, 5] = 200.0, 100.0  # as networks have them: an entry far above the others
+    exact = x.double() @ weight.double().T
+    moved = (_made(weight, x, bias).double() - bias.double() - exact).norm(dim=1)
+    step = torch.maximum(x.norm(dim=1) / 46300, x.abs().amax(1) / 32766)
+    of_rows = math.sqrt(depth) / 2 * step * torch.linalg.matrix_norm(weight, 2)
+    of_weights = math.sqrt(depth) / 2 * weight.norm() / 32766 * x.norm(dim=1)
+    assert (moved < (of_rows + of_weights) * 1.01).all()
+    assert moved.median() > 1e-6 * exact.norm(dim=1).median()  # not float32 under another name
+    assert moved.median() < 5e-4 * exact.norm(dim=1).median()
+
+
+@pytest.mark.parametrize("depth", [384, 1536])
+def test_a_row_does_not_depend_on_the_others(depth: int) -> None:
+    """At every number of rows that is left over by tiles, and across blocks."""
+    torch.manual_seed(0)
+    weight = torch.randn(32, depth)
+    x = torch.randn(409, depth) * torch.logspace(-3, 3, 409)[:, None]
+    whole = _made(weight, x)
+    for rows in (slice(0, 1), *(slice(3, 3 + n) for n in range(1, 14)), slice(95, 97), slice(380, 409)):
+        assert torch.equal(_made(weight, x[rows].clone()), whole[rows])
+
+
+def test_rows_of_all_sizes() -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(16, 48)
+    weight[3] = 0.0
+    weight[5] *= 1e-25
+    x = torch.randn(8, 48) * torch.tensor([0.0, 1e-38, 1e-25, 1e-18, 1e-10, 1.0, 1e10, 1e18])[:, None]
+    exact = x.double() @ weight.double().T
+    found = _made(weight, x).double()
+    error = (found - exact).norm(dim=1)
+    assert (error <= 1e-3 * exact.norm(dim=1) + 48 * 2.0**-64).all()
+    assert (found[0] == 0.0).all()
+    assert (found[:, 3] == 0.0).all()
+
+
+def test_what_is_not_a_number_stays_in_its_row() -> None:
+    torch.manual_seed(0)
+    weight, x = torch.randn(16, 48), torch.randn(7, 48)
+    clean = _made(weight, x)
+    x[1, 47], x[3, 0], x[5, 20] = math.nan, math.inf, -math.inf
+    found = _made(weight, x)
+    assert found[[1, 3, 5]].isnan().all()
+    assert torch.equal(found[[0, 2, 4, 6]], clean[[0, 2, 4, 6]])
+
+
+def test_adding_to_what_is_there() -> None:
+    torch.manual_seed(0)
+    weight, bias, x, before = torch.randn(48, 32), torch.randn(48), torch.randn(11, 32), torch.randn(11, 48)
+    added = before.clone()
+    _product(weight, bias).add_to(added, x)  # type: ignore[attr-defined]
+    assert_close_to_largest(added, before + _made(weight, x), FP32_OF_LARGEST)
+
+
+def test_vectors_are_the_same_bits_in_any_company() -> None:
+    texts = [" ".join(words) for words in itertools.permutations(["a", "river", "bank", "unexpectedly"])]
+    texts = [*TEXTS, *texts, *(text[:30] for text in texts)]
+    embedder = Embedder(load_checkpoint(), Request(dtype=torch.int16))
+    together = embedder.sentences(texts).vectors
+    alone = np.concatenate([embedder.sentences([text]).vectors for text in texts])
+    assert np.array_equal(together, alone)
+
+
+def test_a_models_vectors() -> None:
+    model = regard.load()
+    found = model.embed(TEXTS, dtype=torch.int16)
+    wide = model.embed(TEXTS, dtype=torch.float32)
+    loss = found.report.loss  # type: ignore[union-attr]
+    assert loss is not None
+    assert INT16_COSINE < loss.smallest_cosine < loss.mean_cosine < 1.0
+    cosines = (np.asarray(found, np.float64) * wide).sum(1)  # both of length 1
+    assert (1 - cosines < 1 - INT16_COSINE).all()
+    assert np.abs(found - wide).max() > 1e-6
+    words = model.embed(TEXTS, level="word", layer=[0, 3], dtype=torch.int16)
+    assert_close_to_largest(words.vectors[:, 0], model.embed(TEXTS, level="word", layer=0).vectors, 0.0)
+
+
+@pytest.mark.parametrize("folded", [True, False])
+def test_folded_weights_and_a_networks_own_pass(folded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = load_checkpoint().network
+    assert isinstance(network, Transformer)
+    before = {name: each.clone() for name, each in network.state_dict().items()}
+    if not folded:
+        monkeypatch.setattr(PostNormEngine, "takes", lambda _: False)
+    narrow, wide = in_int16(network, [0, 3, 6]), NetworkEngine(network, [0, 3, 6])
+    assert type(narrow) is (PostNormEngine if folded else NetworkEngine)
+    ids = torch.randint(999, 30_000, (5 * 7,), generator=torch.Generator().manual_seed(0))
+    static, *contextual = zip(narrow.hidden(ids, [(5, 7)]), wide.hidden(ids, [(5, 7)]), strict=True)
+    assert torch.equal(*static)
+    for ours, theirs in contextual:
+        assert torch.cosine_similarity(ours.double(), theirs.double(), dim=1).min() > INT16_COSINE
+        assert (ours - theirs).abs().max() > FP32_OF_LARGEST * theirs.abs().max()
+    assert all(torch.equal(each, before[name]) for name, each in network.state_dict().items())
+
+
+def test_maps_of_other_sizes_stay_in_float32() -> None:
+    for network in (encoder().float(), decoder().float()):  # 30 entries, and not 32
+        found = in_int16(network, [1, 2]).hidden(IDS.flatten(), [(2, 7)])
+        own = NetworkEngine(network, [1, 2]).hidden(IDS.flatten(), [(2, 7)])
+        for ours, theirs in zip(found, own, strict=True):
+            assert_close_to_largest(ours, theirs, PARITY_FP32)
+
+
+@pytest.mark.parametrize(
+    ("capability", "llvmlite", "dtype"),
+    [("AVX2", True, "int16"), ("AVX512", True, "float32"), ("AVX2", False, "float32")],
+)
+def test_it_is_chosen_where_it_is_fastest(
+    capability: str, llvmlite: bool, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr("regard.embedding._settle.is_native", lambda _: False)
+    real = importlib.util.find_spec
+    absent = None if llvmlite else "llvmlite"
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == absent else real(name, *rest)
+    )
+    made = Embedder(load_checkpoint(), Request())
+    assert made.settled["dtype"] == dtype
+    assert (made.loss is None) == (dtype == "float32")
+
+
+def test_it_is_not_chosen_where_a_cosine_suffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.embedding._settle.int16_is_best", lambda: True)
+    monkeypatch.setattr("regard.embedding._settle._WITH_A_MARGIN", 1.0)
+    assert Embedder(load_checkpoint(), Request()).settled["dtype"] == "float32"
+
+
+def test_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = regard.load()
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
+        with pytest.raises(InputError, match=r"dtype must not be int16 on this machine.*AVX2"):
+            model.embed(TEXTS, dtype=torch.int16)
+    for name in [
+        each
+        for each in sys.modules
+        if each.startswith("regard.embedding._int16._") and not each.endswith("._engine")
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("llvmlite", "llvmlite.ir", "llvmlite.binding"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'regard\[embed\]'"):
+        model.embed(TEXTS, dtype=torch.int16)
