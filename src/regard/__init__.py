@@ -9,6 +9,7 @@
 Importing regard does not import torch; the first use of a name does.
 """
 
+import gc as _gc
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,14 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name in _HOME:
-        return getattr(_import_module(f"{__name__}.{_HOME[name]}"), name)
+        # What is imported stays. To collect meanwhile would look through all of torch, some times over.
+        collects = _gc.isenabled()
+        _gc.disable()
+        try:
+            return getattr(_import_module(f"{__name__}.{_HOME[name]}"), name)
+        finally:
+            if collects:
+                _gc.enable()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

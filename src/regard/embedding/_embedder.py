@@ -24,11 +24,6 @@ from regard.embedding._steps import Unit
 from regard.embedding._workers import over
 from regard.models import Loaded
 
-# Small jobs are cut into so many packs, so that all cores have some; but a pack of few tokens is slow.
-# Not by the cores that there are: the same packs give the same bits on any machine of a kind.
-_SHARES = 32
-_FEWEST_TOKENS = 256
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sentences:
@@ -275,8 +270,7 @@ class Embedder:
         """Compute all rows; `take` gets those of a pack with their vectors (tokens, layers, width)."""
         here, ended = get_ident(), []
         lengths = [passages.length(row) for row in range(len(passages.rows))]
-        fair = max(_FEWEST_TOKENS, sum(lengths) // _SHARES)
-        packs = pack(lengths, tokens=min(self._request.batch_tokens, fair), mixed=self._engine.mixed)
+        packs = pack(lengths, tokens=self._request.batch_tokens, mixed=self._engine.mixed)
 
         def compute(one: Pack) -> None:
             rows = [row for run in one for row in run.rows]

@@ -151,9 +151,10 @@ def _wide(network: Network, dtype: torch.dtype) -> Transformer:
 def _loss(wide: Engine, narrow: Engine, vocab_size: int) -> Loss:
     """Between the two, of all vectors of rows of ids spread over the table."""
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(vocab_size, (8, 24), generator=generator).flatten()
+    rows, length = 4, 24
+    ids = torch.randint(vocab_size, (rows * length,), generator=generator)
     with torch.inference_mode():
-        states = [engine.hidden(ids, [(8, 24)]) for engine in (wide, narrow)]
+        states = [engine.hidden(ids, [(rows, length)]) for engine in (wide, narrow)]
         cosines = torch.cat(
             [torch.cosine_similarity(a.float(), b.float(), dim=1) for a, b in zip(*states, strict=True)]
         )

@@ -1,25 +1,12 @@
 """The families that regard implements, by the `model_type` of their config.json."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from regard.checkpoints import Config, KeyMap
 from regard.core.errors import InputError
-from regard.models import (
-    bart,
-    bert,
-    deberta,
-    distilbert,
-    electra,
-    gemma,
-    gpt2,
-    llama,
-    modernbert,
-    mpnet,
-    roberta,
-    t5,
-)
 from regard.models._transformer import Transformer
 
 
@@ -42,34 +29,51 @@ class Family:
     keys: KeyMap
 
 
-def _family(name: str, config: Any, build: Callable[[Any], Transformer], keys: KeyMap) -> Family:
-    return Family(name=name, read_config=config.from_hf, build=build, write_config=config.to_hf, keys=keys)
-
-
-FAMILIES: dict[str, Family] = {
-    family.name: family
-    for family in (
-        _family("bart", bart.BartConfig, bart.build, bart.BART_KEYS),
-        _family("bert", bert.BertConfig, bert.build, bert.BERT_KEYS),
-        _family("deberta-v2", deberta.DebertaConfig, deberta.build, deberta.DEBERTA_KEYS),
-        _family("distilbert", distilbert.DistilBertConfig, distilbert.build, distilbert.DISTILBERT_KEYS),
-        _family("electra", electra.ElectraConfig, electra.build, electra.ELECTRA_KEYS),
-        _family("gemma2", gemma.GemmaConfig, gemma.build, gemma.GEMMA_KEYS),
-        _family("gemma3_text", gemma.GemmaConfig, gemma.build, gemma.GEMMA_KEYS),
-        _family("gpt2", gpt2.Gpt2Config, gpt2.build, gpt2.GPT2_KEYS),
-        _family("llama", llama.LlamaConfig, llama.build, llama.LLAMA_KEYS),
-        _family("marian", bart.BartConfig, bart.build, bart.BART_KEYS),
-        _family("mbart", bart.BartConfig, bart.build, bart.BART_KEYS),
-        _family("modernbert", modernbert.ModernBertConfig, modernbert.build, modernbert.MODERNBERT_KEYS),
-        _family("mpnet", mpnet.MPNetConfig, mpnet.build, mpnet.MPNET_KEYS),
-        _family("roberta", roberta.RobertaConfig, roberta.build, roberta.ROBERTA_KEYS),
-        _family("mistral", llama.LlamaConfig, llama.build, llama.LLAMA_KEYS),
-        _family("qwen2", llama.LlamaConfig, llama.build, llama.LLAMA_KEYS),
-        _family("qwen3", llama.LlamaConfig, llama.build, llama.LLAMA_KEYS),
-        _family("t5", t5.T5Config, t5.build, t5.T5_KEYS),
-        _family("xlm-roberta", roberta.RobertaConfig, roberta.build, roberta.ROBERTA_KEYS),
-    )
+# The package of each, its config and its keys. They are imported when a checkpoint asks for them.
+_HOMES = {
+    "bart": ("bart", "BartConfig", "BART_KEYS"),
+    "bert": ("bert", "BertConfig", "BERT_KEYS"),
+    "deberta-v2": ("deberta", "DebertaConfig", "DEBERTA_KEYS"),
+    "distilbert": ("distilbert", "DistilBertConfig", "DISTILBERT_KEYS"),
+    "electra": ("electra", "ElectraConfig", "ELECTRA_KEYS"),
+    "gemma2": ("gemma", "GemmaConfig", "GEMMA_KEYS"),
+    "gemma3_text": ("gemma", "GemmaConfig", "GEMMA_KEYS"),
+    "gpt2": ("gpt2", "Gpt2Config", "GPT2_KEYS"),
+    "llama": ("llama", "LlamaConfig", "LLAMA_KEYS"),
+    "marian": ("bart", "BartConfig", "BART_KEYS"),
+    "mbart": ("bart", "BartConfig", "BART_KEYS"),
+    "mistral": ("llama", "LlamaConfig", "LLAMA_KEYS"),
+    "modernbert": ("modernbert", "ModernBertConfig", "MODERNBERT_KEYS"),
+    "mpnet": ("mpnet", "MPNetConfig", "MPNET_KEYS"),
+    "qwen2": ("llama", "LlamaConfig", "LLAMA_KEYS"),
+    "qwen3": ("llama", "LlamaConfig", "LLAMA_KEYS"),
+    "roberta": ("roberta", "RobertaConfig", "ROBERTA_KEYS"),
+    "t5": ("t5", "T5Config", "T5_KEYS"),
+    "xlm-roberta": ("roberta", "RobertaConfig", "ROBERTA_KEYS"),
 }
+
+
+class _Families(Mapping[str, Family]):
+    def __getitem__(self, name: str) -> Family:
+        package, config_name, keys = _HOMES[name]
+        home = import_module(f"regard.models.{package}")
+        config = getattr(home, config_name)
+        return Family(
+            name=name,
+            read_config=config.from_hf,
+            build=home.build,
+            write_config=config.to_hf,
+            keys=getattr(home, keys),
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_HOMES)
+
+    def __len__(self) -> int:
+        return len(_HOMES)
+
+
+FAMILIES: Mapping[str, Family] = _Families()
 """Every family, by `model_type`."""
 
 

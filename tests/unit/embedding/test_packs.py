@@ -36,3 +36,17 @@ def test_long_rows_are_bounded_by_their_square() -> None:
 
 def test_no_rows_are_no_packs() -> None:
     assert pack([], tokens=5) == []
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_packs_get_smaller_towards_the_end(mixed: bool) -> None:
+    """So that no core is left alone with a large one: of what is left an eighth at most, or 256 tokens."""
+    sizes = [sum(len(run.rows) * run.length for run in each) for each in pack([7] * 2003, mixed=mixed)]
+    assert sum(sizes) == 7 * 2003
+    left = sum(sizes)
+    for size in sizes:
+        wanted = min(1024, max(256, left // 8))
+        assert size == min(left, wanted - wanted % 7)
+        left -= size
+    assert sizes[0] == 1022
+    assert sizes[-2] == 252

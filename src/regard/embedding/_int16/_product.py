@@ -50,11 +50,10 @@ class Int16Product:
         self._product = product()
         width, depth = weight.shape
         weight = weight.detach()
-        norms, largest = (
-            torch.linalg.vector_norm(weight, ord=kind, dim=1, dtype=torch.float64) for kind in (2, math.inf)
-        )
-        scales = torch.maximum(norms / _norm(depth), largest / _LARGEST)
-        scales = torch.where(scales > 0, scales, 1.0).float()
+        low, high = torch.aminmax(weight, dim=1)
+        norms = weight.double().norm(dim=1)  # squares of small entries are 0 in float32
+        scales = torch.maximum(norms / _norm(depth), torch.maximum(high, -low) / _LARGEST).float()
+        scales = torch.where(scales > 0, scales, 1.0)
         codes = (weight / scales[:, None]).round_().to(torch.int16)
         # Column after column of a panel, two codes of each: what one instruction multiplies.
         self._codes = codes.view(width // PANEL, PANEL, depth // 2, 2).transpose(1, 2).contiguous()
