@@ -1,12 +1,12 @@
 """What a model is made of, and what it tells of itself."""
 
+from __future__ import annotations
+
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
+from regard import tracing
 from regard.checkpoints import licence_of
-from regard.core import Mask, Taps
 from regard.models import (
     Loaded,
     Network,
@@ -17,13 +17,13 @@ from regard.models import (
     positions_of,
     removed_words,
 )
-from regard.text import Tokenizer
-from regard.tracing import (
-    LensNetwork,
-    Parity,
-    bytes_at,
-    trace_ids,
-)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.core import Mask, Taps
+    from regard.text import Tokenizer
+    from regard.tracing import Parity
 
 _PROBE_TOKENS = 13
 
@@ -80,12 +80,12 @@ class Held:
             True
         """
         network = self.network.plain  # edits change what is computed, not how
-        if isinstance(network, LensNetwork):
+        if isinstance(network, tracing.LensNetwork):
             return network.parity
         limits = [limit for kind in self.network.prefixes if (limit := self.network.limit(kind)) is not None]
         ids = [place % self.config.vocab_size for place in range(min([_PROBE_TOKENS, *limits]))]
         plain = replace(self.loaded, network=network)
-        return trace_ids(plain, ids, ids if len(network.prefixes) == 2 else None).parity()
+        return tracing.trace_ids(plain, ids, ids if len(network.prefixes) == 2 else None).parity()
 
     def describe(self, num_tokens: int | None = None) -> dict[str, Any]:
         """Family, sizes and where it came from, as plain values.
@@ -109,7 +109,7 @@ class Held:
             "bytes": sum(parameter.numel() * parameter.element_size() for parameter in parameters),
             "dtype": str(parameters[0].dtype).removeprefix("torch."),
             "trace_tokens": tokens,
-            "trace_bytes": bytes_at(self.loaded, tokens),
+            "trace_bytes": tracing.bytes_at(self.loaded, tokens),
             "found_in": self.loaded.source.kind,
             "folder": str(self.loaded.source.folder),
             "licence": licence_of(self.loaded.source.folder),

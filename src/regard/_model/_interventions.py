@@ -1,30 +1,31 @@
 """Changing what a model computes, and asking what each part is worth."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from torch import Tensor
-
+from regard import tracing
 from regard._model._tracing import Tracing
 from regard.core.errors import InputError
-from regard.tracing import (
-    Edit,
-    ExampleMetric,
-    ImportanceMethod,
-    Kind,
-    Metric,
-    Numbers,
-    Patching,
-    Per,
-    Progress,
-    SiteName,
-    Trace,
-    activation_patching,
-    attribution_patching,
-    edited,
-    head_importance,
-)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.tracing import (
+        Edit,
+        ExampleMetric,
+        ImportanceMethod,
+        Kind,
+        Metric,
+        Numbers,
+        Patching,
+        Per,
+        Progress,
+        SiteName,
+        Trace,
+    )
 
 
 class Interventions(Tracing):
@@ -66,7 +67,7 @@ class Interventions(Tracing):
             >>> before.embedding("flies").equal(after.embedding("flies"))
             False
         """
-        with edited(self.loaded, edits) as loaded:
+        with tracing.edited(self.loaded, edits) as loaded:
             yield type(self)(loaded)
 
     def patch(
@@ -103,12 +104,14 @@ class Interventions(Tracing):
         """
         texts = self._traced("clean", clean), self._traced("corrupted", corrupted)
         if method == "activation":
-            return activation_patching(
+            return tracing.activation_patching(
                 self.loaded, *texts, metric, site=site, kind=kind, per=per, layer=layer, progress=progress
             )
         if method != "attribution":
             raise InputError(f'method must be "activation" or "attribution"; got {method!r}.')
-        return attribution_patching(self.loaded, *texts, metric, site=site, kind=kind, per=per, layer=layer)
+        return tracing.attribution_patching(
+            self.loaded, *texts, metric, site=site, kind=kind, per=per, layer=layer
+        )
 
     def head_importance(
         self,
@@ -134,4 +137,6 @@ class Interventions(Tracing):
         if not isinstance(examples, Sequence) or isinstance(examples, str):
             raise InputError(f"examples must be a list of texts or traces; got {type(examples).__name__}.")
         traces = [self._traced(f"examples[{number}]", each) for number, each in enumerate(examples)]
-        return head_importance(self.loaded, traces, metric, method=method, kind=kind, progress=progress)
+        return tracing.head_importance(
+            self.loaded, traces, metric, method=method, kind=kind, progress=progress
+        )

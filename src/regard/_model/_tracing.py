@@ -1,33 +1,22 @@
 """Traces of a model, and what is computed from them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, overload
 
-from torch import Tensor
-
+from regard import tracing
 from regard._model._held import Held
 from regard.core.errors import InputError
-from regard.models import (
-    Output,
-)
-from regard.tracing import (
-    Forecast,
-    Keep,
-    Keeping,
-    Kind,
-    TextOrIds,
-    Trace,
-    compare,
-    forecast,
-    heads,
-    trace_ids,
-    trace_text,
-)
-from regard.views import Comparison, HeadTable
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
+
+    from regard.models import Output
+    from regard.tracing import Forecast, Keep, Kind, TextOrIds, Trace
+    from regard.views import Comparison, HeadTable
 
 
 class Tracing(Held):
@@ -42,7 +31,7 @@ class Tracing(Held):
         target: str | None = None,
         keep: Keep = "all",
         layers: int | Sequence[int] | None = None,
-        dtype: "torch.dtype | None" = None,
+        dtype: torch.dtype | None = None,
     ) -> Trace: ...
     @overload
     def trace(
@@ -52,7 +41,7 @@ class Tracing(Held):
         target_ids: Sequence[int] | Tensor | None = None,
         keep: Keep = "all",
         layers: int | Sequence[int] | None = None,
-        dtype: "torch.dtype | None" = None,
+        dtype: torch.dtype | None = None,
     ) -> Trace: ...
     @overload
     def trace(
@@ -61,7 +50,7 @@ class Tracing(Held):
         *,
         keep: Keep = "all",
         layers: int | Sequence[int] | None = None,
-        dtype: "torch.dtype | None" = None,
+        dtype: torch.dtype | None = None,
     ) -> list[Trace]: ...
     def trace(
         self,
@@ -73,7 +62,7 @@ class Tracing(Held):
         target_ids: Sequence[int] | Tensor | None = None,
         keep: Keep = "all",
         layers: int | Sequence[int] | None = None,
-        dtype: "torch.dtype | None" = None,
+        dtype: torch.dtype | None = None,
     ) -> Trace | list[Trace]:
         """Run the model on a text and keep what its attention is a function of.
 
@@ -104,7 +93,7 @@ class Tracing(Held):
             >>> trace.weights(layer=5, head=0).shape
             torch.Size([7, 7])
         """
-        keeping = Keeping(keep=keep, layers=layers, dtype=dtype)
+        keeping = tracing.Keeping(keep=keep, layers=layers, dtype=dtype)
         if (text is None) == (token_ids is None):
             raise InputError(
                 f"text or token_ids must be given, and not both; got {'neither' if text is None else 'both'}."
@@ -112,15 +101,15 @@ class Tracing(Held):
         if token_ids is not None:
             if pair is not None or target is not None:
                 raise InputError("pair and target must be None with token_ids; give target_ids.")
-            return trace_ids(self.loaded, token_ids, target_ids, keeping=keeping)
+            return tracing.trace_ids(self.loaded, token_ids, target_ids, keeping=keeping)
         if target_ids is not None:
             raise InputError("target_ids must be None with a text; give target, or token_ids.")
         if isinstance(text, list | tuple):
             if pair is not None or target is not None:
                 raise InputError("pair and target must be None with a list of texts; trace each by itself.")
-            return [trace_text(self.loaded, each, keeping=keeping) for each in text]
+            return [tracing.trace_text(self.loaded, each, keeping=keeping) for each in text]
         assert text is not None
-        return trace_text(self.loaded, text, pair, target=target, keeping=keeping)
+        return tracing.trace_text(self.loaded, text, pair, target=target, keeping=keeping)
 
     def forecast(
         self,
@@ -128,7 +117,7 @@ class Tracing(Held):
         *,
         keep: Keep = "all",
         layers: int | Sequence[int] | None = None,
-        dtype: "torch.dtype | None" = None,
+        dtype: torch.dtype | None = None,
         target_tokens: int | None = None,
     ) -> Forecast:
         """How much memory a trace will take, over the loaded model: see `regard.tracing.forecast`.
@@ -146,8 +135,8 @@ class Tracing(Held):
             >>> regard.load().forecast(512, keep="qk").kept
             9437184
         """
-        keeping = Keeping(keep=keep, layers=layers, dtype=dtype)
-        return forecast(self.loaded, n_tokens, target_tokens, keeping)
+        keeping = tracing.Keeping(keep=keep, layers=layers, dtype=dtype)
+        return tracing.forecast(self.loaded, n_tokens, target_tokens, keeping)
 
     def gradients(
         self, text: str | Trace, *, of: Callable[[Output], Tensor], at: str | Sequence[str]
@@ -156,9 +145,9 @@ class Tracing(Held):
         return replace(self._traced("text", text), loaded=self.loaded).gradients(of=of, at=at)
 
     def _traced(self, name: str, text: str | Trace) -> Trace:
-        if not isinstance(text, str | Trace):
+        if not isinstance(text, str | tracing.Trace):
             raise InputError(f"{name} must be a text or a trace; got {type(text).__name__}.")
-        return text if isinstance(text, Trace) else self.trace(text, keep="residual")
+        return text if isinstance(text, tracing.Trace) else self.trace(text, keep="residual")
 
     def heads(
         self,
@@ -181,7 +170,7 @@ class Tracing(Held):
             >>> regard.load().heads("The cat sat on the mat, and the dog lay on the rug.", layer=0, head=2)
             HeadTable('sentence-transformers/all-MiniLM-L6-v2', 1 text: 1 previous)
         """
-        return heads(
+        return tracing.heads(
             self.loaded,
             texts,
             targets=targets,
@@ -199,4 +188,4 @@ class Tracing(Held):
         """One word between several texts, at every embedding layer: see `regard.tracing.compare`."""
         if not isinstance(texts, Sequence) or isinstance(texts, str):
             raise InputError(f"texts must be a list of two texts or more; got {type(texts).__name__}.")
-        return compare(self.trace(list(texts)), word)
+        return tracing.compare(self.trace(list(texts)), word)
