@@ -1,10 +1,10 @@
-"""The heap of the C library while a trace grows: what it holds free goes back to the system."""
+"""The heap of the C library while a trace grows."""
 
-import ctypes
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Iterable
 
 from torch import Tensor
+
+from regard.core.heap import give_back
 
 # Smaller tensors are those of short texts, of whose time it would take up to a tenth to get memory back.
 _LARGE = 2**21
@@ -41,21 +41,3 @@ class Heap:
         if due:
             self._since = 0
         return due
-
-
-def give_back() -> None:
-    """Let the C library give its free pages back to the system, where it can."""
-    trim = _trim()
-    if trim is not None:
-        trim(0)
-
-
-@cache
-def _trim() -> Callable[[int], int] | None:
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):  # Windows has no library without a name
-        return None
-    trim.argtypes, trim.restype = (ctypes.c_size_t,), ctypes.c_int
-    found: Callable[[int], int] = trim
-    return found

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from regard.tracing._heap import Heap, give_back
+from regard.core.heap import give_back
+from regard.tracing._heap import Heap
 
 
 @dataclass(frozen=True)

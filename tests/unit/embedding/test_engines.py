@@ -71,6 +71,15 @@ def test_folded_weights_after_heads_are_cut_off() -> None:
     _mixed(PostNormEngine(network, range(3)), network)
 
 
+def test_a_later_call_does_not_write_over_what_an_earlier_one_gave() -> None:
+    network = encoder().float()
+    engine = PostNormEngine(network, range(3))
+    given = engine.hidden(IDS.flatten(), [(2, 7)])
+    before = [each.clone() for each in given]
+    engine.hidden(IDS.flip(1).flatten(), [(2, 7)])
+    assert all(torch.equal(now, then) for now, then in zip(given, before, strict=True))
+
+
 def test_the_default_model_in_folded_weights() -> None:
     network = load_checkpoint().network
     assert isinstance(network, Transformer)

@@ -1,11 +1,8 @@
 """What the C library holds free goes back while a trace grows."""
 
-import ctypes
-
 import pytest
 import torch
 
-from regard.tracing import _heap
 from regard.tracing._heap import Heap
 
 MIB = 2**20
@@ -14,7 +11,7 @@ MIB = 2**20
 @pytest.fixture
 def trims(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
-    monkeypatch.setattr(_heap, "_trim", lambda: calls.append)
+    monkeypatch.setattr("regard.tracing._heap.give_back", lambda: calls.append(0))
     return calls
 
 
@@ -41,13 +38,3 @@ def test_of_another_device_nothing_is_on_the_heap(trims: list[int]) -> None:
     heap.grows(torch.empty(256 * MIB, device="meta"))
     heap.grows(torch.empty(15 * MIB, dtype=torch.int8))
     assert not trims
-
-
-def test_a_library_without_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    _heap._trim.cache_clear()
-    try:
-        assert _heap._trim() is None
-        Heap().grows(torch.empty(17 * MIB, dtype=torch.int8))
-    finally:
-        _heap._trim.cache_clear()
