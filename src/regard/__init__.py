@@ -9,10 +9,9 @@
 Importing regard does not import torch; the first use of a name does.
 """
 
-import gc as _gc
-from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
+from regard._on_use import on_use as _on_use
 from regard._version import __version__
 
 if TYPE_CHECKING:
@@ -78,19 +77,4 @@ __all__ = [
     "view",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name in _HOME:
-        # What is imported stays. To collect meanwhile would look through all of torch, some times over.
-        collects = _gc.isenabled()
-        _gc.disable()
-        try:
-            return getattr(_import_module(f"{__name__}.{_HOME[name]}"), name)
-        finally:
-            if collects:
-                _gc.enable()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = _on_use(__name__, _HOME)

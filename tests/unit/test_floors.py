@@ -30,6 +30,7 @@ FLOORS = {
     "text": 1,
     "views": 1,
     "core": 0,
+    "_on_use": -1,
     "_version": -1,
 }
 ROOF = 11

@@ -100,6 +100,17 @@ def test_the_rules_catch_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> N
     assert sorted(mixed, key=sort_key) == ["MAX_2", "Model", "T", "__version__", "b2", "b10"]
 
 
+def test_who_embeds_does_not_wait_for_what_traces() -> None:
+    others = ("regard.tracing._trace", "regard.views", "regard.models.t5", "matplotlib", "transformers")
+    script = (
+        "import gc, sys, regard\n"
+        "vectors = regard.load().embed(['a river bank'])\n"
+        f"print(vectors.shape, gc.isenabled(), [name for name in {others!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1] == "(1, 384) True []", done.stderr
+
+
 @pytest.mark.parametrize(
     "program",
     [

@@ -45,7 +45,7 @@ class Embedder:
 
     Made once for many calls: weights are folded and converted here, and dtype, engine and threads settled.
     A text's vectors do not depend on the other texts of a call, but for the order in which the processor
-    adds: at most 2e-6 of the largest entry in float32, and nothing in int16, whose sums are exact.
+    adds: at most 2e-6 of the largest entry in float32, and not a bit in int16, where measured.
 
     Args:
         loaded: the model.

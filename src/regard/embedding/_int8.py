@@ -1,11 +1,13 @@
 """Products in int8: weights of 8 bits and their scale a row, activations too, sums that are exact."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 
 from regard.core.errors import InputError
+from regard.embedding._engine import Engine, NetworkEngine
 from regard.embedding._linears import with_linears
 from regard.models import Transformer
 
@@ -80,8 +82,8 @@ def _scales(rows: Tensor, most: int) -> Tensor:
     return torch.where(largest > 0, largest, float(most)).div_(most)
 
 
-def in_int8(network: Transformer) -> Transformer:
-    """A copy of a network whose linear layers, in the stack that embeds, are `Int8Linear`; the rest float32.
+def in_int8(network: Transformer, layers: Sequence[int]) -> Engine:
+    """An engine whose linear layers, in the stack that embeds, are `Int8Linear`; the rest is float32.
 
     Raises:
         InputError: this torch has no such product, or the processor does not give its sums exactly.
@@ -90,7 +92,7 @@ def in_int8(network: Transformer) -> Transformer:
         raise InputError(
             "dtype must be float32 or bfloat16 on this machine: torch has no exact product in int8 for it."
         )
-    return with_linears(network, Int8Linear)
+    return NetworkEngine(with_linears(network, Int8Linear), layers)
 
 
 def _is_exact() -> bool:

@@ -32,12 +32,10 @@ from regard.models import Network, Transformer
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layer:
     qkv: Product
-    qkv_width: int
     output: Product
     attention_norm: nn.LayerNorm
     attention_shift: Tensor
     hidden: Product
-    hidden_width: int
     activation: Callable[[Tensor], Tensor]
     ffn_output: Product
     ffn_norm: nn.LayerNorm
@@ -186,7 +184,6 @@ def _folded(
     ahead = torch.zeros_like(bias) if following is None else following
     return _Layer(
         qkv=product(qkv.float(), torch.cat([of_q, others]).float()),
-        qkv_width=len(qkv),
         output=product(attention.output.weight.detach(), None),
         attention_norm=norms[0],
         attention_shift=(_wide(norms[0].bias) + ffn_bias).float(),
@@ -194,7 +191,6 @@ def _folded(
             ffn.hidden.weight.detach(),
             (_wide(ffn.hidden.bias) - _wide(ffn.hidden.weight) @ ffn_bias).float(),
         ),
-        hidden_width=ffn.hidden.out_features,
         activation=_GELU_IN_PLACE if ffn.activation is F.gelu else ffn.activation,
         ffn_output=product(ffn.output.weight.detach(), None),
         ffn_norm=norms[1],
@@ -224,8 +220,8 @@ class _Scratch(threading.local):
 def _run(layer: _Layer, x: Tensor, shape: Sequence[tuple[int, int]], scratch: _Scratch) -> Tensor:
     """x is (tokens, d_model) and is written over."""
     tokens, size = x.shape
-    qkv = layer.qkv.into(scratch("wide", tokens, layer.qkv_width), x).view(tokens, 3, layer.num_heads, -1)
-    context = scratch("context", tokens, layer.qkv_width // 3)
+    qkv = layer.qkv.into(scratch("wide", tokens, layer.qkv.width), x).view(tokens, 3, layer.num_heads, -1)
+    context = scratch("context", tokens, layer.qkv.width // 3)
     start = 0
     for rows, length in shape:
         here = slice(start, start + rows * length)
@@ -236,7 +232,7 @@ def _run(layer: _Layer, x: Tensor, shape: Sequence[tuple[int, int]], scratch: _S
     layer.output.add_to(x, context)
     norm = layer.attention_norm
     x = F.layer_norm(x, (size,), norm.weight, layer.attention_shift, norm.eps)
-    hidden = layer.hidden.into(scratch("wide", tokens, layer.hidden_width), x)
+    hidden = layer.hidden.into(scratch("wide", tokens, layer.hidden.width), x)
     layer.ffn_output.add_to(x, layer.activation(hidden))
     norm = layer.ffn_norm
     return F.layer_norm(x, (size,), norm.weight, layer.ffn_shift, norm.eps)

@@ -7,7 +7,13 @@ from torch import Tensor
 
 
 class Product(Protocol):
-    """x W^T + bias."""
+    """x W^T + bias.
+
+    Attributes:
+        width: the entries of what comes out.
+    """
+
+    width: int
 
     def into(self, out: Tensor, x: Tensor) -> Tensor:
         """out = x W^T + bias; x (rows, depth) and out (rows, width) lie without gaps."""
@@ -33,6 +39,7 @@ class Float32Product:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight, self._bias = weight, bias
+        self.width = len(weight)
 
     def into(self, out: Tensor, x: Tensor) -> Tensor:
         """See `Product`."""

@@ -1,7 +1,7 @@
 """What is decided once, before the first vector: what computes, in which type, and on how many cores."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -73,6 +73,13 @@ def settle(loaded: Loaded, request: Request, layers: Sequence[int]) -> Settled:
     )
 
 
+# Types of whole numbers: what works the products out, and how the engine is made. Their loss is measured.
+_WHOLE_NUMBERS: dict[torch.dtype, tuple[str, Callable[[Transformer, Sequence[int]], Engine]]] = {
+    torch.int16: ("AVX2 int16", in_int16),
+    torch.int8: ("oneDNN int8", in_int8),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class _Choice:
     engine: Engine
@@ -83,11 +90,13 @@ class _Choice:
 
 def _of(network: Network, layers: Sequence[int], dtype: torch.dtype) -> _Choice:
     """What was asked for."""
-    if dtype in (torch.int8, torch.int16):
+    if dtype in _WHOLE_NUMBERS:
+        kernel, make = _WHOLE_NUMBERS[dtype]
         wide = _wide(network, dtype)
-        narrow = in_int16(wide, layers) if dtype == torch.int16 else NetworkEngine(in_int8(wide), layers)
-        loss = _loss(NetworkEngine(wide, layers), narrow, network.config.vocab_size)
-        return _Choice(narrow, "AVX2 int16" if dtype == torch.int16 else "oneDNN int8", dtype, loss)
+        narrow = make(wide, layers)
+        return _Choice(
+            narrow, kernel, dtype, _loss(NetworkEngine(wide, layers), narrow, wide.config.vocab_size)
+        )
     network = _as(network, dtype)
     folds = PostNormEngine.takes(network)
     engine = PostNormEngine(network, layers) if folds else NetworkEngine(network, layers)

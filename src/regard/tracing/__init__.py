@@ -4,8 +4,9 @@ Importing the package imports nothing of it; the first use of a name does. So wh
 embed with it does not wait for what traces it.
 """
 
-from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
+
+from regard._on_use import on_use as _on_use
 
 if TYPE_CHECKING:
     from regard.tracing._compare import compare
@@ -205,12 +206,4 @@ __all__ = [
     "trace_text",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name in _HOME:
-        return getattr(_import_module(f"{__name__}.{_HOME[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = _on_use(__name__, _HOME)

@@ -9,7 +9,8 @@ import regard
 from regard import InputError
 from regard.embedding import Embedder, Request
 from regard.embedding import _int8 as int8
-from regard.embedding._int8 import Int8Linear, in_int8
+from regard.embedding._int8 import Int8Linear
+from regard.embedding._linears import with_linears
 from regard.models import load_checkpoint
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.models.tiny import decoder
@@ -64,7 +65,7 @@ def test_a_models_vectors_in_int8() -> None:
     loss = found.report.loss  # type: ignore[union-attr]
     assert loss is not None
     assert 0.95 < loss.smallest_cosine < loss.mean_cosine < 0.999
-    assert f"cosines to float32 from {loss.smallest_cosine:.3f}" in repr(found.report)
+    assert f"cosines to float32 from {loss.smallest_cosine:.4f}" in repr(found.report)
     cosines = (found * model.embed(TEXTS, dtype=torch.float32)).sum(1)  # both of length 1
     assert 0.97 < cosines.min() < 0.9999  # not float32 under another name
     alone = np.concatenate([model.embed([text], dtype=torch.int8) for text in TEXTS])
@@ -87,7 +88,7 @@ def test_the_loss_is_measured_beforehand_and_named_where_it_was_asked_for() -> N
 def test_other_kinds_of_networks_keep_their_own_weights() -> None:
     network = decoder().float()
     before = {name: each.clone() for name, each in network.state_dict().items()}
-    made = in_int8(network)
+    made = with_linears(network, Int8Linear)
     linear = [each for each in made.modules() if isinstance(each, Int8Linear)]
     assert len(linear) == sum(
         isinstance(each, nn.Linear) for each in network.stack("decoder").layers.modules()

@@ -21,10 +21,11 @@ class Int16Linear(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self._width = linear.out_features
         self._product = Int16Product(linear.weight, linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) -> (..., out), float32."""
         rows = x.reshape(-1, x.shape[-1]).contiguous()
-        return self._product.into(rows.new_empty(len(rows), self._width), rows).view(*x.shape[:-1], -1)
+        return self._product.into(rows.new_empty(len(rows), self._product.width), rows).view(
+            *x.shape[:-1], -1
+        )

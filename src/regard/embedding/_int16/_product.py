@@ -59,7 +59,7 @@ class Int16Product:
         self._codes = codes.view(width // PANEL, PANEL, depth // 2, 2).transpose(1, 2).contiguous()
         self._scales = scales
         self._bias = torch.zeros(width) if bias is None else bias.detach().float()
-        self._width, self._depth = width, depth
+        self.width, self._depth = width, depth
 
     @staticmethod
     def takes(weight: Tensor) -> bool:
@@ -73,7 +73,7 @@ class Int16Product:
 
     def add_to(self, residual: Tensor, x: Tensor) -> None:
         """See `Product`."""
-        self._run(x, residual, self._width, residual)
+        self._run(x, residual, self.width, residual)
 
     def _run(self, x: Tensor, base: Tensor, step: int, out: Tensor) -> None:
         block = max(1, min(len(x), _BLOCK // self._depth))
@@ -89,7 +89,7 @@ class Int16Product:
             step,
             out.data_ptr(),
             len(x),
-            self._width,
+            self.width,
             self._depth,
             block,
             1.0 / _norm(self._depth),
