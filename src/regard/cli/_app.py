@@ -1,7 +1,6 @@
 """The `regard` command: its subcommands, and how errors reach the user."""
 
 import codecs
-import gc
 import os
 import sys
 from typing import Annotated
@@ -77,8 +76,6 @@ def main() -> None:
 
     REGARD_TRACEBACK=1 shows where an error came from.
     """
-    # Nearly all objects here belong to modules, and stay: collecting often looks through torch for nothing.
-    gc.set_threshold(50_000, 50, 50)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             # A terminal that cannot show a character must not end the program.
