@@ -7,7 +7,7 @@ all of a model or raises one error that lists everything which does not fit.
 
 from regard.checkpoints._architecture import HEADS, HeadKind, head_of, num_labels
 from regard.checkpoints._config import Config, read_config, read_config_list
-from regard.checkpoints._find import Source, SourceKind, available, find
+from regard.checkpoints._find import Source, SourceKind, available, find, locate, verify
 from regard.checkpoints._inert import INERT
 from regard.checkpoints._keymap import KeyMap
 from regard.checkpoints._licence import licence_of
@@ -41,10 +41,12 @@ __all__ = [
     "head_of",
     "licence_of",
     "load_into",
+    "locate",
     "num_labels",
     "read_config",
     "read_config_list",
     "read_tensors",
     "to_hf",
+    "verify",
     "write_tensors",
 ]

@@ -32,11 +32,36 @@ class Source:
 
 
 def find(name: str | os.PathLike[str]) -> Source:
-    """Find a model: a folder, an installed model package, the Hugging Face cache, the hub, in this order.
+    """`locate`, then `verify`.
 
-    A `Path`, and a string that reads like one (`./x`, `/x/y`, `~/x`, `a/b/c`), can only be a folder. The
-    weights of a package are checked against their published hash. From the hub only the files that regard
-    reads are fetched, into the Hugging Face cache; without network the look-up gives up within five seconds.
+    Raises:
+        InputError, ModelNotFoundError, CheckpointError: as they do.
+
+    >>> source = find("all-MiniLM-L6-v2")
+    >>> source.name, source.kind
+    ('sentence-transformers/all-MiniLM-L6-v2', 'package')
+    """
+    source = locate(name)
+    verify(source)
+    return source
+
+
+def verify(source: Source) -> None:
+    """Check that the weights of a package are the published ones; of other models no hash is known.
+
+    Raises:
+        CheckpointError: they are not, or cannot be read.
+    """
+    if source.kind == "package":
+        verify_weights(PACKAGED[source.name], source.folder)
+
+
+def locate(name: str | os.PathLike[str]) -> Source:
+    """Where a model is: a folder, an installed model package, the Hugging Face cache, the hub, in this order.
+
+    A `Path`, and a string that reads like one (`./x`, `/x/y`, `~/x`, `a/b/c`), can only be a folder. From the
+    hub only the files that regard reads are fetched, into the Hugging Face cache; without network the look-up
+    gives up within five seconds.
 
     Args:
         name: a folder, or a model's name such as `all-MiniLM-L6-v2` or `OWNER/NAME`.
@@ -45,11 +70,10 @@ def find(name: str | os.PathLike[str]) -> Source:
         InputError: the name is empty.
         ModelNotFoundError: nothing of that name can be loaded from here; the message lists near names and
             says how to get the model.
-        CheckpointError: something is there, but it is not a model, is damaged, or its download broke off.
+        CheckpointError: something is there, but it is not a model, or its download broke off.
 
-    >>> source = find("all-MiniLM-L6-v2")
-    >>> source.name, source.kind
-    ('sentence-transformers/all-MiniLM-L6-v2', 'package')
+    >>> locate("all-MiniLM-L6-v2").kind
+    'package'
     """
     if not isinstance(name, str | os.PathLike):
         raise InputError(f"name must be a string or a path; got {type(name).__name__}")
@@ -135,7 +159,6 @@ def _packaged(name: str) -> Source | None:
     folder = packaged_folder(model) if model is not None else None
     if model is None or folder is None:
         return None
-    verify_weights(model, folder)
     return Source(name=name, folder=folder, kind="package")
 
 

