@@ -31,6 +31,7 @@ def on_use(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
             return getattr(import_module(f"{package}.{homes[name]}"), name)
         finally:
             if collects:
+                _to_oldest()
                 gc.enable()
 
     def names() -> list[str]:
@@ -38,3 +39,10 @@ def on_use(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
         return listed
 
     return find, names
+
+
+def _to_oldest() -> None:
+    """Move all objects to the collector's oldest generation, so that the next collection is a small one."""
+    if not gc.get_freeze_count():  # else somebody froze objects, and they are to stay so
+        gc.freeze()
+        gc.unfreeze()

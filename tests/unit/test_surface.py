@@ -111,6 +111,21 @@ def test_who_embeds_does_not_wait_for_what_traces() -> None:
     assert done.stdout.splitlines()[-1] == "(1, 384) True []", done.stderr
 
 
+def test_what_is_imported_is_old_to_the_collector() -> None:
+    script = (
+        "import gc, sys\n"
+        "{first}\n"
+        "import regard; regard.load\n"
+        "torch = sys.modules['torch']\n"
+        "old = any(each is torch.__dict__ for each in gc.get_objects(generation=2))\n"
+        "print(old, gc.get_freeze_count() > 0)"
+    )
+    for first, told in (("", "True False"), ("gc.freeze()", "False True")):
+        code = script.format(first=first)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+        assert done.stdout.strip() == told, done.stderr
+
+
 @pytest.mark.parametrize(
     "program",
     [
