@@ -134,5 +134,4 @@ def _built(
     target: tokenizers.Tokenizer | Renumbered | None,
     roles: Roles,
 ) -> Built:
-    vocabulary = backend.get_vocab(with_added_tokens=True)
-    return Built(path=path, backend=backend, target=target, special=SpecialIds.of(vocabulary, roles))
+    return Built(path=path, backend=backend, target=target, special=SpecialIds.of(backend.token_to_id, roles))

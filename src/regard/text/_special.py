@@ -1,6 +1,6 @@
 """Tokens that stand for no text: their ids, and how they are put around texts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Self
 
@@ -40,14 +40,10 @@ class SpecialIds:
     mask: int | None = None
 
     @classmethod
-    def of(cls, vocabulary: Mapping[str, int], roles: Roles) -> Self:
+    def of(cls, id_of: Callable[[str], int | None], roles: Roles) -> Self:
         """The ids that the vocabulary gives to the tokens with a role."""
         return cls(
-            **{
-                each.name: vocabulary.get(roles[each.name].content)
-                for each in fields(cls)
-                if each.name in roles
-            }
+            **{each.name: id_of(roles[each.name].content) for each in fields(cls) if each.name in roles}
         )
 
 

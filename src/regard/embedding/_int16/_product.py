@@ -50,13 +50,14 @@ class Int16Product:
         self._product = product()
         width, depth = weight.shape
         weight = weight.detach()
-        low, high = torch.aminmax(weight, dim=1)
         norms = weight.double().norm(dim=1)  # squares of small entries are 0 in float32
-        scales = torch.maximum(norms / _norm(depth), torch.maximum(high, -low) / _LARGEST).float()
+        scales = torch.maximum(norms / _norm(depth), weight.abs().amax(dim=1) / _LARGEST).float()
         scales = torch.where(scales > 0, scales, 1.0)
         codes = (weight / scales[:, None]).round_().to(torch.int16)
-        # Column after column of a panel, two codes of each: what one instruction multiplies.
-        self._codes = codes.view(width // PANEL, PANEL, depth // 2, 2).transpose(1, 2).contiguous()
+        # Column after column of a panel, two codes of each: what one instruction multiplies. A pair is moved
+        # as one number.
+        pairs = codes.view(torch.int32).view(width // PANEL, PANEL, depth // 2)
+        self._codes = pairs.transpose(1, 2).contiguous()
         self._scales = scales
         self._bias = torch.zeros(width) if bias is None else bias.detach().float()
         self.width, self._depth = width, depth
