@@ -277,7 +277,7 @@ def _on_heap(samples: list[tuple[Probe, Sample]]) -> int:
         return 0
     weights = [float(each.weight) for each, _ in samples]
     sizes = np.array(weights) @ np.array([found.bytes for _, found in samples], dtype=np.float64)
-    return grown(first.steps, [int(size) for size in sizes.round()]) or 0
+    return grown(first.steps, [max(0, int(size)) for size in sizes.round()]) or 0
 
 
 def _of_windows(widths: frozenset[int], lengths: tuple[int, ...]) -> int:

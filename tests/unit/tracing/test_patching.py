@@ -254,7 +254,7 @@ def test_what_is_not_finite_is_not_patched_in() -> None:
         return output.last_hidden_state.isnan().sum()
 
     with torch.no_grad():
-        model.network.encoder.layers[0].ffn_residual.norm.bias[7] = float("nan")  # type: ignore
+        model.network.encoder.layers[0].ffn_residual.norm.bias[7] = float("nan")
     for method in ("activation", "attribution"):
         with pytest.raises(InputError, match=r"what the clean text has at 'layers\.1\.input' must be finite"):
-            model.patch(clean, clean, isnan, method=method)  # type: ignore
+            model.patch(clean, clean, isnan, method=method)
