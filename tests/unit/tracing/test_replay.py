@@ -15,12 +15,21 @@ from regard.tracing._replay import Step, grown
 MIB = 2**20
 
 
-# In a process of its own, whose heap has no large holes yet.
+# Each in a process of its own, whose heap has no large holes: what importing left is filled first. (A large
+# block that is freed has glibc take those that follow from the heap.)
 _CHILD = """
+import ctypes
 import json
+import os
 from regard.tracing._replay import Step, grown
 
 MIB = 2**20
+library = ctypes.CDLL(None)
+library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+library.free.argtypes = (ctypes.c_void_p,)
+library.free(library.malloc(31 * MIB))
+filling = [library.malloc(MIB // 4) for _ in range(400)]
+
 def taken(count, first=0):
     return [Step("takes", (each,)) for each in range(first, first + count)]
 
@@ -28,13 +37,17 @@ def taken(count, first=0):
 holes = taken(100) + [Step("frees", (each,)) for each in range(0, 100, 2)]
 large, small = ([MIB] * 100 + [size] * 60 + [16 * MIB] * 2 for size in (3 * MIB // 2, MIB // 2))
 held = Step("holds", (160, 161))
-print(json.dumps({
-    "holes": grown(holes, large),
-    "larger": grown([*holes, *taken(20, 100)], large),
-    "smaller": grown([*holes, *taken(40, 100)], small),
-    "many": grown([*holes, *taken(60, 100)], large),
-    "given back": grown([*holes, held, *taken(60, 100)], large),
-}))
+for name, steps, sizes in (
+    ("holes", holes, large),
+    ("larger", [*holes, *taken(20, 100)], large),
+    ("smaller", [*holes, *taken(40, 100)], small),
+    ("many", [*holes, *taken(60, 100)], large),
+    ("given back", [*holes, held, *taken(60, 100)], large),
+):
+    if not os.fork():
+        print(json.dumps([name, grown(steps, sizes)]), flush=True)
+        os._exit(0)
+    os.wait()
 """
 
 
@@ -44,7 +57,7 @@ def mib() -> dict[str, float]:
     done = subprocess.run(
         [sys.executable, "-c", _CHILD], env=environment, capture_output=True, text=True, check=True
     )
-    return {name: size / MIB for name, size in json.loads(done.stdout).items()}
+    return {name: size / MIB for name, size in map(json.loads, done.stdout.splitlines())}
 
 
 def taken(count: int) -> list[Step]:
