@@ -107,7 +107,8 @@ class Embedding(Held):
             truncate_dim: how many entries of a vector are kept.
             precision: "float32", "float16", "int8" or "binary".
             dtype: what the model computes in; None for the fastest whose cosines to float32 are at least
-                0.999. `torch.int16` loses next to nothing, `torch.int8` some; `.report.loss` says how much.
+                0.999. `torch.int16` loses next to nothing, `torch.int8` up to that; `.report.loss` says what
+                was measured.
             engine: "torch" or "openvino".
             batch_tokens: the most tokens that run together.
             threads: the cores that are used.

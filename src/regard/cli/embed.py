@@ -140,7 +140,7 @@ def embed(
         typer.Option(
             "--dtype",
             metavar="TYPE",
-            help="float32, bfloat16, int16 or int8 to compute in; by default the fastest that is as good.",
+            help="float32, bfloat16, int16 or int8 to compute in; by default the fastest that is good.",
         ),
     ] = None,
     engine: Annotated[
@@ -275,7 +275,7 @@ def _opener(model: str, wanted: Mapping[str, Any]) -> "OpenWork":
 
             work = open_model(model, wanted, earlier)
         loss = work.about.get("loss")
-        if loss and loss["smallest_cosine"] < 0.999:
+        if loss and (loss["smallest_cosine"] < 0.999 or wanted["dtype"] == "int8"):
             typer.echo(
                 f"regard: in {work.settled['dtype']}, cosines to float32 are {loss['smallest_cosine']:.4f} "
                 f"at least and {loss['mean_cosine']:.4f} on average, of tokens drawn at random",

@@ -91,7 +91,8 @@ class Embedder:
         own = (most, self._settings.max_seq_length)
         limit = min((each for each in own if each is not None), default=None)
         self._room = room_of(request.window, self._frame, limit=limit, most=most)
-        settled = settle(loaded, request, self._unique)
+        averaged = self._of_sentences and self._kinds == ("mean",)
+        settled = settle(loaded, request, self._unique, averaged=averaged)
         self._engine, self._threads, self.loss = settled.engine, settled.threads, settled.loss
         self.settled = {
             "level": request.level,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # What one pack may have: more tokens do not make the matrix products faster, and fewer stay in the caches.
-BATCH_TOKENS = 1024
+BATCH_TOKENS = 512
 
 # Towards the end packs get smaller, so that no core is left alone with a large one: so small a part of what
 # is left. Not by the cores that there are: the same packs give the same bits on any machine of a kind.

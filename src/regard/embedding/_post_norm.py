@@ -18,14 +18,13 @@ The folded weights are computed in float64 and rounded once.
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm, Residual, Stack
-from regard.embedding._products import Float32Product, Product
+from regard.embedding._products import Float32Product, MakeProduct, Product, SideBySide
 from regard.models import Network, Transformer
 
 
@@ -36,12 +35,30 @@ class _Layer:
     attention_norm: nn.LayerNorm
     attention_shift: Tensor
     hidden: Product
-    activation: Callable[[Tensor], Tensor]
+    activation: Callable[[Tensor], Tensor] | None  # None: GELU, which products know
     ffn_output: Product
     ffn_norm: nn.LayerNorm
     ffn_shift: Tensor
     ahead: Tensor  # what ffn_shift adds that is not this layer's
     num_heads: int
+
+
+class TorchAttention:
+    """Attention of texts of one length, by torch."""
+
+    def __call__(self, qkv: Tensor, context: Tensor, rows: int, length: int) -> None:
+        """context = softmax(q k^T) v, for each head of each text.
+
+        Args:
+            qkv: float32 (rows x length, 3, heads, head_dim), without gaps, the queries scaled.
+            context: (rows x length, heads x head_dim), without gaps; written.
+            rows: texts.
+            length: tokens of each.
+        """
+        _, _, heads, head_dim = qkv.shape
+        q, k, v = qkv.view(rows, length, 3, heads, head_dim).permute(2, 0, 3, 1, 4)
+        joined = F.scaled_dot_product_attention(q, k, v, scale=1.0).transpose(1, 2)
+        context.view(rows, length, heads, head_dim).copy_(joined)
 
 
 class PostNormEngine:
@@ -50,7 +67,9 @@ class PostNormEngine:
     Args:
         network: one that `takes` takes.
         layers: embedding layers, 0 to L.
-        product: what makes a linear map of a weight (width, depth) and a bias.
+        product: what makes the linear maps.
+        of_values: what makes that of the values, where it is another.
+        attention: what attends.
 
     Example:
         >>> import torch
@@ -69,18 +88,20 @@ class PostNormEngine:
         self,
         network: Network,
         layers: Sequence[int],
-        product: Callable[[Tensor, Tensor | None], Product] = Float32Product,
+        product: MakeProduct = Float32Product,
+        of_values: MakeProduct | None = None,
+        attention: TorchAttention | None = None,
     ) -> None:
         stack = _stack(network)
         assert stack is not None, "asked for a network that it takes"
         self._embeddings, self._numbering = stack.embeddings, stack.numbering
         self._asked = tuple(layers)
-        self._scratch = _Scratch()
+        self._scratch, self._attention = _Scratch(), attention or TorchAttention()
         kept = [layer for layer in stack.layers if isinstance(layer, EncoderLayer)][: max(layers)]
         biases = [_output_bias(layer.attention) for layer in kept]
         self._first = biases[0].float() if biases else None
         self._layers = [
-            _folded(layer, bias, following, product)
+            _folded(layer, bias, following, product, of_values)
             for layer, bias, following in zip(kept, biases, [*biases[1:], None][: len(kept)], strict=True)
         ]
 
@@ -99,7 +120,7 @@ class PostNormEngine:
             assert self._first is not None, "there is a layer"
             x = self._entering(token_ids, shape).add_(self._first)
             for number, layer in enumerate(self._layers, start=1):
-                x = _run(layer, x, shape, self._scratch)
+                x = _run(layer, x, shape, self._attention, self._scratch)
                 if number in self._asked:
                     made[number] = x - layer.ahead
         return [made[layer] for layer in self._asked]
@@ -166,7 +187,8 @@ def _folded(
     layer: EncoderLayer,
     bias: Tensor,
     following: Tensor | None,
-    product: Callable[[Tensor, Tensor | None], Product],
+    product: MakeProduct,
+    of_values: MakeProduct | None,
 ) -> _Layer:
     """A layer whose input has `bias` added, and whose output has that of the layer after it."""
     attention, ffn = layer.attention, layer.ffn
@@ -183,7 +205,7 @@ def _folded(
     norms = norm_of(layer.attention_residual), norm_of(layer.ffn_residual)
     ahead = torch.zeros_like(bias) if following is None else following
     return _Layer(
-        qkv=product(qkv.float(), torch.cat([of_q, others]).float()),
+        qkv=_joined(qkv.float(), torch.cat([of_q, others]).float(), product, of_values),
         output=product(attention.output.weight.detach(), None),
         attention_norm=norms[0],
         attention_shift=(_wide(norms[0].bias) + ffn_bias).float(),
@@ -191,7 +213,7 @@ def _folded(
             ffn.hidden.weight.detach(),
             (_wide(ffn.hidden.bias) - _wide(ffn.hidden.weight) @ ffn_bias).float(),
         ),
-        activation=_GELU_IN_PLACE if ffn.activation is F.gelu else ffn.activation,
+        activation=None if ffn.activation is F.gelu else ffn.activation,
         ffn_output=product(ffn.output.weight.detach(), None),
         ffn_norm=norms[1],
         ffn_shift=(_wide(norms[1].bias) + ahead).float(),
@@ -200,7 +222,12 @@ def _folded(
     )
 
 
-_GELU_IN_PLACE = partial(torch.ops.aten.gelu_, approximate="none")
+def _joined(weight: Tensor, bias: Tensor, product: MakeProduct, of_values: MakeProduct | None) -> Product:
+    """Queries, keys and values: one product, or two where the values have their own kind."""
+    if of_values is None:
+        return product(weight, bias)
+    values = len(weight) // 3 * 2
+    return SideBySide(product(weight[:values], bias[:values]), of_values(weight[values:], bias[values:]))
 
 
 class _Scratch(threading.local):
@@ -217,7 +244,13 @@ class _Scratch(threading.local):
         return held[: rows * width].view(rows, width)
 
 
-def _run(layer: _Layer, x: Tensor, shape: Sequence[tuple[int, int]], scratch: _Scratch) -> Tensor:
+def _run(
+    layer: _Layer,
+    x: Tensor,
+    shape: Sequence[tuple[int, int]],
+    attention: TorchAttention,
+    scratch: _Scratch,
+) -> Tensor:
     """x is (tokens, d_model) and is written over."""
     tokens, size = x.shape
     qkv = layer.qkv.into(scratch("wide", tokens, layer.qkv.width), x).view(tokens, 3, layer.num_heads, -1)
@@ -225,14 +258,16 @@ def _run(layer: _Layer, x: Tensor, shape: Sequence[tuple[int, int]], scratch: _S
     start = 0
     for rows, length in shape:
         here = slice(start, start + rows * length)
-        q, k, v = qkv[here].view(rows, length, 3, layer.num_heads, -1).permute(2, 0, 3, 1, 4)
-        joined = F.scaled_dot_product_attention(q, k, v, scale=1.0).transpose(1, 2)
-        context[here].view(rows, length, layer.num_heads, -1).copy_(joined)
+        attention(qkv[here], context[here], rows, length)
         start += rows * length
     layer.output.add_to(x, context)
     norm = layer.attention_norm
     x = F.layer_norm(x, (size,), norm.weight, layer.attention_shift, norm.eps)
-    hidden = layer.hidden.into(scratch("wide", tokens, layer.hidden.width), x)
-    layer.ffn_output.add_to(x, layer.activation(hidden))
+    hidden = scratch("wide", tokens, layer.hidden.width)
+    if layer.activation is None:
+        layer.hidden.gelu_into(hidden, x)
+    else:
+        hidden = layer.activation(layer.hidden.into(hidden, x))
+    layer.ffn_output.add_to(x, hidden)
     norm = layer.ffn_norm
     return F.layer_norm(x, (size,), norm.weight, layer.ffn_shift, norm.eps)

@@ -81,8 +81,8 @@ class Request:
         truncate_dim: how many entries of a vector are kept.
         precision: how vectors are stored; see `packed`.
         dtype: float32, bfloat16, int16 or int8, what the model computes in; the last two for matrix products
-            only, and their loss is measured. None: the fastest of the first three on this machine, if its
-            smallest cosine to float32 is at least 0.999.
+            only, and their loss is measured. None: the fastest of them on this machine whose smallest cosine
+            to float32 is at least 0.999; int8 only for sentences that are means over their tokens.
         engine: what computes.
         batch_tokens: the most tokens that run together.
         threads: how many cores are used; None: those that the process may use.

@@ -12,9 +12,7 @@ from regard.core.errors import InputError
 from regard.embedding._cores import cores
 from regard.embedding._embeddings import Loss
 from regard.embedding._engine import Engine, NetworkEngine
-from regard.embedding._int8 import in_int8
-from regard.embedding._int16 import in_int16
-from regard.embedding._int16 import is_best as int16_is_best
+from regard.embedding._integers import in_int8, in_int16, int8_is_best, int16_is_best, kernel_of
 from regard.embedding._openvino import OpenVinoEngine
 from regard.embedding._post_norm import PostNormEngine
 from regard.embedding._request import Request
@@ -22,6 +20,8 @@ from regard.models import Loaded, Network, Transformer
 
 # 0.999 is promised for all vectors; those of other texts may be a little further apart than the probe's.
 _WITH_A_MARGIN = 0.9995
+# An average over tokens is as a rule nearer than they are.
+_OF_AVERAGES = 0.999
 
 
 _Kind = TypeVar("_Kind", bound=Network)
@@ -44,8 +44,14 @@ class Settled:
     record: dict[str, Any]
 
 
-def settle(loaded: Loaded, request: Request, layers: Sequence[int]) -> Settled:
-    """Decide for a model and a request; `layers` are those that the engine is to give.
+def settle(loaded: Loaded, request: Request, layers: Sequence[int], *, averaged: bool = False) -> Settled:
+    """Decide for a model and a request.
+
+    Args:
+        loaded: the model.
+        request: which vectors.
+        layers: those that the engine is to give.
+        averaged: whether all vectors are means over the tokens of a text.
 
     Raises:
         InputError: an engine or a type that the model cannot be run with.
@@ -56,7 +62,7 @@ def settle(loaded: Loaded, request: Request, layers: Sequence[int]) -> Settled:
     if request.engine == "openvino":
         chosen = _openvino(network, layers, request.dtype, threads)
     elif request.dtype is None:
-        chosen = _fastest(network, layers)
+        chosen = _fastest(network, layers, averaged)
     else:
         chosen = _of(network, layers, request.dtype)
     return Settled(
@@ -73,10 +79,10 @@ def settle(loaded: Loaded, request: Request, layers: Sequence[int]) -> Settled:
     )
 
 
-# Types of whole numbers: what works the products out, and how the engine is made. Their loss is measured.
-_WHOLE_NUMBERS: dict[torch.dtype, tuple[str, Callable[[Transformer, Sequence[int]], Engine]]] = {
-    torch.int16: ("AVX2 int16", in_int16),
-    torch.int8: ("oneDNN int8", in_int8),
+# Types of whole numbers, whose loss is measured: how the engine is made.
+_WHOLE_NUMBERS: dict[torch.dtype, Callable[[Transformer, Sequence[int]], Engine]] = {
+    torch.int16: in_int16,
+    torch.int8: in_int8,
 }
 
 
@@ -91,30 +97,32 @@ class _Choice:
 def _of(network: Network, layers: Sequence[int], dtype: torch.dtype) -> _Choice:
     """What was asked for."""
     if dtype in _WHOLE_NUMBERS:
-        kernel, make = _WHOLE_NUMBERS[dtype]
         wide = _wide(network, dtype)
-        narrow = make(wide, layers)
-        return _Choice(
-            narrow, kernel, dtype, _loss(NetworkEngine(wide, layers), narrow, wide.config.vocab_size)
-        )
+        narrow = _WHOLE_NUMBERS[dtype](wide, layers)
+        loss = _loss(NetworkEngine(wide, layers), narrow, wide.config.vocab_size)
+        return _Choice(narrow, kernel_of(dtype), dtype, loss)
     network = _as(network, dtype)
     folds = PostNormEngine.takes(network)
     engine = PostNormEngine(network, layers) if folds else NetworkEngine(network, layers)
     return _Choice(engine, type(engine).__name__, dtype)
 
 
-def _fastest(network: Network, layers: Sequence[int]) -> _Choice:
+def _fastest(network: Network, layers: Sequence[int], averaged: bool) -> _Choice:
     """What this processor is fastest in, if no cosine to float32 suffers; else float32."""
     first = next(network.parameters())
     if not isinstance(network, Transformer):
         return _of(network, layers, first.dtype)
-    if _bfloat16_is_good(network, layers):
-        return _of(network, layers, torch.bfloat16)
-    if first.device.type == "cpu" and int16_is_best():
-        chosen = _of(network, layers, torch.int16)
-        if chosen.loss is not None and chosen.loss.smallest_cosine >= _WITH_A_MARGIN:
-            return chosen
-    return _of(network, layers, torch.float32)
+    on_cpu = first.device.type == "cpu"
+    whole_numbers = (
+        (torch.int8, _OF_AVERAGES, averaged and PostNormEngine.takes(network) and int8_is_best()),
+        (torch.int16, _WITH_A_MARGIN, on_cpu and int16_is_best()),
+    )
+    for dtype, least, may in whole_numbers:
+        if may:
+            chosen = _of(network, layers, dtype)
+            if chosen.loss is not None and chosen.loss.smallest_cosine >= least:
+                return chosen
+    return _of(network, layers, torch.bfloat16 if _bfloat16_is_good(network, layers) else torch.float32)
 
 
 def _bfloat16_is_good(network: Network, layers: Sequence[int]) -> bool:

@@ -1,6 +1,5 @@
 """Products in 16 bits against whole numbers and float64, and what a model loses by them."""
 
-import importlib.util
 import itertools
 import math
 import sys
@@ -14,10 +13,13 @@ import regard
 from regard import InputError, MissingExtraError
 from regard.embedding import Embedder, Request
 from regard.embedding._engine import NetworkEngine
-from regard.embedding._int16 import in_int16
+from regard.embedding._integers import _int16 as int16
+from regard.embedding._integers import in_int16
+from regard.embedding._integers._int16 import Int16Product
 from regard.embedding._post_norm import PostNormEngine
 from regard.models import Transformer, load_checkpoint
 from tolerances import FP32_OF_LARGEST, INT16_COSINE, PARITY_FP32, assert_close_to_largest
+from unit.embedding.targets import TARGETS
 from unit.models.tiny import IDS, decoder, encoder
 
 CAPABILITY = torch.backends.cpu.get_cpu_capability()
@@ -26,22 +28,21 @@ pytestmark = pytest.mark.skipif(not CAPABILITY.startswith("AVX"), reason="the pr
 TEXTS = ["She sat on the bank of the river.", "fish", "The bank raised its interest rates, unexpectedly!"]
 
 
-def _product(weight: Tensor, bias: Tensor | None = None) -> "object":
-    from regard.embedding._int16._product import Int16Product
-
-    return Int16Product(weight, bias)
+@pytest.fixture(params=TARGETS, ids=str, autouse=True)
+def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(int16, "here", lambda: request.param)
 
 
 def _made(weight: Tensor, x: Tensor, bias: Tensor | None = None) -> Tensor:
     out = torch.full((len(x), len(weight)), math.nan)
-    return _product(weight, bias).into(out, x)  # type: ignore[attr-defined, no-any-return]
+    return Int16Product(weight, bias).into(out, x)
 
 
 def test_sums_are_those_of_whole_numbers() -> None:
     """An entry of 32,766 makes the scale 1, so that codes are the entries themselves."""
     generator = torch.Generator().manual_seed(0)
-    x = torch.randint(-700, 701, (13, 48), generator=generator)
-    weight = torch.randint(-700, 701, (32, 48), generator=generator)
+    x = torch.randint(-700, 701, (13, 96), generator=generator)
+    weight = torch.randint(-700, 701, (32, 96), generator=generator)
     x[:, 5], weight[:, 5] = 32766, 0
     weight[:, 11] = torch.where(torch.arange(32) % 2 == 0, 32766, -32766)
     bias = torch.randint(-700, 701, (32,), generator=generator)
@@ -51,7 +52,7 @@ def test_sums_are_those_of_whole_numbers() -> None:
         assert_close_to_largest(row, exact, FP32_OF_LARGEST)
 
 
-@pytest.mark.parametrize("depth", [16, 384, 1536, 4096])
+@pytest.mark.parametrize("depth", [32, 384, 1536, 4096])
 def test_the_largest_sums_do_not_overflow(depth: int) -> None:
     """Rows against weights of the same direction: the sum is the product of the norms, just below 2^31."""
     generator = torch.Generator().manual_seed(depth)
@@ -59,13 +60,13 @@ def test_the_largest_sums_do_not_overflow(depth: int) -> None:
     hot[3] = 1.0
     two = hot.roll(4) - hot
     rows = torch.stack([torch.ones(depth), hot, two, torch.randn(depth, generator=generator)])
-    weight = torch.cat([rows, -rows, rows.roll(1, 1), rows * 1e4])
+    weight = torch.cat([rows, -rows, rows.roll(1, 1), rows * 1e4]).repeat(2, 1)
     exact = rows.double() @ weight.double().T
     bound = rows.double().norm(dim=1)[:, None] * weight.double().norm(dim=1) * 2 * math.sqrt(depth) / 32766
     assert (_made(weight, rows).double() - exact).abs().le(bound).all()
 
 
-@pytest.mark.parametrize(("width", "depth"), [(16, 16), (48, 80), (1152, 384), (384, 1536)])
+@pytest.mark.parametrize(("width", "depth"), [(32, 32), (96, 160), (1152, 384), (384, 1536)])
 def test_a_row_is_within_the_stated_bound_of_float64(width: int, depth: int) -> None:
     torch.manual_seed(0)
     weight, bias, x = torch.randn(width, depth), torch.randn(width), torch.randn(101, depth)
@@ -93,29 +94,29 @@ def test_a_row_does_not_depend_on_the_others(depth: int) -> None:
 
 def test_rows_of_all_sizes() -> None:
     torch.manual_seed(0)
-    weight = torch.randn(16, 48)
+    weight = torch.randn(32, 96)
     weight[3] = 0.0
     weight[5] *= 1e-25
-    x = torch.randn(8, 48) * torch.tensor([0.0, 1e-38, 1e-25, 1e-18, 1e-10, 1.0, 1e10, 1e18])[:, None]
+    x = torch.randn(8, 96) * torch.tensor([0.0, 1e-38, 1e-25, 1e-18, 1e-10, 1.0, 1e10, 1e18])[:, None]
     exact = x.double() @ weight.double().T
     found = _made(weight, x).double()
     error = (found - exact).norm(dim=1)
-    assert (error <= 1e-3 * exact.norm(dim=1) + 48 * 2.0**-64).all()
+    assert (error <= 1e-3 * exact.norm(dim=1) + 96 * 2.0**-64).all()
     assert (found[:3] == 0.0).all()  # entries below 2^-65 have the code 0
     assert (found[:, 3] == 0.0).all()
 
 
 def test_small_weights_do_not_overflow_either() -> None:
     """The squares of their entries are 0 in float32, but not their norm."""
-    found = _made(torch.full((16, 48), 1e-25), torch.ones(5, 48))
-    assert_close_to_largest(found, np.full((5, 16), 48e-25), 1e-3)
+    found = _made(torch.full((32, 96), 1e-25), torch.ones(5, 96))
+    assert_close_to_largest(found, np.full((5, 32), 96e-25), 1e-3)
 
 
 def test_what_is_not_a_number_stays_in_its_row() -> None:
     torch.manual_seed(0)
-    weight, x = torch.randn(16, 48), torch.randn(7, 48)
+    weight, x = torch.randn(32, 96), torch.randn(7, 96)
     clean = _made(weight, x)
-    x[1, 47], x[3, 0], x[5, 20] = math.nan, math.inf, -math.inf
+    x[1, 95], x[3, 0], x[5, 20] = math.nan, math.inf, -math.inf
     found = _made(weight, x)
     assert found[[1, 3, 5]].isnan().all()
     assert torch.equal(found[[0, 2, 4, 6]], clean[[0, 2, 4, 6]])
@@ -123,10 +124,31 @@ def test_what_is_not_a_number_stays_in_its_row() -> None:
 
 def test_adding_to_what_is_there() -> None:
     torch.manual_seed(0)
-    weight, bias, x, before = torch.randn(48, 32), torch.randn(48), torch.randn(11, 32), torch.randn(11, 48)
+    weight, bias, x, before = torch.randn(96, 32), torch.randn(96), torch.randn(11, 32), torch.randn(11, 96)
     added = before.clone()
-    _product(weight, bias).add_to(added, x)  # type: ignore[attr-defined]
+    Int16Product(weight, bias).add_to(added, x)
     assert_close_to_largest(added, before + _made(weight, x), FP32_OF_LARGEST)
+
+
+def test_gelu_and_rows_that_lie_apart() -> None:
+    torch.manual_seed(0)
+    weight, bias, x = torch.randn(96, 384), torch.randn(96) * 3, torch.randn(211, 384) * 0.3
+    plain = _made(weight, x, bias)
+    assert plain.min() < -9
+    assert plain.max() > 9  # beyond where the distribution is 0 or 1
+    wide = torch.full((211, 160), math.nan)
+    Int16Product(weight, bias).gelu_into(wide[:, 32:128], x)
+    made = wide[:, 32:128]
+    exact = torch.nn.functional.gelu(plain.double())
+    assert (made - exact).abs().le(4e-6 * plain.abs().clamp(min=1.0)).all()
+    assert wide[:, :32].isnan().all()
+    assert wide[:, 128:].isnan().all()
+    Int16Product(weight, bias).into(wide[:, 32:128], x)
+    assert torch.equal(made, plain)
+    x[3, 5] = math.nan
+    Int16Product(weight, bias).gelu_into(wide[:, 32:128], x)
+    assert wide[3, 32:128].isnan().all()
+    assert not wide[[2, 4], 32:128].isnan().any()
 
 
 def test_vectors_are_the_same_bits_in_any_company() -> None:
@@ -178,42 +200,14 @@ def test_maps_of_other_sizes_stay_in_float32() -> None:
             assert_close_to_largest(ours, theirs, PARITY_FP32)
 
 
-@pytest.mark.parametrize(
-    ("capability", "llvmlite", "dtype"),
-    [("AVX2", True, "int16"), ("AVX512", True, "float32"), ("AVX2", False, "float32")],
-)
-def test_it_is_chosen_where_it_is_fastest(
-    capability: str, llvmlite: bool, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    monkeypatch.setattr("regard.embedding._settle.is_native", lambda _: False)
-    real = importlib.util.find_spec
-    absent = None if llvmlite else "llvmlite"
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == absent else real(name, *rest)
-    )
-    made = Embedder(load_checkpoint(), Request())
-    assert made.settled["dtype"] == dtype
-    assert (made.loss is None) == (dtype == "float32")
-
-
-def test_it_is_not_chosen_where_a_cosine_suffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.embedding._settle.int16_is_best", lambda: True)
-    monkeypatch.setattr("regard.embedding._settle._WITH_A_MARGIN", 1.0)
-    assert Embedder(load_checkpoint(), Request()).settled["dtype"] == "float32"
-
-
 def test_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     model = regard.load()
     with monkeypatch.context() as patched:
         patched.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
         with pytest.raises(InputError, match=r"dtype must not be int16 on this machine.*AVX2"):
             model.embed(TEXTS, dtype=torch.int16)
-    for name in [
-        each
-        for each in sys.modules
-        if each.startswith("regard.embedding._int16._") and not each.endswith("._engine")
-    ]:
+    compiled = ("regard.embedding._llvm", "regard.embedding._attention", "regard.embedding._integers._int")
+    for name in [each for each in sys.modules if each.startswith(compiled)]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("llvmlite", "llvmlite.ir", "llvmlite.binding"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -45,8 +45,8 @@ def test_packs_get_smaller_towards_the_end(mixed: bool) -> None:
     assert sum(sizes) == 7 * 2003
     left = sum(sizes)
     for size in sizes:
-        wanted = min(1024, max(256, left // 8))
+        wanted = min(512, max(256, left // 8))
         assert size == min(left, wanted - wanted % 7)
         left -= size
-    assert sizes[0] == 1022
+    assert sizes[0] == 511
     assert sizes[-2] == 252

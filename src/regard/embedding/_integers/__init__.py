@@ -1,5 +1,5 @@
-"""Products in 16 bits: nearly as exact as float32, and faster on processors whose registers have 256 bits."""
+"""Products in whole numbers of 16 and of 8 bits, and models that are run with them."""
 
-from regard.embedding._int16._engine import in_int16, is_best
+from regard.embedding._integers._engine import in_int8, in_int16, int8_is_best, int16_is_best, kernel_of
 
-__all__ = ["in_int16", "is_best"]
+__all__ = ["in_int8", "in_int16", "int8_is_best", "int16_is_best", "kernel_of"]

@@ -1,7 +1,7 @@
-"""Whether products in 16 bits are to be had here, and a model with them; llvmlite is imported only then."""
+"""Whether products of whole numbers are to be had here, and models with them; only these import llvmlite."""
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -12,13 +12,30 @@ from regard.core.errors import InputError, MissingExtraError
 from regard.embedding._engine import Engine, NetworkEngine
 from regard.embedding._linears import with_linears
 from regard.embedding._post_norm import PostNormEngine
-from regard.embedding._products import Float32Product, Product
+from regard.embedding._products import Float32Product, MakeProduct, Product
 from regard.models import Transformer
 
 
-def is_best() -> bool:
-    """Whether they are faster than float32 here: with AVX2, without AVX-512, which doubles float32 too."""
-    return torch.backends.cpu.get_cpu_capability() == "AVX2" and bool(importlib.util.find_spec("llvmlite"))
+def int16_is_best() -> bool:
+    """Whether products in 16 bits are the fastest that are nearly exact.
+
+    AVX-512 doubles float32 as well, and they are faster there by VNNI only. A processor with AMX is faster in
+    bfloat16.
+    """
+    return _has_kernels() and (_capability() == "AVX2" or _has_vnni()) and not _has_amx()
+
+
+def int8_is_best() -> bool:
+    """Whether products in 8 bits are the fastest of all."""
+    return _has_kernels() and _has_vnni() and not _has_amx()
+
+
+def kernel_of(dtype: torch.dtype) -> str:
+    """What works the products of a type out here, in words."""
+    from regard.embedding._llvm._target import here
+
+    registers = "AVX-512" if here().lanes == 16 else "AVX2"
+    return f"{registers}{' VNNI' if here().vnni else ''} {str(dtype).removeprefix('torch.')}"
 
 
 def in_int16(network: Transformer, layers: Sequence[int]) -> Engine:
@@ -32,29 +49,70 @@ def in_int16(network: Transformer, layers: Sequence[int]) -> Engine:
         InputError: the processor has no AVX2.
         MissingExtraError: llvmlite is not installed.
     """
-    if not torch.backends.cpu.get_cpu_capability().startswith("AVX"):
-        raise InputError("dtype must not be int16 on this machine: its products need a processor with AVX2.")
-    kind = _module("_product").Int16Product
+    return _engine("int16", network, layers)
 
-    def product(weight: Tensor, bias: Tensor | None) -> Product:
-        made: Callable[[Tensor, Tensor | None], Product]
-        made = kind if kind.takes(weight) else Float32Product
-        return made(weight, bias)
 
+def in_int8(network: Transformer, layers: Sequence[int]) -> Engine:
+    """The same with `Int8Product`; in encoders of BERT's kind with `Int16Product` for the values.
+
+    A third of what the vectors of all-MiniLM-L6-v2 lost would come from there, for a twelfth of the work:
+    what is wrong with the values goes into the residual stream as it is, in every position, while attention
+    evens out what is wrong with the scores.
+    """
+    return _engine("int8", network, layers, of_values="int16")
+
+
+def _engine(dtype: str, network: Transformer, layers: Sequence[int], of_values: str | None = None) -> Engine:
+    if not _capability().startswith("AVX"):
+        raise InputError(
+            f"dtype must not be {dtype} on this machine: its products need a processor with AVX2."
+        )
+    try:
+        # Only here: it is not always installed, and takes its time.
+        from regard.embedding._attention import ShortAttention
+        from regard.embedding._integers._linear import ProductLinear
+    except ImportError as error:
+        raise MissingExtraError(
+            f"dtype=torch.{dtype} needs llvmlite, which is not installed; run: pip install 'regard[embed]'"
+        ) from error
+    kind = _product(dtype)
     if PostNormEngine.takes(network):
-        return PostNormEngine(network, layers, product)
+        values = None if of_values is None else _fitting(_product(of_values))
+        return PostNormEngine(network, layers, _fitting(kind), values, ShortAttention())
 
     def linear(own: nn.Linear) -> nn.Module:
-        made: nn.Module = _module("_linear").Int16Linear(own) if kind.takes(own.weight) else own
-        return made
+        return ProductLinear(own, kind) if kind.takes(own.weight) else own
 
     return NetworkEngine(with_linears(network, linear), layers)
 
 
-def _module(name: str) -> Any:
-    try:
-        return import_module(f"{__package__}.{name}")
-    except ImportError as error:
-        raise MissingExtraError(
-            "dtype=torch.int16 needs llvmlite, which is not installed; run: pip install 'regard[embed]'"
-        ) from error
+def _product(dtype: str) -> Any:
+    return getattr(import_module(f"regard.embedding._integers._{dtype}"), f"{dtype.title()}Product")
+
+
+def _fitting(kind: Any) -> MakeProduct:
+    """Of this kind, where it takes the weight."""
+
+    def product(weight: Tensor, bias: Tensor | None) -> Product:
+        made: Product = (kind if kind.takes(weight) else Float32Product)(weight, bias)
+        return made
+
+    return product
+
+
+def _capability() -> str:
+    return torch.backends.cpu.get_cpu_capability()
+
+
+def _has_kernels() -> bool:
+    return _capability().startswith("AVX") and bool(importlib.util.find_spec("llvmlite"))
+
+
+def _has_vnni() -> bool:
+    from regard.embedding._llvm._target import here
+
+    return here().vnni
+
+
+def _has_amx() -> bool:
+    return torch.cpu._is_amx_tile_supported()

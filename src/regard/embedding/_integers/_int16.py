@@ -1,12 +1,15 @@
 """Products in 16 bits whose sums cannot overflow."""
 
 import math
+from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor
 
-from regard.embedding._int16._compiled import product
-from regard.embedding._int16._kernels import PANEL
+from regard.embedding._llvm._compiled import ADDRESS, NUMBER, REAL, compiled
+from regard.embedding._llvm._int16 import kernels, panel_of
+from regard.embedding._llvm._target import Target, here
 
 # One below the largest of 16 bits, for what rounding adds.
 _LARGEST = 2**15 - 2
@@ -33,13 +36,14 @@ class Int16Product:
     all others. As a rule it is 0.6 times as much. The rows of W are moved as far.
 
     Args:
-        weight: float32 (width, depth), on the CPU, both multiples of 16.
+        weight: float32 (width, depth), on the CPU, both multiples of 16, or
+            of 32 on processors with AVX-512.
         bias: float32 (width,).
 
     Example:
-        >>> weight = torch.eye(16)
-        >>> x = torch.arange(32.0).view(2, 16)
-        >>> torch.allclose(Int16Product(weight, torch.ones(16)).into(torch.empty(2, 16), x), x + 1, atol=1e-3)
+        >>> weight = torch.eye(32)
+        >>> x = torch.arange(64.0).view(2, 32)
+        >>> torch.allclose(Int16Product(weight, torch.ones(32)).into(torch.empty(2, 32), x), x + 1, atol=1e-3)
         True
 
     Source: whole numbers for products of matrices: Jacob et al. 2018, arXiv 1712.05877, section 2.2; there
@@ -47,7 +51,8 @@ class Int16Product:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self._product = product()
+        target = here()
+        self._product, panel = _product(target), panel_of(target)
         width, depth = weight.shape
         weight = weight.detach()
         norms = weight.double().norm(dim=1)  # squares of small entries are 0 in float32
@@ -56,7 +61,7 @@ class Int16Product:
         codes = (weight / scales[:, None]).round_().to(torch.int16)
         # Column after column of a panel, two codes of each: what one instruction multiplies. A pair is moved
         # as one number.
-        pairs = codes.view(torch.int32).view(width // PANEL, PANEL, depth // 2)
+        pairs = codes.view(torch.int32).view(width // panel, panel, depth // 2)
         self._codes = pairs.transpose(1, 2).contiguous()
         self._scales = scales
         self._bias = torch.zeros(width) if bias is None else bias.detach().float()
@@ -65,19 +70,24 @@ class Int16Product:
     @staticmethod
     def takes(weight: Tensor) -> bool:
         """Whether the weight's sizes are those that the kernels know."""
-        return all(size % PANEL == 0 for size in weight.shape)
+        return all(size % panel_of(here()) == 0 for size in weight.shape)
 
     def into(self, out: Tensor, x: Tensor) -> Tensor:
         """See `Product`."""
         self._run(x, self._bias, 0, out)
         return out
 
+    def gelu_into(self, out: Tensor, x: Tensor) -> Tensor:
+        """See `Product`."""
+        self._run(x, self._bias, 0, out, with_gelu=True)
+        return out
+
     def add_to(self, residual: Tensor, x: Tensor) -> None:
         """See `Product`."""
-        self._run(x, residual, self.width, residual)
+        self._run(x, residual, residual.stride(0), residual)
 
-    def _run(self, x: Tensor, base: Tensor, step: int, out: Tensor) -> None:
-        block = max(1, min(len(x), _BLOCK // self._depth))
+    def _run(self, x: Tensor, base: Tensor, step: int, out: Tensor, *, with_gelu: bool = False) -> None:
+        block = max(1, min(len(x), _BLOCK // max(self._depth, with_gelu * self.width)))
         codes = torch.empty(block, self._depth, dtype=torch.int16)
         scales = torch.empty(block)
         self._product(
@@ -89,13 +99,22 @@ class Int16Product:
             base.data_ptr(),
             step,
             out.data_ptr(),
+            out.stride(0),
             len(x),
             self.width,
             self._depth,
             block,
+            with_gelu,
             1.0 / _norm(self._depth),
             1.0 / _LARGEST,
         )
+
+
+@cache
+def _product(target: Target) -> Callable[..., None]:
+    """The kernel; compiled once a process, which takes some 0.1 s."""
+    kinds = [*[ADDRESS] * 6, NUMBER, ADDRESS, *[NUMBER] * 6, REAL, REAL]
+    return compiled(kernels(target), "product", *kinds)
 
 
 def _norm(depth: int) -> float:

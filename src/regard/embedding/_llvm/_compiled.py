@@ -1,34 +1,29 @@
-"""The kernels in this processor's code."""
+"""Kernels in this processor's code."""
 
 import ctypes
 from collections.abc import Callable
-from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from llvmlite import binding  # type: ignore[import-untyped, unused-ignore]
 
-from regard.embedding._int16._kernels import kernels
+ADDRESS: Final = ctypes.c_void_p
+NUMBER: Final = ctypes.c_int64
+REAL: Final = ctypes.c_float
 
 _alive: list[Any] = []
 
 
-@cache
-def product() -> Callable[..., None]:
-    """The function of `kernels`; arrays are addresses. While it runs, other threads of Python do too.
-
-    Compiled once a process, which takes some 0.1 s.
-    """
+def compiled(module: Any, name: str, *arguments: Any) -> Callable[..., None]:
+    """A function of a module, with arguments of these kinds. While it runs, so do other threads of Python."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     target = binding.Target.from_default_triple().create_target_machine(
         cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=3
     )
-    module = binding.parse_assembly(str(kernels()))
-    module.verify()
-    machine = binding.create_mcjit_compiler(module, target)
+    parsed = binding.parse_assembly(str(module))
+    parsed.verify()
+    machine = binding.create_mcjit_compiler(parsed, target)
     machine.finalize_object()
-    address, number, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
-    kind = ctypes.CFUNCTYPE(None, *[address] * 6, number, address, *[number] * 4, real, real)
-    function = kind(machine.get_function_address("product"))
+    function = ctypes.CFUNCTYPE(None, *arguments)(machine.get_function_address(name))
     _alive.append(machine)  # the code lives as long as this
     return function

@@ -1,20 +1,23 @@
 """The words of LLVM's intermediate representation that the kernels are written in."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
-I16, I32, I64, F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
+I8, I16, I32, I64, F32 = (*(ir.IntType(bits) for bits in (8, 16, 32, 64)), ir.FloatType())
 PTR, VOID = ir.PointerType(), ir.VoidType()
-LANES = 8
-"""The numbers of 32 bits in a register of AVX2."""
-CODES = ir.VectorType(I16, 2 * LANES)
-SUMS = ir.VectorType(I32, LANES)
-FLOATS = ir.VectorType(F32, LANES)
 
-_WIDTH = {I16: 2, I32: 4, F32: 4}
+ROUNDS: Final = 1.5 * 2**23
+"""Added to a float32 below 2^22 in size, it leaves the nearest whole number in the lowest bits."""
+
+_WIDTH = {I8: 1, I16: 2, I32: 4, F32: 4}
+
+
+def vector(element: Any, lanes: int) -> Any:
+    """The type of so many numbers that are worked with at once."""
+    return ir.VectorType(element, lanes)
 
 
 def whole(number: int) -> Any:
@@ -22,9 +25,14 @@ def whole(number: int) -> Any:
     return ir.Constant(I64, number)
 
 
+def filled(kind: Any, number: float) -> Any:
+    """A register with a constant in every lane."""
+    return ir.Constant(kind, [number] * kind.count)
+
+
 def zeros(kind: Any) -> Any:
     """A register full of them."""
-    return ir.Constant(kind, [0] * kind.count)
+    return filled(kind, 0)
 
 
 def place(b: Any, start: Any, index: Any, element: Any) -> Any:
@@ -48,12 +56,53 @@ def spread(b: Any, number: Any, kind: Any) -> Any:
     """A register with the number in every lane."""
     nothing = ir.Constant(kind, ir.Undefined)
     first = b.insert_element(nothing, number, ir.Constant(I32, 0))
-    return b.shuffle_vector(first, nothing, zeros(ir.VectorType(I32, kind.count)))
+    return b.shuffle_vector(first, nothing, zeros(vector(I32, kind.count)))
+
+
+def picked(b: Any, one: Any, other: Any, lanes: Sequence[int]) -> Any:
+    """A register of these lanes of two, those of the other numbered on."""
+    return b.shuffle_vector(one, other, ir.Constant(vector(I32, len(lanes)), list(lanes)))
+
+
+def larger(b: Any, one: Any, other: Any) -> Any:
+    """The larger of two floats, lane by lane; where `one` is not a number, it stays."""
+    return b.select(b.fcmp_ordered("<", one, other), other, one)
+
+
+def over_lanes(b: Any, value: Any, join: Callable[[Any, Any, Any], Any]) -> Any:
+    """All lanes joined to one number, halves by halves."""
+    distance = value.type.count // 2
+    while distance:
+        swapped = picked(b, value, value, [lane ^ distance for lane in range(value.type.count)])
+        value, distance = join(b, value, swapped), distance // 2
+    return b.extract_element(value, ir.Constant(I32, 0))
 
 
 def intrinsic(module: Any, name: str, result: Any, *arguments: Any) -> Any:
     """A function that LLVM knows by name."""
-    return ir.Function(module, ir.FunctionType(result, arguments), name)
+    known = module.globals.get(name)
+    return known or ir.Function(module, ir.FunctionType(result, arguments), name)
+
+
+def fma(module: Any, b: Any, one: Any, other: Any, added: Any) -> Any:
+    """one * other + added in registers, rounded once."""
+    kind = one.type
+    multiply_add = intrinsic(module, f"llvm.fma.v{kind.count}f32", kind, kind, kind, kind)
+    return b.call(multiply_add, [one, other, added])
+
+
+def internal(module: Any, name: str, *arguments: Any) -> tuple[Any, Any]:
+    """A function that only its module calls, and what writes its body."""
+    function = ir.Function(module, ir.FunctionType(VOID, arguments), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")  # inlined, what it sums would leave its registers
+    return function, ir.IRBuilder(function.append_basic_block())
+
+
+def exported(module: Any, name: str, *arguments: Any) -> tuple[Any, Any]:
+    """A function that Python calls, and what writes its body."""
+    function = ir.Function(module, ir.FunctionType(VOID, arguments), name)
+    return function, ir.IRBuilder(function.append_basic_block())
 
 
 @contextmanager
@@ -73,7 +122,9 @@ def loop(b: Any, start: Any, stop: Any, step: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def summing(b: Any, stop: Any, step: int, starts: list[Any]) -> Iterator[tuple[Any, list[Any], list[Any]]]:
+def summing(
+    b: Any, stop: Any, step: int, starts: Sequence[Any]
+) -> Iterator[tuple[Any, list[Any], list[Any]]]:
     """A loop over at least one index that carries values on.
 
     Yields the index, the values as they come in, and a list that is to be filled with those that go out;
@@ -93,4 +144,21 @@ def summing(b: Any, stop: Any, step: int, starts: list[Any]) -> Iterator[tuple[A
         value.add_incoming(start, before)
         value.add_incoming(last, b.block)
     b.cbranch(b.icmp_signed("<", following, stop), body, after)
+    b.position_at_end(after)
+
+
+def tiles(b: Any, count: Any, most: int, tile: Callable[[int, Any], None]) -> None:
+    """Have tile(rows, first row) written for so many rows: `most` at a time, and then what is left."""
+    over = b.srem(count, whole(most))
+    full = b.sub(count, over)
+    with loop(b, whole(0), full, whole(most)) as row:
+        tile(most, row)
+    after = b.append_basic_block()
+    choice = b.switch(over, after)
+    for left in range(1, most):
+        case = b.append_basic_block()
+        choice.add_case(whole(left), case)
+        b.position_at_end(case)
+        tile(left, full)
+        b.branch(after)
     b.position_at_end(after)

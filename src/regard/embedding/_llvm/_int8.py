@@ -1,0 +1,227 @@
+"""Codes of 8 bits for blocks of rows, and products of codes; in LLVM's representation.
+
+One instruction of processors with VNNI (`vpdpbusd`) multiplies bytes and adds four products each, four times
+as many as one of float32 does. Others work the same sums out in 16 bits, at half the speed.
+"""
+
+from typing import Any, Final
+
+from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
+
+from regard.embedding._llvm._gelu import gelu
+from regard.embedding._llvm._ir import (
+    F32,
+    I8,
+    I16,
+    I32,
+    I64,
+    PTR,
+    ROUNDS,
+    exported,
+    filled,
+    fma,
+    internal,
+    intrinsic,
+    load,
+    loop,
+    over_lanes,
+    picked,
+    place,
+    spread,
+    store,
+    summing,
+    tiles,
+    vector,
+    whole,
+)
+from regard.embedding._llvm._target import Target
+
+BLOCK: Final = 128
+"""Entries that share a scale."""
+
+LARGEST: Final = 127
+"""The largest code."""
+
+# What the Hadamard matrix mixes: entries of a block that are this far apart, and less so by halves.
+_NEAREST: Final = 4
+
+
+def panel_of(target: Target) -> int:
+    """The columns of a product that are worked out together."""
+    return 2 * target.lanes
+
+
+def bytes_of(target: Target) -> int:
+    """What a block of a panel of weights takes: what sums start with, scales, codes."""
+    return panel_of(target) * (4 + 4 + BLOCK)
+
+
+def kernels(target: Target) -> Any:
+    """The module, to be compiled, with the function
+
+        product(x, codes, scales, weights, base, step, out, out_step, rows, width, depth, at_once,
+                with_gelu)
+
+    x: float32 (rows, depth). So many rows as are worked with at once are made codes, and multiplied while
+    these are in a cache; `codes` and `scales` have room for them. weights: as `Int8Product` packs them.
+
+        out[i * out_step + o] = base[i * step + o] + sum over blocks k of
+            scales[i, k] weight_scales[o, k] (sum over j in k of codes[i, j] weights[o, j])
+
+    with the codes that `Int8Product` tells, and GELU of that where with_gelu is not 0; base may be out.
+    """
+    module, panel = ir.Module(), panel_of(target)
+    make_codes, activate = _codes(module, target), gelu(module, target)
+    # Sums of so many rows and two registers of columns, whole and scaled, stay in the registers.
+    most = 6 if target.lanes == 16 else 2
+    tile_of = {count: _tile(module, target, count) for count in range(1, most + 1)}
+    function, b = exported(module, "product", *[PTR] * 5, I64, PTR, *[I64] * 6)
+    x, codes, scales, weights, base, step, out, *sizes = function.args
+    out_step, rows, width, depth, at_once, with_gelu = sizes
+    blocks = b.sdiv(depth, whole(BLOCK))
+    with loop(b, whole(0), rows, at_once) as first:
+        left = b.sub(rows, first)
+        here = b.select(b.icmp_signed("<", left, at_once), left, at_once)
+        entries = place(b, x, b.mul(first, depth), F32)
+        b.call(make_codes, [entries, codes, scales, b.mul(here, blocks)])
+        with loop(b, whole(0), width, whole(panel)) as column:
+            size = b.mul(b.mul(column, blocks), whole(bytes_of(target) // panel))
+            columns = place(b, weights, size, I8)
+
+            def tile(
+                count: int, row: Any, first: Any = first, column: Any = column, columns: Any = columns
+            ) -> None:
+                at = b.add(first, row)
+                arguments = [
+                    place(b, codes, b.mul(row, depth), I8),
+                    place(b, scales, b.mul(row, blocks), F32),
+                    blocks,
+                    columns,
+                    place(b, base, b.add(b.mul(at, step), column), F32),
+                    step,
+                    place(b, out, b.add(b.mul(at, out_step), column), F32),
+                    out_step,
+                ]
+                b.call(tile_of[count], arguments)
+
+            tiles(b, here, most, tile)
+        with b.if_then(b.icmp_signed("!=", with_gelu, whole(0))):
+            b.call(activate, [place(b, out, b.mul(first, out_step), F32), here, width, out_step])
+    b.ret_void()
+    return module
+
+
+def _codes(module: Any, target: Target) -> Any:
+    """The codes and scales of so many blocks, which lie one after the other."""
+    lanes = target.lanes
+    floats, bits_of = vector(F32, lanes), vector(I32, lanes)
+    umax = intrinsic(module, f"llvm.umax.v{lanes}i32", bits_of, bits_of, bits_of)
+
+    def larger(b: Any, one: Any, other: Any) -> Any:
+        return b.call(umax, [one, other])
+
+    function, b = internal(module, "codes", PTR, PTR, PTR, I64)
+    x, codes, scales, count = function.args
+    with loop(b, whole(0), count, whole(1)) as block:
+        start = b.mul(block, whole(BLOCK))
+        entries = place(b, x, start, F32)
+        parts = [load(b, entries, whole(place_of), floats) for place_of in range(0, BLOCK, lanes)]
+        turned = _turned(b, parts, lanes)
+        # Without their signs, floats are in the order of their bits, and what is not a number is above all.
+        sizes = [b.and_(b.bitcast(each, bits_of), filled(bits_of, 0x7FFFFFFF)) for each in turned]
+        while len(sizes) > 1:
+            sizes = [larger(b, one, other) for one, other in zip(sizes[::2], sizes[1::2], strict=True)]
+        most = b.bitcast(over_lanes(b, sizes[0], larger), F32)
+        store(b, b.fmul(most, ir.Constant(F32, 1 / LARGEST)), scales, block)
+        steps = spread(b, b.fdiv(ir.Constant(F32, float(LARGEST)), most), floats)
+        for number, each in enumerate(turned):
+            # The instruction takes codes without a sign: 128 stands for 0.
+            numbers = fma(module, b, each, steps, filled(floats, ROUNDS + 128))
+            made = b.trunc(b.bitcast(numbers, bits_of), vector(I8, lanes))
+            store(b, made, codes, b.add(start, whole(lanes * number)))
+    b.ret_void()
+    return function
+
+
+def _turned(b: Any, parts: list[Any], lanes: int) -> list[Any]:
+    """A block times the Hadamard matrix that mixes entries 64, 32, 16, 8 and 4 apart."""
+    distance = 1
+    while distance < len(parts):
+        for number in range(len(parts)):
+            if not number & distance:
+                one, other = parts[number], parts[number + distance]
+                parts[number], parts[number + distance] = b.fadd(one, other), b.fsub(one, other)
+        distance *= 2
+    distance = lanes // 2
+    while distance >= _NEAREST:
+        signs = ir.Constant(parts[0].type, [-1.0 if lane & distance else 1.0 for lane in range(lanes)])
+        swapped = [lane ^ distance for lane in range(lanes)]
+        parts = [b.fadd(b.fmul(each, signs), picked(b, each, each, swapped)) for each in parts]
+        distance //= 2
+    return parts
+
+
+def _tile(module: Any, target: Target, count: int) -> Any:
+    """So many rows, and the columns of a panel."""
+    lanes, panel_width = target.lanes, panel_of(target)
+    floats, sums_of = vector(F32, lanes), vector(I32, lanes)
+    halves = [whole(0), whole(lanes)]
+    function, b = internal(module, f"tile{count}", PTR, PTR, I64, PTR, PTR, I64, PTR, I64)
+    codes, scales, blocks, panel, base, step, out, out_step = function.args
+    depth = b.mul(blocks, whole(BLOCK))
+    starts = [
+        load(b, base, b.add(b.mul(whole(row), step), half), floats) for row in range(count) for half in halves
+    ]
+    with summing(b, blocks, 1, starts) as (k, totals, made):
+        here = place(b, panel, b.mul(k, whole(bytes_of(target))), I8)
+        begin = [load(b, here, half, sums_of) for half in halves]
+        column_scales = [load(b, place(b, here, whole(4 * panel_width), I8), half, floats) for half in halves]
+        quads = place(b, here, whole(8 * panel_width), I8)
+        first = b.mul(k, whole(BLOCK))
+        rows = [place(b, codes, b.add(b.mul(whole(row), depth), first), I8) for row in range(count)]
+        with summing(b, whole(BLOCK), 4, begin * count) as (j, sums, added):
+            columns = [
+                load(b, place(b, quads, b.mul(j, whole(panel_width)), I8), half, sums_of) for half in halves
+            ]
+            if not target.vnni:
+                columns = [_halves(b, each, signed=True) for each in columns]
+            for row in range(count):
+                quad = spread(b, b.load(place(b, rows[row], j, I8), typ=I32, align=1), sums_of)
+                if not target.vnni:
+                    quad = _halves(b, quad, signed=False)
+                added += [
+                    _add_products(module, b, target, sums[2 * row + half], quad, columns[half])
+                    for half in range(2)
+                ]
+        for row in range(count):
+            scale = spread(b, load(b, scales, b.add(b.mul(whole(row), blocks), k), F32), floats)
+            for half in range(2):
+                value = b.fmul(b.sitofp(added[2 * row + half], floats), scale)
+                made.append(fma(module, b, value, column_scales[half], totals[2 * row + half]))
+    for row in range(count):
+        for number, half in enumerate(halves):
+            store(b, made[2 * row + number], out, b.add(b.mul(whole(row), out_step), half))
+    b.ret_void()
+    return function
+
+
+def _add_products(module: Any, b: Any, target: Target, sums: Any, codes: Any, weights: Any) -> Any:
+    """sums, and in every lane four products of a byte without a sign and one with a sign."""
+    kind = sums.type
+    if target.vnni:
+        add_fours = intrinsic(module, "llvm.x86.avx512.vpdpbusd.512", kind, kind, kind, kind)
+        return b.call(add_fours, [sums, codes, weights])
+    pairs = vector(I16, 2 * target.lanes)
+    name = "llvm.x86.avx512.pmaddw.d.512" if target.lanes == 16 else "llvm.x86.avx2.pmadd.wd"
+    add_pairs = intrinsic(module, name, kind, pairs, pairs)
+    for one, other in zip(codes, weights, strict=True):
+        sums = b.add(sums, b.call(add_pairs, [one, other]))
+    return sums
+
+
+def _halves(b: Any, quads: Any, *, signed: bool) -> tuple[Any, Any]:
+    """Bytes as numbers of 16 bits: the first and third of each four, and the others."""
+    pairs = vector(I16, 2 * quads.type.count)
+    both, byte = b.bitcast(quads, pairs), filled(pairs, 8)
+    shift = b.ashr if signed else b.lshr
+    return shift(b.shl(both, byte), byte), shift(both, byte)

@@ -1,0 +1,28 @@
+"""What this processor's registers hold, and which instructions it has for whole numbers."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from llvmlite import binding  # type: ignore[import-untyped, unused-ignore]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What kernels are written for.
+
+    Args:
+        lanes: numbers of 32 bits in a register: 16 of AVX-512, 8 of AVX2.
+        vnni: whether one instruction of AVX-512 adds the products of four pairs of bytes to a sum of 32 bits.
+    """
+
+    lanes: int
+    vnni: bool
+
+
+@cache
+def here() -> Target:
+    """Of this processor, as far as the system lets its registers be used."""
+    wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    features = binding.get_host_cpu_features()
+    return Target(lanes=16 if wide else 8, vnni=wide and bool(features.get("avx512vnni")))

@@ -1,0 +1,17 @@
+"""The kinds of processors whose kernels this one can run."""
+
+import torch
+
+from regard.embedding._llvm._target import Target, here
+
+
+def _runnable() -> list[Target]:
+    capability = torch.backends.cpu.get_cpu_capability()
+    if not capability.startswith("AVX"):
+        return []
+    narrow = [Target(16, False), Target(8, False)] if capability == "AVX512" else [Target(8, False)]
+    return [here(), *(each for each in narrow if each != here())]
+
+
+TARGETS = _runnable()
+"""This processor first, and those that have less."""

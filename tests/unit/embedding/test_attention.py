@@ -1,0 +1,91 @@
+"""Attention of short texts against float64."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.embedding import _attention
+from regard.embedding._attention import ShortAttention
+from regard.embedding._post_norm import TorchAttention
+from tolerances import FP32_OF_LARGEST, assert_close_to_largest
+from unit.embedding.targets import TARGETS
+
+CAPABILITY = torch.backends.cpu.get_cpu_capability()
+pytestmark = pytest.mark.skipif(not CAPABILITY.startswith("AVX"), reason="the processor has no AVX2")
+
+
+@pytest.fixture(params=TARGETS, ids=str, autouse=True)
+def longest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(_attention, "here", lambda: request.param)
+    return _attention._LONGEST[request.param.lanes]
+
+
+def _made(qkv: Tensor, rows: int) -> Tensor:
+    tokens, _, heads, head_dim = qkv.shape
+    context = torch.full((tokens, heads * head_dim), math.nan)
+    ShortAttention()(qkv, context, rows, tokens // rows)
+    return context
+
+
+def _exact(qkv: Tensor, rows: int) -> Tensor:
+    q, k, v = qkv.double().view(rows, -1, *qkv.shape[1:]).permute(2, 0, 3, 1, 4)
+    weights = (q @ k.transpose(-1, -2)).softmax(-1)
+    return (weights @ v).transpose(1, 2).reshape(len(qkv), -1)
+
+
+@pytest.mark.parametrize("head_dim", [16, 32, 48, 64])
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 15, 16, 17, 31, 43, 64])
+def test_it_is_softmax_attention(head_dim: int, length: int) -> None:
+    torch.manual_seed(length)
+    qkv = torch.randn(5 * length, 3, 3, head_dim) / math.sqrt(math.sqrt(head_dim)) * 2
+    assert_close_to_largest(_made(qkv, 5), _exact(qkv, 5), FP32_OF_LARGEST)
+
+
+def test_long_texts_are_left_to_torch(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def noted(self: TorchAttention, qkv: Tensor, context: Tensor, rows: int, length: int) -> None:
+        asked.append(length)
+
+    monkeypatch.setattr(TorchAttention, "__call__", noted)
+    torch.manual_seed(0)
+    for length in (longest, longest + 1):
+        qkv = torch.randn(length, 3, 2, 32) / 2
+        found = _made(qkv, 1)
+        if length == longest:
+            assert_close_to_largest(found, _exact(qkv, 1), FP32_OF_LARGEST)
+    _made(torch.randn(5, 3, 2, 20), 1)  # no whole registers
+    assert asked == [longest + 1, 5]
+
+
+def test_scores_of_all_sizes() -> None:
+    """A key far above the others, all of them equal, and scores whose exponentials float32 does not have."""
+    torch.manual_seed(0)
+    qkv = torch.randn(3 * 11, 3, 2, 32)
+    qkv[:11, 0] *= 300.0
+    qkv[11:22, 0] = 0.0
+    qkv[22:, 1, :, :] = 0.0
+    qkv[25, 1] = -1e4 * qkv[22:, 0].sign().mean(0)
+    assert_close_to_largest(_made(qkv, 3), _exact(qkv, 3), 2e-5)
+
+
+def test_a_text_does_not_depend_on_the_others() -> None:
+    torch.manual_seed(0)
+    qkv = torch.randn(4 * 13, 3, 5, 32)
+    together = _made(qkv, 4)
+    for text in range(4):
+        part = slice(13 * text, 13 * text + 13)
+        assert torch.equal(_made(qkv[part].clone(), 1), together[part])
+
+
+def test_what_is_not_a_number_is_not_hidden() -> None:
+    torch.manual_seed(0)
+    qkv = torch.randn(2 * 19, 3, 2, 32)
+    clean = _made(qkv, 2)
+    qkv[3, 1, 0, 5] = math.nan  # a key of the first text, in the first head
+    found = _made(qkv, 2)
+    assert found[:19, :32].isnan().all()
+    assert torch.equal(found[:19, 32:], clean[:19, 32:])
+    assert torch.equal(found[19:], clean[19:])
