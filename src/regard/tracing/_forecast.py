@@ -7,11 +7,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from regard.blocks import MANY_ROWS, ROWS_AT_ONCE
 from regard.core.errors import InputError
 from regard.models import Loaded, Network, Transformer
 from regard.tracing._keep import EVERYTHING, Keeping
+from regard.tracing._lens import ACTIVATED_AT_ONCE
 from regard.tracing._probes import Probe, Sample, grid, sample, short, table_rows_of
 from regard.tracing._replay import grown
 from regard.tracing._size import free_bytes, told
@@ -247,12 +249,10 @@ def _peak(network: Network, lengths: tuple[int, ...], keeping: Keeping | None) -
     courses = [found.course for _, found in samples]
     if len({len(course) for course in courses}) > 1:  # other operations at other lengths
         courses = [(max(course, key=sum),) for course in courses]
-    # Feed-forward networks of long texts hold what is between their projections for some rows at a time.
-    rows = tuple(ROWS_AT_ONCE if length > MANY_ROWS else length for length in lengths)
-    few = {each.lengths: float(each.weight) for each in grid(rows)}
+    rows, few = _few(network, samples, lengths)
     outside, inside, output = np.moveaxis(np.array(courses, dtype=np.float64), 2, 0)
     weights = np.array([float(each.weight) for each, _ in samples])
-    total = weights @ outside + np.array([few.get(each.lengths, 0.0) for each, _ in samples]) @ inside
+    total = weights @ outside + few @ inside
     if rows != lengths:
         total += weights @ output
     if isinstance(network.plain, Transformer) and not _written_squares(network):
@@ -260,14 +260,32 @@ def _peak(network: Network, lengths: tuple[int, ...], keeping: Keeping | None) -
         total -= np.maximum(0.0, square - _SHARED - _OF_BLOCKS)
     most = int(total.max().round())
     on_heap = next(network.parameters()).device.type == "cpu" and most > _FREE_ANYWAY
-    return max(most, _on_heap(samples)) if on_heap and not isinstance(network.plain, Transformer) else most
+    return (
+        max(most, _on_heap(samples, few)) if on_heap and not isinstance(network.plain, Transformer) else most
+    )
 
 
 # A process has some of its heap free, and so little may lie in that.
 _FREE_ANYWAY = 2**24
 
 
-def _on_heap(samples: list[tuple[Probe, Sample]]) -> int:
+def _few(
+    network: Network, samples: list[tuple[Probe, Sample]], lengths: tuple[int, ...]
+) -> tuple[tuple[int, ...], NDArray[np.float64]]:
+    """How many rows are worked with at a time where that is by rows, and the part that each sample has then.
+
+    Feed-forward networks of long texts hold what is between their projections for so many rows, and through
+    the lens what an activation makes.
+    """
+    many, once = MANY_ROWS, ROWS_AT_ONCE
+    if not isinstance(network.plain, Transformer):
+        many = once = ACTIVATED_AT_ONCE
+    rows = tuple(once if length > many else length for length in lengths)
+    parts = {each.lengths: float(each.weight) for each in grid(rows)}
+    return rows, np.array([parts.get(each.lengths, 0.0) for each, _ in samples])
+
+
+def _on_heap(samples: list[tuple[Probe, Sample]], few: NDArray[np.float64]) -> int:
     """The most that a pass's memory lies in, freed tensors between others counted; 0 where nobody can say.
 
     Networks of regard's own leave little free: they write into what is there, and by rows.
@@ -275,8 +293,10 @@ def _on_heap(samples: list[tuple[Probe, Sample]]) -> int:
     _, first = samples[0]
     if any(found.steps != first.steps for _, found in samples):  # other operations at other lengths
         return 0
-    weights = [float(each.weight) for each, _ in samples]
-    sizes = np.array(weights) @ np.array([found.bytes for _, found in samples], dtype=np.float64)
+    sampled = np.array([found.bytes for _, found in samples], dtype=np.float64)
+    sizes = np.array([float(each.weight) for each, _ in samples]) @ sampled
+    inside = sorted(first.inside)
+    sizes[inside] = few @ sampled[:, inside]
     return grown(first.steps, [max(0, int(size)) for size in sizes.round()]) or 0
 
 

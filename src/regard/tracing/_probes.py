@@ -20,7 +20,7 @@ from regard.models.deberta import DistanceTerm, RelativePositions
 from regard.text import Encoding
 from regard.tracing._heap import Heap
 from regard.tracing._keep import Keeping, Partial
-from regard.tracing._lens import Windows, looking_at
+from regard.tracing._lens import Windows, is_activation, looking_at
 from regard.tracing._listening import Listening, run_quietly
 from regard.tracing._passage import AttentionTrace, Passage
 from regard.tracing._replay import Step
@@ -97,6 +97,7 @@ class Sample:
             between their projections, the output that they are about to give).
         steps: what was taken and freed, and when the trace told of what it holds.
         bytes: the sizes that the steps name.
+        inside: which of them are of what is made by rows of a long text.
         kept: bytes that the passages hold; 0 without listeners.
         tables: those of them that are tables of relative positions.
         windows: how far the windows of masks reach.
@@ -106,6 +107,7 @@ class Sample:
     course: tuple[tuple[int, int, int], ...]
     steps: tuple[Step, ...]
     bytes: tuple[int, ...]
+    inside: frozenset[int]
     kept: int
     tables: int
     windows: frozenset[int]
@@ -177,7 +179,8 @@ class _Course(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Args:
         owned: tensors that were there before.
-        network: whose feed-forward networks, which work by rows of a long text, are told apart.
+        network: whose feed-forward networks, or activations, which work by rows of a long text, are told
+            apart.
     """
 
     def __init__(self, owned: Sequence[Tensor], network: Network) -> None:
@@ -189,6 +192,7 @@ class _Course(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._memory: dict[int, tuple[StorageWeakRef, int, bool, int]] = {}
         self._steps: list[Step] = []
         self._sizes: list[int] = []
+        self._inside: set[int] = set()
         self._seen: list[tuple[int, int]] = []
         self._outputs: list[tuple[int, int, int]] = []
         self._entered: int | None = None
@@ -201,9 +205,9 @@ class _Course(TorchDispatchMode):  # type: ignore[no-untyped-call]
             course[first:last] = [(outside, inside, output) for outside, inside, _ in course[first:last]]
         return tuple(course) or ((0, 0, 0),)
 
-    def steps(self) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-        """See `Sample.steps` and `Sample.bytes`."""
-        return tuple(self._steps), tuple(self._sizes)
+    def steps(self) -> tuple[tuple[Step, ...], tuple[int, ...], frozenset[int]]:
+        """See `Sample.steps`, `Sample.bytes` and `Sample.inside`."""
+        return tuple(self._steps), tuple(self._sizes), frozenset(self._inside)
 
     def holds(self, tensors: Sequence[Tensor]) -> None:
         """The trace tells of what it holds from now on."""
@@ -222,7 +226,7 @@ class _Course(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> "_Course":
         for module in self._network.modules():
-            if isinstance(module, FeedForward | GatedFeedForward):
+            if isinstance(module, FeedForward | GatedFeedForward) or is_activation(module):
                 self._hooks.append(module.register_forward_pre_hook(self._enter))
                 self._hooks.append(module.register_forward_hook(self._leave))
         super().__enter__()  # type: ignore[no-untyped-call]
@@ -246,6 +250,7 @@ class _Course(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if place in self._memory:
             reference, size, _, number = self._memory[place]
             self._memory[place] = reference, size, False, number
+            self._inside.discard(number)
             self._outputs.append((self._entered, len(self._seen), size))
         self._entered = None
 
@@ -262,6 +267,8 @@ class _Course(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     size, is_inside = storage.nbytes(), self._entered is not None
                     number = self._size(size)
                     self._memory[storage._cdata] = _reference(storage), size, is_inside, number
+                    if is_inside:
+                        self._inside.add(number)
                     self._steps.append(Step("takes", (number,)))
         inside = sum(size for _, size, is_inside, _ in self._memory.values() if is_inside)
         self._seen.append((sum(size for _, size, _, _ in self._memory.values()) - inside, inside))

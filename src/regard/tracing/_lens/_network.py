@@ -10,6 +10,7 @@ from regard.core import Mask, Taps
 from regard.core.errors import InputError, RegardError
 from regard.models import FAMILIES, Network, Output, StackKind, check_ids
 from regard.tracing._lens import _implementations
+from regard.tracing._lens._activations import by_rows, is_activation
 from regard.tracing._lens._implementations import SEEN, configs_of
 from regard.tracing._lens._modules import main_output
 from regard.tracing._lens._points import Site, lay_out
@@ -72,6 +73,7 @@ class LensNetwork(Network):
         self._name = type(hf_model).__name__
         self._accepted = accepted(hf_model)
         self._configs = configs_of(hf_model)
+        self._activations = [each for each in hf_model.modules() if is_activation(each)]
         _check_implementations(self._configs, self._name)
         self._vocab_size = _vocabulary(hf_model)
         arguments, untouched = _first_run(hf_model, self._vocab_size, self._name)
@@ -141,7 +143,7 @@ class LensNetwork(Network):
             arguments["logits_to_keep"] = 1
         ends = tuple(f"{prefix}output" for prefix in self.prefixes.values())
         run = Run(self.layout, taps, capture=ends)
-        with run.listening(self._configs):
+        with run.listening(self._configs), by_rows(self._activations):
             result = self.hf_model(**arguments, **quiet(self._accepted))
         return self._output(result, run, logits, taps)
 
