@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm, Residual, Stack
+from regard.embedding._arithmetic import Arithmetic
 from regard.embedding._products import Float32Product, MakeProduct, Product, SideBySide
 from regard.models import Network, Transformer
 
@@ -43,24 +44,6 @@ class _Layer:
     num_heads: int
 
 
-class TorchAttention:
-    """Attention of texts of one length, by torch."""
-
-    def __call__(self, qkv: Tensor, context: Tensor, rows: int, length: int) -> None:
-        """context = softmax(q k^T) v, for each head of each text.
-
-        Args:
-            qkv: float32 (rows x length, 3, heads, head_dim), without gaps, the queries scaled.
-            context: (rows x length, heads x head_dim), without gaps; written.
-            rows: texts.
-            length: tokens of each.
-        """
-        _, _, heads, head_dim = qkv.shape
-        q, k, v = qkv.view(rows, length, 3, heads, head_dim).permute(2, 0, 3, 1, 4)
-        joined = F.scaled_dot_product_attention(q, k, v, scale=1.0).transpose(1, 2)
-        context.view(rows, length, heads, head_dim).copy_(joined)
-
-
 class PostNormEngine:
     """The encoders of BERT, DistilBERT, RoBERTa and ELECTRA in float32 on the CPU.
 
@@ -68,8 +51,8 @@ class PostNormEngine:
         network: one that `takes` takes.
         layers: embedding layers, 0 to L.
         product: what makes the linear maps.
-        of_values: what makes that of the values, where it is another.
-        attention: what attends.
+        of_values: what makes that of the values in the upper half of the layers, if it is another.
+        arithmetic: what works out everything else.
 
     Example:
         >>> import torch
@@ -90,19 +73,21 @@ class PostNormEngine:
         layers: Sequence[int],
         product: MakeProduct = Float32Product,
         of_values: MakeProduct | None = None,
-        attention: TorchAttention | None = None,
+        arithmetic: Arithmetic | None = None,
     ) -> None:
         stack = _stack(network)
         assert stack is not None, "asked for a network that it takes"
         self._embeddings, self._numbering = stack.embeddings, stack.numbering
         self._asked = tuple(layers)
-        self._scratch, self._attention = _Scratch(), attention or TorchAttention()
+        self._scratch, self._arithmetic = _Scratch(), arithmetic or Arithmetic()
         kept = [layer for layer in stack.layers if isinstance(layer, EncoderLayer)][: max(layers)]
         biases = [_output_bias(layer.attention) for layer in kept]
         self._first = biases[0].float() if biases else None
         self._layers = [
-            _folded(layer, bias, following, product, of_values)
-            for layer, bias, following in zip(kept, biases, [*biases[1:], None][: len(kept)], strict=True)
+            _folded(layer, bias, following, product, of_values if number >= len(kept) // 2 else None)
+            for number, (layer, bias, following) in enumerate(
+                zip(kept, biases, [*biases[1:], None][: len(kept)], strict=True)
+            )
         ]
 
     @staticmethod
@@ -120,7 +105,7 @@ class PostNormEngine:
             assert self._first is not None, "there is a layer"
             x = self._entering(token_ids, shape).add_(self._first)
             for number, layer in enumerate(self._layers, start=1):
-                x = _run(layer, x, shape, self._attention, self._scratch)
+                x = _run(layer, x, shape, self._arithmetic, self._scratch)
                 if number in self._asked:
                     made[number] = x - layer.ahead
         return [made[layer] for layer in self._asked]
@@ -248,21 +233,16 @@ def _run(
     layer: _Layer,
     x: Tensor,
     shape: Sequence[tuple[int, int]],
-    attention: TorchAttention,
+    arithmetic: Arithmetic,
     scratch: _Scratch,
 ) -> Tensor:
     """x is (tokens, d_model) and is written over."""
-    tokens, size = x.shape
+    tokens = len(x)
     qkv = layer.qkv.into(scratch("wide", tokens, layer.qkv.width), x).view(tokens, 3, layer.num_heads, -1)
-    context = scratch("context", tokens, layer.qkv.width // 3)
-    start = 0
-    for rows, length in shape:
-        here = slice(start, start + rows * length)
-        attention(qkv[here], context[here], rows, length)
-        start += rows * length
+    context = arithmetic.attend(qkv, scratch("context", tokens, layer.qkv.width // 3), shape)
     layer.output.add_to(x, context)
     norm = layer.attention_norm
-    x = F.layer_norm(x, (size,), norm.weight, layer.attention_shift, norm.eps)
+    x = arithmetic.norm(x, norm.weight, layer.attention_shift, norm.eps)
     hidden = scratch("wide", tokens, layer.hidden.width)
     if layer.activation is None:
         layer.hidden.gelu_into(hidden, x)
@@ -270,4 +250,4 @@ def _run(
         hidden = layer.activation(layer.hidden.into(hidden, x))
     layer.ffn_output.add_to(x, hidden)
     norm = layer.ffn_norm
-    return F.layer_norm(x, (size,), norm.weight, layer.ffn_shift, norm.eps)
+    return arithmetic.norm(x, norm.weight, layer.ffn_shift, norm.eps)

@@ -206,7 +206,11 @@ def test_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
         with pytest.raises(InputError, match=r"dtype must not be int16 on this machine.*AVX2"):
             model.embed(TEXTS, dtype=torch.int16)
-    compiled = ("regard.embedding._llvm", "regard.embedding._attention", "regard.embedding._integers._int")
+    compiled = (
+        "regard.embedding._llvm",
+        "regard.embedding._kernel_arithmetic",
+        "regard.embedding._integers._int",
+    )
     for name in [each for each in sys.modules if each.startswith(compiled)]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("llvmlite", "llvmlite.ir", "llvmlite.binding"):

@@ -53,11 +53,11 @@ def in_int16(network: Transformer, layers: Sequence[int]) -> Engine:
 
 
 def in_int8(network: Transformer, layers: Sequence[int]) -> Engine:
-    """The same with `Int8Product`; in encoders of BERT's kind with `Int16Product` for the values.
+    """The same with `Int8Product`; in encoders of BERT's kind with `Int16Product` for the upper values.
 
-    A third of what the vectors of all-MiniLM-L6-v2 lost would come from there, for a twelfth of the work:
-    what is wrong with the values goes into the residual stream as it is, in every position, while attention
-    evens out what is wrong with the scores.
+    A third of what the vectors of all-MiniLM-L6-v2 lose would come from there, for a twenty-fourth of the
+    work: what is wrong with the values goes into the residual stream as it is, while attention evens out what
+    is wrong with the scores; and what is wrong in the lower layers the upper ones even out.
     """
     return _engine("int8", network, layers, of_values="int16")
 
@@ -69,8 +69,8 @@ def _engine(dtype: str, network: Transformer, layers: Sequence[int], of_values: 
         )
     try:
         # Only here: it is not always installed, and takes its time.
-        from regard.embedding._attention import ShortAttention
         from regard.embedding._integers._linear import ProductLinear
+        from regard.embedding._kernel_arithmetic import KernelArithmetic
     except ImportError as error:
         raise MissingExtraError(
             f"dtype=torch.{dtype} needs llvmlite, which is not installed; run: pip install 'regard[embed]'"
@@ -78,7 +78,7 @@ def _engine(dtype: str, network: Transformer, layers: Sequence[int], of_values: 
     kind = _product(dtype)
     if PostNormEngine.takes(network):
         values = None if of_values is None else _fitting(_product(of_values))
-        return PostNormEngine(network, layers, _fitting(kind), values, ShortAttention())
+        return PostNormEngine(network, layers, _fitting(kind), values, KernelArithmetic())
 
     def linear(own: nn.Linear) -> nn.Module:
         return ProductLinear(own, kind) if kind.takes(own.weight) else own

@@ -13,6 +13,8 @@ from regard.embedding._llvm._target import Target, here
 
 # Entries 4, 8, 16, 32 and 64 apart are mixed.
 _ORDER: Final = 32
+# Those of 1.5 x 2^23 in float32.
+_BITS: Final = 0x4B400000
 # Codes of the rows that are worked with at once: 144 KiB, which stay in the second cache.
 _CODES: Final = 96 * 1536
 
@@ -55,8 +57,9 @@ class Int8Product:
         turned = weight.detach().float().reshape(-1, BLOCK) @ _mixing() / _ORDER
         scales = turned.abs().amax(dim=1, keepdim=True) / LARGEST
         codes = (turned / torch.where(scales == 0, 1.0, scales)).round_()
-        # Activations have 128 for 0: what that adds is taken off from the start.
-        begin = (-128 * codes.sum(dim=1)).to(torch.int32)
+        # Activations have 128 for 0: what that adds is taken off from the start. The sums stay below 2^22,
+        # and become the lowest bits of a float.
+        begin = _BITS - (128 * codes.sum(dim=1)).to(torch.int32)
         panels = (width // panel, panel, depth // BLOCK)
         # Column after column of a panel, four codes of each: what one instruction multiplies.
         fours = codes.to(torch.int8).view(torch.int32).view(*panels, BLOCK // 4).permute(0, 2, 3, 1)

@@ -61,39 +61,52 @@ def scratch_of(target: Target, head_dim: int, length: int) -> int:
 def kernels(target: Target, head_dim: int) -> Any:
     """The module, to be compiled, with the function
 
-        attend(qkv, context, texts, length, heads, scratch)
+        attend(qkv, context, runs, count, heads, scratch)
 
-    qkv: float32 (texts, length, 3, heads, head_dim), the queries scaled; context: (texts, length, heads,
-    head_dim). head_dim is a multiple of the lanes.
+    runs: so many pairs, int64, of texts and the tokens of each, which lie one after the other. qkv: float32
+    (tokens, 3, heads, head_dim), the queries scaled; context: (tokens, heads, head_dim). head_dim is a
+    multiple of the lanes.
     """
     module, together = ir.Module(), queries_of(target, head_dim)
     transpose = _transposed_keys(module, target, head_dim)
     some, one = (_queries(module, target, head_dim, count) for count in (together, 1))
-    function, b = exported(module, "attend", PTR, PTR, I64, I64, I64, PTR)
-    qkv, context, texts, length, heads, scratch = function.args
+    function, b = exported(module, "attend", PTR, PTR, PTR, I64, I64, PTR)
+    qkv, context, runs, count, heads, scratch = function.args
     lanes = whole(target.lanes)
-    padded = b.mul(b.sdiv(b.add(length, whole(target.lanes - 1)), lanes), lanes)
     size = b.mul(heads, whole(head_dim))
     step = b.mul(size, whole(3))
-    scores = place(b, scratch, b.mul(padded, whole(head_dim)), F32)
-    with loop(b, whole(0), texts, whole(1)) as text, loop(b, whole(0), heads, whole(1)) as head:
-        token, entry = b.mul(text, length), b.mul(head, whole(head_dim))
-        queries = place(b, qkv, b.add(b.mul(token, step), entry), F32)
-        keys, values = place(b, queries, size, F32), place(b, queries, b.mul(size, whole(2)), F32)
-        out = place(b, context, b.add(b.mul(token, size), entry), F32)
-        b.call(transpose, [keys, step, length, padded, scratch])
+    with summing(b, count, 1, [whole(0)]) as (number, (begun,), out):
+        texts, length = (load(b, runs, b.add(b.mul(number, whole(2)), whole(at)), I64) for at in (0, 1))
+        padded = b.mul(b.sdiv(b.add(length, whole(target.lanes - 1)), lanes), lanes)
+        scores = place(b, scratch, b.mul(padded, whole(head_dim)), F32)
+        with loop(b, whole(0), texts, whole(1)) as text, loop(b, whole(0), heads, whole(1)) as head:
+            token, entry = b.add(begun, b.mul(text, length)), b.mul(head, whole(head_dim))
+            queries = place(b, qkv, b.add(b.mul(token, step), entry), F32)
+            keys, values = place(b, queries, size, F32), place(b, queries, b.mul(size, whole(2)), F32)
+            made = place(b, context, b.add(b.mul(token, size), entry), F32)
+            b.call(transpose, [keys, step, length, padded, scratch])
 
-        def run(function: Any, first: Any) -> None:
-            at = place(b, queries, b.mul(first, step), F32), place(b, out, b.mul(first, size), F32)
-            b.call(function, [at[0], step, scratch, values, length, padded, scores, at[1], size])
+            def run(
+                function: Any,
+                first: Any,
+                queries: Any = queries,
+                values: Any = values,
+                made: Any = made,
+                length: Any = length,
+                padded: Any = padded,
+                scores: Any = scores,
+            ) -> None:
+                at = place(b, queries, b.mul(first, step), F32), place(b, made, b.mul(first, size), F32)
+                b.call(function, [at[0], step, scratch, values, length, padded, scores, at[1], size])
 
-        with b.if_else(b.icmp_signed("<", length, whole(together))) as (few, many):
-            with few, loop(b, whole(0), length, whole(1)) as query:
-                run(one, query)
-            with many, loop(b, whole(0), length, whole(together)) as query:
-                # The last ones end with the text: some are worked out again, with the same result.
-                last = b.sub(length, whole(together))
-                run(some, b.select(b.icmp_signed("<", query, last), query, last))
+            with b.if_else(b.icmp_signed("<", length, whole(together))) as (few, many):
+                with few, loop(b, whole(0), length, whole(1)) as query:
+                    run(one, query)
+                with many, loop(b, whole(0), length, whole(together)) as query:
+                    # The last ones end with the text: some are worked out again, with the same result.
+                    last = b.sub(length, whole(together))
+                    run(some, b.select(b.icmp_signed("<", query, last), query, last))
+        out.append(b.add(begun, b.mul(texts, length)))
     b.ret_void()
     return module
 

@@ -126,7 +126,7 @@ def _codes(module: Any, target: Target) -> Any:
         start = b.mul(block, whole(BLOCK))
         entries = place(b, x, start, F32)
         parts = [load(b, entries, whole(place_of), floats) for place_of in range(0, BLOCK, lanes)]
-        turned = _turned(b, parts, lanes)
+        turned = _turned(module, b, parts, lanes)
         # Without their signs, floats are in the order of their bits, and what is not a number is above all.
         sizes = [b.and_(b.bitcast(each, bits_of), filled(bits_of, 0x7FFFFFFF)) for each in turned]
         while len(sizes) > 1:
@@ -143,7 +143,7 @@ def _codes(module: Any, target: Target) -> Any:
     return function
 
 
-def _turned(b: Any, parts: list[Any], lanes: int) -> list[Any]:
+def _turned(module: Any, b: Any, parts: list[Any], lanes: int) -> list[Any]:
     """A block times the Hadamard matrix that mixes entries 64, 32, 16, 8 and 4 apart."""
     distance = 1
     while distance < len(parts):
@@ -156,7 +156,7 @@ def _turned(b: Any, parts: list[Any], lanes: int) -> list[Any]:
     while distance >= _NEAREST:
         signs = ir.Constant(parts[0].type, [-1.0 if lane & distance else 1.0 for lane in range(lanes)])
         swapped = [lane ^ distance for lane in range(lanes)]
-        parts = [b.fadd(b.fmul(each, signs), picked(b, each, each, swapped)) for each in parts]
+        parts = [fma(module, b, each, signs, picked(b, each, each, swapped)) for each in parts]
         distance //= 2
     return parts
 
@@ -194,9 +194,12 @@ def _tile(module: Any, target: Target, count: int) -> Any:
                     for half in range(2)
                 ]
         for row in range(count):
-            scale = spread(b, load(b, scales, b.add(b.mul(whole(row), blocks), k), F32), floats)
+            # The sums begin at the bits of a float that leaves whole numbers in the lowest ones.
+            scale = load(b, scales, b.add(b.mul(whole(row), blocks), k), F32)
+            begun = spread(b, b.fmul(scale, ir.Constant(F32, -ROUNDS)), floats)
             for half in range(2):
-                value = b.fmul(b.sitofp(added[2 * row + half], floats), scale)
+                shifted = b.bitcast(added[2 * row + half], floats)
+                value = fma(module, b, shifted, spread(b, scale, floats), begun)
                 made.append(fma(module, b, value, column_scales[half], totals[2 * row + half]))
     for row in range(count):
         for number, half in enumerate(halves):

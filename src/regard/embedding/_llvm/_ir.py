@@ -12,7 +12,7 @@ PTR, VOID = ir.PointerType(), ir.VoidType()
 ROUNDS: Final = 1.5 * 2**23
 """Added to a float32 below 2^22 in size, it leaves the nearest whole number in the lowest bits."""
 
-_WIDTH = {I8: 1, I16: 2, I32: 4, F32: 4}
+_WIDTH = {I8: 1, I16: 2, I32: 4, I64: 8, F32: 4}
 
 
 def vector(element: Any, lanes: int) -> Any:

@@ -1,4 +1,4 @@
-"""Attention of short texts against float64."""
+"""Attention of short texts, and norms, against float64."""
 
 import math
 
@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.embedding import _attention
-from regard.embedding._attention import ShortAttention
-from regard.embedding._post_norm import TorchAttention
+from regard.embedding import _kernel_arithmetic as kernel_arithmetic
+from regard.embedding._arithmetic import Arithmetic
+from regard.embedding._kernel_arithmetic import KernelArithmetic
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.embedding.targets import TARGETS
 
@@ -18,15 +18,14 @@ pytestmark = pytest.mark.skipif(not CAPABILITY.startswith("AVX"), reason="the pr
 
 @pytest.fixture(params=TARGETS, ids=str, autouse=True)
 def longest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(_attention, "here", lambda: request.param)
-    return _attention._LONGEST[request.param.lanes]
+    monkeypatch.setattr(kernel_arithmetic, "here", lambda: request.param)
+    return kernel_arithmetic._LONGEST[request.param.lanes]
 
 
 def _made(qkv: Tensor, rows: int) -> Tensor:
     tokens, _, heads, head_dim = qkv.shape
     context = torch.full((tokens, heads * head_dim), math.nan)
-    ShortAttention()(qkv, context, rows, tokens // rows)
-    return context
+    return KernelArithmetic().attend(qkv, context, [(rows, tokens // rows)])
 
 
 def _exact(qkv: Tensor, rows: int) -> Tensor:
@@ -45,17 +44,23 @@ def test_it_is_softmax_attention(head_dim: int, length: int) -> None:
 
 def test_long_texts_are_left_to_torch(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
+    torchs = Arithmetic.attend
 
-    def noted(self: TorchAttention, qkv: Tensor, context: Tensor, rows: int, length: int) -> None:
-        asked.append(length)
+    def noted(self: Arithmetic, qkv: Tensor, context: Tensor, shape: list[tuple[int, int]]) -> Tensor:
+        asked.extend(length for _, length in shape)
+        return torchs(self, qkv, context, shape)
 
-    monkeypatch.setattr(TorchAttention, "__call__", noted)
+    monkeypatch.setattr(Arithmetic, "attend", noted)
     torch.manual_seed(0)
-    for length in (longest, longest + 1):
-        qkv = torch.randn(length, 3, 2, 32) / 2
-        found = _made(qkv, 1)
-        if length == longest:
-            assert_close_to_largest(found, _exact(qkv, 1), FP32_OF_LARGEST)
+    shape = [(1, 3), (1, longest + 1), (2, 5), (1, longest), (3, 1)]
+    qkv = torch.randn(sum(rows * length for rows, length in shape), 3, 2, 32) / 2
+    found = KernelArithmetic().attend(qkv, torch.full((len(qkv), 64), math.nan), shape)
+    assert asked == [longest + 1]
+    start = 0
+    for rows, length in shape:
+        here = slice(start, start + rows * length)
+        assert_close_to_largest(found[here], _exact(qkv[here], rows), FP32_OF_LARGEST)
+        start += rows * length
     _made(torch.randn(5, 3, 2, 20), 1)  # no whole registers
     assert asked == [longest + 1, 5]
 
@@ -89,3 +94,18 @@ def test_what_is_not_a_number_is_not_hidden() -> None:
     assert found[:19, :32].isnan().all()
     assert torch.equal(found[:19, 32:], clean[:19, 32:])
     assert torch.equal(found[19:], clean[19:])
+
+
+@pytest.mark.parametrize("width", [16, 384, 1024, 20])
+def test_norms(width: int) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(13, width) * torch.logspace(-3, 3, 13)[:, None] + 5.0
+    x[7] = 2.0
+    weight, shift = torch.randn(width), torch.randn(width)
+    exact = torch.nn.functional.layer_norm(x.double(), (width,), weight.double(), shift.double(), 1e-5)
+    x[11, 3] = math.nan
+    found = KernelArithmetic().norm(x, weight, shift, 1e-5)
+    assert found[11].isnan().all()
+    for row in (*range(11), 12):
+        # Of 5 with a deviation of 0.001 float32 has the first four digits, and of one of 0.1 six.
+        assert_close_to_largest(found[row], exact[row], FP32_OF_LARGEST if row > 5 and row != 7 else 2e-3)

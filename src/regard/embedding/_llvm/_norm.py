@@ -1,0 +1,60 @@
+"""Layer normalisation, in LLVM's representation."""
+
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
+
+from regard.embedding._llvm._ir import (
+    F32,
+    I64,
+    PTR,
+    exported,
+    fma,
+    intrinsic,
+    load,
+    loop,
+    over_lanes,
+    place,
+    spread,
+    store,
+    summing,
+    vector,
+    whole,
+    zeros,
+)
+from regard.embedding._llvm._target import Target
+
+
+def kernels(target: Target) -> Any:
+    """The module, to be compiled, with the function norm(x, weight, shift, rows, width, eps), which writes
+
+        weight (x - mean) / sqrt(variance + eps) + shift
+
+    over x: float32 (rows, width), width a multiple of the lanes.
+
+    Source: Ba et al. 2016, arXiv 1607.06450, section 3.
+    """
+    module, lanes, floats = ir.Module(), target.lanes, vector(F32, target.lanes)
+    root = intrinsic(module, "llvm.sqrt.f32", F32, F32)
+    function, b = exported(module, "norm", PTR, PTR, PTR, I64, I64, F32)
+    x, weight, shift, rows, width, eps = function.args
+    share = b.fdiv(ir.Constant(F32, 1.0), b.sitofp(width, F32))
+
+    def average(sums: Any) -> Any:
+        return b.fmul(over_lanes(b, sums, lambda b, *pair: b.fadd(*pair)), share)
+
+    with loop(b, whole(0), rows, whole(1)) as row:
+        entries = place(b, x, b.mul(row, width), F32)
+        with summing(b, width, lanes, [zeros(floats)]) as (k, (total,), out):
+            out.append(b.fadd(total, load(b, entries, k, floats)))
+        mean = spread(b, average(out[0]), floats)
+        with summing(b, width, lanes, [zeros(floats)]) as (k, (total,), out):
+            off = b.fsub(load(b, entries, k, floats), mean)
+            out.append(fma(module, b, off, off, total))
+        deviation = b.call(root, [b.fadd(average(out[0]), eps)])
+        scale = spread(b, b.fdiv(ir.Constant(F32, 1.0), deviation), floats)
+        with loop(b, whole(0), width, whole(lanes)) as k:
+            off = b.fmul(b.fsub(load(b, entries, k, floats), mean), scale)
+            store(b, fma(module, b, off, load(b, weight, k, floats), load(b, shift, k, floats)), entries, k)
+    b.ret_void()
+    return module
