@@ -25,13 +25,13 @@ from torch.nn import functional as F
 
 from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm, Residual, Stack
 from regard.embedding._arithmetic import Arithmetic
-from regard.embedding._products import Float32Product, MakeProduct, Product, SideBySide
+from regard.embedding._products import Float32Product, MakeProduct, Product, Projection, SideBySide
 from regard.models import Network, Transformer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layer:
-    qkv: Product
+    qkv: Projection
     output: Product
     attention_norm: nn.LayerNorm
     attention_shift: Tensor
@@ -207,7 +207,7 @@ def _folded(
     )
 
 
-def _joined(weight: Tensor, bias: Tensor, product: MakeProduct, of_values: MakeProduct | None) -> Product:
+def _joined(weight: Tensor, bias: Tensor, product: MakeProduct, of_values: MakeProduct | None) -> Projection:
     """Queries, keys and values: one product, or two where the values have their own kind."""
     if of_values is None:
         return product(weight, bias)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 
-class Product(Protocol):
+class Projection(Protocol):
     """x W^T + bias.
 
     Attributes:
@@ -19,6 +19,10 @@ class Product(Protocol):
     def into(self, out: Tensor, x: Tensor) -> Tensor:
         """out = x W^T + bias; x (rows, depth) lies without gaps, out (rows, width) with none within rows."""
         ...
+
+
+class Product(Projection, Protocol):
+    """The same, followed by something or added to something."""
 
     def gelu_into(self, out: Tensor, x: Tensor) -> Tensor:
         """out = gelu(x W^T + bias); as `into`."""
@@ -78,26 +82,13 @@ class SideBySide:
         tensor([[3., 4., 7.]])
     """
 
-    def __init__(self, first: Product, second: Product) -> None:
+    def __init__(self, first: Projection, second: Projection) -> None:
         self._first, self._second = first, second
         self.width = first.width + second.width
 
     def into(self, out: Tensor, x: Tensor) -> Tensor:
-        """See `Product`."""
+        """See `Projection`."""
         at = self._first.width
         self._first.into(out[:, :at], x)
         self._second.into(out[:, at:], x)
         return out
-
-    def gelu_into(self, out: Tensor, x: Tensor) -> Tensor:
-        """See `Product`."""
-        at = self._first.width
-        self._first.gelu_into(out[:, :at], x)
-        self._second.gelu_into(out[:, at:], x)
-        return out
-
-    def add_to(self, residual: Tensor, x: Tensor) -> None:
-        """See `Product`."""
-        at = self._first.width
-        self._first.add_to(residual[:, :at], x)
-        self._second.add_to(residual[:, at:], x)

@@ -7,8 +7,10 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from regard.embedding._integers._kernel_product import KernelProduct
 from regard.embedding._llvm._compiled import ADDRESS, NUMBER, REAL, compiled
-from regard.embedding._llvm._int16 import kernels, panel_of
+from regard.embedding._llvm._int16 import kernels
+from regard.embedding._llvm._panels import panel_of
 from regard.embedding._llvm._target import Target, here
 
 # One below the largest of 16 bits, for what rounding adds.
@@ -18,11 +20,9 @@ _LARGEST = 2**15 - 2
 _NORM = math.isqrt(2**31 - 1)
 # The kernel adds squares in float32, in eight parts: below 2e-4 of the norm for 2^16 entries.
 _SPARE = 2e-4
-# Codes of a block of rows: 288 KiB, which stay in the second cache while all columns pass.
-_BLOCK = 96 * 1536
 
 
-class Int16Product:
+class Int16Product(KernelProduct):
     """x -> x W^T + bias, with codes of 16 bits.
 
         s_i = max(|x_i| / c, max_j |x_ij| / 32766),  a_ij = round(x_ij / s_i)
@@ -54,6 +54,7 @@ class Int16Product:
         target = here()
         self._product, panel = _product(target), panel_of(target)
         width, depth = weight.shape
+        super().__init__(width, depth, bias)
         weight = weight.detach()
         norms = weight.double().norm(dim=1)  # squares of small entries are 0 in float32
         scales = torch.maximum(norms / _norm(depth), weight.abs().amax(dim=1) / _LARGEST).float()
@@ -64,32 +65,16 @@ class Int16Product:
         pairs = codes.view(torch.int32).view(width // panel, panel, depth // 2)
         self._codes = pairs.transpose(1, 2).contiguous()
         self._scales = scales
-        self._bias = torch.zeros(width) if bias is None else bias.detach().float()
-        self.width, self._depth = width, depth
 
     @staticmethod
     def takes(weight: Tensor) -> bool:
         """Whether the weight's sizes are those that the kernels know."""
         return all(size % panel_of(here()) == 0 for size in weight.shape)
 
-    def into(self, out: Tensor, x: Tensor) -> Tensor:
-        """See `Product`."""
-        self._run(x, self._bias, 0, out)
-        return out
-
-    def gelu_into(self, out: Tensor, x: Tensor) -> Tensor:
-        """See `Product`."""
-        self._run(x, self._bias, 0, out, with_gelu=True)
-        return out
-
-    def add_to(self, residual: Tensor, x: Tensor) -> None:
-        """See `Product`."""
-        self._run(x, residual, residual.stride(0), residual)
-
     def _run(self, x: Tensor, base: Tensor, step: int, out: Tensor, *, with_gelu: bool = False) -> None:
-        block = max(1, min(len(x), _BLOCK // max(self._depth, with_gelu * self.width)))
-        codes = torch.empty(block, self._depth, dtype=torch.int16)
-        scales = torch.empty(block)
+        at_once = self._at_once(len(x), with_gelu=with_gelu)
+        codes = torch.empty(at_once, self._depth, dtype=torch.int16)
+        scales = torch.empty(at_once)
         self._product(
             x.data_ptr(),
             codes.data_ptr(),
@@ -103,7 +88,7 @@ class Int16Product:
             len(x),
             self.width,
             self._depth,
-            block,
+            at_once,
             with_gelu,
             1.0 / _norm(self._depth),
             1.0 / _LARGEST,

@@ -7,19 +7,19 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from regard.embedding._integers._kernel_product import KernelProduct
 from regard.embedding._llvm._compiled import ADDRESS, NUMBER, compiled
-from regard.embedding._llvm._int8 import BLOCK, LARGEST, kernels, panel_of
+from regard.embedding._llvm._int8 import BLOCK, LARGEST, kernels
+from regard.embedding._llvm._panels import panel_of
 from regard.embedding._llvm._target import Target, here
 
 # Entries 4, 8, 16, 32 and 64 apart are mixed.
 _ORDER: Final = 32
 # Those of 1.5 x 2^23 in float32.
 _BITS: Final = 0x4B400000
-# Codes of the rows that are worked with at once: 144 KiB, which stay in the second cache.
-_CODES: Final = 96 * 1536
 
 
-class Int8Product:
+class Int8Product(KernelProduct):
     """x -> x W^T + bias, with codes of 8 bits, and a scale for each 128 entries of a row.
 
     Entries far above the others would leave these no codes. So each block of 128 is multiplied by
@@ -54,6 +54,7 @@ class Int8Product:
         target = here()
         self._product, panel = _product(target), panel_of(target)
         width, depth = weight.shape
+        super().__init__(width, depth, bias)
         turned = weight.detach().float().reshape(-1, BLOCK) @ _mixing() / _ORDER
         scales = turned.abs().amax(dim=1, keepdim=True) / LARGEST
         codes = (turned / torch.where(scales == 0, 1.0, scales)).round_()
@@ -66,8 +67,6 @@ class Int8Product:
         of_panels = (begin.view(panels), scales.float().view(torch.int32).view(panels))
         parts = [each.transpose(1, 2).unsqueeze(2) for each in of_panels]
         self._weights = torch.cat([*parts, fours], dim=2).contiguous()
-        self._bias = torch.zeros(width) if bias is None else bias.detach().float()
-        self.width, self._depth = width, depth
 
     @staticmethod
     def takes(weight: Tensor) -> bool:
@@ -75,22 +74,8 @@ class Int8Product:
         width, depth = weight.shape
         return width % panel_of(here()) == 0 and depth % BLOCK == 0
 
-    def into(self, out: Tensor, x: Tensor) -> Tensor:
-        """See `Product`."""
-        self._run(x, self._bias, 0, out)
-        return out
-
-    def gelu_into(self, out: Tensor, x: Tensor) -> Tensor:
-        """See `Product`."""
-        self._run(x, self._bias, 0, out, with_gelu=True)
-        return out
-
-    def add_to(self, residual: Tensor, x: Tensor) -> None:
-        """See `Product`."""
-        self._run(x, residual, residual.stride(0), residual)
-
     def _run(self, x: Tensor, base: Tensor, step: int, out: Tensor, *, with_gelu: bool = False) -> None:
-        at_once = max(1, min(len(x), _CODES // max(self._depth, with_gelu * self.width)))
+        at_once = self._at_once(len(x), with_gelu=with_gelu)
         codes = torch.empty(at_once, self._depth, dtype=torch.uint8)
         scales = torch.empty(at_once, self._depth // BLOCK)
         self._product(

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
-from regard.embedding._llvm._gelu import gelu
 from regard.embedding._llvm._ir import (
     F32,
     I16,
@@ -29,20 +28,15 @@ from regard.embedding._llvm._ir import (
     spread,
     store,
     summing,
-    tiles,
     vector,
     whole,
     zeros,
 )
+from regard.embedding._llvm._panels import Sizes, by_panels
 from regard.embedding._llvm._target import Target
 
 # Squares of entries below 1e-19 are lost to float32; with this, their codes are 0 or 1 where it matters.
 _LEAST_SCALE: Final = 2.0**-64
-
-
-def panel_of(target: Target) -> int:
-    """The columns of a product that are worked out together, and how many codes of a row are made at once."""
-    return 2 * target.lanes
 
 
 def kernels(target: Target) -> Any:
@@ -61,40 +55,36 @@ def kernels(target: Target) -> Any:
 
     and GELU of that where with_gelu is not 0; base may be out.
     """
-    module, panel = ir.Module(), panel_of(target)
-    make_codes, activate = _codes(module, target), gelu(module, target)
+    module = ir.Module()
+    codes_of = _codes(module, target)
     # Sums of so many rows and two registers of columns stay in the registers, with what is multiplied: 16 of
     # AVX2, 32 of AVX-512.
     most = 12 if target.lanes == 16 else 6
     tile_of = {count: _tile(module, target, count) for count in range(1, most + 1)}
     function, b = exported(module, "product", *[PTR] * 6, I64, PTR, *[I64] * 6, F32, F32)
-    x, codes, scales, weights, weight_scales, base, step, out, *sizes, per_norm, per_entry = function.args
-    out_step, rows, width, depth, block, with_gelu = sizes
-    with loop(b, whole(0), rows, block) as first:
-        left = b.sub(rows, first)
-        here = b.select(b.icmp_signed("<", left, block), left, block)
-        entries = place(b, x, b.mul(first, depth), F32)
-        b.call(make_codes, [entries, codes, scales, here, depth, per_norm, per_entry])
-        with loop(b, whole(0), width, whole(panel)) as column:
+    x, codes, scales, weights, weight_scales, base, step, out, *numbers, per_norm, per_entry = function.args
+    sizes = Sizes(*numbers)
 
-            def tile(count: int, row: Any, column: Any = column, first: Any = first) -> None:
-                at = b.add(first, row)
-                arguments = [
-                    place(b, codes, b.mul(row, depth), I16),
-                    depth,
-                    place(b, weights, b.mul(column, depth), I16),
-                    place(b, base, b.add(b.mul(at, step), column), F32),
-                    step,
-                    place(b, out, b.add(b.mul(at, out_step), column), F32),
-                    out_step,
-                    place(b, scales, row, F32),
-                    place(b, weight_scales, column, F32),
-                ]
-                b.call(tile_of[count], arguments)
+    def make_codes(first: Any, count: Any) -> None:
+        entries = place(b, x, b.mul(first, sizes.depth), F32)
+        b.call(codes_of, [entries, codes, scales, count, sizes.depth, per_norm, per_entry])
 
-            tiles(b, here, most, tile)
-        with b.if_then(b.icmp_signed("!=", with_gelu, whole(0))):
-            b.call(activate, [place(b, out, b.mul(first, out_step), F32), here, width, out_step])
+    def tile(count: int, first: Any, row: Any, column: Any) -> None:
+        at = b.add(first, row)
+        arguments = [
+            place(b, codes, b.mul(row, sizes.depth), I16),
+            sizes.depth,
+            place(b, weights, b.mul(column, sizes.depth), I16),
+            place(b, base, b.add(b.mul(at, step), column), F32),
+            step,
+            place(b, out, b.add(b.mul(at, sizes.out_step), column), F32),
+            sizes.out_step,
+            place(b, scales, row, F32),
+            place(b, weight_scales, column, F32),
+        ]
+        b.call(tile_of[count], arguments)
+
+    by_panels(module, b, target, sizes, out, most=most, make_codes=make_codes, tile=tile)
     b.ret_void()
     return module
 

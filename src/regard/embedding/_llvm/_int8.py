@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
-from regard.embedding._llvm._gelu import gelu
 from regard.embedding._llvm._ir import (
     F32,
     I8,
@@ -30,10 +29,10 @@ from regard.embedding._llvm._ir import (
     spread,
     store,
     summing,
-    tiles,
     vector,
     whole,
 )
+from regard.embedding._llvm._panels import Sizes, by_panels, panel_of
 from regard.embedding._llvm._target import Target
 
 BLOCK: Final = 128
@@ -44,11 +43,6 @@ LARGEST: Final = 127
 
 # What the Hadamard matrix mixes: entries of a block that are this far apart, and less so by halves.
 _NEAREST: Final = 4
-
-
-def panel_of(target: Target) -> int:
-    """The columns of a product that are worked out together."""
-    return 2 * target.lanes
 
 
 def bytes_of(target: Target) -> int:
@@ -70,43 +64,36 @@ def kernels(target: Target) -> Any:
 
     with the codes that `Int8Product` tells, and GELU of that where with_gelu is not 0; base may be out.
     """
-    module, panel = ir.Module(), panel_of(target)
-    make_codes, activate = _codes(module, target), gelu(module, target)
+    module = ir.Module()
+    codes_of = _codes(module, target)
     # Sums of so many rows and two registers of columns, whole and scaled, stay in the registers.
     most = 6 if target.lanes == 16 else 2
     tile_of = {count: _tile(module, target, count) for count in range(1, most + 1)}
     function, b = exported(module, "product", *[PTR] * 5, I64, PTR, *[I64] * 6)
-    x, codes, scales, weights, base, step, out, *sizes = function.args
-    out_step, rows, width, depth, at_once, with_gelu = sizes
-    blocks = b.sdiv(depth, whole(BLOCK))
-    with loop(b, whole(0), rows, at_once) as first:
-        left = b.sub(rows, first)
-        here = b.select(b.icmp_signed("<", left, at_once), left, at_once)
-        entries = place(b, x, b.mul(first, depth), F32)
-        b.call(make_codes, [entries, codes, scales, b.mul(here, blocks)])
-        with loop(b, whole(0), width, whole(panel)) as column:
-            size = b.mul(b.mul(column, blocks), whole(bytes_of(target) // panel))
-            columns = place(b, weights, size, I8)
+    x, codes, scales, weights, base, step, out, *numbers = function.args
+    sizes = Sizes(*numbers)
+    blocks = b.sdiv(sizes.depth, whole(BLOCK))
 
-            def tile(
-                count: int, row: Any, first: Any = first, column: Any = column, columns: Any = columns
-            ) -> None:
-                at = b.add(first, row)
-                arguments = [
-                    place(b, codes, b.mul(row, depth), I8),
-                    place(b, scales, b.mul(row, blocks), F32),
-                    blocks,
-                    columns,
-                    place(b, base, b.add(b.mul(at, step), column), F32),
-                    step,
-                    place(b, out, b.add(b.mul(at, out_step), column), F32),
-                    out_step,
-                ]
-                b.call(tile_of[count], arguments)
+    def make_codes(first: Any, count: Any) -> None:
+        entries = place(b, x, b.mul(first, sizes.depth), F32)
+        b.call(codes_of, [entries, codes, scales, b.mul(count, blocks)])
 
-            tiles(b, here, most, tile)
-        with b.if_then(b.icmp_signed("!=", with_gelu, whole(0))):
-            b.call(activate, [place(b, out, b.mul(first, out_step), F32), here, width, out_step])
+    def tile(count: int, first: Any, row: Any, column: Any) -> None:
+        at = b.add(first, row)
+        bytes_before = b.mul(b.mul(column, blocks), whole(bytes_of(target) // panel_of(target)))
+        arguments = [
+            place(b, codes, b.mul(row, sizes.depth), I8),
+            place(b, scales, b.mul(row, blocks), F32),
+            blocks,
+            place(b, weights, bytes_before, I8),
+            place(b, base, b.add(b.mul(at, step), column), F32),
+            step,
+            place(b, out, b.add(b.mul(at, sizes.out_step), column), F32),
+            sizes.out_step,
+        ]
+        b.call(tile_of[count], arguments)
+
+    by_panels(module, b, target, sizes, out, most=most, make_codes=make_codes, tile=tile)
     b.ret_void()
     return module
 
