@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from threading import Lock, get_ident
 from typing import Any
 
@@ -275,7 +276,7 @@ class Embedder:
 
         def compute(one: Pack) -> None:
             rows = [row for run in one for row in run.rows]
-            ids = torch.tensor([token for row in rows for token in passages.ids(row)])
+            ids = torch.from_numpy(np.fromiter(chain.from_iterable(map(passages.ids, rows)), np.int64))
             hidden = self._engine.hidden(ids, [(len(run.rows), run.length) for run in one])
             take(rows, self._arranged(dict(zip(self._unique, hidden, strict=True))))
             ended.append(sum(passages.rows[row][1] is passages.last(row) for row in rows))

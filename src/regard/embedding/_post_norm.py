@@ -25,6 +25,7 @@ from torch.nn import functional as F
 
 from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm, Residual, Stack
 from regard.embedding._arithmetic import Arithmetic
+from regard.embedding._entrance import Entrance
 from regard.embedding._products import Float32Product, MakeProduct, Product, Projection, SideBySide
 from regard.models import Network, Transformer
 
@@ -77,12 +78,11 @@ class PostNormEngine:
     ) -> None:
         stack = _stack(network)
         assert stack is not None, "asked for a network that it takes"
-        self._embeddings, self._numbering = stack.embeddings, stack.numbering
         self._asked = tuple(layers)
         self._scratch, self._arithmetic = _Scratch(), arithmetic or Arithmetic()
         kept = [layer for layer in stack.layers if isinstance(layer, EncoderLayer)][: max(layers)]
         biases = [_output_bias(layer.attention) for layer in kept]
-        self._first = biases[0].float() if biases else None
+        self._entrance = Entrance(stack, biases[0] if biases else None, self._arithmetic)
         self._layers = [
             _folded(layer, bias, following, product, of_values if number >= len(kept) // 2 else None)
             for number, (layer, bias, following) in enumerate(
@@ -100,24 +100,14 @@ class PostNormEngine:
         """See `Engine.hidden`."""
         made: dict[int, Tensor] = {}
         if 0 in self._asked:
-            made[0] = self._embeddings.tokens(token_ids)
+            made[0] = self._entrance.learned(token_ids)
         if self._layers:
-            assert self._first is not None, "there is a layer"
-            x = self._entering(token_ids, shape).add_(self._first)
+            x = self._entrance(token_ids, shape)
             for number, layer in enumerate(self._layers, start=1):
                 x = _run(layer, x, shape, self._arithmetic, self._scratch)
                 if number in self._asked:
                     made[number] = x - layer.ahead
         return [made[layer] for layer in self._asked]
-
-    def _entering(self, token_ids: Tensor, shape: Sequence[tuple[int, int]]) -> Tensor:
-        numbers, start = [], 0
-        for rows, length in shape:
-            ids = token_ids[start : start + rows * length].view(rows, length)
-            numbers.append(self._numbering(ids).expand(rows, length).reshape(-1))
-            start += rows * length
-        entering: Tensor = self._embeddings(token_ids[None], positions=torch.cat(numbers)[None])
-        return entering[0]
 
 
 def _stack(network: Network) -> Stack | None:
@@ -129,7 +119,7 @@ def _stack(network: Network) -> Stack | None:
     open_to_all = all(pattern.mask is None and pattern.rotary is None for pattern in stack.patterns)
     parameters = list(network.parameters())
     on_cpu = all(p.dtype == torch.float32 and p.device.type == "cpu" for p in parameters)
-    known = all(is_plain(layer) for layer in stack.layers)
+    known = Entrance.takes(stack) and all(is_plain(layer) for layer in stack.layers)
     return stack if plain and open_to_all and on_cpu and known and not network.training else None
 
 

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from regard import InputError
+from regard.blocks import RMSNorm
 from regard.core import Taps
 from regard.embedding._engine import Engine, NetworkEngine
 from regard.embedding._post_norm import PostNormEngine
 from regard.models import Transformer, load_checkpoint
 from tolerances import FP64, PARITY_FP32, assert_close_to_largest
-from unit.models.tiny import IDS, TARGET, both, decoder, encoder
+from unit.models.tiny import D_MODEL, IDS, TARGET, both, decoder, encoder
 
 
 def _states(network: Transformer, ids: Tensor) -> list[Tensor]:
@@ -102,6 +103,11 @@ def test_what_is_not_folded_is_not_taken() -> None:
     without_bias = encoder().float()
     without_bias.stack("encoder").layers[1].ffn.output.bias = None  # type: ignore[union-attr, assignment]
     assert not PostNormEngine.takes(without_bias)
+    scaled, other = encoder().float(), encoder().float()
+    scaled.stack("encoder").embeddings.scale = 2.0
+    other.stack("encoder").embeddings.norm = RMSNorm(D_MODEL)
+    assert not PostNormEngine.takes(scaled)
+    assert not PostNormEngine.takes(other)
 
 
 def test_a_layer_without_a_point_is_refused() -> None:
