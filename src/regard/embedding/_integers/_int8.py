@@ -77,7 +77,7 @@ class Int8Product(KernelProduct):
     def _run(self, x: Tensor, base: Tensor, step: int, out: Tensor, *, with_gelu: bool = False) -> None:
         at_once = self._at_once(len(x), with_gelu=with_gelu)
         codes = torch.empty(at_once, self._depth, dtype=torch.uint8)
-        scales = torch.empty(at_once, self._depth // BLOCK)
+        scales = torch.empty(at_once, self._depth // BLOCK, 2)
         self._product(
             x.data_ptr(),
             codes.data_ptr(),

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
+from regard.embedding._llvm._gelu import FINE
 from regard.embedding._llvm._ir import (
     F32,
     I16,
@@ -84,7 +85,7 @@ def kernels(target: Target) -> Any:
         ]
         b.call(tile_of[count], arguments)
 
-    by_panels(module, b, target, sizes, out, most=most, make_codes=make_codes, tile=tile)
+    by_panels(module, b, target, sizes, out, most=most, normal=FINE, make_codes=make_codes, tile=tile)
     b.ret_void()
     return module
 

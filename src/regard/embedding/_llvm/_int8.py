@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
+from regard.embedding._llvm._gelu import COARSE
 from regard.embedding._llvm._ir import (
     F32,
     I8,
@@ -83,7 +84,7 @@ def kernels(target: Target) -> Any:
         bytes_before = b.mul(b.mul(column, blocks), whole(bytes_of(target) // panel_of(target)))
         arguments = [
             place(b, codes, b.mul(row, sizes.depth), I8),
-            place(b, scales, b.mul(row, blocks), F32),
+            place(b, scales, b.mul(b.mul(row, blocks), whole(2)), F32),
             blocks,
             place(b, weights, bytes_before, I8),
             place(b, base, b.add(b.mul(at, step), column), F32),
@@ -93,7 +94,7 @@ def kernels(target: Target) -> Any:
         ]
         b.call(tile_of[count], arguments)
 
-    by_panels(module, b, target, sizes, out, most=most, make_codes=make_codes, tile=tile)
+    by_panels(module, b, target, sizes, out, most=most, normal=COARSE, make_codes=make_codes, tile=tile)
     b.ret_void()
     return module
 
@@ -119,7 +120,9 @@ def _codes(module: Any, target: Target) -> Any:
         while len(sizes) > 1:
             sizes = [larger(b, one, other) for one, other in zip(sizes[::2], sizes[1::2], strict=True)]
         most = b.bitcast(over_lanes(b, sizes[0], larger), F32)
-        store(b, b.fmul(most, ir.Constant(F32, 1 / LARGEST)), scales, block)
+        scale, pair = b.fmul(most, ir.Constant(F32, 1 / LARGEST)), b.mul(block, whole(2))
+        store(b, scale, scales, pair)
+        store(b, b.fmul(scale, ir.Constant(F32, -ROUNDS)), scales, b.add(pair, whole(1)))
         steps = spread(b, b.fdiv(ir.Constant(F32, float(LARGEST)), most), floats)
         for number, each in enumerate(turned):
             # The instruction takes codes without a sign: 128 stands for 0.
@@ -182,11 +185,11 @@ def _tile(module: Any, target: Target, count: int) -> Any:
                 ]
         for row in range(count):
             # The sums begin at the bits of a float that leaves whole numbers in the lowest ones.
-            scale = load(b, scales, b.add(b.mul(whole(row), blocks), k), F32)
-            begun = spread(b, b.fmul(scale, ir.Constant(F32, -ROUNDS)), floats)
+            pair = place(b, scales, b.mul(b.add(b.mul(whole(row), blocks), k), whole(2)), F32)
+            scale, begun = (spread(b, load(b, pair, whole(number), F32), floats) for number in range(2))
             for half in range(2):
                 shifted = b.bitcast(added[2 * row + half], floats)
-                value = fma(module, b, shifted, spread(b, scale, floats), begun)
+                value = fma(module, b, shifted, scale, begun)
                 made.append(fma(module, b, value, column_scales[half], totals[2 * row + half]))
     for row in range(count):
         for number, half in enumerate(halves):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from regard.embedding._llvm._gelu import gelu
+from regard.embedding._llvm._gelu import Normal, gelu
 from regard.embedding._llvm._ir import F32, loop, place, tiles, whole
 from regard.embedding._llvm._target import Target
 
@@ -41,6 +41,7 @@ def by_panels(
     out: Any,
     *,
     most: int,
+    normal: Normal,
     make_codes: Callable[[Any, Any], None],
     tile: Callable[[int, Any, Any, Any], None],
 ) -> None:
@@ -53,11 +54,12 @@ def by_panels(
         sizes: of the product.
         out: the address of the result.
         most: rows of a tile.
+        normal: what GELU is made with.
         make_codes: writes what makes the codes of rows, from the first on so many.
         tile: writes the tile of so many rows: given the first row of those that have codes, the first of the
             tile among these, and the first column.
     """
-    activate = gelu(module, target)
+    activate = gelu(module, target, normal)
     with loop(b, whole(0), sizes.rows, sizes.at_once) as first:
         left = b.sub(sizes.rows, first)
         here = b.select(b.icmp_signed("<", left, sizes.at_once), left, sizes.at_once)
