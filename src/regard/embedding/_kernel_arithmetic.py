@@ -51,7 +51,7 @@ class KernelArithmetic(Arithmetic):
     def norm(self, x: Tensor, weight: Tensor, shift: Tensor, eps: float) -> Tensor:
         """See `Arithmetic`."""
         target, (rows, width) = here(), x.shape
-        if width % target.lanes or not x.is_contiguous():
+        if width % (target.lanes * _norm.TOGETHER) or not x.is_contiguous():
             return super().norm(x, weight, shift, eps)
         _norms(target)(*(each.data_ptr() for each in (x, weight, shift)), rows, width, eps)
         return x

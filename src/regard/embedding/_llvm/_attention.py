@@ -68,8 +68,10 @@ def kernels(target: Target, head_dim: int) -> Any:
     multiple of the lanes.
     """
     module, together = ir.Module(), queries_of(target, head_dim)
+    half = max(1, together // 2)
     transpose = _transposed_keys(module, target, head_dim)
-    some, one = (_queries(module, target, head_dim, count) for count in (together, 1))
+    queries_of_count = {count: _queries(module, target, head_dim, count) for count in {together, half, 1}}
+    some, fewer, one = (queries_of_count[count] for count in (together, half, 1))
     function, b = exported(module, "attend", PTR, PTR, PTR, I64, I64, PTR)
     qkv, context, runs, count, heads, scratch = function.args
     lanes = whole(target.lanes)
@@ -99,13 +101,20 @@ def kernels(target: Target, head_dim: int) -> Any:
                 at = place(b, queries, b.mul(first, step), F32), place(b, made, b.mul(first, size), F32)
                 b.call(function, [at[0], step, scratch, values, length, padded, scores, at[1], size])
 
+            # What is left at the end is worked out by as many as there are or by half of them, which begin
+            # earlier: some contexts are then made twice, with the same result.
+            left = b.srem(length, whole(together))
             with b.if_else(b.icmp_signed("<", length, whole(together))) as (few, many):
                 with few, loop(b, whole(0), length, whole(1)) as query:
                     run(one, query)
-                with many, loop(b, whole(0), length, whole(together)) as query:
-                    # The last ones end with the text: some are worked out again, with the same result.
-                    last = b.sub(length, whole(together))
-                    run(some, b.select(b.icmp_signed("<", query, last), query, last))
+                with many:
+                    with loop(b, whole(0), b.sub(length, left), whole(together)) as query:
+                        run(some, query)
+                    with b.if_then(b.icmp_signed("<", whole(half), left)):
+                        run(some, b.sub(length, whole(together)))
+                    is_half = b.icmp_signed("<=", left, whole(half))
+                    with b.if_then(b.and_(is_half, b.icmp_signed("<", whole(0), left))):
+                        run(fewer, b.sub(length, whole(half)))
         out.append(b.add(begun, b.mul(texts, length)))
     b.ret_void()
     return module

@@ -1,6 +1,7 @@
 """Layer normalisation, in LLVM's representation."""
 
-from typing import Any
+from functools import reduce
+from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
@@ -24,13 +25,16 @@ from regard.embedding._llvm._ir import (
 )
 from regard.embedding._llvm._target import Target
 
+TOGETHER: Final = 4
+"""Registers that are summed side by side: no sum waits for the one before."""
+
 
 def kernels(target: Target) -> Any:
     """The module, to be compiled, with the function norm(x, weight, shift, rows, width, eps), which writes
 
         weight (x - mean) / sqrt(variance + eps) + shift
 
-    over x: float32 (rows, width), width a multiple of the lanes.
+    over x: float32 (rows, width), width a multiple of `TOGETHER` registers.
 
     Source: Ba et al. 2016, arXiv 1607.06450, section 3.
     """
@@ -40,18 +44,21 @@ def kernels(target: Target) -> Any:
     x, weight, shift, rows, width, eps = function.args
     share = b.fdiv(ir.Constant(F32, 1.0), b.sitofp(width, F32))
 
-    def average(sums: Any) -> Any:
-        return b.fmul(over_lanes(b, sums, lambda b, *pair: b.fadd(*pair)), share)
+    def average(sums: list[Any]) -> Any:
+        total = over_lanes(b, reduce(b.fadd, sums), lambda b, *pair: b.fadd(*pair))
+        return b.fmul(total, share)
 
     with loop(b, whole(0), rows, whole(1)) as row:
         entries = place(b, x, b.mul(row, width), F32)
-        with summing(b, width, lanes, [zeros(floats)]) as (k, (total,), out):
-            out.append(b.fadd(total, load(b, entries, k, floats)))
-        mean = spread(b, average(out[0]), floats)
-        with summing(b, width, lanes, [zeros(floats)]) as (k, (total,), out):
-            off = b.fsub(load(b, entries, k, floats), mean)
-            out.append(fma(module, b, off, off, total))
-        deviation = b.call(root, [b.fadd(average(out[0]), eps)])
+        with summing(b, width, lanes * TOGETHER, [zeros(floats)] * TOGETHER) as (k, totals, out):
+            for number, total in enumerate(totals):
+                out.append(b.fadd(total, load(b, entries, b.add(k, whole(lanes * number)), floats)))
+        mean = spread(b, average(out), floats)
+        with summing(b, width, lanes * TOGETHER, [zeros(floats)] * TOGETHER) as (k, totals, out):
+            for number, total in enumerate(totals):
+                off = b.fsub(load(b, entries, b.add(k, whole(lanes * number)), floats), mean)
+                out.append(fma(module, b, off, off, total))
+        deviation = b.call(root, [b.fadd(average(out), eps)])
         scale = spread(b, b.fdiv(ir.Constant(F32, 1.0), deviation), floats)
         with loop(b, whole(0), width, whole(lanes)) as k:
             off = b.fmul(b.fsub(load(b, entries, k, floats), mean), scale)
