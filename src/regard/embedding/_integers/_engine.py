@@ -10,10 +10,14 @@ from torch import Tensor, nn
 
 from regard.core.errors import InputError, MissingExtraError
 from regard.embedding._engine import Engine, NetworkEngine
+from regard.embedding._integers._by_length import ByLength
 from regard.embedding._linears import with_linears
 from regard.embedding._post_norm import PostNormEngine
 from regard.embedding._products import Float32Product, MakeProduct, Product
 from regard.models import Transformer
+
+# Tokens, with those of the frame.
+_SHORT = 8
 
 
 def int16_is_best() -> bool:
@@ -53,13 +57,20 @@ def in_int16(network: Transformer, layers: Sequence[int]) -> Engine:
 
 
 def in_int8(network: Transformer, layers: Sequence[int]) -> Engine:
-    """The same with `Int8Product`; in encoders of BERT's kind with `Int16Product` for the upper values.
+    """The same with `Int8Product`; in encoders of BERT's kind two things are in 16 bits:
 
-    A third of what the vectors of all-MiniLM-L6-v2 lose would come from there, for a twenty-fourth of the
-    work: what is wrong with the values goes into the residual stream as it is, while attention evens out what
-    is wrong with the scores; and what is wrong in the lower layers the upper ones even out.
+    * the values of the upper half of the layers. A third of what the vectors of all-MiniLM-L6-v2 lose would
+      come from there, for a twenty-fourth of the work: what is wrong with the values goes into the residual
+      stream as it is, while attention evens out what is wrong with the scores; and what is wrong in the lower
+      layers the upper ones even out;
+    * rows of up to 8 tokens, a fiftieth of what there is to do for sentences. Where few tokens are averaged,
+      what is wrong with each does not average out: of 8,000 single words and all sentences of Brown those
+      nearest to 0.999, and the one below it, were such.
     """
-    return _engine("int8", network, layers, of_values="int16")
+    long = _engine("int8", network, layers, of_values="int16")
+    if not isinstance(long, PostNormEngine):
+        return long
+    return ByLength(_engine("int16", network, layers), long, most=_SHORT)
 
 
 def _engine(dtype: str, network: Transformer, layers: Sequence[int], of_values: str | None = None) -> Engine:
