@@ -23,6 +23,9 @@ class Position(NamedTuple):
 
 START = Position(0, 0, 0)
 
+BLOCK_ROWS = 2048
+"""Of a block: more are embedded no faster, and their vectors wait together to be written."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chunk:
@@ -118,17 +121,21 @@ class _Cutter:
         self._row = row  # the number of the next row
         self._shard_rows, self._characters, self._has_id = shard_rows, characters, has_id
         self._parts: list[tuple[Chunk, int, int]] = []
-        self._weight = 0
+        self._weight = self._count = 0
+
+    def _is_full(self, weight: int) -> bool:
+        return self._count == BLOCK_ROWS or (self._weight > 0 and self._weight + weight > self._characters)
 
     def cut(self, chunk: Chunk) -> Iterator[Block]:
         start = 0
         for place, text in enumerate(chunk.texts):
             weight = 0 if text is None else _weight(text)
-            if self._weight and self._weight + weight > self._characters:
+            if self._is_full(weight):
                 self._add(chunk, start, place)
                 start = place
                 yield self._block(closes=False)
             self._weight += weight
+            self._count += 1
             self._row += 1
             if self._row % self._shard_rows == 0:
                 self._add(chunk, start, place + 1)
@@ -185,7 +192,7 @@ class _Cutter:
             next=Position(chunk.source, chunk.ends[stop - 1], chunk.first + stop),
             digest=None if chunk.digest is None else chunk.digest[stop - 1],
         )
-        self._parts, self._weight = [], 0
+        self._parts, self._weight, self._count = [], 0, 0
         return block
 
     def _rejected(self, chunk: Chunk, place: int, number: int) -> dict[str, Any]:

@@ -100,8 +100,9 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     writer.start()
     inputs = Inputs([path], Columns())
     assert inputs.stream == 0
-    found = inputs.blocks(shard_rows=100_000, characters=10_000_000)
-    assert [len(block.texts) for block in found] == [100_000] * 3
+    found = list(inputs.blocks(shard_rows=100_000, characters=10_000_000))
+    assert sum(len(block.texts) for block in found) == 300_000
+    assert [block.shard for block in found if block.closes] == [0, 1, 2]
     writer.join()
 
 

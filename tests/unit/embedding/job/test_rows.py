@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from regard.embedding.job._rows import Block, Chunk, Position, blocks
+from regard.embedding.job._rows import BLOCK_ROWS, Block, Chunk, Position, blocks
 from unit.embedding.job.reading import plain
 
 
@@ -47,6 +47,23 @@ def test_by_hand() -> None:
     assert found[0].next == Position(0, 30, 3)
     assert found[0].rejected == [{"row": 1, "id": 1, "input": "in", "input_row": 2, "reason": "bad"}]
     assert [block.columns[0].to_pylist() for block in found] == [[0, 2], [3], [4], [5], [6], [7]]
+
+
+def test_a_block_has_so_many_rows_at_most() -> None:
+    texts: list[str | None] = ["a", None] * (BLOCK_ROWS // 2) + ["b"] * (BLOCK_ROWS + 7)
+    shard = 2 * BLOCK_ROWS + 3
+    found = cut(texts, [5], shard_rows=shard, characters=10**6)
+    assert [(block.shard, block.count, block.closes) for block in found] == [
+        (0, BLOCK_ROWS, False),
+        (0, BLOCK_ROWS, False),
+        (0, 3, True),
+        (1, 4, True),
+    ]
+    assert [block.rows for block in found[1:]] == [
+        list(range(BLOCK_ROWS, 2 * BLOCK_ROWS)),
+        list(range(2 * BLOCK_ROWS, shard)),
+        list(range(shard, shard + 4)),
+    ]
 
 
 def test_a_full_last_shard_ends_the_input() -> None:
