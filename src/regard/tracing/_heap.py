@@ -6,10 +6,10 @@ from torch import Tensor
 
 from regard.core.heap import give_back
 
-# Smaller tensors are those of short texts, of whose time it would take up to a tenth to get memory back.
-_LARGE = 2**21
+# Smaller tensors are those of short texts, of whose time it would take a part that counts to get memory back.
+_LARGE = 2**20
 # So much has come before anything is given back, and then again for each further eighth of what is kept.
-_FIRST = 2**24
+_FIRST = 2**22
 _SHARE = 8
 
 
