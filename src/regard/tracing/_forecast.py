@@ -57,8 +57,9 @@ def forecast(
     A model with sliding windows, whose mask transformers makes only for texts as long, goes that way with
     the short ones too. A model with edits is forecast as if each wrote all of the tensors that it writes;
     where these are scores or weights, the pass makes them and the trace holds the weights, N x N. What
-    kernels use inside one operation is not seen: on the CPU 3 MB for each core are added. The C library is
-    asked what holes freed tensors leave between those that stay: see `regard.tracing._replay`.
+    kernels use inside one operation is not seen: on the CPU 3 MB for each core are added. Through the lens,
+    where a model of transformers frees tensors in its layers as it likes, the C library is asked what holes
+    they leave: see `regard.tracing._replay`.
 
     Args:
         loaded: the model.
@@ -254,16 +255,13 @@ def _peak(network: Network, lengths: tuple[int, ...], keeping: Keeping | None) -
     total = weights @ outside + few @ inside
     if rows != lengths:
         total += weights @ output
-    as_sampled = True
     if isinstance(network.plain, Transformer) and not _written_squares(network):
         square = np.array([float(each.square) for each, _ in samples]) @ outside
-        too_much = np.maximum(0.0, square - _SHARED - _OF_BLOCKS)
-        total -= too_much
-        as_sampled = not too_much.any()
+        total -= np.maximum(0.0, square - _SHARED - _OF_BLOCKS)
     most = int(total.max().round())
     if next(network.parameters()).device.type != "cpu" or most <= _FREE_ANYWAY:
         return most
-    if as_sampled:
+    if not isinstance(network.plain, Transformer):
         most = max(most, _on_heap(samples, few))
     return most + _INSIDE * torch.get_num_threads()
 
@@ -292,7 +290,10 @@ def _few(
 
 
 def _on_heap(samples: list[tuple[Probe, Sample]], few: NDArray[np.float64]) -> int:
-    """The most that a pass's memory lies in, freed tensors between others counted; 0 where nobody can say."""
+    """The most that a pass's memory lies in, freed tensors between others counted; 0 where nobody can say.
+
+    Networks of regard's own leave little free: they write into what is there, and by rows.
+    """
     _, first = samples[0]
     if any(found.steps != first.steps for _, found in samples):  # other operations at other lengths
         return 0
