@@ -57,9 +57,9 @@ def forecast(
     A model with sliding windows, whose mask transformers makes only for texts as long, goes that way with
     the short ones too. A model with edits is forecast as if each wrote all of the tensors that it writes;
     where these are scores or weights, the pass makes them and the trace holds the weights, N x N. What
-    kernels use inside one operation is not seen: on the CPU 3 MB for each core are added. Through the lens,
-    where a model of transformers frees tensors in its layers as it likes, the C library is asked what holes
-    they leave: see `regard.tracing._replay`.
+    kernels use inside one operation is not seen: on the CPU up to 3 MB for each core are added. Through the
+    lens, where a model of transformers frees tensors in its layers as it likes, the C library is asked what
+    holes they leave: see `regard.tracing._replay`.
 
     Args:
         loaded: the model.
@@ -219,7 +219,21 @@ def _told(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> Forec
     kept, surplus = _kept(network, lengths, keeping)
     forward = _peak(network, lengths, None) + masks
     total = _peak(network, lengths, keeping) + masks - surplus
-    return Forecast(kept=kept, forward=forward, total=max(kept, total))
+    kernels = _of_kernels(network, forward)
+    return Forecast(kept=kept, forward=forward + kernels, total=max(kept, total + kernels))
+
+
+def _of_kernels(network: Network, forward: int) -> int:
+    """What kernels use inside one operation of a pass that takes so much itself."""
+    if next(network.parameters()).device.type != "cpu":
+        return 0
+    return min(forward, _INSIDE * torch.get_num_threads())
+
+
+# On each core: parts of matrices put in order, blocks of scores. With one thread BERT's and GPT-2's kind of
+# 768 dimensions took 2 to 3 MB less than with two. Of short texts, whose tensors are smaller, it is about
+# what the pass takes itself.
+_INSIDE = 3 * 2**20
 
 
 def _samples(
@@ -259,18 +273,14 @@ def _peak(network: Network, lengths: tuple[int, ...], keeping: Keeping | None) -
         square = np.array([float(each.square) for each, _ in samples]) @ outside
         total -= np.maximum(0.0, square - _SHARED - _OF_BLOCKS)
     most = int(total.max().round())
-    if next(network.parameters()).device.type != "cpu" or most <= _FREE_ANYWAY:
-        return most
-    if not isinstance(network.plain, Transformer):
+    on_heap = next(network.parameters()).device.type == "cpu" and most > _FREE_ANYWAY
+    if on_heap and not isinstance(network.plain, Transformer):
         most = max(most, _on_heap(samples, few))
-    return most + _INSIDE * torch.get_num_threads()
+    return most
 
 
 # A process has some of its heap free, and so little may lie in that.
 _FREE_ANYWAY = 2**24
-# What kernels use inside one operation, on each core: parts of matrices put in order, blocks of scores. With
-# one thread BERT's and GPT-2's kind of 768 dimensions took 2 to 3 MB less than with two.
-_INSIDE = 3 * 2**20
 
 
 def _few(

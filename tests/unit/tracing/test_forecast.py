@@ -51,6 +51,7 @@ def test_what_is_kept_is_told_to_the_byte(family: str) -> None:
             assert told.kept <= told.total <= told.kept + told.forward + 8192
 
 
+@pytest.mark.usefixtures("kernels_take_nothing")
 def test_by_hand() -> None:
     """Of GPT-2: learned, position, each layer's input, q, k, v, context and output, and the last norm."""
     told = forecast(gpt2(), 5000)
@@ -61,17 +62,31 @@ def test_by_hand() -> None:
     assert forecast(gpt2(), 5000, keeping=Keeping(keep="residual")).kept == 4 * 5000 * 60 * (2 + 3 + 1)
 
 
+@pytest.mark.usefixtures("kernels_take_nothing")
 @pytest.mark.parametrize("tokens", [1500, 5000])
 @pytest.mark.parametrize("keep", ["all", "qk"])
-def test_the_course_of_a_long_pass_is_that_of_short_ones(
-    tokens: int, keep: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_course_of_a_long_pass_is_that_of_short_ones(tokens: int, keep: Any) -> None:
     """A pass of the length itself, every allocation written down, beside what short ones tell of it."""
-    monkeypatch.setattr(_forecast, "_INSIDE", 0)  # of kernels, whose memory nobody writes down
     model, keeping = gpt2(), Keeping(keep=keep)
     whole = sample(model.network, (tokens,), keeping)
     measured = max(outside + inside for outside, inside, _ in whole.course)
     assert forecast(model, tokens, keeping=keeping).total == pytest.approx(measured, rel=0.02)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_kernels_use_is_added(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To what a pass takes and to all: 3 MiB a thread, and no more than a short pass takes itself."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    told = {(n, inside): _told(n, inside, monkeypatch) for n in (11, 5000) for inside in (0, 3 * 2**20)}
+    for tokens, added in ((5000, threads * 3 * 2**20), (11, told[11, 0].forward)):
+        without, with_them = told[tokens, 0], told[tokens, 3 * 2**20]
+        assert 0 < with_them.forward - without.forward == with_them.total - without.total == added
+        assert with_them.kept == without.kept
+
+
+def _told(tokens: int, inside: int, monkeypatch: pytest.MonkeyPatch) -> _forecast.Forecast:
+    monkeypatch.setattr(_forecast, "_INSIDE", inside)
+    return forecast(gpt2(), tokens)
 
 
 def test_a_polynomial_in_two_lengths_is_found() -> None:

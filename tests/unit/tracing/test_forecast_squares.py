@@ -35,6 +35,7 @@ def test_a_trace_with_edits(family: str, site: Any, keep: Any) -> None:
         assert told.kept == kept_bytes(trace)
 
 
+@pytest.mark.usefixtures("kernels_take_nothing")
 def test_by_hand() -> None:
     """Of two layers one has its weights written: heads x N x N of them, beside q and k."""
     model = _model("bert", 401)
@@ -68,6 +69,7 @@ def _windowed(kind: str, window: int) -> Loaded:
     return lens(lens_models.build(transformers.MistralModel, transformers.MistralConfig(**sizes)))
 
 
+@pytest.mark.usefixtures("kernels_take_nothing")
 @pytest.mark.parametrize("window", [5, 31, 150])
 @pytest.mark.parametrize("kind", ["mistral", "gemma2"])
 def test_windows_through_the_lens(kind: str, window: int) -> None:
@@ -81,6 +83,7 @@ def test_windows_through_the_lens(kind: str, window: int) -> None:
         assert told.kept == kept_bytes(trace_ids(model, [3] * tokens))
 
 
+@pytest.mark.usefixtures("kernels_take_nothing")
 def test_a_window_is_counted_where_it_begins() -> None:
     model = _windowed("mistral", 150)
     before, after = (forecast(model, tokens).forward for tokens in (149, 150))

@@ -13,7 +13,7 @@ from regard.core.errors import InputError, OutputError
 from regard.core.extras import pyarrow
 from regard.embedding.job._folder import MANIFEST, Folder
 from regard.embedding.job._inputs import Inputs
-from regard.embedding.job._rows import Block, Position, rejected_row
+from regard.embedding.job._rows import BLOCK_ROWS, Block, Position, rejected_row
 from regard.embedding.job._settings import check_inputs, check_same
 from regard.embedding.job._shards import Shard, result_schema, table
 from regard.embedding.job._threads import Ahead, Behind
@@ -166,6 +166,7 @@ def _settings(inputs: Inputs, work: Work, shard_rows: int) -> dict[str, Any]:
     return {
         "embedding": dict(work.settled),
         "rows_per_shard": shard_rows,
+        "rows_per_block": BLOCK_ROWS,
         "text_columns": list(columns.texts),
         "id_column": columns.id,
         "kept_columns": list(columns.keep),

@@ -168,7 +168,9 @@ def test_what_was_settled_is_obeyed(texts: Path, tmp_path: Path) -> None:
     assert handed == [None, {"threads": 2, "engine": {"dtype": "bfloat16"}}]
 
 
-def test_other_settings_are_refused_by_name(texts: Path, tmp_path: Path) -> None:
+def test_other_settings_are_refused_by_name(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     interrupted(texts, tmp_path / "out", 17)
     before = sorted((tmp_path / "out").rglob("*"))
     told = (
@@ -179,6 +181,10 @@ def test_other_settings_are_refused_by_name(texts: Path, tmp_path: Path) -> None
         embed(texts, tmp_path / "out", Hashed({"layer": 3}))
     with pytest.raises(InputError, match=r"rows_per_shard is 16 there and 32 here\."):
         embed(texts, tmp_path / "out", shard_rows=32)
+    with monkeypatch.context() as other_version:
+        other_version.setattr("regard.embedding.job._job.BLOCK_ROWS", 7)
+        with pytest.raises(InputError, match=r"rows_per_block is 2048 there and 7 here\."):
+            embed(texts, tmp_path / "out")
     with pytest.raises(InputError, match=r"id_column is 'id' there and None here"):
         run(Inputs([texts], Columns()), tmp_path / "out", Hashed, shard_rows=SHARD)
     assert sorted((tmp_path / "out").rglob("*")) == before
