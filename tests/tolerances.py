@@ -14,6 +14,10 @@ FP32_OF_LARGEST = 5e-6
 promise): some 40 units in the last place, which sums over thousands of keys lose to their order. A single
 entry may cancel to nothing, so the largest one is the measure."""
 
+WEIGHT_CODES_OF_LARGEST = 5e-4
+"""Attention with whole numbers against its own formula in double precision, relative to the largest entry: a
+few codes of weights, 1/8191 each, that another rounding of the exponential puts one higher or lower."""
+
 PARITY_FP32 = 1e-5
 """A whole model against `transformers` in single precision, relative to the largest entry: several layers of
 the above on top of one another."""

@@ -1,4 +1,4 @@
-"""Attention of short texts, and norms, against float64."""
+"""Attention in float32, and norms, against float64."""
 
 import math
 
@@ -9,6 +9,8 @@ from torch import Tensor
 from regard.embedding import _kernel_arithmetic as kernel_arithmetic
 from regard.embedding._arithmetic import Arithmetic
 from regard.embedding._kernel_arithmetic import KernelArithmetic
+from regard.embedding._llvm import _attention_float32
+from regard.embedding._llvm._attention_float32 import FLOAT32
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.embedding.targets import TARGETS
 
@@ -19,13 +21,13 @@ pytestmark = pytest.mark.skipif(not CAPABILITY.startswith("AVX"), reason="the pr
 @pytest.fixture(params=TARGETS, ids=str, autouse=True)
 def longest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(kernel_arithmetic, "here", lambda: request.param)
-    return kernel_arithmetic._LONGEST[request.param.lanes]
+    return _attention_float32._LONGEST[request.param.lanes]
 
 
 def _made(qkv: Tensor, rows: int) -> Tensor:
     tokens, _, heads, head_dim = qkv.shape
     context = torch.full((tokens, heads * head_dim), math.nan)
-    return KernelArithmetic().attend(qkv, context, [(rows, tokens // rows)])
+    return KernelArithmetic(FLOAT32).attend(qkv, context, [(rows, tokens // rows)])
 
 
 def _exact(qkv: Tensor, rows: int) -> Tensor:
@@ -54,7 +56,7 @@ def test_long_texts_are_left_to_torch(longest: int, monkeypatch: pytest.MonkeyPa
     torch.manual_seed(0)
     shape = [(1, 3), (1, longest + 1), (2, 5), (1, longest), (3, 1)]
     qkv = torch.randn(sum(rows * length for rows, length in shape), 3, 2, 32) / 2
-    found = KernelArithmetic().attend(qkv, torch.full((len(qkv), 64), math.nan), shape)
+    found = KernelArithmetic(FLOAT32).attend(qkv, torch.full((len(qkv), 64), math.nan), shape)
     assert asked == [longest + 1]
     start = 0
     for rows, length in shape:
@@ -104,7 +106,7 @@ def test_norms(width: int) -> None:
     weight, shift = torch.randn(width), torch.randn(width)
     exact = torch.nn.functional.layer_norm(x.double(), (width,), weight.double(), shift.double(), 1e-5)
     x[11, 3] = math.nan
-    found = KernelArithmetic().norm(x, weight, shift, 1e-5)
+    found = KernelArithmetic(FLOAT32).norm(x, weight, shift, 1e-5)
     assert found[11].isnan().all()
     for row in (*range(11), 12):
         # Of 5 with a deviation of 0.001 float32 has the first four digits, and of one of 0.1 six.

@@ -82,6 +82,8 @@ def _engine(dtype: str, network: Transformer, layers: Sequence[int], of_values: 
         # Only here: it is not always installed, and takes its time.
         from regard.embedding._integers._linear import ProductLinear
         from regard.embedding._kernel_arithmetic import KernelArithmetic
+        from regard.embedding._llvm._attention_float32 import FLOAT32
+        from regard.embedding._llvm._attention_int8 import INT8
     except ImportError as error:
         raise MissingExtraError(
             f"dtype=torch.{dtype} needs llvmlite, which is not installed; run: pip install 'regard[embed]'"
@@ -89,7 +91,8 @@ def _engine(dtype: str, network: Transformer, layers: Sequence[int], of_values: 
     kind = _product(dtype)
     if PostNormEngine.takes(network):
         values = None if of_values is None else _fitting(_product(of_values))
-        return PostNormEngine(network, layers, _fitting(kind), values, KernelArithmetic())
+        attentions = (INT8, FLOAT32) if dtype == "int8" else (FLOAT32,)
+        return PostNormEngine(network, layers, _fitting(kind), values, KernelArithmetic(*attentions))
 
     def linear(own: nn.Linear) -> nn.Module:
         return ProductLinear(own, kind) if kind.takes(own.weight) else own

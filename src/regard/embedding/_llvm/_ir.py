@@ -64,6 +64,23 @@ def picked(b: Any, one: Any, other: Any, lanes: Sequence[int]) -> Any:
     return b.shuffle_vector(one, other, ir.Constant(vector(I32, len(lanes)), list(lanes)))
 
 
+def transposed(b: Any, rows: Sequence[Any]) -> list[Any]:
+    """So many rows, a power of two, of as many numbers, column by column; of longer rows each part."""
+    lanes, made, distance = rows[0].type.count, list(rows), 1
+    while distance < len(rows):
+        low = [lane if not lane & distance else lanes + lane - distance for lane in range(lanes)]
+        high = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
+        for number in range(len(rows)):
+            if not number & distance:
+                one, other = made[number], made[number + distance]
+                made[number], made[number + distance] = (
+                    picked(b, one, other, low),
+                    picked(b, one, other, high),
+                )
+        distance *= 2
+    return made
+
+
 def larger(b: Any, one: Any, other: Any) -> Any:
     """The larger of two floats, lane by lane; where `one` is not a number, it stays."""
     return b.select(b.fcmp_ordered("<", one, other), other, one)
