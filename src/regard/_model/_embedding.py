@@ -13,9 +13,9 @@ from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.embedding import (
     BATCH_TOKENS,
-    Embedder,
     Embeddings,
     EngineName,
+    KeptEmbedder,
     Kind,
     Level,
     Mix,
@@ -26,6 +26,7 @@ from regard.embedding import (
     Truncate,
     Windows,
 )
+from regard.models import Loaded
 
 # Texts that are sorted by length together: tokens of more would only wait in memory.
 _AT_ONCE = 8192
@@ -33,6 +34,10 @@ _AT_ONCE = 8192
 
 class Embedding(Held):
     """What a model makes of texts: vectors."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        super().__init__(loaded)
+        self._embedder = KeptEmbedder()
 
     @overload
     def embed(
@@ -95,6 +100,7 @@ class Embedding(Held):
         Texts are tokenised once, sorted by length, and run without padding; the pass ends at the highest
         layer asked for. A text that is longer than the model takes is read in windows that overlap, and
         each of its tokens embedded where it has most context; `.report` tells which texts those were.
+        What the call made of the weights is kept for the next one with the same request.
 
         Args:
             texts: any number, also from an iterator.
@@ -151,7 +157,7 @@ class Embedding(Held):
             threads=threads,
         )
         check_function("progress", progress, "of what is done and what there is", optional=True)
-        embedder = Embedder(self.loaded, request)
+        embedder = self._embedder.of(self.loaded, request)
         portions = ((n * _AT_ONCE, each) for n, each in enumerate(_portions(texts)))
         with Bar("texts") as bar:
 

@@ -2,6 +2,7 @@
 
 from regard.embedding._embedder import Embedder, Sentences
 from regard.embedding._embeddings import Embeddings, Report, SentenceVectors
+from regard.embedding._kept import KeptEmbedder
 from regard.embedding._packs import BATCH_TOKENS
 from regard.embedding._pooling import KINDS, Kind, mean_of_rows, pool
 from regard.embedding._precision import Packed, Precision, finished, packed
@@ -17,6 +18,7 @@ __all__ = [
     "Embedder",
     "Embeddings",
     "EngineName",
+    "KeptEmbedder",
     "Kind",
     "Level",
     "Mix",

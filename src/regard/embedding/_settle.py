@@ -11,7 +11,7 @@ from regard.blocks import is_native
 from regard.core.errors import InputError
 from regard.embedding._cores import cores
 from regard.embedding._embeddings import Loss
-from regard.embedding._engine import Engine, NetworkEngine
+from regard.embedding._engine import Engine, NetworkEngine, stack_of
 from regard.embedding._integers import in_int8, in_int16, int8_is_best, int16_is_best, kernel_of
 from regard.embedding._openvino import OpenVinoEngine
 from regard.embedding._post_norm import PostNormEngine
@@ -99,7 +99,7 @@ def _of(network: Network, layers: Sequence[int], dtype: torch.dtype) -> _Choice:
     if dtype in _WHOLE_NUMBERS:
         wide = _wide(network, dtype)
         narrow = _WHOLE_NUMBERS[dtype](wide, layers)
-        loss = _loss(NetworkEngine(wide, layers), narrow, wide.config.vocab_size)
+        loss = _loss(wide, NetworkEngine(wide, layers), narrow)
         return _Choice(narrow, kernel_of(dtype), dtype, loss)
     network = _as(network, dtype)
     folds = PostNormEngine.takes(network)
@@ -129,7 +129,7 @@ def _bfloat16_is_good(network: Network, layers: Sequence[int]) -> bool:
     if not _has_bfloat16(next(network.parameters()).device):
         return False
     wide, narrow = (NetworkEngine(_as(network, dtype), layers) for dtype in (torch.float32, torch.bfloat16))
-    return _loss(wide, narrow, network.config.vocab_size).smallest_cosine >= _WITH_A_MARGIN
+    return _loss(network, wide, narrow).smallest_cosine >= _WITH_A_MARGIN
 
 
 def _has_bfloat16(device: torch.device) -> bool:
@@ -165,11 +165,12 @@ def _wide(network: Network, dtype: torch.dtype) -> Transformer:
     raise InputError(f"dtype must not be {name} for a model on a GPU, with edits or seen through the lens.")
 
 
-def _loss(wide: Engine, narrow: Engine, vocab_size: int) -> Loss:
-    """Between the two, of all vectors of rows of ids spread over the table."""
+def _loss(network: Network, wide: Engine, narrow: Engine) -> Loss:
+    """Between two engines of a network, of all vectors of rows of ids spread over the table."""
     generator = torch.Generator().manual_seed(0)
-    rows, length = 4, 24
-    ids = torch.randint(vocab_size, (rows * length,), generator=generator)
+    limit = network.limit(stack_of(network))
+    rows, length = 4, 24 if limit is None else min(24, limit)
+    ids = torch.randint(network.config.vocab_size, (rows * length,), generator=generator)
     with torch.inference_mode():
         states = [engine.hidden(ids, [(rows, length)]) for engine in (wide, narrow)]
         cosines = torch.cat(

@@ -1,17 +1,22 @@
 """What is chosen where nobody asks for a type."""
 
 import importlib.util
+from pathlib import Path
 
 import pytest
 import torch
 
+from regard.checkpoints import Source
 from regard.embedding import Embedder, Kind, Level, Request
 from regard.embedding._integers import _engine as integers
 from regard.embedding._integers import int8_is_best, int16_is_best
 from regard.embedding._llvm import _target
 from regard.embedding._llvm._target import Target
-from regard.models import load_checkpoint
+from regard.embedding._settle import settle
+from regard.models import Loaded, load_checkpoint
+from unit.models import folders
 
+SOURCE = Source(name="tiny", folder=Path("tiny"), kind="folder")
 AVX = torch.backends.cpu.get_cpu_capability().startswith("AVX")
 
 
@@ -86,3 +91,14 @@ def test_what_loses_too_much_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> N
     assert Embedder(load_checkpoint(), Request()).settled["dtype"] == "int16"
     monkeypatch.setattr("regard.embedding._settle._WITH_A_MARGIN", 1.0)
     assert Embedder(load_checkpoint(), Request()).settled["dtype"] == "float32"
+
+
+def test_the_probe_fits_a_short_table_of_positions() -> None:
+    network = folders.network("bert", max_seq_len=11)
+    loaded = Loaded(network=network, tokenizer=None, source=SOURCE, family="bert", left_out=())
+    settled = settle(loaded, Request(dtype=torch.float32), [1])
+    assert settled.loss is None
+    if AVX:
+        settled = settle(loaded, Request(dtype=torch.int16), [1])
+        assert settled.loss is not None
+        assert settled.loss.smallest_cosine > 0.9999

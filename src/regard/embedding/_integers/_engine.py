@@ -57,7 +57,9 @@ def in_int16(network: Transformer, layers: Sequence[int]) -> Engine:
 
 
 def in_int8(network: Transformer, layers: Sequence[int]) -> Engine:
-    """The same with `Int8Product`; in encoders of BERT's kind two things are in 16 bits:
+    """The same with `Int8Product`, and with attention of long texts by `INT8`.
+
+    In encoders of BERT's kind two things are in 16 bits:
 
     * the values of the upper half of the layers. A third of what the vectors of all-MiniLM-L6-v2 lose would
       come from there, for a twenty-fourth of the work: what is wrong with the values goes into the residual

@@ -1,0 +1,146 @@
+"""An embedder is kept for the next call only while nothing that it was made of has changed."""
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import regard
+from regard.embedding import KeptEmbedder, Mix, Request
+from regard.models import Loaded, load_checkpoint
+from unit.models import folders
+
+
+@pytest.fixture(scope="module")
+def untouched() -> Loaded:
+    return load_checkpoint()
+
+
+@pytest.fixture
+def loaded(untouched: Loaded) -> Loaded:
+    return dataclasses.replace(untouched, network=copy.deepcopy(untouched.network))
+
+
+def _layer(loaded: Loaded) -> Any:
+    return loaded.network.get_submodule("encoder.layers.3")
+
+
+def _weight(loaded: Loaded) -> Tensor:
+    weight: Tensor = _layer(loaded).ffn.hidden.weight
+    return weight
+
+
+def _one_entry(loaded: Loaded) -> None:
+    _weight(loaded).data[1201, 377] += 1e-3
+
+
+def _a_head_zeroed(loaded: Loaded) -> None:
+    _layer(loaded).attention.output.weight.data[:, 32:64] = 0.0
+
+
+def _all_signs(loaded: Loaded) -> None:
+    _weight(loaded).data.neg_()
+
+
+def _two_rows_swapped(loaded: Loaded) -> None:
+    _weight(loaded).data[[3, 1007]] = _weight(loaded).data[[1007, 3]]
+
+
+def _two_columns_swapped(loaded: Loaded) -> None:
+    _weight(loaded).data[:, [3, 217]] = _weight(loaded).data[:, [217, 3]]
+
+
+def _a_step(loaded: Loaded) -> None:
+    with torch.no_grad():
+        for parameter in loaded.network.parameters():
+            parameter.add_(1e-4)
+
+
+def _another_bias(loaded: Loaded) -> None:
+    _layer(loaded).ffn.output.bias = nn.Parameter(torch.ones(384))
+
+
+def _another_type(loaded: Loaded) -> None:
+    loaded.network.double()
+
+
+def _another_activation(loaded: Loaded) -> None:
+    _layer(loaded).ffn.activation = torch.relu
+
+
+def _another_scale(loaded: Loaded) -> None:
+    _layer(loaded).attention.scale = 0.5
+
+
+def _a_module(loaded: Loaded) -> None:
+    _layer(loaded).attention_residual.norm.eps = 1e-3
+
+
+CHANGES = [
+    _one_entry,
+    _a_head_zeroed,
+    _all_signs,
+    _two_rows_swapped,
+    _two_columns_swapped,
+    _a_step,
+    _another_bias,
+    _another_type,
+    _another_activation,
+    _another_scale,
+    _a_module,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_is_noticed(loaded: Loaded, change: Callable[[Loaded], None]) -> None:
+    kept, request = KeptEmbedder(), Request()
+    first = kept.of(loaded, request)
+    assert kept.of(loaded, Request()) is first
+    change(loaded)
+    second = kept.of(loaded, request)
+    assert second is not first
+    assert kept.of(loaded, request) is second
+
+
+def test_another_request_or_model_is_noticed(loaded: Loaded, untouched: Loaded) -> None:
+    kept, layers = KeptEmbedder(), [1, 2]
+    first = kept.of(loaded, Request(layer=layers))
+    assert kept.of(loaded, Request(layer=[1, 2])) is first
+    layers.append(3)  # the request that is kept has this very list
+    second = kept.of(loaded, Request(layer=layers))
+    assert second is not first
+    assert kept.of(untouched, Request(layer=layers)) is not second
+    mixed = kept.of(loaded, Request(layer=Mix([1, 2], [0.25, 0.75])))
+    assert kept.of(loaded, Request(layer=Mix([1, 2], [0.25, 0.75 + 1e-9]))) is not mixed
+
+
+def test_what_cannot_be_written_down_is_not_kept(loaded: Loaded) -> None:
+    _layer(loaded).ffn.activation = lambda x: x
+    kept = KeptEmbedder()
+    assert kept.of(loaded, Request()) is not kept.of(loaded, Request())
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "modernbert", "llama"])
+def test_a_pass_leaves_the_network_as_it_was(family: str, untouched: Loaded) -> None:
+    """Otherwise nothing would ever be kept."""
+    network = folders.network(family, vocab_size=untouched.require_tokenizer().vocab_size)
+    loaded = dataclasses.replace(untouched, network=network, family=family)
+    kept, request = KeptEmbedder(), Request(level="word")
+    first = kept.of(loaded, request)
+    first.spans(["a river bank", "by the river"])
+    assert kept.of(loaded, request) is first
+
+
+def test_a_model_embeds_with_the_weights_that_it_has(loaded: Loaded) -> None:
+    model, texts = regard.Model(loaded), ["a river bank", "a bank account"]
+    before = model.embed(texts, dtype=torch.float32)
+    assert np.array_equal(model.embed(texts, dtype=torch.float32), before)
+    _a_head_zeroed(loaded)
+    after = model.embed(texts, dtype=torch.float32)
+    assert np.array_equal(after, regard.Model(loaded).embed(texts, dtype=torch.float32))
+    assert not np.allclose(after, before, atol=1e-3)
