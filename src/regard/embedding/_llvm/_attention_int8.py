@@ -65,8 +65,6 @@ _LONGEST: Final = 512  # tokens: more could need more than 32 bits
 _SHORTEST: Final = 17
 # The bits of 1.5 x 2^23 in float32: sums that begin there are the lowest bits of a float.
 _BITS: Final = 0x4B400000
-# What no sum of 64 products of queries and keys reaches.
-_FAR: Final = 2**21
 
 
 def _takes(target: Target, head_dim: int, length: int) -> bool:
@@ -152,13 +150,13 @@ def _prepared(module: Any, head_dim: int) -> Any:
             # The instruction takes codes without a sign: 128 stands for 0.
             store(b, b.trunc(codes(own, per_query, 128), _BYTES), made, whole(part))
     with loop(b, whole(0), padded, whole(_LANES)) as first:
-        rows = []
+        rows = []  # behind the last key it stands again, so that the largest score is that of a key
         for number in range(_LANES):
             at = b.add(first, whole(number))
             at = b.select(b.icmp_signed("<", at, last), at, last)
             rows.append([b.trunc(codes(own, per_key), _BYTES) for own in entries(keys, at)])
         panel = place(b, of_keys, b.mul(b.sdiv(first, whole(_LANES)), whole(_panel(head_dim))), I8)
-        _key_panel(module, b, rows, b.sub(length, first), panel)
+        _key_panel(module, b, rows, panel)
     with loop(b, whole(0), length, whole(2)) as first:
         # Behind the last value stands 0.
         is_last = b.icmp_signed("==", first, last)
@@ -198,11 +196,8 @@ def _largest(
     return query, key, [b.bitcast(each, _FLOATS) for each in out[2:]]
 
 
-def _key_panel(module: Any, b: Any, rows: list[list[Any]], left: Any, panel: Any) -> None:
-    """The codes of 16 keys, four of each after another, behind what sums of products with them start with.
-
-    Keys that are not there start so low that they are never the largest.
-    """
+def _key_panel(module: Any, b: Any, rows: list[list[Any]], panel: Any) -> None:
+    """The codes of 16 keys, four of each after another, behind what sums of products with them start with."""
     total, column = zeros(_SUMS), whole(_LANES)
     for at in range(0, len(rows[0]), 2):
         # 32 entries of each key are eight fours; a register has those of two keys.
@@ -213,8 +208,7 @@ def _key_panel(module: Any, b: Any, rows: list[list[Any]], left: Any, panel: Any
             total = _add_fours(module, b, total, filled(_SUMS, 0x80808080 - 2**32), fours)
             store(b, fours, panel, column)
             column = b.add(column, whole(_LANES))
-    start = b.select(_are_keys(b, left), filled(_SUMS, _BITS), filled(_SUMS, _BITS - _FAR))
-    store(b, b.sub(start, total), panel, whole(0))
+    store(b, b.sub(filled(_SUMS, _BITS), total), panel, whole(0))
 
 
 def _queries(module: Any, head_dim: int, count: int) -> Any:
@@ -250,7 +244,8 @@ def _queries(module: Any, head_dim: int, count: int) -> Any:
         top = over_lanes(b, most, lambda b, *pair: b.call(largest, pair))
         tops.append(spread(b, b.bitcast(top, F32), _FLOATS))
     with summing(b, padded, _LANES, [zeros(_FLOATS)] * count) as (key, totals, out_totals):
-        is_key = _are_keys(b, b.sub(length, key))
+        left = spread(b, b.trunc(b.sub(length, key), I32), _SUMS)
+        is_key = b.icmp_signed("<", ir.Constant(_SUMS, list(range(_LANES))), left)
         for row, (top, total) in enumerate(zip(tops, totals, strict=True)):
             score = b.bitcast(load(b, of_row[row], key, _SUMS), _FLOATS)
             weight = exp2(module, b, b.fmul(b.fsub(score, top), step))
@@ -280,11 +275,6 @@ def _queries(module: Any, head_dim: int, count: int) -> Any:
             store(b, context, out, b.add(b.mul(whole(row), width), whole(part)))
     b.ret_void()
     return function
-
-
-def _are_keys(b: Any, left: Any) -> Any:
-    """Which of 16 keys are there, where so many are left."""
-    return b.icmp_signed("<", ir.Constant(_SUMS, list(range(_LANES))), spread(b, b.trunc(left, I32), _SUMS))
 
 
 def _add_fours(module: Any, b: Any, sums: Any, one: Any, other: Any) -> Any:
