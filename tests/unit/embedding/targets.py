@@ -9,7 +9,10 @@ def _runnable() -> list[Target]:
     capability = torch.backends.cpu.get_cpu_capability()
     if not capability.startswith("AVX"):
         return []
-    narrow = [Target(16, False), Target(8, False)] if capability == "AVX512" else [Target(8, False)]
+    narrow = [Target(8, False)]
+    if capability == "AVX512":
+        # With VNNI and registers of AVX-512, there are the instructions of AVX-VNNI too, otherwise written.
+        narrow = [Target(16, False), *([Target(8, True)] if here().vnni else []), Target(8, False)]
     return [here(), *(each for each in narrow if each != here())]
 
 

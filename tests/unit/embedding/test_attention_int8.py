@@ -6,17 +6,24 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.embedding import _kernel_arithmetic as kernel_arithmetic
 from regard.embedding._kernel_arithmetic import KernelArithmetic
 from regard.embedding._llvm._attention import Attention
 from regard.embedding._llvm._attention_float32 import FLOAT32
 from regard.embedding._llvm._attention_int8 import INT8
-from regard.embedding._llvm._target import here
+from regard.embedding._llvm._target import Target
 from tolerances import FP32_OF_LARGEST, WEIGHT_CODES_OF_LARGEST, assert_close_to_largest
+from unit.embedding.targets import TARGETS
 
-CAPABILITY = torch.backends.cpu.get_cpu_capability()
-pytestmark = pytest.mark.skipif(
-    not CAPABILITY.startswith("AVX") or not here().vnni, reason="the processor has no AVX-512 with VNNI"
-)
+WITH_VNNI = [each for each in TARGETS if each.vnni]
+pytestmark = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
+
+
+@pytest.fixture(params=WITH_VNNI, ids=str, autouse=True)
+def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Target:
+    monkeypatch.setattr(kernel_arithmetic, "here", lambda: request.param)
+    found: Target = request.param
+    return found
 
 
 def _made(qkv: Tensor, rows: int, attention: Attention = INT8) -> Tensor:
@@ -91,12 +98,12 @@ def test_whole_numbers_of_all_sizes() -> None:
             assert_close_to_largest(found[part], texts[text, :, 2].flatten(1).double(), FP32_OF_LARGEST)
 
 
-def test_the_largest_sums_fit() -> None:
+def test_the_largest_sums_fit(target: Target) -> None:
     """As many tokens as there can be, with all weights and all values the largest."""
     qkv = torch.ones(512, 3, 1, 64)
     qkv[:, 2, :, ::2] = -1.0
     assert torch.equal(_made(qkv, 1), qkv[:, 2, 0])
-    assert not INT8.takes(here(), 64, 513)
+    assert not INT8.takes(target, 64, 513)
 
 
 @pytest.mark.parametrize(("of", "entry"), [(0, 5), (1, 31), (2, 17)])

@@ -17,7 +17,8 @@ Source: codes of 8 bits for queries and keys, and more for what is summed with t
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final
 
@@ -52,10 +53,6 @@ from regard.embedding._llvm._ir import (
 )
 from regard.embedding._llvm._target import Target
 
-_LANES: Final = 16
-_FLOATS, _SUMS, _BYTES = vector(F32, _LANES), vector(I32, _LANES), vector(I8, _LANES)
-_HALF: Final = vector(I32, _LANES // 2)
-_KEYS: Final = 2 * _LANES  # that are worked with at once
 # The largest codes, without their signs.
 _SCORED: Final = 127
 _WEIGHT: Final = 8191
@@ -67,32 +64,57 @@ _SHORTEST: Final = 17
 _BITS: Final = 0x4B400000
 
 
+@dataclass(frozen=True, slots=True)
+class _Registers:
+    """What a register holds: so many floats, or whole numbers of 32 bits."""
+
+    lanes: int
+    floats: Any
+    wholes: Any
+
+    @property
+    def keys(self) -> int:
+        """That are worked with at once."""
+        return 2 * self.lanes
+
+    @property
+    def accumulators(self) -> int:
+        """Half of the registers that there are, 32 of AVX-512 and 16 of AVX2: as many as sums may fill."""
+        return self.lanes
+
+    @property
+    def queries(self) -> int:
+        """That are worked out together: their products with two registers of keys fill the accumulators."""
+        return self.accumulators // 2
+
+    def panel(self, head_dim: int) -> int:
+        """The bytes of a register of keys: what sums of products with them start with, and codes."""
+        return self.lanes * (4 + head_dim)
+
+
+def _registers(target: Target) -> _Registers:
+    return _Registers(target.lanes, vector(F32, target.lanes), vector(I32, target.lanes))
+
+
 def _takes(target: Target, head_dim: int, length: int) -> bool:
     return target.vnni and head_dim in (32, 64) and _SHORTEST <= length <= _LONGEST
 
 
-def _queries_of(head_dim: int) -> int:
-    """The queries that are worked out together: their contexts fill half of the registers."""
-    return 16 * _LANES // head_dim
-
-
 def _scratch(target: Target, head_dim: int, length: int) -> int:
-    padded = -(-length // _KEYS) * _KEYS
-    return padded * (4 * head_dim + 4 + 4 * _queries_of(head_dim)) + 4 * (head_dim + 1)
-
-
-def _panel(head_dim: int) -> int:
-    """The bytes of 16 keys: what sums of products with them start with, and codes."""
-    return _LANES * (4 + head_dim)
+    registers = _registers(target)
+    padded = -(-length // registers.keys) * registers.keys
+    return padded * (4 * head_dim + 4 + 4 * registers.queries) + 4 * (head_dim + 1)
 
 
 def _kernel(target: Target, head_dim: int) -> Any:
-    module, together = ir.Module(), _queries_of(head_dim)
-    prepare = _prepared(module, head_dim)
-    made_by = {count: _queries(module, head_dim, count) for count in {together, together // 2, 1}}
+    module, registers = ir.Module(), _registers(target)
+    together = registers.queries
+    prepare = _prepared(module, registers, head_dim)
+    made_by = {count: _queries(module, registers, head_dim, count) for count in {together, together // 2, 1}}
 
     def begin(b: Any, head: Head) -> Callable[[int, Any], None]:
-        padded = b.mul(b.sdiv(b.add(head.length, whole(_KEYS - 1)), whole(_KEYS)), whole(_KEYS))
+        keys_at_once = whole(registers.keys)
+        padded = b.mul(b.sdiv(b.add(head.length, whole(registers.keys - 1)), keys_at_once), keys_at_once)
         queries, keys = head.scratch, place(b, head.scratch, b.mul(padded, whole(head_dim)), I8)
         values = place(b, keys, b.mul(padded, whole(head_dim + 4)), I8)
         steps = place(b, values, b.mul(padded, whole(2 * head_dim)), I8)
@@ -116,22 +138,25 @@ INT8: Final = Attention(_takes, _scratch, _kernel)
 """For texts of some length, where the processor has VNNI."""
 
 
-def _prepared(module: Any, head_dim: int) -> Any:
+def _prepared(module: Any, registers: _Registers, head_dim: int) -> Any:
     """The codes of a head, and what 1 stands for: of each dimension's values, and of scores."""
     function, b = internal(module, "prepare", *[PTR] * 3, I64, I64, I64, *[PTR] * 4)
     queries, keys, values, step, length, padded, of_queries, of_keys, of_values, steps = function.args
-    parts, last = range(0, head_dim, _LANES), b.sub(length, whole(1))
+    lanes, floats, wholes = registers.lanes, registers.floats, registers.wholes
+    bytes_of = vector(I8, lanes)
+    parts, last = range(0, head_dim, lanes), b.sub(length, whole(1))
 
     def entries(start: Any, token: Any) -> list[Any]:
         here = place(b, start, b.mul(token, step), F32)
-        return [load(b, here, whole(part), _FLOATS) for part in parts]
+        return [load(b, here, whole(part), floats) for part in parts]
 
     def codes(own: Any, per_one: Any, nothing: int = 0) -> Any:
-        return b.bitcast(fma(module, b, own, per_one, filled(_FLOATS, ROUNDS + nothing)), _SUMS)
+        return b.bitcast(fma(module, b, own, per_one, filled(floats, ROUNDS + nothing)), wholes)
 
     query, key, most = _largest(
         module,
         b,
+        registers,
         length,
         len(parts),
         lambda token: [entries(each, token) for each in (queries, keys, values)],
@@ -139,53 +164,59 @@ def _prepared(module: Any, head_dim: int) -> Any:
     of_score = b.fmul(b.fmul(query, key), ir.Constant(F32, math.log2(math.e) / _SCORED**2))
     store(b, of_score, steps, whole(head_dim))
     for part, each in zip(parts, most, strict=True):
-        store(b, b.fmul(each, filled(_FLOATS, 1 / _VALUE)), steps, whole(part))
+        store(b, b.fmul(each, filled(floats, 1 / _VALUE)), steps, whole(part))
     per_query, per_key = (
-        spread(b, b.fdiv(ir.Constant(F32, float(_SCORED)), each), _FLOATS) for each in (query, key)
+        spread(b, b.fdiv(ir.Constant(F32, float(_SCORED)), each), floats) for each in (query, key)
     )
-    per_value = [b.fdiv(filled(_FLOATS, float(_VALUE)), each) for each in most]
+    per_value = [b.fdiv(filled(floats, float(_VALUE)), each) for each in most]
     with loop(b, whole(0), length, whole(1)) as token:
         made = place(b, of_queries, b.mul(token, whole(head_dim)), I8)
         for part, own in zip(parts, entries(queries, token), strict=True):
             # The instruction takes codes without a sign: 128 stands for 0.
-            store(b, b.trunc(codes(own, per_query, 128), _BYTES), made, whole(part))
-    with loop(b, whole(0), padded, whole(_LANES)) as first:
+            store(b, b.trunc(codes(own, per_query, 128), bytes_of), made, whole(part))
+    with loop(b, whole(0), padded, whole(lanes)) as first:
         rows = []  # behind the last key it stands again, so that the largest score is that of a key
-        for number in range(_LANES):
+        for number in range(lanes):
             at = b.add(first, whole(number))
             at = b.select(b.icmp_signed("<", at, last), at, last)
-            rows.append([b.trunc(codes(own, per_key), _BYTES) for own in entries(keys, at)])
-        panel = place(b, of_keys, b.mul(b.sdiv(first, whole(_LANES)), whole(_panel(head_dim))), I8)
-        _key_panel(module, b, rows, panel)
+            rows.append([b.trunc(codes(own, per_key), bytes_of) for own in entries(keys, at)])
+        panel = place(b, of_keys, b.mul(b.sdiv(first, whole(lanes)), whole(registers.panel(head_dim))), I8)
+        _key_panel(module, b, registers, rows, panel)
     with loop(b, whole(0), length, whole(2)) as first:
         # Behind the last value stands 0.
         is_last = b.icmp_signed("==", first, last)
         pair = entries(values, first), entries(values, b.select(is_last, last, b.add(first, whole(1))))
         made = place(b, of_values, b.mul(first, whole(head_dim)), I16)
         for part, one, other, per_one in zip(parts, *pair, per_value, strict=True):
-            low = b.and_(codes(one, per_one), filled(_SUMS, 0xFFFF))
-            high = b.select(is_last, zeros(_SUMS), b.shl(codes(other, per_one), filled(_SUMS, 16)))
+            low = b.and_(codes(one, per_one), filled(wholes, 0xFFFF))
+            high = b.select(is_last, zeros(wholes), b.shl(codes(other, per_one), filled(wholes, 16)))
             store(b, b.or_(low, high), place(b, made, whole(2 * part), I16), whole(0))
     b.ret_void()
     return function
 
 
 def _largest(
-    module: Any, b: Any, length: Any, parts: int, entries: Callable[[Any], list[list[Any]]]
+    module: Any,
+    b: Any,
+    registers: _Registers,
+    length: Any,
+    parts: int,
+    entries: Callable[[Any], list[list[Any]]],
 ) -> tuple[Any, Any, list[Any]]:
     """Without their signs, of all queries, of all keys, and of each dimension of the values.
 
     Not a number where one is not: without their signs, floats are in the order of their bits, and it is above
     all.
     """
-    larger_of = intrinsic(module, f"llvm.umax.v{_LANES}i32", _SUMS, _SUMS, _SUMS)
+    lanes, wholes = registers.lanes, registers.wholes
+    larger_of = intrinsic(module, f"llvm.umax.v{lanes}i32", wholes, wholes, wholes)
 
     def larger(b: Any, one: Any, other: Any) -> Any:
         return b.call(larger_of, [one, other])
 
-    with summing(b, length, 1, [zeros(_SUMS)] * (2 + parts)) as (token, found, out):
+    with summing(b, length, 1, [zeros(wholes)] * (2 + parts)) as (token, found, out):
         sizes = [
-            [b.and_(b.bitcast(own, _SUMS), filled(_SUMS, 0x7FFFFFFF)) for own in each]
+            [b.and_(b.bitcast(own, wholes), filled(wholes, 0x7FFFFFFF)) for own in each]
             for each in entries(token)
         ]
         out += [
@@ -193,40 +224,50 @@ def _largest(
         ]
         out += [larger(b, before, own) for before, own in zip(found[2:], sizes[2], strict=True)]
     query, key = (b.bitcast(over_lanes(b, each, larger), F32) for each in out[:2])
-    return query, key, [b.bitcast(each, _FLOATS) for each in out[2:]]
+    return query, key, [b.bitcast(each, registers.floats) for each in out[2:]]
 
 
-def _key_panel(module: Any, b: Any, rows: list[list[Any]], panel: Any) -> None:
-    """The codes of 16 keys, four of each after another, behind what sums of products with them start with."""
-    total, column = zeros(_SUMS), whole(_LANES)
-    for at in range(0, len(rows[0]), 2):
-        # 32 entries of each key are eight fours; a register has those of two keys.
-        halves = [b.bitcast(picked(b, row[at], row[at + 1], range(2 * _LANES)), _HALF) for row in rows]
-        both = [picked(b, *pair, range(_LANES)) for pair in zip(halves[:8], halves[8:], strict=True)]
-        for fours in transposed(b, both):
+def _key_panel(module: Any, b: Any, registers: _Registers, rows: list[list[Any]], panel: Any) -> None:
+    """The codes of keys, four of each after another, behind what sums of products with them start with."""
+    lanes, wholes, eight = registers.lanes, registers.wholes, vector(I32, 8)
+    total, column = zeros(wholes), whole(lanes)
+    for at in range(0, len(rows[0]), 32 // lanes):
+        # 32 entries of each key are eight fours; a register of 16 lanes has those of two keys.
+        each = [b.bitcast(_joined(b, row[at : at + 32 // lanes]), eight) for row in rows]
+        together = [_joined(b, each[number::8]) for number in range(8)]
+        for fours in transposed(b, together):
             # 128 stands for 0 in the queries: what that adds is taken off.
-            total = _add_fours(module, b, total, filled(_SUMS, 0x80808080 - 2**32), fours)
+            total = _add_fours(module, b, total, filled(wholes, 0x80808080 - 2**32), fours)
             store(b, fours, panel, column)
-            column = b.add(column, whole(_LANES))
-    store(b, b.sub(filled(_SUMS, _BITS), total), panel, whole(0))
+            column = b.add(column, whole(lanes))
+    store(b, b.sub(filled(wholes, _BITS), total), panel, whole(0))
 
 
-def _queries(module: Any, head_dim: int, count: int) -> Any:
+def _joined(b: Any, parts: Sequence[Any]) -> Any:
+    """A power of two of registers as one."""
+    while len(parts) > 1:
+        lanes = range(2 * parts[0].type.count)
+        parts = [picked(b, *pair, lanes) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _queries(module: Any, registers: _Registers, head_dim: int, count: int) -> Any:
     """The contexts of so many queries that follow one another."""
-    largest = intrinsic(module, f"llvm.smax.v{_LANES}i32", _SUMS, _SUMS, _SUMS)
+    lanes, floats, wholes = registers.lanes, registers.floats, registers.wholes
+    largest = intrinsic(module, f"llvm.smax.v{lanes}i32", wholes, wholes, wholes)
     function, b = internal(module, f"queries{count}", *[PTR] * 4, I64, I64, PTR, PTR, I64)
     queries, keys, values, steps, length, padded, scores, out, width = function.args
     of_row = [place(b, scores, b.mul(whole(row), padded), I32) for row in range(count)]
 
     def four_bytes(at: Any) -> Any:
-        return spread(b, b.load(at, typ=I32, align=1), _SUMS)
+        return spread(b, b.load(at, typ=I32, align=1), wholes)
 
-    with summing(b, padded, _KEYS, [zeros(_SUMS)] * count) as (key, highest, out_highest):
-        panel = place(b, keys, b.mul(b.sdiv(key, whole(_LANES)), whole(_panel(head_dim))), I8)
-        panels = panel, place(b, panel, whole(_panel(head_dim)), I8)
-        sums = [[load(b, panel, whole(0), _SUMS) for panel in panels] for _ in range(count)]
+    with summing(b, padded, registers.keys, [zeros(wholes)] * count) as (key, highest, out_highest):
+        panel = place(b, keys, b.mul(b.sdiv(key, whole(lanes)), whole(registers.panel(head_dim))), I8)
+        panels = panel, place(b, panel, whole(registers.panel(head_dim)), I8)
+        sums = [[load(b, panel, whole(0), wholes) for panel in panels] for _ in range(count)]
         for entry in range(0, head_dim, 4):
-            columns = [load(b, panel, whole(_LANES + _LANES * entry // 4), _SUMS) for panel in panels]
+            columns = [load(b, panel, whole(lanes + lanes * entry // 4), wholes) for panel in panels]
             for row in range(count):
                 own = four_bytes(place(b, queries, whole(row * head_dim + entry), I8))
                 sums[row] = [
@@ -235,56 +276,60 @@ def _queries(module: Any, head_dim: int, count: int) -> Any:
                 ]
         for row, most in enumerate(highest):
             for half, total in enumerate(sums[row]):
-                store(b, total, of_row[row], b.add(key, whole(_LANES * half)))
+                store(b, total, of_row[row], b.add(key, whole(lanes * half)))
                 most = b.call(largest, [most, total])
             out_highest.append(most)
-    step = spread(b, load(b, steps, whole(head_dim), F32), _FLOATS)
+    step = spread(b, load(b, steps, whole(head_dim), F32), floats)
     tops = []
     for most in out_highest:
         top = over_lanes(b, most, lambda b, *pair: b.call(largest, pair))
-        tops.append(spread(b, b.bitcast(top, F32), _FLOATS))
-    with summing(b, padded, _LANES, [zeros(_FLOATS)] * count) as (key, totals, out_totals):
-        left = spread(b, b.trunc(b.sub(length, key), I32), _SUMS)
-        is_key = b.icmp_signed("<", ir.Constant(_SUMS, list(range(_LANES))), left)
+        tops.append(spread(b, b.bitcast(top, F32), floats))
+    with summing(b, padded, lanes, [zeros(floats)] * count) as (key, totals, out_totals):
+        left = spread(b, b.trunc(b.sub(length, key), I32), wholes)
+        is_key = b.icmp_signed("<", ir.Constant(wholes, list(range(lanes))), left)
         for row, (top, total) in enumerate(zip(tops, totals, strict=True)):
-            score = b.bitcast(load(b, of_row[row], key, _SUMS), _FLOATS)
+            score = b.bitcast(load(b, of_row[row], key, wholes), floats)
             weight = exp2(module, b, b.fmul(b.fsub(score, top), step))
-            codes = fma(module, b, weight, filled(_FLOATS, float(_WEIGHT)), filled(_FLOATS, ROUNDS))
-            more = b.fadd(
-                total, b.fsub(codes, filled(_FLOATS, ROUNDS))
-            )  # whole, and what is no number stays so
+            codes = fma(module, b, weight, filled(floats, float(_WEIGHT)), filled(floats, ROUNDS))
+            # A whole number; and what is not a number stays so.
+            more = b.fadd(total, b.fsub(codes, filled(floats, ROUNDS)))
             out_totals.append(b.select(is_key, more, total))
             # Over the scores of the same keys, or of keys before them.
-            store(b, b.trunc(b.bitcast(codes, _SUMS), vector(I16, _LANES)), of_row[row], key)
-    parts = range(0, head_dim, _LANES)
-    with summing(b, length, 2, [zeros(_SUMS)] * (count * len(parts))) as (key, sums, added):
-        here = place(b, values, b.mul(key, whole(head_dim)), I16)
-        columns = [load(b, place(b, here, whole(2 * part), I16), whole(0), _SUMS) for part in parts]
-        for row in range(count):
-            own = four_bytes(place(b, of_row[row], key, I16))
-            added += [
-                _add_pairs(module, b, sums[row * len(parts) + at], own, column)
-                for at, column in enumerate(columns)
-            ]
-    for row in range(count):
-        total = over_lanes(b, out_totals[row], lambda b, *pair: b.fadd(*pair))
-        share = spread(b, b.fdiv(ir.Constant(F32, 1.0), total), _FLOATS)
-        for at, part in enumerate(parts):
-            sums_of = b.sitofp(added[row * len(parts) + at], _FLOATS)
-            context = b.fmul(sums_of, b.fmul(load(b, steps, whole(part), _FLOATS), share))
-            store(b, context, out, b.add(b.mul(whole(row), width), whole(part)))
+            store(b, b.trunc(b.bitcast(codes, wholes), vector(I16, lanes)), of_row[row], key)
+    shares = []
+    for total in out_totals:
+        of_row_total = over_lanes(b, total, lambda b, *pair: b.fadd(*pair))
+        shares.append(spread(b, b.fdiv(ir.Constant(F32, 1.0), of_row_total), floats))
+    at_once = min(head_dim, registers.accumulators // count * lanes)
+    for first in range(0, head_dim, at_once):
+        parts = range(first, first + at_once, lanes)
+        with summing(b, length, 2, [zeros(wholes)] * (count * len(parts))) as (key, sums, added):
+            here = place(b, values, b.mul(key, whole(head_dim)), I16)
+            columns = [load(b, place(b, here, whole(2 * part), I16), whole(0), wholes) for part in parts]
+            for row in range(count):
+                own = four_bytes(place(b, of_row[row], key, I16))
+                for column in columns:
+                    added.append(_add_pairs(module, b, sums[len(added)], own, column))
+        made = iter(added)
+        for row, share in enumerate(shares):
+            for part in parts:
+                scale = b.fmul(load(b, steps, whole(part), floats), share)
+                context = b.fmul(b.sitofp(next(made), floats), scale)
+                store(b, context, out, b.add(b.mul(whole(row), width), whole(part)))
     b.ret_void()
     return function
 
 
 def _add_fours(module: Any, b: Any, sums: Any, one: Any, other: Any) -> Any:
     """sums, and in every lane four products of a byte without a sign and one with a sign."""
-    add = intrinsic(module, f"llvm.x86.avx512.vpdpbusd.{32 * _LANES}", _SUMS, _SUMS, _SUMS, _SUMS)
+    kind = sums.type
+    add = intrinsic(module, f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}", kind, kind, kind, kind)
     return b.call(add, [sums, one, other])
 
 
 def _add_pairs(module: Any, b: Any, sums: Any, one: Any, other: Any) -> Any:
     """The same with two products of numbers of 16 bits; LLVM makes both steps one instruction."""
-    pairs = vector(I16, 2 * _LANES)
-    add = intrinsic(module, f"llvm.x86.avx512.pmaddw.d.{32 * _LANES}", _SUMS, pairs, pairs)
+    kind, pairs = sums.type, vector(I16, 2 * sums.type.count)
+    name = "llvm.x86.avx512.pmaddw.d.512" if kind.count == 16 else "llvm.x86.avx2.pmadd.wd"
+    add = intrinsic(module, name, kind, pairs, pairs)
     return b.add(sums, b.call(add, [b.bitcast(one, pairs), b.bitcast(other, pairs)]))

@@ -67,8 +67,9 @@ def kernels(target: Target) -> Any:
     """
     module = ir.Module()
     codes_of = _codes(module, target)
-    # Sums of so many rows and two registers of columns, whole and scaled, stay in the registers.
-    most = 6 if target.lanes == 16 else 2
+    # Sums of so many rows and two registers of columns stay in the registers, 16 of AVX2 and 32 of AVX-512;
+    # without VNNI, the bytes' halves take some of them.
+    most = 6 if target.vnni or target.lanes == 16 else 2
     tile_of = {count: _tile(module, target, count) for count in range(1, most + 1)}
     function, b = exported(module, "product", *[PTR] * 5, I64, PTR, *[I64] * 6)
     x, codes, scales, weights, base, step, out, *numbers = function.args
@@ -202,7 +203,7 @@ def _add_products(module: Any, b: Any, target: Target, sums: Any, codes: Any, we
     """sums, and in every lane four products of a byte without a sign and one with a sign."""
     kind = sums.type
     if target.vnni:
-        add_fours = intrinsic(module, "llvm.x86.avx512.vpdpbusd.512", kind, kind, kind, kind)
+        add_fours = intrinsic(module, f"llvm.x86.avx512.vpdpbusd.{32 * target.lanes}", *[kind] * 4)
         return b.call(add_fours, [sums, codes, weights])
     pairs = vector(I16, 2 * target.lanes)
     name = "llvm.x86.avx512.pmaddw.d.512" if target.lanes == 16 else "llvm.x86.avx2.pmadd.wd"

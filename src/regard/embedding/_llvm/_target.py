@@ -13,7 +13,8 @@ class Target:
 
     Args:
         lanes: numbers of 32 bits in a register: 16 of AVX-512, 8 of AVX2.
-        vnni: whether one instruction of AVX-512 adds the products of four pairs of bytes to a sum of 32 bits.
+        vnni: whether one instruction adds the products of four pairs of bytes to a sum of 32 bits: that of
+            AVX-512, or of AVX-VNNI.
     """
 
     lanes: int
@@ -24,5 +25,5 @@ class Target:
 def here() -> Target:
     """Of this processor, as far as the system lets its registers be used."""
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    features = binding.get_host_cpu_features()
-    return Target(lanes=16 if wide else 8, vnni=wide and bool(features.get("avx512vnni")))
+    vnni = binding.get_host_cpu_features().get("avx512vnni" if wide else "avxvnni")
+    return Target(lanes=16 if wide else 8, vnni=bool(vnni))
