@@ -53,17 +53,23 @@ class Head:
     scratch: Any
 
 
+def together_of(target: Target) -> int:
+    """Queries that are worked out together: sums of their products with two registers of keys are as many as
+    the registers may hold."""
+    return target.accumulators // 2
+
+
 def by_heads(
-    module: Any, head_dim: int, together: int, begin: Callable[[Any, Head], Callable[[int, Any], None]]
+    module: Any, target: Target, head_dim: int, begin: Callable[[Any, Head], Callable[[int, Any], None]]
 ) -> None:
     """The function `attend`.
 
     Args:
         module: where it is written.
+        target: what it is for.
         head_dim: entries of a query.
-        together: queries that are worked out at once.
         begin: writes what a head begins with, and gives what writes the contexts of so many queries, from
-            the first on that it is told; so many are `together`, half of that, and 1.
+            the first on that it is told; so many are `together_of(target)`, half of that, and 1.
     """
     function, b = exported(module, "attend", PTR, PTR, PTR, I64, I64, PTR)
     qkv, context, runs, count, heads, scratch = function.args
@@ -84,7 +90,7 @@ def by_heads(
                 width=size,
                 scratch=scratch,
             )
-            _some_at_a_time(b, length, together, begin(b, here))
+            _some_at_a_time(b, length, together_of(target), begin(b, here))
         out.append(b.add(begun, b.mul(texts, length)))
     b.ret_void()
 
@@ -92,16 +98,19 @@ def by_heads(
 def _some_at_a_time(b: Any, length: Any, together: int, run: Callable[[int, Any], None]) -> None:
     """What is left at the end is worked out by as many as there are or by half of them, which begin earlier:
     some contexts are then made twice, with the same result."""
-    half = max(1, together // 2)
+    half = whole(together // 2)
     left = b.srem(length, whole(together))
-    with b.if_else(b.icmp_signed("<", length, whole(together))) as (few, many):
-        with few, loop(b, whole(0), length, whole(1)) as query:
-            run(1, query)
-        with many:
-            with loop(b, whole(0), b.sub(length, left), whole(together)) as query:
-                run(together, query)
-            with b.if_then(b.icmp_signed("<", whole(half), left)):
+    done = b.sub(length, left)
+    with loop(b, whole(0), done, whole(together)) as query:
+        run(together, query)
+    with b.if_then(b.icmp_signed("!=", left, whole(0))):
+        fits = b.and_(b.icmp_signed("<", half, left), b.icmp_signed("<", whole(0), done))
+        with b.if_else(fits) as (as_many, fewer):
+            with as_many:
                 run(together, b.sub(length, whole(together)))
-            is_half = b.icmp_signed("<=", left, whole(half))
-            with b.if_then(b.and_(is_half, b.icmp_signed("<", whole(0), left))):
-                run(half, b.sub(length, whole(half)))
+            with fewer, b.if_else(b.icmp_signed("<=", half, length)) as (halves, one_by_one):
+                with halves, loop(b, done, length, half) as query:
+                    last = b.sub(length, half)
+                    run(together // 2, b.select(b.icmp_signed("<", query, last), query, last))
+                with one_by_one, loop(b, whole(0), length, whole(1)) as query:
+                    run(1, query)

@@ -1,17 +1,18 @@
-"""Attention of short texts, in LLVM's representation: a head's scores never leave the first cache."""
+"""Attention in float32, in LLVM's representation: a head's scores never leave the first cache."""
 
 import math
 from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
-from regard.embedding._llvm._attention import Attention, Head, by_heads
+from regard.embedding._llvm._attention import Attention, Head, by_heads, together_of
 from regard.embedding._llvm._exponential import exp2
 from regard.embedding._llvm._ir import (
     F32,
     I32,
     I64,
     PTR,
+    carrying,
     filled,
     fma,
     internal,
@@ -30,19 +31,12 @@ from regard.embedding._llvm._ir import (
 )
 from regard.embedding._llvm._target import Target
 
-# By the lanes of a register: tokens of a text up to which this is faster than torch's attention.
-_LONGEST: Final = {16: 512, 8: 64}
+# Tokens up to which this is faster than torch's attention; with AVX-512 up to some 4,096.
+_LONGEST: Final = 512
 
 
 def _takes(target: Target, head_dim: int, length: int) -> bool:
-    # Four registers for each query are as many as leave room for others.
-    lanes = target.lanes
-    return head_dim % lanes == 0 and head_dim <= 4 * lanes and length <= _LONGEST[lanes]
-
-
-def _queries_of(target: Target, head_dim: int) -> int:
-    """The queries that are worked out together: their contexts fill half of the registers."""
-    return max(1, min(8, target.lanes * target.lanes // head_dim))
+    return head_dim % target.lanes == 0 and length <= _LONGEST
 
 
 def _padded(length: int, lanes: int) -> int:
@@ -50,15 +44,13 @@ def _padded(length: int, lanes: int) -> int:
 
 
 def _scratch(target: Target, head_dim: int, length: int) -> int:
-    return 4 * _padded(length, target.lanes) * (head_dim + _queries_of(target, head_dim))
+    return 4 * _padded(length, target.lanes) * (head_dim + together_of(target))
 
 
 def _kernel(target: Target, head_dim: int) -> Any:
-    module, together = ir.Module(), _queries_of(target, head_dim)
+    module, together = ir.Module(), together_of(target)
     transpose = _transposed_keys(module, target, head_dim)
-    made_by = {
-        count: _queries(module, target, head_dim, count) for count in {together, max(1, together // 2), 1}
-    }
+    made_by = {count: _queries(module, target, head_dim, count) for count in {together, together // 2, 1}}
 
     def begin(b: Any, head: Head) -> Any:
         lanes = whole(target.lanes)
@@ -75,7 +67,7 @@ def _kernel(target: Target, head_dim: int) -> Any:
 
         return run
 
-    by_heads(module, head_dim, together, begin)
+    by_heads(module, target, head_dim, begin)
     return module
 
 
@@ -113,18 +105,33 @@ def _queries(module: Any, target: Target, head_dim: int, count: int) -> Any:
     of_row = [place(b, scores, b.mul(whole(row), padded), F32) for row in range(count)]
     numbers = ir.Constant(vector(I32, lanes), list(range(lanes)))
     nothing = filled(floats, -math.inf)
-    with summing(b, padded, lanes, [nothing] * count) as (key, highest, out_highest):
-        with summing(b, whole(head_dim), 1, [zeros(floats)] * count) as (entry, sums, added):
-            column = load(b, place(b, keys, b.mul(entry, padded), F32), key, floats)
-            for row, total in zip(rows, sums, strict=True):
-                added.append(fma(module, b, spread(b, load(b, row, entry, F32), floats), column, total))
-        left = spread(b, b.trunc(b.sub(length, key), I32), numbers.type)
-        is_key = b.icmp_signed("<", numbers, left)
-        for place_of, total, most in zip(of_row, added, highest, strict=True):
-            score = b.select(is_key, total, nothing)
-            store(b, score, place_of, key)
-            out_highest.append(larger(b, most, score))
-    tops = [spread(b, over_lanes(b, each, larger), floats) for each in out_highest]
+
+    highest, first = [nothing] * count, whole(0)
+    for registers in (2, 1):  # of keys at once, and what is left
+        stop = b.sub(padded, b.srem(padded, whole(registers * lanes)))
+        with carrying(b, first, stop, whole(registers * lanes), highest) as (key, before, out_highest):
+            keys_of = [b.add(key, whole(lanes * number)) for number in range(registers)]
+            with summing(b, whole(head_dim), 1, [zeros(floats)] * (count * registers)) as (
+                entry,
+                sums,
+                added,
+            ):
+                here = place(b, keys, b.mul(entry, padded), F32)
+                columns = [load(b, here, each, floats) for each in keys_of]
+                for row in rows:
+                    own = spread(b, load(b, row, entry, F32), floats)
+                    for column in columns:
+                        added.append(fma(module, b, own, column, sums[len(added)]))
+            made = iter(added)
+            for place_of, most in zip(of_row, before, strict=True):
+                for each in keys_of:
+                    left = spread(b, b.trunc(b.sub(length, each), I32), numbers.type)
+                    score = b.select(b.icmp_signed("<", numbers, left), next(made), nothing)
+                    store(b, score, place_of, each)
+                    most = larger(b, most, score)
+                out_highest.append(most)
+        highest, first = out_highest, stop
+    tops = [spread(b, over_lanes(b, each, larger), floats) for each in highest]
     to_two = filled(floats, math.log2(math.e))
     with summing(b, padded, lanes, [zeros(floats)] * count) as (key, totals, out_totals):
         for place_of, top, total in zip(of_row, tops, totals, strict=True):
@@ -132,18 +139,24 @@ def _queries(module: Any, target: Target, head_dim: int, count: int) -> Any:
             weight = exp2(module, b, b.fmul(distance, to_two))
             store(b, weight, place_of, key)
             out_totals.append(b.fadd(total, weight))
-    parts = range(0, head_dim, lanes)
-    with summing(b, length, 1, [zeros(floats)] * (count * len(parts))) as (key, sums, added):
-        value = [load(b, place(b, values, b.mul(key, step), F32), whole(part), floats) for part in parts]
-        for row in range(count):
-            weight = spread(b, load(b, of_row[row], key, F32), floats)
-            for part, each in enumerate(value):
-                added.append(fma(module, b, weight, each, sums[row * len(parts) + part]))
-    for row in range(count):
-        total = over_lanes(b, out_totals[row], lambda b, *pair: b.fadd(*pair))
-        share = spread(b, b.fdiv(ir.Constant(F32, 1.0), total), floats)
-        for number, part in enumerate(parts):
-            context = b.fmul(added[row * len(parts) + number], share)
-            store(b, context, out, b.add(b.mul(whole(row), width), whole(part)))
+    shares = []
+    for total in out_totals:
+        of_row_total = over_lanes(b, total, lambda b, *pair: b.fadd(*pair))
+        shares.append(spread(b, b.fdiv(ir.Constant(F32, 1.0), of_row_total), floats))
+    at_once = target.accumulators // count * lanes
+    for first in range(0, head_dim, at_once):
+        parts = range(first, min(first + at_once, head_dim), lanes)
+        with summing(b, length, 1, [zeros(floats)] * (count * len(parts))) as (key, sums, added):
+            here = place(b, values, b.mul(key, step), F32)
+            columns = [load(b, here, whole(part), floats) for part in parts]
+            for place_of in of_row:
+                weight = spread(b, load(b, place_of, key, F32), floats)
+                for column in columns:
+                    added.append(fma(module, b, weight, column, sums[len(added)]))
+        made = iter(added)
+        for row, share in enumerate(shares):
+            for part in parts:
+                context = b.fmul(next(made), share)
+                store(b, context, out, b.add(b.mul(whole(row), width), whole(part)))
     b.ret_void()
     return function

@@ -18,13 +18,12 @@ Source: codes of 8 bits for queries and keys, and more for what is summed with t
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
-from regard.embedding._llvm._attention import Attention, Head, by_heads
+from regard.embedding._llvm._attention import Attention, Head, by_heads, together_of
 from regard.embedding._llvm._exponential import exp2
 from regard.embedding._llvm._ir import (
     F32,
@@ -64,57 +63,29 @@ _SHORTEST: Final = 17
 _BITS: Final = 0x4B400000
 
 
-@dataclass(frozen=True, slots=True)
-class _Registers:
-    """What a register holds: so many floats, or whole numbers of 32 bits."""
-
-    lanes: int
-    floats: Any
-    wholes: Any
-
-    @property
-    def keys(self) -> int:
-        """That are worked with at once."""
-        return 2 * self.lanes
-
-    @property
-    def accumulators(self) -> int:
-        """Half of the registers that there are, 32 of AVX-512 and 16 of AVX2: as many as sums may fill."""
-        return self.lanes
-
-    @property
-    def queries(self) -> int:
-        """That are worked out together: their products with two registers of keys fill the accumulators."""
-        return self.accumulators // 2
-
-    def panel(self, head_dim: int) -> int:
-        """The bytes of a register of keys: what sums of products with them start with, and codes."""
-        return self.lanes * (4 + head_dim)
-
-
-def _registers(target: Target) -> _Registers:
-    return _Registers(target.lanes, vector(F32, target.lanes), vector(I32, target.lanes))
-
-
 def _takes(target: Target, head_dim: int, length: int) -> bool:
     return target.vnni and head_dim in (32, 64) and _SHORTEST <= length <= _LONGEST
 
 
 def _scratch(target: Target, head_dim: int, length: int) -> int:
-    registers = _registers(target)
-    padded = -(-length // registers.keys) * registers.keys
-    return padded * (4 * head_dim + 4 + 4 * registers.queries) + 4 * (head_dim + 1)
+    keys = 2 * target.lanes
+    padded = -(-length // keys) * keys
+    return padded * (4 * head_dim + 4 + 4 * together_of(target)) + 4 * (head_dim + 1)
+
+
+def _panel(target: Target, head_dim: int) -> int:
+    """The bytes of a register of keys: what sums of products with them start with, and codes."""
+    return target.lanes * (4 + head_dim)
 
 
 def _kernel(target: Target, head_dim: int) -> Any:
-    module, registers = ir.Module(), _registers(target)
-    together = registers.queries
-    prepare = _prepared(module, registers, head_dim)
-    made_by = {count: _queries(module, registers, head_dim, count) for count in {together, together // 2, 1}}
+    module, together = ir.Module(), together_of(target)
+    prepare = _prepared(module, target, head_dim)
+    made_by = {count: _queries(module, target, head_dim, count) for count in {together, together // 2, 1}}
 
     def begin(b: Any, head: Head) -> Callable[[int, Any], None]:
-        keys_at_once = whole(registers.keys)
-        padded = b.mul(b.sdiv(b.add(head.length, whole(registers.keys - 1)), keys_at_once), keys_at_once)
+        at_once = 2 * target.lanes
+        padded = b.mul(b.sdiv(b.add(head.length, whole(at_once - 1)), whole(at_once)), whole(at_once))
         queries, keys = head.scratch, place(b, head.scratch, b.mul(padded, whole(head_dim)), I8)
         values = place(b, keys, b.mul(padded, whole(head_dim + 4)), I8)
         steps = place(b, values, b.mul(padded, whole(2 * head_dim)), I8)
@@ -130,7 +101,7 @@ def _kernel(target: Target, head_dim: int) -> Any:
 
         return run
 
-    by_heads(module, head_dim, together, begin)
+    by_heads(module, target, head_dim, begin)
     return module
 
 
@@ -138,11 +109,12 @@ INT8: Final = Attention(_takes, _scratch, _kernel)
 """For texts of some length, where the processor has VNNI."""
 
 
-def _prepared(module: Any, registers: _Registers, head_dim: int) -> Any:
+def _prepared(module: Any, target: Target, head_dim: int) -> Any:
     """The codes of a head, and what 1 stands for: of each dimension's values, and of scores."""
     function, b = internal(module, "prepare", *[PTR] * 3, I64, I64, I64, *[PTR] * 4)
     queries, keys, values, step, length, padded, of_queries, of_keys, of_values, steps = function.args
-    lanes, floats, wholes = registers.lanes, registers.floats, registers.wholes
+    lanes = target.lanes
+    floats, wholes = vector(F32, lanes), vector(I32, lanes)
     bytes_of = vector(I8, lanes)
     parts, last = range(0, head_dim, lanes), b.sub(length, whole(1))
 
@@ -156,7 +128,7 @@ def _prepared(module: Any, registers: _Registers, head_dim: int) -> Any:
     query, key, most = _largest(
         module,
         b,
-        registers,
+        target,
         length,
         len(parts),
         lambda token: [entries(each, token) for each in (queries, keys, values)],
@@ -180,8 +152,8 @@ def _prepared(module: Any, registers: _Registers, head_dim: int) -> Any:
             at = b.add(first, whole(number))
             at = b.select(b.icmp_signed("<", at, last), at, last)
             rows.append([b.trunc(codes(own, per_key), bytes_of) for own in entries(keys, at)])
-        panel = place(b, of_keys, b.mul(b.sdiv(first, whole(lanes)), whole(registers.panel(head_dim))), I8)
-        _key_panel(module, b, registers, rows, panel)
+        panel = place(b, of_keys, b.mul(b.sdiv(first, whole(lanes)), whole(_panel(target, head_dim))), I8)
+        _key_panel(module, b, target, rows, panel)
     with loop(b, whole(0), length, whole(2)) as first:
         # Behind the last value stands 0.
         is_last = b.icmp_signed("==", first, last)
@@ -198,7 +170,7 @@ def _prepared(module: Any, registers: _Registers, head_dim: int) -> Any:
 def _largest(
     module: Any,
     b: Any,
-    registers: _Registers,
+    target: Target,
     length: Any,
     parts: int,
     entries: Callable[[Any], list[list[Any]]],
@@ -208,7 +180,7 @@ def _largest(
     Not a number where one is not: without their signs, floats are in the order of their bits, and it is above
     all.
     """
-    lanes, wholes = registers.lanes, registers.wholes
+    lanes, wholes = target.lanes, vector(I32, target.lanes)
     larger_of = intrinsic(module, f"llvm.umax.v{lanes}i32", wholes, wholes, wholes)
 
     def larger(b: Any, one: Any, other: Any) -> Any:
@@ -224,12 +196,12 @@ def _largest(
         ]
         out += [larger(b, before, own) for before, own in zip(found[2:], sizes[2], strict=True)]
     query, key = (b.bitcast(over_lanes(b, each, larger), F32) for each in out[:2])
-    return query, key, [b.bitcast(each, registers.floats) for each in out[2:]]
+    return query, key, [b.bitcast(each, vector(F32, lanes)) for each in out[2:]]
 
 
-def _key_panel(module: Any, b: Any, registers: _Registers, rows: list[list[Any]], panel: Any) -> None:
+def _key_panel(module: Any, b: Any, target: Target, rows: list[list[Any]], panel: Any) -> None:
     """The codes of keys, four of each after another, behind what sums of products with them start with."""
-    lanes, wholes, eight = registers.lanes, registers.wholes, vector(I32, 8)
+    lanes, wholes, eight = target.lanes, vector(I32, target.lanes), vector(I32, 8)
     total, column = zeros(wholes), whole(lanes)
     for at in range(0, len(rows[0]), 32 // lanes):
         # 32 entries of each key are eight fours; a register of 16 lanes has those of two keys.
@@ -251,9 +223,10 @@ def _joined(b: Any, parts: Sequence[Any]) -> Any:
     return parts[0]
 
 
-def _queries(module: Any, registers: _Registers, head_dim: int, count: int) -> Any:
+def _queries(module: Any, target: Target, head_dim: int, count: int) -> Any:
     """The contexts of so many queries that follow one another."""
-    lanes, floats, wholes = registers.lanes, registers.floats, registers.wholes
+    lanes = target.lanes
+    floats, wholes = vector(F32, lanes), vector(I32, lanes)
     largest = intrinsic(module, f"llvm.smax.v{lanes}i32", wholes, wholes, wholes)
     function, b = internal(module, f"queries{count}", *[PTR] * 4, I64, I64, PTR, PTR, I64)
     queries, keys, values, steps, length, padded, scores, out, width = function.args
@@ -262,9 +235,9 @@ def _queries(module: Any, registers: _Registers, head_dim: int, count: int) -> A
     def four_bytes(at: Any) -> Any:
         return spread(b, b.load(at, typ=I32, align=1), wholes)
 
-    with summing(b, padded, registers.keys, [zeros(wholes)] * count) as (key, highest, out_highest):
-        panel = place(b, keys, b.mul(b.sdiv(key, whole(lanes)), whole(registers.panel(head_dim))), I8)
-        panels = panel, place(b, panel, whole(registers.panel(head_dim)), I8)
+    with summing(b, padded, 2 * lanes, [zeros(wholes)] * count) as (key, highest, out_highest):
+        panel = place(b, keys, b.mul(b.sdiv(key, whole(lanes)), whole(_panel(target, head_dim))), I8)
+        panels = panel, place(b, panel, whole(_panel(target, head_dim)), I8)
         sums = [[load(b, panel, whole(0), wholes) for panel in panels] for _ in range(count)]
         for entry in range(0, head_dim, 4):
             columns = [load(b, panel, whole(lanes + lanes * entry // 4), wholes) for panel in panels]
@@ -300,7 +273,7 @@ def _queries(module: Any, registers: _Registers, head_dim: int, count: int) -> A
     for total in out_totals:
         of_row_total = over_lanes(b, total, lambda b, *pair: b.fadd(*pair))
         shares.append(spread(b, b.fdiv(ir.Constant(F32, 1.0), of_row_total), floats))
-    at_once = min(head_dim, registers.accumulators // count * lanes)
+    at_once = min(head_dim, target.accumulators // count * lanes)
     for first in range(0, head_dim, at_once):
         parts = range(first, first + at_once, lanes)
         with summing(b, length, 2, [zeros(wholes)] * (count * len(parts))) as (key, sums, added):

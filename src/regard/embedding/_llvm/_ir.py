@@ -125,17 +125,32 @@ def exported(module: Any, name: str, *arguments: Any) -> tuple[Any, Any]:
 @contextmanager
 def loop(b: Any, start: Any, stop: Any, step: Any) -> Iterator[Any]:
     """What is written inside runs for each index from start to before stop."""
+    with carrying(b, start, stop, step, []) as (index, _, _):
+        yield index
+
+
+@contextmanager
+def carrying(
+    b: Any, start: Any, stop: Any, step: Any, starts: Sequence[Any]
+) -> Iterator[tuple[Any, list[Any], list[Any]]]:
+    """A loop, of no index where start is stop, that carries values on; yields what `summing` does."""
     before, head, body, after = b.block, *(b.append_basic_block() for _ in range(3))
     b.branch(head)
     b.position_at_end(head)
     index = b.phi(I64)
     index.add_incoming(start, before)
+    carried = [b.phi(each.type) for each in starts]
     b.cbranch(b.icmp_signed("<", index, stop), body, after)
     b.position_at_end(body)
-    yield index
+    out: list[Any] = []
+    yield index, carried, out
     index.add_incoming(b.add(index, step), b.block)
+    for value, each, last in zip(carried, starts, out, strict=True):
+        value.add_incoming(each, before)
+        value.add_incoming(last, b.block)
     b.branch(head)
     b.position_at_end(after)
+    out[:] = carried
 
 
 @contextmanager

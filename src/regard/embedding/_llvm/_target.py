@@ -20,6 +20,11 @@ class Target:
     lanes: int
     vnni: bool
 
+    @property
+    def accumulators(self) -> int:
+        """Half of the registers that there are, 32 of AVX-512 and 16 of AVX2: as many as sums may fill."""
+        return self.lanes
+
 
 @cache
 def here() -> Target:
