@@ -32,6 +32,7 @@ FLOORS = {
     "core": 0,
     "_on_use": -1,
     "_version": -1,
+    "_collector": -2,
 }
 ROOF = 11
 """The floor of `regard/__init__.py`, which no module inside may import anything from."""

@@ -65,11 +65,11 @@ class KernelArithmetic(Arithmetic):
 @cache
 def _attend(attention: Attention, target: Target, head_dim: int) -> Callable[..., None]:
     """The kernel; compiled once a process, which takes some 0.1 s."""
-    module = attention.kernel(target, head_dim)
-    return compiled(module, "attend", *[ADDRESS] * 3, *[NUMBER] * 2, ADDRESS)
+    kinds = [*[ADDRESS] * 3, *[NUMBER] * 2, ADDRESS]
+    return compiled(lambda: attention.kernel(target, head_dim), "attend", *kinds)
 
 
 @cache
 def _norms(target: Target) -> Callable[..., None]:
     """The kernel; compiled once a process."""
-    return compiled(_norm.kernels(target), "norm", *[ADDRESS] * 3, *[NUMBER] * 2, REAL)
+    return compiled(lambda: _norm.kernels(target), "norm", *[ADDRESS] * 3, *[NUMBER] * 2, REAL)

@@ -99,7 +99,7 @@ class Int16Product(KernelProduct):
 def _product(target: Target) -> Callable[..., None]:
     """The kernel; compiled once a process, which takes some 0.1 s."""
     kinds = [*[ADDRESS] * 6, NUMBER, ADDRESS, *[NUMBER] * 6, REAL, REAL]
-    return compiled(kernels(target), "product", *kinds)
+    return compiled(lambda: kernels(target), "product", *kinds)
 
 
 def _norm(depth: int) -> float:

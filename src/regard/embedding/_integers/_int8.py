@@ -98,7 +98,7 @@ class Int8Product(KernelProduct):
 @cache
 def _product(target: Target) -> Callable[..., None]:
     """The kernel; compiled once a process, which takes some 0.1 s."""
-    return compiled(kernels(target), "product", *[ADDRESS] * 5, NUMBER, ADDRESS, *[NUMBER] * 6)
+    return compiled(lambda: kernels(target), "product", *[ADDRESS] * 5, NUMBER, ADDRESS, *[NUMBER] * 6)
 
 
 @cache
