@@ -39,7 +39,7 @@ INT16_COSINE = 0.99999
 
 INT8_COSINE = 0.999
 """The smallest cosine of the default model's hidden states in codes of 8 bits to those in float32, of a few
-texts; of 26,990 tokens of the Brown corpus the smallest is 0.9986. (Each product is rounded by 0.9 percent.)"""
+texts; of 26,990 tokens of the Brown corpus it is 0.9986. (Each product is rounded by 0.9 percent.)"""
 
 PAGE = 1e-3
 """Weights as the page computes them in the browser, absolute: it holds q and k rounded to fewer bits."""

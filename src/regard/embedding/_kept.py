@@ -47,7 +47,7 @@ class KeptEmbedder:
         if last is not None and last[0] is loaded and last[1] == state:
             return last[2]
         embedder = Embedder(loaded, request)
-        self._last = (loaded, state, embedder)
+        self._last = (loaded, state, embedder) if state.is_known else None
         return embedder
 
 
@@ -59,19 +59,20 @@ class _State:
         pickler = _Structure(structure)
         try:
             pickler.dump((request, network))
-        except (pickle.PicklingError, AttributeError, TypeError):  # such as a function without a name
-            self._structure = None
-        else:
-            self._structure = structure.getvalue()
+        except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError):
+            self.is_known = False  # such as a function without a name
+            return
+        self.is_known = True
+        self._structure = structure.getvalue()
         with torch.inference_mode():
             self._tensors = [_told(each) for each in pickler.tensors]
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, _State)
-            and self._structure is not None
+            and self.is_known
+            and other.is_known
             and self._structure == other._structure
-            and len(self._tensors) == len(other._tensors)
             and all(map(_same, self._tensors, other._tensors))
         )
 
@@ -107,4 +108,4 @@ def _told(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 def _same(one: tuple[Tensor, ...], other: tuple[Tensor, ...]) -> bool:
-    return len(one) == len(other) and all(map(torch.equal, one, other))
+    return all(map(torch.equal, one, other))

@@ -123,6 +123,7 @@ def test_what_cannot_be_written_down_is_not_kept(loaded: Loaded) -> None:
     _layer(loaded).ffn.activation = lambda x: x
     kept = KeptEmbedder()
     assert kept.of(loaded, Request()) is not kept.of(loaded, Request())
+    assert kept._last is None
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "modernbert", "llama"])
