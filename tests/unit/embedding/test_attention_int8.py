@@ -8,11 +8,11 @@ from torch import Tensor
 
 from regard.embedding import _kernel_arithmetic as kernel_arithmetic
 from regard.embedding._kernel_arithmetic import KernelArithmetic
-from regard.embedding._llvm._attention import Attention
 from regard.embedding._llvm._attention_float32 import FLOAT32
 from regard.embedding._llvm._attention_int8 import INT8
 from regard.embedding._llvm._target import Target
 from tolerances import FP32_OF_LARGEST, WEIGHT_CODES_OF_LARGEST, assert_close_to_largest
+from unit.embedding.attention import exact, made
 from unit.embedding.targets import TARGETS
 
 WITH_VNNI = [each for each in TARGETS if each.vnni]
@@ -26,21 +26,9 @@ def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> T
     return found
 
 
-def _made(qkv: Tensor, rows: int, attention: Attention = INT8) -> Tensor:
-    tokens, _, heads, head_dim = qkv.shape
-    context = torch.full((tokens, heads * head_dim), math.nan)
-    return KernelArithmetic(attention).attend(qkv, context, [(rows, tokens // rows)])
-
-
-def _exact(qkv: Tensor, rows: int) -> Tensor:
-    q, k, v = qkv.double().view(rows, -1, *qkv.shape[1:]).permute(2, 0, 3, 1, 4)
-    weights = (q @ k.transpose(-1, -2)).softmax(-1)
-    return (weights @ v).transpose(1, 2).reshape(len(qkv), -1)
-
-
 def _by_codes(qkv: Tensor, rows: int) -> Tensor:
     """What `_attention_int8` says that it works out, head by head in float64 from the codes on."""
-    made = torch.empty(len(qkv), *qkv.shape[2:], dtype=torch.float64)
+    contexts = torch.empty(len(qkv), *qkv.shape[2:], dtype=torch.float64)
     length = len(qkv) // rows
     for text in range(rows):
         for head in range(qkv.shape[2]):
@@ -53,8 +41,8 @@ def _by_codes(qkv: Tensor, rows: int) -> Tensor:
             most = v.abs().amax(0)
             codes = (v * (511 / most)).round().double()
             weights = (8191 * weights).round()
-            made[part, head] = most.double() / 511 * (weights @ codes) / weights.sum(1, keepdim=True)
-    return made.flatten(1)
+            contexts[part, head] = most.double() / 511 * (weights @ codes) / weights.sum(1, keepdim=True)
+    return contexts.flatten(1)
 
 
 @pytest.mark.parametrize("head_dim", [32, 64])
@@ -65,13 +53,13 @@ def test_attention_with_whole_numbers(head_dim: int, length: int) -> None:
     qkv[:, 2] += torch.randn(head_dim)
     qkv[0, 2, 1] *= 40.0  # a value far above the others, and a dimension
     qkv[:, 2, 2, 7] *= 30.0
-    found = _made(qkv, 3)
+    found = made(qkv, 3, INT8)
     assert_close_to_largest(found, _by_codes(qkv, 3), WEIGHT_CODES_OF_LARGEST)
-    exact = _exact(qkv, 3)
-    assert 1e-4 < (found - exact).norm() / exact.norm() < 0.05
+    as_it_is = exact(qkv, 3)
+    assert 1e-4 < (found - as_it_is).norm() / as_it_is.norm() < 0.05
     for text in range(3):  # not a bit depends on the others
         part = slice(length * text, length * (text + 1))
-        assert torch.equal(_made(qkv[part].clone(), 1), found[part])
+        assert torch.equal(made(qkv[part].clone(), 1, INT8), found[part])
 
 
 def test_whole_numbers_of_all_sizes() -> None:
@@ -86,7 +74,7 @@ def test_whole_numbers_of_all_sizes() -> None:
     texts[4, :, 2] = 0.0
     texts[5] *= 1e-12
     texts[6, :, 2] = 3.0
-    found = _made(qkv, 7)
+    found = made(qkv, 7, INT8)
     for text in range(7):
         part = slice(37 * text, 37 * text + 37)
         if text in (0, 1, 3, 5):
@@ -102,7 +90,7 @@ def test_the_largest_sums_fit(target: Target) -> None:
     """As many tokens as there can be, with all weights and all values the largest."""
     qkv = torch.ones(512, 3, 1, 64)
     qkv[:, 2, :, ::2] = -1.0
-    assert torch.equal(_made(qkv, 1), qkv[:, 2, 0])
+    assert torch.equal(made(qkv, 1, INT8), qkv[:, 2, 0])
     assert not INT8.takes(target, 64, 513)
 
 
@@ -113,9 +101,9 @@ def test_whole_numbers_hide_nothing(of: int, entry: int, bad: float) -> None:
     dimension; others do not notice."""
     torch.manual_seed(0)
     qkv = torch.randn(2 * 23, 3, 2, 32)
-    clean = _made(qkv, 2)
+    clean = made(qkv, 2, INT8)
     qkv[3, of, 0, entry] = bad
-    found = _made(qkv, 2)
+    found = made(qkv, 2, INT8)
     lost = torch.zeros(46, 64, dtype=torch.bool)
     lost[:23, slice(entry, entry + 1) if of == 2 else slice(32)] = True
     assert not found[lost].isfinite().any()
@@ -130,6 +118,6 @@ def test_each_text_goes_the_first_way_that_takes_it() -> None:
     start = 0
     for rows, length in shape:
         part = slice(start, start + rows * length)
-        expected = _made(qkv[part], rows, INT8 if 17 <= length <= 512 else FLOAT32)
+        expected = made(qkv[part], rows, INT8 if 17 <= length <= 512 else FLOAT32)
         assert torch.equal(found[part], expected)
         start += rows * length

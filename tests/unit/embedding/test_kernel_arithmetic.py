@@ -11,6 +11,7 @@ from regard.embedding._arithmetic import Arithmetic
 from regard.embedding._kernel_arithmetic import KernelArithmetic
 from regard.embedding._llvm._attention_float32 import FLOAT32
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
+from unit.embedding.attention import exact, made
 from unit.embedding.targets import TARGETS
 
 CAPABILITY = torch.backends.cpu.get_cpu_capability()
@@ -22,24 +23,12 @@ def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(kernel_arithmetic, "here", lambda: request.param)
 
 
-def _made(qkv: Tensor, rows: int) -> Tensor:
-    tokens, _, heads, head_dim = qkv.shape
-    context = torch.full((tokens, heads * head_dim), math.nan)
-    return KernelArithmetic(FLOAT32).attend(qkv, context, [(rows, tokens // rows)])
-
-
-def _exact(qkv: Tensor, rows: int) -> Tensor:
-    q, k, v = qkv.double().view(rows, -1, *qkv.shape[1:]).permute(2, 0, 3, 1, 4)
-    weights = (q @ k.transpose(-1, -2)).softmax(-1)
-    return (weights @ v).transpose(1, 2).reshape(len(qkv), -1)
-
-
 @pytest.mark.parametrize("head_dim", [16, 32, 48, 64])
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 43, 64])
 def test_it_is_softmax_attention(head_dim: int, length: int) -> None:
     torch.manual_seed(length)
     qkv = torch.randn(5 * length, 3, 3, head_dim) / math.sqrt(math.sqrt(head_dim)) * 2
-    assert_close_to_largest(_made(qkv, 5), _exact(qkv, 5), FP32_OF_LARGEST)
+    assert_close_to_largest(made(qkv, 5, FLOAT32), exact(qkv, 5), FP32_OF_LARGEST)
 
 
 def test_long_texts_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,9 +49,9 @@ def test_long_texts_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     start = 0
     for rows, length in shape:
         here = slice(start, start + rows * length)
-        assert_close_to_largest(found[here], _exact(qkv[here], rows), FP32_OF_LARGEST)
+        assert_close_to_largest(found[here], exact(qkv[here], rows), FP32_OF_LARGEST)
         start += rows * length
-    _made(torch.randn(5, 3, 2, 20), 1)  # no whole registers
+    made(torch.randn(5, 3, 2, 20), 1, FLOAT32)  # no whole registers
     assert asked == [longest + 1, 5]
 
 
@@ -74,24 +63,24 @@ def test_scores_of_all_sizes() -> None:
     qkv[11:22, 0] = 0.0
     qkv[22:, 1, :, :] = 0.0
     qkv[25, 1] = -1e4 * qkv[22:, 0].sign().mean(0)
-    assert_close_to_largest(_made(qkv, 3), _exact(qkv, 3), 2e-5)
+    assert_close_to_largest(made(qkv, 3, FLOAT32), exact(qkv, 3), 2e-5)
 
 
 def test_a_text_does_not_depend_on_the_others() -> None:
     torch.manual_seed(0)
     qkv = torch.randn(4 * 13, 3, 5, 32)
-    together = _made(qkv, 4)
+    together = made(qkv, 4, FLOAT32)
     for text in range(4):
         part = slice(13 * text, 13 * text + 13)
-        assert torch.equal(_made(qkv[part].clone(), 1), together[part])
+        assert torch.equal(made(qkv[part].clone(), 1, FLOAT32), together[part])
 
 
 def test_what_is_not_a_number_is_not_hidden() -> None:
     torch.manual_seed(0)
     qkv = torch.randn(2 * 19, 3, 2, 32)
-    clean = _made(qkv, 2)
+    clean = made(qkv, 2, FLOAT32)
     qkv[3, 1, 0, 5] = math.nan  # a key of the first text, in the first head
-    found = _made(qkv, 2)
+    found = made(qkv, 2, FLOAT32)
     assert found[:19, :32].isnan().all()
     assert torch.equal(found[:19, 32:], clean[:19, 32:])
     assert torch.equal(found[19:], clean[19:])

@@ -60,7 +60,11 @@ def together_of(target: Target) -> int:
 
 
 def by_heads(
-    module: Any, target: Target, head_dim: int, begin: Callable[[Any, Head], Callable[[int, Any], None]]
+    module: Any,
+    target: Target,
+    head_dim: int,
+    queries: Callable[[int], Any],
+    begin: Callable[[Any, Head], tuple[Callable[[Any], Any], list[Any]]],
 ) -> None:
     """The function `attend`.
 
@@ -68,9 +72,13 @@ def by_heads(
         module: where it is written.
         target: what it is for.
         head_dim: entries of a query.
-        begin: writes what a head begins with, and gives what writes the contexts of so many queries, from
-            the first on that it is told; so many are `together_of(target)`, half of that, and 1.
+        queries: writes the function that works so many queries' contexts out. Its arguments: the address of
+            the first query, what `begin` gives, the address of the first context, and the floats between two.
+        begin: writes what a head begins with; gives what finds a query's address by its number, and the
+            function's other arguments.
     """
+    together = together_of(target)
+    made_by = {count: queries(count) for count in {together, together // 2, 1}}
     function, b = exported(module, "attend", PTR, PTR, PTR, I64, I64, PTR)
     qkv, context, runs, count, heads, scratch = function.args
     size = b.mul(heads, whole(head_dim))
@@ -79,18 +87,30 @@ def by_heads(
         texts, length = (load(b, runs, b.add(b.mul(number, whole(2)), whole(at)), I64) for at in (0, 1))
         with loop(b, whole(0), texts, whole(1)) as text, loop(b, whole(0), heads, whole(1)) as head:
             token, entry = b.add(begun, b.mul(text, length)), b.mul(head, whole(head_dim))
-            queries = place(b, qkv, b.add(b.mul(token, step), entry), F32)
+            own = place(b, qkv, b.add(b.mul(token, step), entry), F32)
             here = Head(
-                queries=queries,
-                keys=place(b, queries, size, F32),
-                values=place(b, queries, b.mul(size, whole(2)), F32),
+                queries=own,
+                keys=place(b, own, size, F32),
+                values=place(b, own, b.mul(size, whole(2)), F32),
                 context=place(b, context, b.add(b.mul(token, size), entry), F32),
                 length=length,
                 step=step,
                 width=size,
                 scratch=scratch,
             )
-            _some_at_a_time(b, length, together_of(target), begin(b, here))
+            query_at, arguments = begin(b, here)
+
+            def run(
+                count: int,
+                first: Any,
+                here: Head = here,
+                query_at: Callable[[Any], Any] = query_at,
+                arguments: list[Any] = arguments,
+            ) -> None:
+                query, out = query_at(first), place(b, here.context, b.mul(first, size), F32)
+                b.call(made_by[count], [query, *arguments, out, size])
+
+            _some_at_a_time(b, length, together, run)
         out.append(b.add(begun, b.mul(texts, length)))
     b.ret_void()
 

@@ -1,6 +1,8 @@
 """Attention in float32, in LLVM's representation: a head's scores never leave the first cache."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
@@ -48,26 +50,21 @@ def _scratch(target: Target, head_dim: int, length: int) -> int:
 
 
 def _kernel(target: Target, head_dim: int) -> Any:
-    module, together = ir.Module(), together_of(target)
+    module = ir.Module()
     transpose = _transposed_keys(module, target, head_dim)
-    made_by = {count: _queries(module, target, head_dim, count) for count in {together, together // 2, 1}}
 
-    def begin(b: Any, head: Head) -> Any:
+    def begin(b: Any, head: Head) -> tuple[Callable[[Any], Any], list[Any]]:
         lanes = whole(target.lanes)
         padded = b.mul(b.sdiv(b.add(head.length, whole(target.lanes - 1)), lanes), lanes)
         scores = place(b, head.scratch, b.mul(padded, whole(head_dim)), F32)
         b.call(transpose, [head.keys, head.step, head.length, padded, head.scratch])
 
-        def run(count: int, first: Any) -> None:
-            queries = place(b, head.queries, b.mul(first, head.step), F32)
-            out = place(b, head.context, b.mul(first, head.width), F32)
-            keys, values = head.scratch, head.values
-            arguments = [queries, head.step, keys, values, head.length, padded, scores, out, head.width]
-            b.call(made_by[count], arguments)
+        def query_at(number: Any) -> Any:
+            return place(b, head.queries, b.mul(number, head.step), F32)
 
-        return run
+        return query_at, [head.step, head.scratch, head.values, head.length, padded, scores]
 
-    by_heads(module, target, head_dim, begin)
+    by_heads(module, target, head_dim, partial(_queries, module, target, head_dim), begin)
     return module
 
 

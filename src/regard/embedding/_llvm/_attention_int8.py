@@ -79,11 +79,10 @@ def _panel(target: Target, head_dim: int) -> int:
 
 
 def _kernel(target: Target, head_dim: int) -> Any:
-    module, together = ir.Module(), together_of(target)
+    module = ir.Module()
     prepare = _prepared(module, target, head_dim)
-    made_by = {count: _queries(module, target, head_dim, count) for count in {together, together // 2, 1}}
 
-    def begin(b: Any, head: Head) -> Callable[[int, Any], None]:
+    def begin(b: Any, head: Head) -> tuple[Callable[[Any], Any], list[Any]]:
         at_once = 2 * target.lanes
         padded = b.mul(b.sdiv(b.add(head.length, whole(at_once - 1)), whole(at_once)), whole(at_once))
         queries, keys = head.scratch, place(b, head.scratch, b.mul(padded, whole(head_dim)), I8)
@@ -93,15 +92,12 @@ def _kernel(target: Target, head_dim: int) -> Any:
         read = [head.queries, head.keys, head.values, head.step, head.length, padded]
         b.call(prepare, [*read, queries, keys, values, steps])
 
-        def run(count: int, first: Any) -> None:
-            own = place(b, queries, b.mul(first, whole(head_dim)), I8)
-            out = place(b, head.context, b.mul(first, head.width), F32)
-            arguments = [own, keys, values, steps, head.length, padded, scores, out, head.width]
-            b.call(made_by[count], arguments)
+        def query_at(number: Any) -> Any:
+            return place(b, queries, b.mul(number, whole(head_dim)), I8)
 
-        return run
+        return query_at, [keys, values, steps, head.length, padded, scores]
 
-    by_heads(module, target, head_dim, begin)
+    by_heads(module, target, head_dim, partial(_queries, module, target, head_dim), begin)
     return module
 
 
