@@ -140,6 +140,19 @@ def test_dropout_is_between_the_projections_in_training(kind: type) -> None:
     assert torch.equal(ffn.eval()(x), ffn.output(hidden[0]))
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_without_gradients_the_gate_stays_what_a_hook_has_seen(activation: str) -> None:
+    """The product is written over what the activation made of it, with the same numbers."""
+    ffn = GatedFeedForward(3, 5, activation=activation)
+    x = torch.randn(2, 7, 3)
+    seen: list[Tensor] = []
+    ffn.gate.register_forward_hook(lambda module, args, output: seen.append(output))
+    whole = ffn(x)
+    with torch.no_grad():
+        assert torch.equal(ffn(x), whole)
+    assert torch.equal(seen[1], seen[0])
+
+
 @pytest.mark.parametrize("make", [FeedForward, GatedFeedForward])
 def test_a_long_text_goes_through_by_rows(make: Any) -> None:
     """The same numbers as from all rows together; only where nobody looks inside and wants no gradient."""
