@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from regard.core._identities import AttentionErrors, attention_errors
     from regard.core._inputs import AttentionInputs, padding_of
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
+    from regard.core._matrices import Matrices, matrices_of
     from regard.core._row_statistics import RowStatistics, row_statistics
     from regard.core._rows import attention_scores, attention_weights
     from regard.core._shared import forget, shared, unshared
@@ -36,6 +37,7 @@ _HOME = {
     "Groups": "_groups",
     "Listener": "_taps",
     "Mask": "_masks",
+    "Matrices": "_matrices",
     "Padding": "_masks",
     "Predicate": "_masks",
     "RowStatistics": "_row_statistics",
@@ -48,6 +50,7 @@ _HOME = {
     "attention_weights": "_rows",
     "forget": "_shared",
     "fused_attention": "_fused",
+    "matrices_of": "_matrices",
     "padding_of": "_inputs",
     "reference_attention": "_attention",
     "row_statistics": "_row_statistics",
@@ -69,6 +72,7 @@ __all__ = [
     "Groups",
     "Listener",
     "Mask",
+    "Matrices",
     "Padding",
     "Predicate",
     "RowStatistics",
@@ -81,6 +85,7 @@ __all__ = [
     "attention_weights",
     "forget",
     "fused_attention",
+    "matrices_of",
     "padding_of",
     "reference_attention",
     "row_statistics",

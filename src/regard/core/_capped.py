@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from regard.core._attention import at_least_float32
-from regard.core._blocks import empty_context, plan
+from regard.core._blocks import Plan, empty_context, plan
 from regard.core._inputs import AttentionInputs
-from regard.core._kernel import added_to_scores
+from regard.core._kernel import Added, added_to_scores
 
 # Scores of one block for each thread that works on it: 2^18 are 1 MB in float32.
 _BLOCK_ENTRIES = 2**18
@@ -28,29 +28,42 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
     # (batch, kv_heads, ..): the query heads of a group go through one product, and no key is repeated.
     k, v = inputs.k.to(dtype).contiguous(), inputs.v.to(dtype).contiguous()
     context = empty_context(q, inputs.v)
-    entries = _BLOCK_ENTRIES * min(8, torch.get_num_threads())
-    for rows, keys in plan(inputs, planes=heads, entries=entries):
-        made = added_to_scores(inputs, rows, keys)
+    entries = _entries()
+
+    def attend(items: slice, rows: range, keys: range, made: Added | None) -> Tensor:
+        """A function of its own, so that a block's matrices have gone before the next is begun."""
         at_rows, at_keys = slice(rows.start, rows.stop), slice(keys.start, keys.stop)
-        shape = (heads, len(rows), len(keys))
+        some = q[items, :, at_rows].to(dtype)
+        # Scaled and divided by the cap before the product, which has many more numbers; in order.
+        scaled = torch.mul(some, inputs.factor / softcap, out=some.new_empty(some.shape))
+        scores = scaled.view(-1, kv_heads, group * len(rows), q.shape[3]) @ k[items, :, at_keys].mT
+        matrices = scores.tanh_().view(-1, heads, len(rows), len(keys))
+        if made is None:
+            matrices *= softcap
+        else:
+            torch.add(_items(made.matrix, items), matrices, alpha=softcap, out=matrices)
+        weights = torch.softmax(matrices, dim=-1)
+        if made is not None and made.empty is not None:
+            weights.masked_fill_(_items(made.empty, items), 0.0)
+        product = weights.view_as(scores) @ v[items, :, at_keys]
+        return product.view(-1, heads, len(rows), v.shape[3])
+
+    for rows, keys in capped_plan(inputs):
+        made = added_to_scores(inputs, rows, keys)
         size = max(1, entries // (heads * len(rows) * len(keys)))
         for start in range(0, batch, size):
             items = slice(start, min(batch, start + size))
-            some = q[items, :, at_rows].to(dtype)
-            # Scaled and divided by the cap before the product, which has many more numbers; in order.
-            scaled = torch.mul(some, inputs.factor / softcap, out=some.new_empty(some.shape))
-            scores = scaled.view(-1, kv_heads, group * len(rows), q.shape[3]) @ k[items, :, at_keys].mT
-            matrices = scores.tanh_().view(-1, *shape)
-            if made is None:
-                matrices *= softcap
-            else:
-                torch.add(_items(made.matrix, items), matrices, alpha=softcap, out=matrices)
-            weights = torch.softmax(matrices, dim=-1)
-            if made is not None and made.empty is not None:
-                weights.masked_fill_(_items(made.empty, items), 0.0)
-            product = weights.view_as(scores) @ v[items, :, at_keys]
-            context[items, :, at_rows] = product.view(-1, heads, len(rows), v.shape[3])
+            context[items, :, rows.start : rows.stop] = attend(items, rows, keys, made)
     return context
+
+
+def capped_plan(inputs: AttentionInputs) -> Plan:
+    """The blocks that `capped_attention` goes by."""
+    return plan(inputs, planes=inputs.num_heads, entries=_entries())
+
+
+def _entries() -> int:
+    return _BLOCK_ENTRIES * min(8, torch.get_num_threads())
 
 
 def _items(tensor: Tensor, items: slice) -> Tensor:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.core._attention import attend_rows, learned_by
-from regard.core._blocks import by_blocks, plan
-from regard.core._capped import capped_attention
+from regard.core._blocks import Plan, by_blocks, plan
+from regard.core._capped import capped_attention, capped_plan
 from regard.core._inputs import AttentionInputs, as_object, padding_of, silence_padding
 from regard.core._kernel import attend, attend_block
 from regard.core._masks import Causal, Padding
@@ -85,16 +85,53 @@ def _harmless(*tensors: Tensor) -> bool:
     )
 
 
+def blocks_of(inputs: AttentionInputs) -> Plan:
+    """The queries and keys for which `fused_attention` makes matrices: of scores, masks or biases.
+
+    Args:
+        inputs: the record, without dropout, and of which no gradient is wanted.
+
+    Returns:
+        No block where the kernel needs no matrix; one of all queries and keys where it is one call.
+
+    Example:
+        >>> import torch
+        >>> from regard.core import Causal, Window
+        >>> q = torch.zeros(1, 2, 1000, 5)
+        >>> blocks_of(AttentionInputs(q=q, k=q, v=q, mask=Causal()))
+        []
+        >>> blocks_of(AttentionInputs(q=q, k=q, v=q, mask=Window(left=300, right=0)))[:2]
+        [(range(0, 64), range(0, 64)), (range(64, 129), range(0, 129))]
+    """
+    mask = None if inputs.mask is None else inputs.mask.simplified(inputs.q_len, inputs.k_len)
+    inputs = inputs.changed(mask=mask)
+    if inputs.softcap is not None:
+        return capped_plan(inputs)
+    if (mask is None and inputs.bias is None and inputs.sinks is None) or _is_causal_alone(inputs):
+        return []
+    return [(range(inputs.q_len), range(inputs.k_len))] if _in_one_call(inputs) else _plan(inputs)
+
+
 def _by_kernel(inputs: AttentionInputs) -> Tensor:
-    if inputs.bias is None and inputs.sinks is None and inputs.q_len == inputs.k_len:
-        assert inputs.mask is not None, "without a mask as well there is nothing to do here"
-        if inputs.mask.parts() == (Causal(),) and not _causal_by_blocks(inputs):
-            return attend(inputs.q, inputs.k, inputs.v, inputs.factor, is_causal=True)
+    if _is_causal_alone(inputs):
+        return attend(inputs.q, inputs.k, inputs.v, inputs.factor, is_causal=True)
     if _in_one_call(inputs):
         whole = range(inputs.q_len), range(inputs.k_len)
         return attend_block(inputs, inputs.q, inputs.k, inputs.v, *whole)
-    planes = inputs.q.shape[0] * inputs.num_heads if inputs.sinks is not None else _planes(inputs)
-    return by_blocks(inputs, attend_block, plan(inputs, planes=planes, entries=_BLOCK_ENTRIES), learned=())
+    return by_blocks(inputs, attend_block, _plan(inputs), learned=())
+
+
+def _is_causal_alone(inputs: AttentionInputs) -> bool:
+    """Whether the kernel's own mask is all that there is, and the quickest."""
+    if inputs.mask is None or inputs.bias is not None or inputs.sinks is not None:
+        return False
+    square = inputs.q_len == inputs.k_len
+    return square and inputs.mask.parts() == (Causal(),) and not _causal_by_blocks(inputs)
+
+
+def _plan(inputs: AttentionInputs) -> Plan:
+    planes = inputs.q.shape[0] * inputs.num_heads if inputs.sinks is not None else planes_of(inputs)
+    return plan(inputs, planes=planes, entries=_BLOCK_ENTRIES)
 
 
 def _wants_gradient(inputs: AttentionInputs) -> bool:
@@ -123,7 +160,7 @@ def _in_one_call(inputs: AttentionInputs) -> bool:
     return size < _WORTH_BLOCKS or _wants_gradient(inputs) or inputs.q.device.type != "cpu"
 
 
-def _planes(inputs: AttentionInputs) -> int:
+def planes_of(inputs: AttentionInputs) -> int:
     """How many (queries, keys) matrices mask and bias make: ask each for one entry."""
     origin = torch.zeros(1, dtype=torch.int64, device=inputs.q.device)
     batch = heads = 1

@@ -10,7 +10,7 @@ from regard.core._masks import Mask
 
 # What one object keeps for the layers to come: 2^24 numbers, 64 MB in float32. Beyond that each layer makes
 # its own, block by block, so that memory stays O(N).
-_MOST_ENTRIES = 2**24
+MOST_ENTRIES = 2**24
 
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._kept: dict[Any, tuple[object, Any]] = {}
-        self._room = _MOST_ENTRIES
+        self._room = MOST_ENTRIES
 
     def recall(self, key: tuple[object, ...], of: object) -> Any:
         """What was kept under this key for this very object; None where there is nothing."""
@@ -31,7 +31,7 @@ class Memory:
     def forget(self) -> None:
         """Let go of everything that is kept."""
         self._kept.clear()
-        self._room = _MOST_ENTRIES
+        self._room = MOST_ENTRIES
 
     def keep(self, key: tuple[object, ...], of: object, made: object, *, entries: int) -> None:
         """Keep it if there is room for so many numbers."""

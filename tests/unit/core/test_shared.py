@@ -101,7 +101,7 @@ def test_a_bias_that_learns_gets_its_gradient_in_every_layer() -> None:
 
 
 def test_what_would_be_large_is_made_again_for_each_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_shared, "_MOST_ENTRIES", 7 * 7)
+    monkeypatch.setattr(_shared, "MOST_ENTRIES", 7 * 7)
     asked = []
     fits = shared(Predicate(lambda i, j: asked.append(1) or (i != j)))
     with torch.no_grad():
