@@ -53,9 +53,9 @@ print(json.dumps({"lens": measured(model, 2503, keep="qk")}))
 )
 
 
-# What a layer of transformers frees leaves holes that nothing fits in: some 35 of 113 MB, told too.
-# Where they fall differs from one process to the next: of 16, 15 were within 5 % and one 15 % off.
-@pytest.mark.parametrize(("child", "within"), [(_CHILD, 0.1), (_LENS, 0.25)], ids=["own", "lens"])
+# What a layer of transformers frees leaves holes of another size in one process than in the next: of 7, all
+# were 4 to 7 % above what is told, but in another model of that kind one of 16 was 15 % off.
+@pytest.mark.parametrize(("child", "within"), [(_CHILD, 0.1), (_LENS, 0.2)], ids=["own", "lens"])
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak is reset through /proc")
 def test_the_growth_of_a_process(child: str, within: float) -> None:
     """Each is 100 to 500 MB: what is kept, the layer at work, and of the edited one matrices N x N."""

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from regard.blocks import MANY_ROWS, ROWS_AT_ONCE
 from regard.core.errors import InputError
 from regard.models import Loaded, Network, Transformer
+from regard.tracing._heap import Heap
+from regard.tracing._in_blocks import in_blocks
 from regard.tracing._keep import EVERYTHING, Keeping
 from regard.tracing._lens import ACTIVATED_AT_ONCE
 from regard.tracing._probes import Probe, Sample, grid, sample, short, table_rows_of
-from regard.tracing._replay import grown
 from regard.tracing._size import free_bytes, told
 
 
@@ -23,18 +24,25 @@ from regard.tracing._size import free_bytes, told
 class Forecast:
     """What a trace will take, in bytes over the loaded model.
 
+    What is kept is told to the byte, what is allocated within some per cent. What the process grows by also
+    depends on where the C library finds room, which differs from one process to the next.
+
     Args:
         kept: what the trace holds.
-        forward: the most that a pass which keeps nothing needs at one time.
-        total: the most that is needed at one time while the trace is made.
+        forward: the most that a pass which keeps nothing has allocated at one time.
+        allocated: the most that is allocated at one time while the trace is made; on a GPU what
+            `torch.cuda.max_memory_allocated` tells.
+        total: what a process is expected to grow by: `allocated`, on a CPU with the holes between tensors
+            and what kernels use.
 
     Example:
-        >>> Forecast(kept=944_000_000, forward=126_000_000, total=1_050_000_000)
-        Forecast(1001.4 MiB: 900.3 MiB kept, 120.2 MiB for a pass that keeps nothing)
+        >>> Forecast(kept=944_000_000, forward=126_000_000, allocated=1_020_000_000, total=1_045_000_000)
+        Forecast(996.6 MiB: 900.3 MiB kept, 120.2 MiB for a pass that keeps nothing)
     """
 
     kept: int
     forward: int
+    allocated: int
     total: int
 
     def __repr__(self) -> str:
@@ -56,10 +64,10 @@ def forecast(
 
     A model with sliding windows, whose mask transformers makes only for texts as long, goes that way with
     the short ones too. A model with edits is forecast as if each wrote all of the tensors that it writes;
-    where these are scores or weights, the pass makes them and the trace holds the weights, N x N. What
-    kernels use inside one operation is not seen: on the CPU up to 3 MB for each core are added. Through the
-    lens, where a model of transformers frees tensors in its layers as it likes, the C library is asked what
-    holes they leave: see `regard.tracing._replay`.
+    where these are scores or weights, the pass makes them and the trace holds the weights, N x N.
+
+    On the CPU `total` has something for the holes that freed tensors leave, measured on models of BERT's,
+    GPT-2's, Llama's and T5's kind with glibc 2.36: see `_holes`.
 
     Args:
         loaded: the model.
@@ -206,8 +214,7 @@ def _range(limit: int | None) -> str:
     return "at least 1" if limit is None else f"from 1 to {limit}, the model's limit"
 
 
-# In a network of regard's own, masks and biases are shared by the layers up to 2^24 numbers, and made by
-# blocks of 2^21 beyond.
+# In a network of regard's own, the most that layers share of a mask or bias, and what a block of one takes.
 _SHARED = 4 * 2**24
 _OF_BLOCKS = 2 * 4 * 2**21
 
@@ -215,24 +222,39 @@ _OF_BLOCKS = 2 * 4 * 2**21
 def _told(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> Forecast:
     masks = 0
     if isinstance(network.plain, Transformer):
-        masks = _of_windows(sample(network, short(lengths), keeping).windows, lengths)
+        masks = in_blocks(network, lengths).masks
     kept, surplus = _kept(network, lengths, keeping)
     forward = _peak(network, lengths, None) + masks
-    total = _peak(network, lengths, keeping) + masks - surplus
-    kernels = _of_kernels(network, forward)
-    return Forecast(kept=kept, forward=forward + kernels, total=max(kept, total + kernels))
+    allocated = max(kept, _peak(network, lengths, keeping) + masks - surplus)
+    total = allocated
+    if next(network.parameters()).device.type == "cpu":
+        total += _holes(allocated - kept, given_back=_given_back(network, lengths, keeping))
+    return Forecast(kept=kept, forward=forward, allocated=allocated, total=total)
 
 
-def _of_kernels(network: Network, forward: int) -> int:
-    """What kernels use inside one operation of a pass that takes so much itself."""
-    if next(network.parameters()).device.type != "cpu":
-        return 0
-    return min(forward, _INSIDE * torch.get_num_threads())
+def _given_back(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> bool:
+    """Whether a trace is long enough for its `Heap` to give anything back."""
+    samples = _samples(network, lengths, keeping)
+    held = np.array([found.held for _, found in samples], dtype=np.float64)
+    weights = np.array([float(each.weight) for each, _ in samples])
+    return Heap().is_due((weights @ held).astype(int).tolist())
 
 
+def _holes(passing: int, *, given_back: bool) -> int:
+    """What a process grows by beyond what is allocated, where so much of that is freed again.
+
+    Tensors that pass leave holes in the C library's heap between those that stay: what comes later fits in
+    some of them, and some are given back. The shares are measured (`benchmarks/bench_forecast.py`).
+    """
+    if not given_back:
+        return min(7 * passing // 4, _MOST_IN_HOLES)
+    return min(passing // 4, _MOST_IN_HOLES) + min(passing, _INSIDE * torch.get_num_threads())
+
+
+# Tensors of 32 MiB and more leave none: glibc maps each by itself (DEFAULT_MMAP_THRESHOLD_MAX).
+_MOST_IN_HOLES = 2**24
 # On each core: parts of matrices put in order, blocks of scores. With one thread BERT's and GPT-2's kind of
-# 768 dimensions took 2 to 3 MB less than with two. Of short texts, whose tensors are smaller, it is about
-# what the pass takes itself.
+# 768 dimensions took 2 to 3 MB less than with two.
 _INSIDE = 3 * 2**20
 
 
@@ -262,25 +284,17 @@ def _peak(network: Network, lengths: tuple[int, ...], keeping: Keeping | None) -
     samples = _samples(network, lengths, keeping)
     courses = [found.course for _, found in samples]
     if len({len(course) for course in courses}) > 1:  # other operations at other lengths
-        courses = [(max(course, key=sum),) for course in courses]
+        courses = [((*max(course, key=lambda each: sum(each[:3]))[:3], 0),) for course in courses]
     rows, few = _few(network, samples, lengths)
-    outside, inside, output = np.moveaxis(np.array(courses, dtype=np.float64), 2, 0)
+    outside, inside, output, attends = np.moveaxis(np.array(courses, dtype=np.float64), 2, 0)
     weights = np.array([float(each.weight) for each, _ in samples])
     total = weights @ outside + few @ inside
     if rows != lengths:
         total += weights @ output
     if isinstance(network.plain, Transformer) and not _written_squares(network):
         square = np.array([float(each.square) for each, _ in samples]) @ outside
-        total -= np.maximum(0.0, square - _SHARED - _OF_BLOCKS)
-    most = int(total.max().round())
-    on_heap = next(network.parameters()).device.type == "cpu" and most > _FREE_ANYWAY
-    if on_heap and not isinstance(network.plain, Transformer):
-        most = max(most, _on_heap(samples, few))
-    return most
-
-
-# A process has some of its heap free, and so little may lie in that.
-_FREE_ANYWAY = 2**24
+        total -= square - in_blocks(network, lengths).of(square, attends=attends.any(axis=0))
+    return int(total.max().round())
 
 
 def _few(
@@ -297,25 +311,3 @@ def _few(
     rows = tuple(once if length > many else length for length in lengths)
     parts = {each.lengths: float(each.weight) for each in grid(rows)}
     return rows, np.array([parts.get(each.lengths, 0.0) for each, _ in samples])
-
-
-def _on_heap(samples: list[tuple[Probe, Sample]], few: NDArray[np.float64]) -> int:
-    """The most that a pass's memory lies in, freed tensors between others counted; 0 where nobody can say.
-
-    Networks of regard's own leave little free: they write into what is there, and by rows.
-    """
-    _, first = samples[0]
-    if any(found.steps != first.steps for _, found in samples):  # other operations at other lengths
-        return 0
-    sampled = np.array([found.bytes for _, found in samples], dtype=np.float64)
-    sizes = np.array([float(each.weight) for each, _ in samples]) @ sampled
-    inside = sorted(first.inside)
-    sizes[inside] = few @ sampled[:, inside]
-    return grown(first.steps, [max(0, int(size)) for size in sizes.round()]) or 0
-
-
-def _of_windows(widths: frozenset[int], lengths: tuple[int, ...]) -> int:
-    """What the masks of windows take, which short texts do without: shared up to a size, beyond by blocks."""
-    longest = max(lengths)
-    entries = [longest * min(longest, 2 * width) for width in widths if width < longest]
-    return sum(min(_SHARED, 4 * each) for each in entries) + (_OF_BLOCKS if entries else 0)

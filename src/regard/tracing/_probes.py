@@ -13,17 +13,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
-from regard.blocks import FeedForward, GatedFeedForward
-from regard.core import Taps, Window
+from regard.blocks import FeedForward, GatedFeedForward, MultiHeadAttention
+from regard.core import AttentionInputs, Taps, unshared
 from regard.models import Network
 from regard.models.deberta import DistanceTerm, RelativePositions
 from regard.text import Encoding
 from regard.tracing._heap import Heap
-from regard.tracing._keep import Keeping, Partial
+from regard.tracing._keep import Keeping, Partial, ScoreInputs
 from regard.tracing._lens import Windows, is_activation, looking_at
 from regard.tracing._listening import Listening, run_quietly
 from regard.tracing._passage import AttentionTrace, Passage
-from regard.tracing._replay import Step
 from regard.tracing._size import kept_bytes
 
 # Texts that are run: so many tokens, and twice and three times as many. Shorter ones are run as they are.
@@ -94,23 +93,21 @@ class Sample:
 
     Args:
         course: bytes alive after each operation, parameters aside: (outside of feed-forward networks, what is
-            between their projections, the output that they are about to give).
-        steps: what was taken and freed, and when the trace told of what it holds.
-        bytes: the sizes that the steps name.
-        inside: which of them are of what is made by rows of a long text.
+            between their projections, the output that they are about to give, 1 in attention layers and 0
+            elsewhere).
+        held: bytes of each tensor that the trace told its `Heap` of.
         kept: bytes that the passages hold; 0 without listeners.
         tables: those of them that are tables of relative positions.
-        windows: how far the windows of masks reach.
+        attention: where values are kept, records of attention layers, one token long, each with the axes of
+            `lengths` that its queries and keys have; of layers that are alike only the first.
         sizes: of windows whose masks a model of transformers leaves out for shorter texts.
     """
 
-    course: tuple[tuple[int, int, int], ...]
-    steps: tuple[Step, ...]
-    bytes: tuple[int, ...]
-    inside: frozenset[int]
+    course: tuple[tuple[int, int, int, int], ...]
+    held: tuple[int, ...]
     kept: int
     tables: int
-    windows: frozenset[int]
+    attention: tuple[tuple[AttentionInputs, int, int], ...]
     sizes: frozenset[int]
 
 
@@ -138,6 +135,8 @@ def sample(
     state = (len(parameters), sum(each.numel() for each in parameters), parameters[0].dtype)
     key = (lengths, keeping, beyond, network.written, state, parameters[0].device)
     known = _SEEN.setdefault(network.plain, {})
+    if not known:
+        _run(network, lengths, keeping, beyond)  # tables of positions are made by the first pass alone
     if key not in known:
         known[key] = _run(network, lengths, keeping, beyond)
     return known[key]
@@ -148,7 +147,8 @@ def _run(
 ) -> Sample:
     plain, windows = network.plain, Windows(beyond)
     course = _Course([*plain.parameters(), *plain.buffers()], plain)
-    listening = None if keeping is None else Listening(network, keeping, _Written(course))
+    heap = _Noted()
+    listening = None if keeping is None else Listening(network, keeping, heap)
     taps = None if listening is None else listening.taps()
     if network.written:
         taps = Taps(dict.fromkeys(network.written, _as_an_edit)).then(taps)
@@ -157,14 +157,14 @@ def _run(
         run_quietly(plain, texts[0], texts[1] if len(texts) > 1 else None, taps=taps)
     sizes = frozenset(windows.seen)
     if listening is None:
-        return Sample(course.alive(), *course.steps(), 0, 0, frozenset(), sizes)
+        return Sample(course.alive(), (), 0, 0, (), sizes)
     passages: tuple[Passage, ...] = tuple(
         listening.passage(kind, Encoding.from_ids(text))
         for kind, text in zip(network.prefixes, texts, strict=True)
     )
     tables = tuple(term.table for term in _terms(passages))
     kept, of_tables = kept_bytes(passages), kept_bytes(tables)
-    return Sample(course.alive(), *course.steps(), kept, of_tables, _windows(passages), sizes)
+    return Sample(course.alive(), tuple(heap.held), kept, of_tables, _attention(passages), sizes)
 
 
 def _as_an_edit(value: Tensor) -> Tensor:
@@ -187,48 +187,30 @@ class _Course(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._network = network
         self._owned = {tensor.untyped_storage()._cdata for tensor in owned}
-        # Of each piece of memory: whether it lives, its bytes, whether a feed-forward network works with it,
-        # and which of the sizes it has.
-        self._memory: dict[int, tuple[StorageWeakRef, int, bool, int]] = {}
-        self._steps: list[Step] = []
-        self._sizes: list[int] = []
-        self._inside: set[int] = set()
-        self._seen: list[tuple[int, int]] = []
+        # Of each piece of memory: whether it lives, its bytes, whether a feed-forward network works with it.
+        self._memory: dict[int, tuple[StorageWeakRef, int, bool]] = {}
+        self._seen: list[tuple[int, int, int]] = []
         self._outputs: list[tuple[int, int, int]] = []
         self._entered: int | None = None
+        self._attends = 0
         self._hooks: list[RemovableHandle] = []
 
-    def alive(self) -> tuple[tuple[int, int, int], ...]:
+    def alive(self) -> tuple[tuple[int, int, int, int], ...]:
         """See `Sample.course`."""
-        course = [(outside, inside, 0) for outside, inside in self._seen]
+        outputs = [0] * len(self._seen)
         for first, last, output in self._outputs:
-            course[first:last] = [(outside, inside, output) for outside, inside, _ in course[first:last]]
-        return tuple(course) or ((0, 0, 0),)
-
-    def steps(self) -> tuple[tuple[Step, ...], tuple[int, ...], frozenset[int]]:
-        """See `Sample.steps`, `Sample.bytes` and `Sample.inside`."""
-        return tuple(self._steps), tuple(self._sizes), frozenset(self._inside)
-
-    def holds(self, tensors: Sequence[Tensor]) -> None:
-        """The trace tells of what it holds from now on."""
-        sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
-        self._steps.append(Step("holds", tuple(map(self._size, sizes))))
-
-    def _size(self, size: int) -> int:
-        self._sizes.append(size)
-        return len(self._sizes) - 1
-
-    def _let_go(self) -> None:
-        for place, (reference, _, _, number) in [*self._memory.items()]:
-            if _is_gone(reference):
-                del self._memory[place]
-                self._steps.append(Step("frees", (number,)))
+            outputs[first:last] = [output] * (last - first)
+        course = zip(self._seen, outputs, strict=True)
+        return tuple((outside, inside, output, at) for (outside, inside, at), output in course) or ((0,) * 4,)
 
     def __enter__(self) -> "_Course":
         for module in self._network.modules():
             if isinstance(module, FeedForward | GatedFeedForward) or is_activation(module):
                 self._hooks.append(module.register_forward_pre_hook(self._enter))
                 self._hooks.append(module.register_forward_hook(self._leave))
+            elif isinstance(module, MultiHeadAttention):
+                self._hooks.append(module.register_forward_pre_hook(self._attend))
+                self._hooks.append(module.register_forward_hook(self._attended))
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -237,53 +219,58 @@ class _Course(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for hook in self._hooks:
             hook.remove()
 
+    def _is_mine(self) -> bool:
+        """Whether it is this pass that goes through a module, and not another thread's."""
+        return torch.utils._python_dispatch._get_current_dispatch_mode() is self
+
+    def _attend(self, module: nn.Module, args: Any) -> None:
+        if self._is_mine():
+            self._attends = 1
+
+    def _attended(self, module: nn.Module, args: Any, output: Tensor) -> None:
+        if self._is_mine():
+            self._attends = 0
+
     def _enter(self, module: nn.Module, args: Any) -> None:
-        if (
-            torch.utils._python_dispatch._get_current_dispatch_mode() is self
-        ):  # another thread's pass is not ours
+        if self._is_mine():
             self._entered = len(self._seen)
 
     def _leave(self, module: nn.Module, args: Any, output: Tensor) -> None:
-        if self._entered is None or torch.utils._python_dispatch._get_current_dispatch_mode() is not self:
+        if self._entered is None or not self._is_mine():
             return
         place = output.untyped_storage()._cdata
         if place in self._memory:
-            reference, size, _, number = self._memory[place]
-            self._memory[place] = reference, size, False, number
-            self._inside.discard(number)
+            reference, size, _ = self._memory[place]
+            self._memory[place] = reference, size, False
             self._outputs.append((self._entered, len(self._seen), size))
         self._entered = None
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self._let_go()
         result = func(*args, **(kwargs or {}))
-        self._let_go()  # what only the operation held, whose place another may have got
+        self._memory = {place: each for place, each in self._memory.items() if not _is_gone(each[0])}
         for value in tree_leaves(result):
             if isinstance(value, Tensor):
                 storage = value.untyped_storage()
                 if storage._cdata not in self._owned and storage._cdata not in self._memory:
-                    size, is_inside = storage.nbytes(), self._entered is not None
-                    number = self._size(size)
-                    self._memory[storage._cdata] = _reference(storage), size, is_inside, number
-                    if is_inside:
-                        self._inside.add(number)
-                    self._steps.append(Step("takes", (number,)))
-        inside = sum(size for _, size, is_inside, _ in self._memory.values() if is_inside)
-        self._seen.append((sum(size for _, size, _, _ in self._memory.values()) - inside, inside))
+                    is_inside = self._entered is not None
+                    self._memory[storage._cdata] = _reference(storage), storage.nbytes(), is_inside
+        inside = sum(size for _, size, is_inside in self._memory.values() if is_inside)
+        outside = sum(size for _, size, _ in self._memory.values()) - inside
+        self._seen.append((outside, inside, self._attends))
         return result
 
 
-class _Written(Heap):
-    """A heap that gives nothing back, and has it written down when it would be told."""
+class _Noted(Heap):
+    """A heap that gives nothing back, and notes of what it would be told."""
 
-    def __init__(self, course: _Course) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._course = course
+        self.held: list[int] = []
 
     def grows(self, *tensors: Tensor) -> None:
-        self._course.holds([tensor for tensor in tensors if tensor.is_cpu])
+        self.held += [tensor.numel() * tensor.element_size() for tensor in tensors]
 
 
 def _reference(storage: torch.UntypedStorage) -> StorageWeakRef:
@@ -294,30 +281,28 @@ def _is_gone(reference: StorageWeakRef) -> bool:
     return bool(reference.expired())  # type: ignore[no-untyped-call]
 
 
-def _layers(passages: Sequence[Passage]) -> list[AttentionTrace]:
-    return [
-        layer
-        for passage in passages
-        for layers in (passage.attention, passage.cross_attention)
-        for layer in (layers.kept.values() if isinstance(layers, Partial) else layers)
-    ]
+def _layers(layers: Sequence[AttentionTrace]) -> Sequence[AttentionTrace]:
+    return tuple(layers.kept.values()) if isinstance(layers, Partial) else layers
 
 
 def _terms(passages: Sequence[Passage]) -> list[DistanceTerm]:
-    biases = [layer.inputs.bias for layer in _layers(passages)]
+    both = [(passage.attention, passage.cross_attention) for passage in passages]
+    biases = [layer.inputs.bias for pair in both for layers in pair for layer in _layers(layers)]
     terms = [getattr(bias, name, None) for bias in biases for name in ("c2p", "p2c")]
     return [term for term in terms if isinstance(term, DistanceTerm)]
 
 
-def _windows(passages: Sequence[Passage]) -> frozenset[int]:
-    masks = [layer.inputs.mask for layer in _layers(passages)]
-    return frozenset(
-        (part.left or 0) + (part.right or 0)
-        for mask in masks
-        if mask is not None
-        for part in mask.parts()
-        if isinstance(part, Window)
-    )
+def _attention(passages: Sequence[Passage]) -> tuple[tuple[AttentionInputs, int, int], ...]:
+    """See `Sample.attention`."""
+    found: dict[object, tuple[AttentionInputs, int, int]] = {}
+    for axis, passage in enumerate(passages):
+        for layers, axes in ((passage.attention, (axis, axis)), (passage.cross_attention, (axis, 0))):
+            for layer in _layers(layers):
+                if not isinstance(layer.inputs, ScoreInputs):
+                    of_one = {name: getattr(layer.inputs, name)[:, :, :1].clone() for name in ("q", "k", "v")}
+                    alike = id(layer.inputs.mask), type(unshared(layer.inputs.bias)), axes
+                    found.setdefault(alike, (layer.inputs.changed(**of_one), *axes))
+    return tuple(found.values())
 
 
 def table_rows_of(network: Network, lengths: tuple[int, ...]) -> int:

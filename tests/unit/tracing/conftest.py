@@ -13,7 +13,7 @@ from regard.checkpoints import Source
 from regard.models import Loaded
 from regard.models.bert import BertConfig, build
 from regard.text import Tokenizer
-from regard.tracing import Trace, _forecast, trace_text
+from regard.tracing import Trace, trace_text
 
 LAYERS, HEADS, HEAD_DIM, MAX_SEQ_LEN = 2, 3, 5, 19
 
@@ -67,9 +67,3 @@ def loaded() -> Loaded:
 def trace(loaded: Loaded) -> Trace:
     """`TEXT`, traced."""
     return trace_text(loaded, TEXT)
-
-
-@pytest.fixture
-def kernels_take_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forecasts without what kernels use inside an operation, which nobody writes down."""
-    monkeypatch.setattr(_forecast, "_INSIDE", 0)

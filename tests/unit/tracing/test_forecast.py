@@ -1,6 +1,7 @@
 """What a trace will take, told beforehand: against traces themselves."""
 
 import gc
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,9 @@ def test_what_is_kept_is_told_to_the_byte(family: str) -> None:
             trace = trace_ids(model, [3] * tokens, target and [3] * target, keeping=keeping)
             told = forecast(model, tokens, target, keeping)
             assert told.kept == kept_bytes(trace)
-            assert told.kept <= told.total <= told.kept + told.forward + 8192
+            assert told.kept <= told.allocated <= min(told.total, told.kept + told.forward + 8192)
 
 
-@pytest.mark.usefixtures("kernels_take_nothing")
 def test_by_hand() -> None:
     """Of GPT-2: learned, position, each layer's input, q, k, v, context and output, and the last norm."""
     told = forecast(gpt2(), 5000)
@@ -62,31 +62,59 @@ def test_by_hand() -> None:
     assert forecast(gpt2(), 5000, keeping=Keeping(keep="residual")).kept == 4 * 5000 * 60 * (2 + 3 + 1)
 
 
-@pytest.mark.usefixtures("kernels_take_nothing")
 @pytest.mark.parametrize("tokens", [1500, 5000])
 @pytest.mark.parametrize("keep", ["all", "qk"])
 def test_the_course_of_a_long_pass_is_that_of_short_ones(tokens: int, keep: Any) -> None:
     """A pass of the length itself, every allocation written down, beside what short ones tell of it."""
     model, keeping = gpt2(), Keeping(keep=keep)
     whole = sample(model.network, (tokens,), keeping)
-    measured = max(outside + inside for outside, inside, _ in whole.course)
-    assert forecast(model, tokens, keeping=keeping).total == pytest.approx(measured, rel=0.02)
+    measured = max(outside + inside for outside, inside, *_ in whole.course)
+    assert forecast(model, tokens, keeping=keeping).allocated == pytest.approx(measured, rel=0.02)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_what_kernels_use_is_added(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To what a pass takes and to all: 3 MiB a thread, and no more than a short pass takes itself."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    told = {(n, inside): _told(n, inside, monkeypatch) for n in (11, 5000) for inside in (0, 3 * 2**20)}
-    for tokens, added in ((5000, threads * 3 * 2**20), (11, told[11, 0].forward)):
-        without, with_them = told[tokens, 0], told[tokens, 3 * 2**20]
-        assert 0 < with_them.forward - without.forward == with_them.total - without.total == added
-        assert with_them.kept == without.kept
+# How much more than there is the forecast may tell, where no layer is wide beside what grows with N x N: in
+# DeBERTa as if each distance had a row of its own, in encoder-decoders the decoder's mask all the time.
+_MORE = {"deberta-v2": 1.4, "bart": 1.4, "marian": 1.4, "mbart": 1.4, "t5": 1.15, "gemma2": 1.1}
 
 
-def _told(tokens: int, inside: int, monkeypatch: pytest.MonkeyPatch) -> _forecast.Forecast:
-    monkeypatch.setattr(_forecast, "_INSIDE", inside)
-    return forecast(gpt2(), tokens)
+@pytest.mark.parametrize("keep", ["all", "qkv", "qk", "residual"])
+@pytest.mark.parametrize("tokens", [101, 331])
+@pytest.mark.parametrize("family", folders.CONFIGS)
+def test_what_is_allocated_is_what_torch_counts(family: str, tokens: int, keep: Any) -> None:
+    """torch's profiler, which is told of every allocation, beside a forecast from shorter texts."""
+    fields = {**LONGER.get(family, {}), "d_ff": 211}  # wide beside what a kernel uses inside
+    if "max_seq_len" in fields:
+        fields["max_seq_len"] = tokens + 2
+    model, keeping = loaded(folders.network(family, **fields)), Keeping(keep=keep)
+    target = tokens - 30 if len(model.network.prefixes) == 2 else None
+    told = forecast(model, tokens, target, keeping).allocated
+    ids = [3] * tokens, target and [3] * target
+    with torch.profiler.profile(profile_memory=True) as profiler:
+        trace_ids(model, *ids, keeping=keeping)
+    events = [each for each in profiler.profiler.kineto_results.events() if each.name() == "[memory]"]
+    alive = itertools.accumulate(each.nbytes() for each in sorted(events, key=lambda each: each.start_ns()))
+    most = max(alive)
+    assert 0.98 * most < told < _MORE.get(family, 1.03) * most
+
+
+@pytest.mark.parametrize(
+    ("tokens", "keep", "share"),
+    [(1500, "qk", 7 / 4), (5000, "qk", 1 / 4), (1500, "all", 7 / 4), (5000, "all", 1 / 4)],
+)
+def test_holes_are_a_share_of_what_is_freed(tokens: int, keep: Any, share: float) -> None:
+    """A tensor of 5000 x 60 numbers is larger than a MiB, so that pages are given back."""
+    told = forecast(gpt2(), tokens, keeping=Keeping(keep=keep))
+    passing = told.allocated - told.kept
+    kernels = min(passing, 3 * MIB * torch.get_num_threads()) if share < 1 else 0
+    assert 0 < passing < 9 * MIB
+    assert told.total == told.allocated + kernels + int(share * passing)
+
+
+def test_holes_of_large_tensors_are_none() -> None:
+    """They lie in memory of their own: what passes of a very long text adds no more than 16 MiB."""
+    told = forecast(gpt2(d_model=180), 65_000)
+    assert told.allocated - told.kept > 64 * MIB
+    assert told.total == told.allocated + (16 + 3 * torch.get_num_threads()) * MIB
 
 
 def test_a_polynomial_in_two_lengths_is_found() -> None:
@@ -157,16 +185,17 @@ def test_no_such_target_or_layer() -> None:
 
 
 def test_for_people() -> None:
-    told = Forecast(kept=3 * 2**30, forward=200 * MIB, total=3 * 2**30 + 100 * MIB)
+    told = Forecast(kept=3 * 2**30, forward=200 * MIB, allocated=3 * 2**30, total=3 * 2**30 + 100 * MIB)
     assert repr(told) == "Forecast(3.1 GiB: 3.0 GiB kept, 200.0 MiB for a pass that keeps nothing)"
-    assert repr(Forecast(kept=700, forward=2048, total=2600)).startswith("Forecast(2.5 KiB: 700 bytes kept")
+    small = Forecast(kept=700, forward=2048, allocated=2300, total=2600)
+    assert repr(small).startswith("Forecast(2.5 KiB: 700 bytes kept")
 
 
 def test_a_trace_that_does_not_fit_is_refused_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     model = gpt2()
     needed = forecast(model, 30_000)
     less = forecast(model, 30_000, keeping=Keeping(keep="qk"))
-    assert less.total < needed.total / 2
+    assert less.allocated < needed.allocated / 2
     monkeypatch.setattr(_forecast, "free_bytes", lambda device: needed.total - 1)
     run = model.network.forward
 
@@ -200,13 +229,16 @@ def test_where_nobody_says_how_much_there_is_all_is_tried(monkeypatch: pytest.Mo
     trace_ids(gpt2(), [3] * 5)
 
 
-@pytest.mark.parametrize("make", [gpt2, lambda: loaded(folders.network("mistral", max_seq_len=200_000))])
-def test_the_rough_bound_is_above_every_trace(make: Any) -> None:
+@pytest.mark.parametrize(
+    ("make", "tokens"),
+    [(gpt2, 65_000), (lambda: loaded(folders.network("mistral", max_seq_len=200_000)), 150_000)],
+)
+def test_the_rough_bound_is_above_every_trace(make: Any, tokens: int) -> None:
     model = make()
     for keeping in (Keeping(), Keeping(dtype=torch.float64)):
-        total = forecast(model, 65_000, keeping=keeping).total
+        total = forecast(model, tokens, keeping=keeping).total
         assert total > 2 * (_forecast._SHARED + _forecast._OF_BLOCKS)  # else it would be the constant alone
-        assert total < 2 * _forecast._roughly(model.network, (65_000,))
+        assert total < 2 * _forecast._roughly(model.network, (tokens,))
 
 
 def test_memory_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,4 +281,4 @@ def test_the_course_counts_what_is_alive() -> None:
         gc.collect()
         four = three + 1
         del three, four
-    assert [outside for outside, _, _ in course.alive()] == [4000, 8000, 8000, 4040, 80]
+    assert [outside for outside, *_ in course.alive()] == [4000, 8000, 8000, 4040, 80]
