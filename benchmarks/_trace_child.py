@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 
-def _kilobytes(field: str) -> int:
+def kilobytes(field: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1])
@@ -73,13 +73,13 @@ def main() -> None:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)  # what loading has freed goes back first
         Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts anew
-        before = _kilobytes("VmRSS")
+        before = kilobytes("VmRSS")
         start = time.perf_counter()
         result = run(ids)
         took = time.perf_counter() - start
         del result
     told: dict[str, Any] = {
-        "grew_mb": round((_kilobytes("VmHWM") - before) * 1024 / 1e6, 1),
+        "grew_mb": round((kilobytes("VmHWM") - before) * 1024 / 1e6, 1),
         "seconds": round(took, 2),
     }
     if forecast is not None:
