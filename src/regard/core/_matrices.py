@@ -1,5 +1,6 @@
 """How much of its queries-by-keys matrices fused attention holds at a time."""
 
+import math
 from dataclasses import dataclass
 
 from regard.core._fused import blocks_of, planes_of
@@ -12,13 +13,13 @@ class Matrices:
     """Pairs of a query and a key for which there are scores, or entries of a mask or bias.
 
     Args:
-        largest: of the largest block; every block has gone before the next is made.
+        largest: queries and keys of the largest block; every block has gone before the next is made.
         shared: of the blocks that a mask or bias which is `shared` keeps for the layers to come.
         whole: all pairs.
         planes: matrices of so many pairs that are shared: one of a mask, one for each head of a bias.
     """
 
-    largest: int
+    largest: tuple[int, int]
     shared: int
     whole: int
     planes: int
@@ -36,15 +37,16 @@ def matrices_of(inputs: AttentionInputs) -> Matrices | None:
         >>> matrices_of(AttentionInputs(q=q, k=q, v=q, mask=Causal())) is None
         True
         >>> matrices_of(AttentionInputs(q=q, k=q, v=q, mask=Window(left=64, right=64)))
-        Matrices(largest=33153, shared=1035072, whole=16777216, planes=1)
+        Matrices(largest=(129, 257), shared=1035072, whole=16777216, planes=1)
     """
     blocks = blocks_of(inputs)
     if not blocks:
         return None
     planes = planes_of(inputs)
     room, shared = MOST_ENTRIES // planes, 0
-    sizes = [len(rows) * len(keys) for rows, keys in blocks]
-    for size in sizes:
+    sizes = [(len(rows), len(keys)) for rows, keys in blocks]
+    for size in map(math.prod, sizes):
         if shared + size <= room:
             shared += size
-    return Matrices(largest=max(sizes), shared=shared, whole=inputs.q_len * inputs.k_len, planes=planes)
+    largest, whole = max(sizes, key=math.prod), inputs.q_len * inputs.k_len
+    return Matrices(largest=largest, shared=shared, whole=whole, planes=planes)

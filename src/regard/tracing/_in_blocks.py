@@ -1,5 +1,6 @@
 """What attention by blocks leaves of the matrices that it makes whole of a short text."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 
 from regard.core import AttentionInputs, Matrices, Window, matrices_of
 from regard.models import Network
+from regard.models.deberta import DisentangledBias
 from regard.tracing._keep import Keeping
 from regard.tracing._probes import sample, short
 
@@ -51,13 +53,14 @@ def in_blocks(network: Network, lengths: tuple[int, ...]) -> InBlocks:
         there = _matrices(inputs, lengths[queries], lengths[keys])
         if there is None:
             continue
+        size = math.prod(there.largest)
         if _matrices(inputs, begun[queries], begun[keys]) is None:
             mask = inputs.mask
             assert mask is not None, "of a bias there are matrices at every length"
             windows = any(isinstance(part, Window) for part in mask.parts())
-            masks[id(mask)] = 4 * there.shared + (_OF_WINDOW if windows else _OF_CAUSAL) * there.largest
+            masks[id(mask)] = 4 * there.shared + (_OF_WINDOW if windows else _OF_CAUSAL) * size
         else:
-            largest = max(largest, there.largest / there.whole)
+            largest = max(largest, size / there.whole * _in_tiles(inputs.bias, there.largest[0]))
             shared += there.planes * there.shared
             whole += there.planes * there.whole
     return InBlocks(largest, shared / max(1, whole), sum(masks.values()))
@@ -65,6 +68,16 @@ def in_blocks(network: Network, lengths: tuple[int, ...]) -> InBlocks:
 
 # Bytes for a pair while its mask is made: an answer; of a window also its distance in int64, and two more.
 _OF_CAUSAL, _OF_WINDOW = 1, 11
+
+
+def _in_tiles(bias: object, rows: int) -> float:
+    """How much smaller what a block takes is, in proportion, than what all of a short text takes.
+
+    DeBERTa's bias is made by tiles of 64 positions. One tile is all of a short text, and its products have
+    2 n - 1 distances for each of n positions: with the bias itself, three times its size. In a block of more
+    rows they have rows + 63.
+    """
+    return (2 + 63 / rows) / 3 if isinstance(bias, DisentangledBias) and rows > 64 else 1.0
 
 
 def _matrices(inputs: AttentionInputs, queries: int, keys: int) -> Matrices | None:
