@@ -123,6 +123,10 @@ def test_each_sentence_has_its_attention(open_page: OpenPage, path: Path, traces
                 page.get_by_label(f"Sentence {run + 1}").check()
         expect(page.get_by_label(f"Sentence {run + 1}")).to_be_checked()
         wanted = traces[run].weights(3, 5).double().numpy()
+        # The address changes first, and then the page loads anew: the sentences have lengths of their own.
+        page.wait_for_function(
+            "n => typeof regard !== 'undefined' && regard.weightsRow?.(3, 5, 0).length === n", arg=len(wanted)
+        )
         found = page.evaluate(
             "n => Array.from({ length: n }, (_, i) => Array.from(regard.weightsRow(3, 5, i)))", len(wanted)
         )
