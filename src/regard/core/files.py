@@ -5,6 +5,7 @@ import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from regard.core.errors import OutputError
 
@@ -51,12 +52,19 @@ def _replace(target: Path, content: bytes | Callable[[Path], None]) -> None:
             mode = os.fstat(file.fileno()).st_mode
             if not callable(content):
                 file.write(content)
+                _to_disk(file)
         if callable(content):
             content(temporary)
+            with open(temporary, "r+b") as file:
+                _to_disk(file)
             temporary.chmod(mode)
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _to_disk(file: IO[bytes]) -> None:
+    """Wait until a file is on disk. It must be open for writing: Windows flushes no other."""
+    file.flush()
+    os.fsync(file.fileno())

@@ -1,7 +1,10 @@
 """Files that are written whole or not at all."""
 
+import errno
+import fcntl
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,3 +54,21 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_whole(tmp_path / "file", fail)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"new", lambda path: path.write_bytes(b"new")], ids=["bytes", "writer"])
+def test_it_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | Callable[[Path], None]
+) -> None:
+    synced = []
+
+    def fsync(file: int) -> None:
+        """As on Windows, where a file that is open for reading cannot be flushed, nor a folder."""
+        if fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        synced.append(os.fstat(file).st_size)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_whole(tmp_path / "file", content)
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert synced == [3]
