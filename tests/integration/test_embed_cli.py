@@ -179,4 +179,4 @@ def test_without_pyarrow(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     message = refused(run("embed", "a.txt", "-o", "new"), 1)
-    assert "pip install 'regard[embed]'" in message
+    assert "pip install pyarrow" in message

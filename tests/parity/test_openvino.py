@@ -150,5 +150,5 @@ def test_bfloat16_where_the_processor_has_it(workshop: Workshop) -> None:
 
 def test_without_the_extra(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'regard\[openvino\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install openvino"):
         OpenVinoEngine(workshop.network("bert"), [1])

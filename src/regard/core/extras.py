@@ -1,9 +1,35 @@
-"""Optional dependencies that several packages use, imported when they are first needed."""
+"""Optional packages, imported when they are first needed, and the one message where one is not there."""
 
 from importlib import import_module
 from typing import Any
 
 from regard.core.errors import MissingExtraError
+
+
+def missing(needs: str, error: ImportError, *packages: str) -> MissingExtraError:
+    """The error for optional packages, with the command that installs them wherever regard itself came from.
+
+    Raise it where an import fails: `raise missing("plots need", error, "matplotlib") from error`.
+
+    Args:
+        needs: what needs the packages, with its verb.
+        error: what the import raised. A package that is there and does not import says so.
+        packages: their names on the package index, as an extra of pyproject.toml lists them.
+
+    Example:
+        >>> str(missing("plots need", ModuleNotFoundError(name="matplotlib"), "matplotlib"))
+        'plots need matplotlib, which is not installed; run: pip install matplotlib'
+        >>> broken = ImportError("no libfreetype")
+        >>> str(missing("plots need", broken, "matplotlib"))
+        'plots need matplotlib, which cannot be imported (no libfreetype); run: pip install -U matplotlib'
+    """
+    *others, last = packages
+    names = f"{', '.join(others)} and {last}" if others else last
+    if isinstance(error, ModuleNotFoundError):
+        state, command = ("are not all" if others else "is not") + " installed", "pip install"
+    else:
+        state, command = f"cannot be imported ({error})", "pip install -U"
+    return MissingExtraError(f"{needs} {names}, which {state}; run: {command} {' '.join(packages)}")
 
 
 def pyarrow() -> tuple[Any, Any]:
@@ -20,6 +46,4 @@ def pyarrow() -> tuple[Any, Any]:
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
-        raise MissingExtraError(
-            "Parquet files need pyarrow, which is not installed; run: pip install 'regard[embed]'"
-        ) from error
+        raise missing("Parquet files and Arrow tables need", error, "pyarrow") from error

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.core.errors import MissingExtraError
+from regard.core.extras import pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
@@ -163,12 +163,7 @@ class Embeddings:
         Raises:
             MissingExtraError: pyarrow is not installed.
         """
-        try:
-            import pyarrow as pa
-        except ImportError as error:
-            raise MissingExtraError(
-                "to_arrow needs pyarrow, which is not installed: pip install 'regard[embed]'"
-            ) from error
+        pa, _ = pyarrow()
         columns: dict[str, Any] = {
             "row": pa.array(self.rows),
             "text": pa.array(self.texts, pa.string()),

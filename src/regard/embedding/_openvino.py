@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.blocks import ACTIVATIONS, EncoderLayer, FeedForward, Linear, MultiHeadAttention, Stack
-from regard.core.errors import InputError, MissingExtraError
+from regard.core.errors import InputError
+from regard.core.extras import missing
 from regard.embedding._post_norm import is_plain, norm_of
 from regard.models import Network, Transformer
 from regard.positions import LearnedPositions, RelativeBias
@@ -125,9 +126,7 @@ def _openvino() -> Any:
     try:
         return importlib.import_module("openvino")
     except ImportError as error:
-        raise MissingExtraError(
-            "engine='openvino' needs openvino; install it with: pip install 'regard[openvino]'"
-        ) from error
+        raise missing("engine='openvino' needs", error, "openvino") from error
 
 
 def _stack(network: Network) -> Stack:

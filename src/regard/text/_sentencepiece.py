@@ -13,7 +13,8 @@ from typing import Any, Final
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
-from regard.core.errors import CheckpointError, MissingExtraError
+from regard.core.errors import CheckpointError
+from regard.core.extras import missing
 from regard.text._settings import Settings
 from regard.text._special import Roles, add_special, around, roles_of, template
 from regard.text._vocabularies import FAIRSEQ, begin_and_end
@@ -115,10 +116,8 @@ def convert(
 
         extractor: Any = SentencePieceExtractor(str(path))
     except ImportError as error:
-        raise MissingExtraError(
-            f"{path} is a SentencePiece model, which transformers reads with sentencepiece and protobuf; "
-            "install them: pip install 'regard[hf]' (or save a tokenizer.json beside it)"
-        ) from error
+        needs = f"{path}, which has no tokenizer.json beside it, needs"
+        raise missing(needs, error, "transformers", "sentencepiece", "protobuf") from error
     except Exception as error:  # protobuf's, which is no dependency of this module
         reason = one_line(error)
         raise CheckpointError(

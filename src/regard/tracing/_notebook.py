@@ -26,7 +26,7 @@ def widget(self: "Trace", *, against: "Trace | None" = None, of: Scalar | None =
         and set, such as `widget.address = "#layer=3&head=5"`. `close()` ends it and lets go of the trace.
 
     Raises:
-        MissingExtraError: anywidget is not installed: `pip install 'regard[notebook]'`.
+        MissingExtraError: anywidget is not installed.
         InputError: a layer that cannot be drawn exactly, or two traces that cannot be compared.
     """
     if against is None:

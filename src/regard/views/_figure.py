@@ -5,7 +5,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.core.errors import InputError, MissingExtraError
+from regard.core.errors import InputError
+from regard.core.extras import missing
 from regard.core.files import write_whole
 
 if TYPE_CHECKING:
@@ -26,9 +27,7 @@ def new_figure(*, width: float, height: float) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtraError(
-            "plots need matplotlib, which is not installed; run: pip install 'regard[plot]'"
-        ) from error
+        raise missing("plots need", error, "matplotlib") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -75,7 +75,7 @@ class Page:
         """The same view as a widget of a notebook, which shows it by itself: an `anywidget.AnyWidget`.
 
         Raises:
-            MissingExtraError: anywidget is not installed: `pip install 'regard[notebook]'`.
+            MissingExtraError: anywidget is not installed.
         """
         return make_widget(
             [LiveRun(record=record) for record in self.records],

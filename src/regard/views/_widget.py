@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from regard.core.errors import InputError, MissingExtraError
+from regard.core.extras import missing
 from regard.views import _assets
 from regard.views._difference import Difference
 from regard.views._kernel import Kernel, widget_facts
@@ -15,7 +16,7 @@ from regard.views._movement import Movement
 from regard.views._records import AttentionRecord
 from regard.views._still import still
 
-_HINT = "To see it here, install anywidget and run the cell again: pip install 'regard[notebook]'"
+_HINT = "To see it here, install anywidget and run the cell again: pip install anywidget"
 
 
 def make_widget(
@@ -47,9 +48,7 @@ def _widget_class() -> Any:
         import anywidget
         import traitlets
     except ImportError as error:
-        raise MissingExtraError(
-            "a widget needs anywidget, which is not installed: pip install 'regard[notebook]'"
-        ) from error
+        raise missing("a widget needs", error, "anywidget") from error
 
     class AttentionWidget(anywidget.AnyWidget):
         """The interactive view of attention; `address` holds what is chosen in it."""

@@ -1,16 +1,55 @@
-"""Optional dependencies that are not there."""
+"""Optional packages that are not there: one message, with a command that works."""
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from regard.core.errors import MissingExtraError
-from regard.core.extras import pyarrow
+from regard.core.extras import missing, pyarrow
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCES = {file: file.read_text("utf-8") for file in sorted((ROOT / "src").rglob("*.py"))}
 
 
 def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'regard\[embed\]'"):
+    with pytest.raises(MissingExtraError, match=r"need pyarrow, which .* run: pip install pyarrow$"):
         pyarrow()
+
+
+def test_several_packages() -> None:
+    error = missing("t5/spiece.model needs", ModuleNotFoundError(), "transformers", "protobuf")
+    assert str(error) == (
+        "t5/spiece.model needs transformers and protobuf, which are not all installed; "
+        "run: pip install transformers protobuf"
+    )
+
+
+def test_every_package_is_one_of_an_extra() -> None:
+    """Whoever has the package and whoever has the extra have the same."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    known = {
+        re.split(r"[^\w-]", each)[0] for name, extra in extras.items() if name != "test" for each in extra
+    }
+    named = {
+        package.value
+        for source in SOURCES.values()
+        if "missing(" in source
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "missing"
+        for package in call.args[2:]
+        if isinstance(package, ast.Constant)
+    }
+    assert {"pyarrow", "llvmlite", "matplotlib", "anywidget", "openvino", "ray", "transformers"} <= named
+    assert named <= known
+
+
+def test_no_message_names_an_extra_of_a_package_index() -> None:
+    """regard is on none: `pip install 'regard[...]'` finds nothing."""
+    assert [file.name for file, source in SOURCES.items() if "'regard[" in source] == []

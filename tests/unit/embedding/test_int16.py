@@ -215,5 +215,5 @@ def test_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name)
     for name in ("llvmlite", "llvmlite.ir", "llvmlite.binding"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'regard\[embed\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install llvmlite"):
         model.embed(TEXTS, dtype=torch.int16)

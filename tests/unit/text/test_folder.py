@@ -145,7 +145,7 @@ def test_settings_that_cannot_be_read(files: dict[str, Any], message: str, tmp_p
 def test_a_sentencepiece_model_without_its_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "spiece.model").write_bytes(b"\0")
     monkeypatch.setitem(sys.modules, "transformers.convert_slow_tokenizer", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'regard\[hf\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install transformers sentencepiece protobuf"):
         Tokenizer.from_folder(tmp_path, model_type="t5")
 
 

@@ -172,7 +172,7 @@ def test_files_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(InputError, match=r"must end in \.parquet; got '.*heads\.csv'"):
         write_heads(table(*CARDS), tmp_path / "heads.csv")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'regard\[embed\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install pyarrow"):
         write_heads(table(*CARDS), tmp_path / "heads.parquet")
     assert not list(tmp_path.iterdir())
 

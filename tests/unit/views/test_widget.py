@@ -77,11 +77,11 @@ def test_who_runs_a_notebook_to_convert_it_gets_the_picture_alone(
 @pytest.mark.usefixtures("in_a_kernel", "without_anywidget")
 def test_without_anywidget_it_says_what_to_install(make_record: MakeRecord) -> None:
     data, _ = _bundle(make_record())
-    assert "pip install 'regard[notebook]'" in data["text/plain"]
+    assert "pip install anywidget" in data["text/plain"]
     assert "Trace(&#x27;&lt;m&gt;&#x27;)" in data["text/html"]
-    assert "regard[notebook]" in data["text/html"]
+    assert "pip install anywidget" in data["text/html"]
     assert "<svg" in data["text/html"]
-    with pytest.raises(MissingExtraError, match=r"regard\[notebook\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install anywidget"):
         make_widget([LiveRun(record=make_record())])
 
 
@@ -135,7 +135,7 @@ def test_marimo_is_handed_the_widget() -> None:
 @pytest.mark.usefixtures("without_anywidget")
 def test_without_anywidget_marimo_shows_what_to_install() -> None:
     page = view(np.full((1, 2, 3, 3), 1 / 3), ["a", "b", "c"], name="mine")
-    assert "regard[notebook]" in page._display_()
+    assert "pip install anywidget" in page._display_()
 
 
 def test_it_answers_a_message(make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.core.errors import InputError, MissingExtraError
+from regard.core.errors import InputError
+from regard.core.extras import missing
 from regard.embedding._engine import Engine, NetworkEngine
 from regard.embedding._integers._by_length import ByLength
 from regard.embedding._linears import with_linears
@@ -87,9 +88,7 @@ def _engine(dtype: str, network: Transformer, layers: Sequence[int], of_values: 
         from regard.embedding._llvm._attention_float32 import FLOAT32
         from regard.embedding._llvm._attention_int8 import INT8
     except ImportError as error:
-        raise MissingExtraError(
-            f"dtype=torch.{dtype} needs llvmlite, which is not installed; run: pip install 'regard[embed]'"
-        ) from error
+        raise missing(f"dtype=torch.{dtype} needs", error, "llvmlite") from error
     kind = _product(dtype)
     if PostNormEngine.takes(network):
         values = None if of_values is None else _fitting(_product(of_values))

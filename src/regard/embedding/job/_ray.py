@@ -17,7 +17,8 @@ from importlib import import_module
 from typing import Any
 
 from regard.core.arguments import whole
-from regard.core.errors import InputError, MissingExtraError, RegardError
+from regard.core.errors import InputError, RegardError
+from regard.core.extras import missing
 from regard.embedding._cores import cores
 from regard.embedding.job._job import OpenWork
 from regard.embedding.job._ray_worker import Worker, processor, versions
@@ -360,6 +361,4 @@ def _ray() -> Any:
     try:
         return import_module("ray")
     except ImportError as error:
-        raise MissingExtraError(
-            "--ray needs Ray, which is not installed; run: pip install 'regard[ray]'"
-        ) from error
+        raise missing("--ray needs", error, "ray") from error

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from regard.core import Mask
-from regard.core.errors import InputError, MissingExtraError
+from regard.core.errors import InputError
+from regard.core.extras import missing
 from regard.tracing._lens._masks import read_rule
 
 AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]
@@ -151,9 +152,7 @@ def transformers_modules() -> tuple[Any, Any]:
     try:
         from transformers import masking_utils, modeling_utils
     except ImportError as error:
-        raise MissingExtraError(
-            f"regard.lens needs the transformers library ({error}); pip install 'regard[hf]'."
-        ) from error
+        raise missing("regard.lens needs", error, "transformers") from error
     return modeling_utils, masking_utils
 
 

@@ -308,7 +308,7 @@ def test_nobody_answers(texts: Path, tmp_path: Path, use: Any) -> None:
 
 def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'regard\[ray\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install ray"):
         RayWorkers(Settled)
 
 
