@@ -10,6 +10,7 @@ from regard.checkpoints._config import Config, read_config, read_config_list
 from regard.checkpoints._find import Source, SourceKind, available, find, locate, verify
 from regard.checkpoints._inert import INERT
 from regard.checkpoints._keymap import KeyMap
+from regard.checkpoints._layout import BESIDE
 from regard.checkpoints._licence import licence_of
 from regard.checkpoints._loading import LoadReport, load_into, to_hf
 from regard.checkpoints._packages import DEFAULT_MODEL, PACKAGED, PackagedModel
@@ -19,6 +20,7 @@ from regard.checkpoints._safetensors import SafetensorsFile
 from regard.checkpoints._tensors import TensorReader, read_tensors, write_tensors
 
 __all__ = [
+    "BESIDE",
     "DEFAULT_MODEL",
     "HEADS",
     "INERT",

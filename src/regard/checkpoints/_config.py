@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import TypeVar, overload
 
 from regard.checkpoints._inert import INERT, INERT_AT
-from regard.checkpoints._json import json_kind, read_object, read_objects
 from regard.checkpoints._layout import CONFIG
-from regard.checkpoints._wording import joined
 from regard.core.errors import CheckpointError
+from regard.core.json import json_kind, read_object, read_objects
+from regard.core.wording import joined
 
 _T = TypeVar("_T", bool, int, float, str, list[object], dict[str, object])
 _S = TypeVar("_S", bool, int, float, str)

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 from regard.checkpoints import _hub
 from regard.checkpoints._layout import CONFIG, holds_tokenizer
 from regard.checkpoints._packages import PACKAGED, packaged_folder, verify_weights
-from regard.checkpoints._wording import joined
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
+from regard.core.wording import joined
 
 SourceKind: TypeAlias = Literal["folder", "package", "cache", "hub", "transformers"]
 """Where a model was found: the user's folder, an installed package, the Hugging Face cache, or the hub."""

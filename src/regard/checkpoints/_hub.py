@@ -9,39 +9,19 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from regard.checkpoints._layout import (
-    CONFIG,
-    PICKLES,
-    SAFETENSORS,
-    TOKENIZER,
-    Layout,
-    holds_model,
-    layout_of,
-)
-from regard.checkpoints._wording import reason
+from regard.checkpoints._layout import BESIDE, CONFIG, PICKLES, SAFETENSORS, Layout, holds_model, layout_of
 from regard.core.errors import CheckpointError
+from regard.core.tokenizer_files import PARTS, TOKENIZER
+from regard.core.wording import reason
 
 LOOKUP_SECONDS = 5.0
 """After so long without an answer the hub counts as out of reach."""
 
 _WANTED_FILES = (
-    CONFIG,
-    "README.md",
-    "added_tokens.json",
-    "generation_config.json",
-    "special_tokens_map.json",
-    TOKENIZER,
-    "tokenizer_config.json",
-    # what a sentence model adds: its length limit, its prompts, and how its tokens are pooled
-    "1_Pooling/config.json",
-    "config_sentence_transformers.json",
-    "modules.json",
-    "sentence_bert_config.json",
+    *(CONFIG, "README.md", "1_Pooling/config.json"),  # how a sentence model pools its tokens
+    *(name for name in BESIDE if name not in PARTS),
 )
 """What is fetched of every repository, beside its weights."""
-
-_TOKENIZER_PARTS = ("*.model", "*.spm", "merges.txt", "vocab.json", "vocab.txt")
-"""What is fetched where there is no `tokenizer.json`, which holds all of it."""
 
 
 class HubUnreachable(Exception):
@@ -107,7 +87,7 @@ def download(name: str) -> Path:
     """
     _ask_for_config(name)
     folder = _fetch(name, (*_WANTED_FILES, *_files_of(SAFETENSORS)))
-    more = [] if (folder / TOKENIZER).is_file() else list(_TOKENIZER_PARTS)
+    more = [] if (folder / TOKENIZER).is_file() else list(PARTS)
     if layout_of(folder) is None:
         more += _files_of(PICKLES)
     if more:
@@ -128,10 +108,8 @@ def _files_of(layout: Layout) -> tuple[str, ...]:
 def _fetch(name: str, patterns: Iterable[str]) -> Path:
     from huggingface_hub import snapshot_download
 
-    # in a pattern `*` is any text, the `/` of other folders too
-    elsewhere = [f"*/{pattern}" for pattern in _TOKENIZER_PARTS]
     try:
-        return Path(snapshot_download(name, allow_patterns=list(patterns), ignore_patterns=elsewhere))
+        return Path(snapshot_download(name, allow_patterns=list(patterns)))
     except Exception as error:  # network, disk and server errors share no base class across hub versions
         raise CheckpointError(
             f"the download of {name!r} from the hub broke off ({reason(error)}); run it again to resume"

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.checkpoints._json import json_kind, read_object
 from regard.core.errors import CheckpointError
+from regard.core.json import json_kind, read_object
+from regard.core.tokenizer_files import PARTS, SETTINGS, TOKENIZER, VOCABULARIES
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -39,18 +40,13 @@ PICKLES = Layout("pytorch_model.bin", "pytorch_model.bin.index.json", ".bin", is
 LAYOUTS = (SAFETENSORS, PICKLES)
 """The ways that regard reads, the first that a folder has being the one that counts."""
 
-TOKENIZER = "tokenizer.json"
-
-_TOKENIZER_PARTS = (
-    ("vocab.txt",),
-    ("vocab.json", "merges.txt"),
-    ("spiece.model",),
-    ("tokenizer.model",),
-    ("sentencepiece.bpe.model",),
-    ("spm.model",),
-    ("vocab.json", "source.spm", "target.spm"),
+BESIDE = (
+    *(TOKENIZER, *SETTINGS, *PARTS, "generation_config.json"),
+    *("LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE", "USE_POLICY.md"),
+    # what a sentence model adds: its length limit, its prompts, and what comes after the network
+    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
 )
-"""Files from which a tokenizer can be built where there is no `tokenizer.json`; any one line is enough."""
+"""What belongs to a model beside its config and weights: tokenizer, terms, how it is used."""
 
 
 def layout_of(folder: Path) -> Layout | None:
@@ -110,5 +106,5 @@ def holds_model(folder: Path) -> bool:
 def holds_tokenizer(folder: Path) -> bool:
     """Whether a folder has a tokenizer, or what one is built from."""
     return (folder / TOKENIZER).is_file() or any(
-        all((folder / file).is_file() for file in parts) for parts in _TOKENIZER_PARTS
+        all((folder / file).is_file() for file in parts) for parts in VOCABULARIES
     )

@@ -9,8 +9,8 @@ from regard.checkpoints._keymap import KeyMap
 from regard.checkpoints._plan import make_plan, read_place, state_of, tied, written_as
 from regard.checkpoints._rules import Shared, Split
 from regard.checkpoints._tensors import TensorReader
-from regard.checkpoints._wording import joined
 from regard.core.errors import CheckpointError, InputError
+from regard.core.wording import joined
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

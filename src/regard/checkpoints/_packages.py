@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from regard.checkpoints._layout import CONFIG, WEIGHTS
-from regard.checkpoints._wording import reason
 from regard.core.errors import CheckpointError
+from regard.core.wording import reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

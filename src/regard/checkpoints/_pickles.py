@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.checkpoints._json import json_kind
 from regard.checkpoints._safetensors import DTYPES
-from regard.checkpoints._wording import DOWNLOAD_AGAIN, joined, reason
 from regard.core.errors import CheckpointError
+from regard.core.json import json_kind
+from regard.core.wording import DOWNLOAD_AGAIN, joined, reason
 
 _ZIP = b"PK\x03\x04"
 _BEFORE_ZIP = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."

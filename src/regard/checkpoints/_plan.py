@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from regard.checkpoints._keymap import KeyMap
 from regard.checkpoints._rules import Rename, Shared, Split, shape_on_disk, taken_apart
 from regard.checkpoints._tensors import TensorReader
-from regard.checkpoints._wording import joined
 from regard.core.errors import CheckpointError
+from regard.core.wording import joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from regard.checkpoints._json import parse_object
-from regard.checkpoints._wording import DOWNLOAD_AGAIN, joined, reason
 from regard.core.errors import CheckpointError
+from regard.core.json import parse_object
+from regard.core.wording import DOWNLOAD_AGAIN, joined, reason
 
 _HEADER_AT_MOST = 100_000_000
 """The longest header in bytes that the format allows."""

@@ -13,9 +13,9 @@ from torch import Tensor
 from regard.checkpoints._layout import INDEX, PICKLES, WEIGHTS, Layout, layout_of, read_index
 from regard.checkpoints._pickles import PickleFile
 from regard.checkpoints._safetensors import DTYPES, SafetensorsFile
-from regard.checkpoints._wording import DOWNLOAD_AGAIN, joined, reason
 from regard.core.errors import CheckpointError, InputError
 from regard.core.files import write_whole
+from regard.core.wording import DOWNLOAD_AGAIN, joined, reason
 
 _METADATA = "__metadata__"
 """The one key of a header that is not a tensor."""

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from os import PathLike
 
 import torch
@@ -48,9 +49,12 @@ class Loaded:
         return self.tokenizer
 
     def mark(self) -> str:
-        """A hash of the config, and of the names, shapes, types and bytes of all parameters."""
+        """A hash of the config, and of the names, shapes, types and bytes of all parameters and buffers."""
+        # Buffers that are not stored follow from the config; some grow with the texts that were seen.
+        stored = self.network.state_dict().keys()
+        buffers = ((name, buffer) for name, buffer in self.network.named_buffers() if name in stored)
         # Of a lens only what it has seen: the config of a transformers model also holds names and paths.
-        return mark(repr(self.network.config), self.network.named_parameters())
+        return mark(repr(self.network.config), chain(self.network.named_parameters(), buffers))
 
 
 def load_checkpoint(
@@ -120,9 +124,10 @@ def _read(source: Source, dtype: torch.dtype | None, device: torch.device | str 
         raise CheckpointError(f"{source.folder} stores {odd}, which no layer computes in; pass dtype=.")
     report = load_into(network, tensors, family.keys, dtype=dtype, device=device)
     tokenizer = Tokenizer.from_folder(source.folder, model_type=family.name)
+    rows = [network.stack(kind).embeddings.tokens.num_embeddings for kind in network.prefixes]
     return Loaded(
         network=network.eval(),
-        tokenizer=None if tokenizer is None else tokenizer.within(config.vocab_size),
+        tokenizer=None if tokenizer is None else tokenizer.within(rows[0], rows[-1]),
         source=source,
         family=family.name,
         left_out=report.left_out,

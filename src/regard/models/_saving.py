@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from regard.checkpoints import INERT, licence_of, read_config, to_hf, write_tensors
+from regard.checkpoints import BESIDE, INERT, licence_of, read_config, to_hf, write_tensors
 from regard.core.errors import OutputError
 from regard.models._loaded import Loaded
 from regard.models._pruned_files import CODE, pruned_fields
@@ -24,15 +24,6 @@ _NOT_CARRIED = frozenset(
         *("architectures", "model_type", "dtype", "torch_dtype"),
     }
 )
-
-_BESIDE = (
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model"),
-    *("spm.model", "source.spm", "target.spm", "target_vocab.json", "chat_template.jinja"),
-    *("generation_config.json", "LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE", "USE_POLICY.md"),
-    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
-)
-"""Files that go along as they are: the tokenizer's, how text is generated, terms, sentence-transformers'."""
 
 _MODULES = "modules.json"
 """Where sentence-transformers lists what comes after the network, each with a folder."""
@@ -110,7 +101,7 @@ def _carried(loaded: Loaded) -> Mapping[str, Any]:
 
 
 def _copy_beside(folder: Path, target: Path) -> None:
-    for name in _BESIDE:
+    for name in BESIDE:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, target / name)
     for name in _folders(folder / _MODULES):

@@ -7,9 +7,10 @@ import tokenizers
 
 from regard.core.errors import CheckpointError, InputError
 from regard.text._checks import check_rows, checked
-from regard.text._renumbered import Renumbered, Row
+from regard.text._library import Row, encode, failing_as
+from regard.text._renumbered import Renumbered
 from regard.text._spans import Span, align_spans, align_words, is_written
-from regard.text._words import one_line, shown, split_words
+from regard.text._words import shown, split_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +92,9 @@ class Bulk:
         Raises:
             CheckpointError: the template is not of tokens before and after the text.
         """
-        row = self._backend.encode("a", add_special_tokens=True)
+        row = encode(self._backend, self._source, "a", add_special_tokens=True)
         own = [place for place, added in enumerate(row.special_tokens_mask) if not added]
-        bare = self._backend.encode("a", add_special_tokens=False)
+        bare = encode(self._backend, self._source, "a", add_special_tokens=False)
         if not own or list(row.ids[own[0] : own[-1] + 1]) != list(bare.ids):
             raise CheckpointError(f"{self._source}: its template changes the tokens of the text itself")
         return Frame(before=tuple(row.ids[: own[0]]), after=tuple(row.ids[own[-1] + 1 :]))
@@ -119,13 +120,9 @@ class Bulk:
     def _rows_of(self, texts: Sequence[str], first: int, *, spans: bool) -> Sequence[Row]:
         for place, text in enumerate(texts, start=first):
             checked(f"texts[{place}]", text)
-        encode = self._backend.encode_batch if spans else self._backend.encode_batch_fast
-        try:
-            rows: Sequence[Row] = encode(list(texts), add_special_tokens=False)
-        except Exception as error:
-            raise CheckpointError(
-                f"{self._source}: the tokenizer failed on a text: {one_line(error)}"
-            ) from error
+        encode_all = self._backend.encode_batch if spans else self._backend.encode_batch_fast
+        with failing_as(f"{self._source}: the tokenizer failed on a text"):
+            rows: Sequence[Row] = encode_all(list(texts), add_special_tokens=False)
         for place, (text, row) in enumerate(zip(texts, rows, strict=True), start=first):
             if not row.ids:
                 raise InputError(

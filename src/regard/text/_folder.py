@@ -8,13 +8,12 @@ from typing import Final
 import tokenizers
 
 from regard.core.errors import CheckpointError
+from regard.core.tokenizer_files import MARIAN, SENTENCEPIECE, VOCABULARIES
 from regard.text._renumbered import Renumbered, build_marian
 from regard.text._sentencepiece import PIECES
 from regard.text._settings import Settings, read_settings
 from regard.text._special import Roles, SpecialIds, roles_of
 from regard.text._vocabularies import BYTE_PAIRS, WORD_PIECES
-
-SENTENCEPIECE_FILES: Final = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "spm.model")
 
 # The class of transformers that reads a family's files, where none is stated.
 _CLASS_OF: Final = {
@@ -67,11 +66,7 @@ def build(folder: Path, model_type: str) -> Built | None:
         CheckpointError: Files are damaged, incomplete, or of a kind that is not read.
         MissingExtraError: A SentencePiece model, and its libraries are not installed.
     """
-    found = [
-        name
-        for name in ("vocab.txt", "vocab.json", *SENTENCEPIECE_FILES, "source.spm")
-        if (folder / name).is_file()
-    ]
+    found = [files[0] for files in VOCABULARIES if (folder / files[0]).is_file()]
     if not found:
         return None
     settings = read_settings(folder)
@@ -89,11 +84,11 @@ def build(folder: Path, model_type: str) -> Built | None:
             )
         backend, roles = BYTE_PAIRS[name].build(path, settings)
         return _built(path, backend, None, roles)
-    if name == "MarianTokenizer" and "source.spm" in found:
+    if name == "MarianTokenizer" and MARIAN[0] in found:
         source, roles = build_marian(folder, settings, target=False)
         target, _ = build_marian(folder, settings, target=True)
-        return _built(folder / "source.spm", source, target, roles)
-    models = [each for each in found if each in SENTENCEPIECE_FILES]
+        return _built(folder / MARIAN[0], source, target, roles)
+    models = [each for each in found if each in SENTENCEPIECE]
     if name in PIECES and models:
         path = folder / models[0]
         backend, roles = PIECES[name].build(path, settings, name)

@@ -4,32 +4,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken
 
 from regard.core.errors import CheckpointError
+from regard.core.json import read_object
+from regard.core.tokenizer_files import TARGET_TABLE
+from regard.text._library import Row
 from regard.text._sentencepiece import convert
-from regard.text._settings import Settings, read_object
+from regard.text._settings import Settings
 from regard.text._special import Roles, around, roles_of, template
-
-
-class Row(Protocol):
-    """What a tokenizer makes of a text: `tokenizers.Encoding`, as far as it is read."""
-
-    @property
-    def ids(self) -> Sequence[int]: ...
-    @property
-    def tokens(self) -> Sequence[str]: ...
-    @property
-    def type_ids(self) -> Sequence[int]: ...
-    @property
-    def offsets(self) -> Sequence[tuple[int, int]]: ...
-    @property
-    def sequence_ids(self) -> Sequence[int | None]: ...
-    @property
-    def special_tokens_mask(self) -> Sequence[int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +104,13 @@ def build_marian(folder: Path, settings: Settings, *, target: bool) -> tuple[Ren
     """
     path = folder / ("target.spm" if target else "source.spm")
     separate = target and settings.flag("separate_vocabs", False)
-    table_path = folder / ("target_vocab.json" if separate else "vocab.json")
+    table_path = folder / (TARGET_TABLE if separate else "vocab.json")
     for each in (path, table_path):
         if not each.is_file():
             raise CheckpointError(
                 f"{each} is missing: a Marian tokenizer is of two .spm files and vocab.json"
             )
-    table = read_object(table_path)
+    table: dict[str, Any] = read_object(table_path)
     if sorted(table.values(), key=str) != sorted(set(table.values()), key=str) or not all(
         type(number) is int and number >= 0 for number in table.values()
     ):

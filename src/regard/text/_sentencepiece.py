@@ -15,10 +15,10 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from regard.core.errors import CheckpointError
 from regard.core.extras import missing
+from regard.core.wording import reason
 from regard.text._settings import Settings
 from regard.text._special import Roles, add_special, around, roles_of, template
 from regard.text._vocabularies import FAIRSEQ, begin_and_end
-from regard.text._words import one_line
 
 _BLANK: Final = "▁"
 
@@ -111,6 +111,7 @@ def convert(
         MissingExtraError: A library is not installed.
         CheckpointError: The file is damaged.
     """
+    unusable = f"{path} is not a usable SentencePiece model"
     try:
         from transformers.convert_slow_tokenizer import SLOW_TO_FAST_CONVERTERS, SentencePieceExtractor
 
@@ -119,14 +120,11 @@ def convert(
         needs = f"{path}, which has no tokenizer.json beside it, needs"
         raise missing(needs, error, "transformers", "sentencepiece", "protobuf") from error
     except Exception as error:  # protobuf's, which is no dependency of this module
-        reason = one_line(error)
-        raise CheckpointError(
-            f"{path} is not a usable SentencePiece model: {reason}; fetch it again"
-        ) from error
+        raise CheckpointError(f"{unusable}: {reason(error)}; fetch it again") from error
     proto = extractor.proto
     # They stand behind the pieces: a file that was cut off lacks them.
     if not (proto.pieces and proto.HasField("trainer_spec") and proto.HasField("normalizer_spec")):
-        raise CheckpointError(f"{path} is not a usable SentencePiece model: it is incomplete; fetch it again")
+        raise CheckpointError(f"{unusable}: it is incomplete; fetch it again")
     trainer, spec = proto.trainer_spec, proto.normalizer_spec
     unigram = trainer.model_type == trainer.UNIGRAM
     if not unigram and trainer.model_type != trainer.BPE:

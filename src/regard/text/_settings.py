@@ -1,6 +1,5 @@
 """What stands beside a vocabulary: the family's settings and the tokens that were added to it."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, Final
 from tokenizers import AddedToken
 
 from regard.core.errors import CheckpointError
-from regard.text._words import one_line
+from regard.core.json import read_object
 
 ROLES: Final = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
@@ -111,9 +110,9 @@ def read_settings(folder: Path) -> Settings:
     Raises:
         CheckpointError: A file is damaged.
     """
-    fields = dict(read_object(folder / "tokenizer_config.json"))
+    fields = dict(_read(folder / "tokenizer_config.json"))
     if fields.get("tokenizer_class") is None:
-        fields["tokenizer_class"] = read_object(folder / "config.json").get("tokenizer_class")
+        fields["tokenizer_class"] = _read(folder / "config.json").get("tokenizer_class")
     added: dict[int, AddedToken] = {}
     if "added_tokens_decoder" in fields:
         path = folder / "tokenizer_config.json"
@@ -124,33 +123,20 @@ def read_settings(folder: Path) -> Settings:
                 raise CheckpointError(f"{path}: added_tokens_decoder must give a token for each id")
             added[int(key)] = token
     else:
-        fields.update(read_object(folder / "special_tokens_map.json"))
+        fields.update(_read(folder / "special_tokens_map.json"))
         path = folder / "added_tokens.json"
         special = {token.content for role in ROLES if (token := _token(fields.get(f"{role}_token")))}
         special.update(token.content for token in Settings(folder, fields, {}).extra())
-        for content, number in read_object(path).items():
+        for content, number in _read(path).items():
             if isinstance(number, bool) or not isinstance(number, int) or number < 0:
                 raise CheckpointError(f"{path}: the id of {content!r} must be a number; got {number!r}")
             added[number] = AddedToken(content, special=content in special, normalized=content not in special)
     return Settings(folder, fields, added)
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; an empty one where there is no file.
-
-    Raises:
-        CheckpointError: The file cannot be read, or holds no JSON object.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        reason = one_line(getattr(error, "strerror", None) or error)
-        raise CheckpointError(f"{path} cannot be read: {reason}; fetch it again") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{path} must hold a JSON object; got a {type(value).__name__}")
-    return value
+def _read(file: Path) -> dict[str, Any]:
+    """The JSON object in a file; an empty one where there is no file."""
+    return read_object(file) if file.exists() else {}
 
 
 def _token(value: object, *, lstrip: bool = False) -> AddedToken | None:

@@ -13,21 +13,22 @@ import tokenizers
 from tokenizers import processors
 
 from regard.core.errors import CheckpointError, InputError
+from regard.core.tokenizer_files import TOKENIZER
 from regard.text._assembly import assemble
 from regard.text._bulk import Bulk
 from regard.text._checks import check_rows, checked, surrogate
 from regard.text._encoding import Encoding
-from regard.text._file import parse_backend, read_backend
 from regard.text._folder import Built, build, complete
+from regard.text._library import encode, failing_as, parse_backend, read_backend
 from regard.text._renumbered import Renumbered
 from regard.text._special import SpecialIds
-from regard.text._words import one_line, shown
+from regard.text._words import shown
 
 
 class Tokenizer:
     """A tokenizer of the `tokenizers` library, and where each of its tokens stands in the text.
 
-    Made by `from_folder`, `from_file` or `from_str`. The pieces and ids are those of the file. Truncation and
+    Made by `from_folder` or `from_str`. The pieces and ids are those of the file. Truncation and
     padding that the file stores are switched off: how long a text may be is the model's affair, and a text
     cut in silence is a wrong one. May be shared between threads, and pickled.
 
@@ -106,7 +107,7 @@ class Tokenizer:
         """
         if not isinstance(folder, str | os.PathLike):
             raise InputError(f"folder must be the path of a model's folder; got {type(folder).__name__}")
-        path = Path(folder) / "tokenizer.json"
+        path = Path(folder) / TOKENIZER
         built: Built | None
         if path.exists():
             built = complete(read_backend(path), path, model_type)
@@ -118,31 +119,6 @@ class Tokenizer:
         if built.target is not None:
             target = cls(built.target, source=str(built.path), special_ids=built.special)
         return cls(built.backend, source=str(built.path), special_ids=built.special, target=target)
-
-    @classmethod
-    def from_file(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads a `tokenizer.json`.
-
-        Args:
-            path: The file.
-
-        Returns:
-            The tokenizer, without the truncation and padding that the file may store.
-
-        Raises:
-            CheckpointError: The file is missing, cannot be read, or is no tokenizer.
-
-        Example:
-            >>> import tempfile
-            >>> from tokenizers import Tokenizer as Backend, models
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     Backend(models.WordLevel({"bank": 0}, unk_token="bank")).save(f"{folder}/tokenizer.json")
-            ...     Tokenizer.from_file(f"{folder}/tokenizer.json").vocab_size
-            1
-        """
-        if not isinstance(path, str | os.PathLike):
-            raise InputError(f"path must be the path of a tokenizer.json; got {type(path).__name__}")
-        return cls(read_backend(Path(path)), source=str(path))
 
     @classmethod
     def from_str(cls, json: str) -> Self:
@@ -178,7 +154,7 @@ class Tokenizer:
         """The highest id that a token has: the model's table must have a row for it."""
         return max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
 
-    def within(self, rows: int) -> Self:
+    def within(self, rows: int, target_rows: int | None = None) -> Self:
         """This tokenizer for a model whose table of embeddings has so many rows.
 
         A table may be longer than the vocabulary (padded to a round number). One that is too short for a few
@@ -188,6 +164,7 @@ class Tokenizer:
 
         Args:
             rows: How many ids the model knows.
+            target_rows: How many its decoder knows, where that has a table of its own; None for `rows`.
 
         Returns:
             The tokenizer, or one like it that refuses texts with tokens beyond the table.
@@ -205,8 +182,20 @@ class Tokenizer:
             regard.core.errors.CheckpointError: the JSON given has tokens up to id 5, but the model's table of
             embeddings has 5 rows: ...
         """
+        target = self._target
+        if target is not None:
+            target = target.within(rows if target_rows is None else target_rows)
+        limit = self._limit(rows)
+        if limit is None and target is self._target:
+            return self
+        return type(self)(
+            self._backend, source=self._source, special_ids=self._special_ids, target=target, rows=limit
+        )
+
+    def _limit(self, rows: int) -> int | None:
+        """So many rows where an added token has none; None where every token has one."""
         if self.highest_id < rows:
-            return self if self._target is None or self._target.highest_id < rows else self._limited(rows)
+            return None
         added = self._backend.get_added_tokens_decoder()
         own = self._backend.get_vocab(with_added_tokens=True).values()
         if any(id >= rows and id not in added for id in own):
@@ -215,16 +204,7 @@ class Tokenizer:
                 f"has {rows} rows: the two do not belong together. Take the tokenizer that was saved with "
                 "the weights, or, if it has grown since, the weights that were trained with it."
             )
-        return self._limited(rows)
-
-    def _limited(self, rows: int) -> Self:
-        return type(self)(
-            self._backend,
-            source=self._source,
-            special_ids=self._special_ids,
-            target=None if self._target is None else self._target.within(rows),
-            rows=rows,
-        )
+        return rows
 
     def mark(self) -> str:
         """The SHA-256 of all that it does: of its file, without truncation and padding."""
@@ -365,9 +345,9 @@ class Tokenizer:
         rows = list(ids)
         for id in rows:
             self.token_of(id)
-        return str(
-            self._backend.decode([operator.index(id) for id in rows], skip_special_tokens=skip_special)
-        )
+        numbers = [operator.index(id) for id in rows]
+        with failing_as(f"{self._source}: the tokenizer failed on the ids"):
+            return str(self._backend.decode(numbers, skip_special_tokens=skip_special))
 
     @property
     def bulk(self) -> Bulk:
@@ -402,12 +382,7 @@ class Tokenizer:
         texts: tuple[str, ...] = (checked("text", text),)
         if pair is not None:
             texts = (*texts, checked("pair", pair))
-        try:
-            row = self._backend.encode(text, pair, add_special_tokens=add_special_tokens)
-        except Exception as error:
-            raise CheckpointError(
-                f"{self._source}: the tokenizer failed on the text: {one_line(error)}"
-            ) from error
+        row = encode(self._backend, self._source, text, pair, add_special_tokens=add_special_tokens)
         if self._rows is not None:
             check_rows(self.piece_of, row.ids, self._rows)
         return assemble(texts, row, self._special)

@@ -9,9 +9,9 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.core.errors import CheckpointError
+from regard.text._library import failing_as
 from regard.text._settings import Settings
 from regard.text._special import Roles, add_special, around, roles_of, template
-from regard.text._words import one_line
 
 # How Qwen cuts a text before its pieces are looked up: contractions, words with the sign before them, single
 # digits, punctuation with a blank before it, line ends, blanks (QwenLM, tokenization_note.md).
@@ -47,10 +47,8 @@ class WordPieces:
     def build(self, path: Path, settings: Settings) -> tuple[tokenizers.Tokenizer, Roles]:
         """The tokenizer, and its tokens with a role."""
         roles = roles_of(settings, self.defaults, lstrip=("mask",) if self.fairseq else ())
-        try:
+        with failing_as(f"{path} is not a usable vocabulary", "; fetch it again"):
             vocabulary = models.WordPiece.read_file(str(path))
-        except Exception as error:  # the library has no class of its own for a file that it cannot read
-            raise _unreadable(path, error) from error
         _require(vocabulary, path, roles)
         backend = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=roles["unk"].content))
         strip = settings.fields.get("strip_accents")
@@ -86,11 +84,9 @@ class BytePairs:
     def build(self, path: Path, settings: Settings) -> tuple[tokenizers.Tokenizer, Roles]:
         """The tokenizer, and its tokens with a role; `merges.txt` stands beside `path`."""
         roles = roles_of(settings, self.defaults, lstrip=("mask",) if self.fairseq else ())
-        try:
+        with failing_as(f"{path} with merges.txt is not a usable vocabulary", "; fetch it again"):
             vocabulary, merges = models.BPE.read_file(str(path), str(path.with_name("merges.txt")))
             model = models.BPE(vocab=vocabulary, merges=merges)
-        except Exception as error:  # as above
-            raise _unreadable(path, error, " with merges.txt") from error
         if self.fairseq:
             _require(vocabulary, path, roles)
         prefix_space = settings.flag("add_prefix_space", False)
@@ -142,11 +138,6 @@ def _require(vocabulary: Mapping[str, int], path: Path, roles: Roles) -> None:
                 f"{path} lacks the {role} token, {name}: state {role}_token in tokenizer_config.json, or "
                 "fetch the file again"
             )
-
-
-def _unreadable(path: Path, error: Exception, more: str = "") -> CheckpointError:
-    reason = one_line(error)
-    return CheckpointError(f"{path}{more} is not a usable vocabulary: {reason}; fetch it again")
 
 
 WORD_PIECES: Final = {

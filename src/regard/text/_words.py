@@ -94,8 +94,3 @@ def shown(text: str) -> str:
         line = line[: _SHOWN_AT_MOST - 1] + "…"
     line = _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), line)
     return f'"{line}"'
-
-
-def one_line(reason: object) -> str:
-    """What another library says, on one line."""
-    return " ".join(str(reason).split())

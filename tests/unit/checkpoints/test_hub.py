@@ -231,6 +231,7 @@ PARTS = {
     "spiece.model": b"x",
     "source.spm": b"x",
     "target.spm": b"x",
+    "target_vocab.json": b"{}",
 }
 
 

@@ -1,16 +1,20 @@
 """A model's folder through `regard.load`: what it keeps, and each way in which it does not fit."""
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 import torch
+from tokenizers import models
 
 import regard
-from regard.checkpoints import to_hf
+from regard.checkpoints import DEFAULT_MODEL, PACKAGED, to_hf
 from regard.core.errors import CheckpointError, InputError
 from regard.models import FAMILIES, family_of
+from regard.text import Tokenizer
 from unit.models.folders import CONFIGS, REMOVED, call, ids, network, write, write_tokenizer
 
 WORDS = "embeddings.word_embeddings.weight"
@@ -55,7 +59,7 @@ ACTIVATION = dict.fromkeys(ENCODERS, "hidden_act") | {"distilbert": "activation"
 DROPOUT = dict.fromkeys(ENCODERS, "hidden_dropout_prob") | {"distilbert": "dropout"}
 
 
-def refuse(folder: Path, message: str) -> str:
+def refuse(folder: Path | str, message: str) -> str:
     with pytest.raises(CheckpointError, match=message) as caught:
         regard.load(folder)
     assert "\n" not in str(caught.value)
@@ -344,3 +348,44 @@ def test_a_decoder_that_was_not_downloaded_is_missed(tmp_path: Path) -> None:
     lost = {key: REMOVED for key in to_hf(made, FAMILIES["t5"].keys) if key.startswith("decoder.")}
     assert lost
     refuse(write(tmp_path, "t5", tensors=lost), "missing: decoder.block.0")
+
+
+# --- what is the model's own
+
+
+def test_a_package_with_other_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Config and weights fit each other: only the hash tells.
+    write(tmp_path)
+    model = dataclasses.replace(PACKAGED[DEFAULT_MODEL], module="a_package_of_this_test")
+    for module in ("_find", "_packages"):
+        monkeypatch.setattr(f"regard.checkpoints.{module}.PACKAGED", {DEFAULT_MODEL: model})
+    monkeypatch.setattr("regard.checkpoints._find.packaged_folder", lambda _: tmp_path)
+    refuse(DEFAULT_MODEL, "these are not the published weights")
+
+
+def test_the_mark_tells_buffers_apart(tmp_path: Path) -> None:
+    marks = set()
+    for value in (0.0, 0.0, 0.5):
+        torch.manual_seed(0)
+        bias = {"final_logits_bias": torch.full((1, 31), value)}
+        marks.add(regard.load(write(tmp_path, "bart", tensors=bias)).loaded.mark())
+    assert len(marks) == 2
+
+
+def test_each_side_of_marian_has_the_rows_of_its_own_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def words(size: int, **more: Any) -> Tokenizer:
+        backend = tokenizers.Tokenizer(models.WordLevel({f"w{i}": i for i in range(size)}, unk_token="w0"))
+        return Tokenizer(backend, source=f"{size} words", **more)
+
+    separate = {"share_embeddings": False, "decoder_vocab_size": 53}
+    for target, fits in ((53, True), (54, False)):
+        read = words(31, target=words(target))
+        monkeypatch.setattr(Tokenizer, "from_folder", lambda *_, read=read, **__: read)
+        monkeypatch.setitem(CONFIGS, "marian", dataclasses.replace(CONFIGS["marian"], **separate))
+        folder = write(tmp_path, "marian")
+        if fits:
+            assert regard.load(folder).tokenizer.target.vocab_size == 53
+        else:
+            refuse(folder, "54 words has tokens up to id 53, but the model's table of embeddings has 53 rows")

@@ -121,8 +121,8 @@ def test_a_vocabulary_without_its_special_tokens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"tokenizer_config__json": "{"}, "tokenizer_config.json cannot be read: "),
-        ({"tokenizer_config__json": []}, "tokenizer_config.json must hold a JSON object; got a list"),
+        ({"tokenizer_config__json": "{"}, "tokenizer_config.json: not valid JSON"),
+        ({"tokenizer_config__json": []}, "tokenizer_config.json: wanted a JSON object, got list"),
         (
             {"tokenizer_config__json": {"do_lower_case": "no"}},
             "do_lower_case must be true or false; got 'no'",
@@ -135,7 +135,7 @@ def test_a_vocabulary_without_its_special_tokens(tmp_path: Path) -> None:
         ({"added_tokens__json": {"[New]": "8"}}, "the id of '[New]' must be a number; got '8'"),
         ({"added_tokens__json": {"[New]": 9}}, "'[New]' must have id 9, but the vocabulary gives it 8"),
         ({"added_tokens__json": {"bank": 8}}, "'bank' must have id 8, but the vocabulary gives it 6"),
-        ({"special_tokens_map__json": "nul"}, "special_tokens_map.json cannot be read: "),
+        ({"special_tokens_map__json": "nul"}, "special_tokens_map.json: not valid JSON"),
     ],
 )
 def test_settings_that_cannot_be_read(files: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import pickle
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,11 +138,6 @@ def test_a_dropped_word_keeps_its_place() -> None:
     assert [(word.text, word.tokens) for word in encoding.words] == [("a", (0,)), ("zz", ()), ("b", (1,))]
 
 
-def test_from_file_reads_what_from_str_reads(model_folder: Path, default: Tokenizer) -> None:
-    for path in (model_folder / "tokenizer.json", str(model_folder / "tokenizer.json")):
-        assert Tokenizer.from_file(path).encode(SENTENCE) == default.encode(SENTENCE)
-
-
 def test_vocabulary_both_ways(default: Tokenizer) -> None:
     assert default.token_of(2924) == "bank"
     assert default.id_of("bank") == 2924
@@ -208,30 +204,68 @@ def test_json_must_be_a_string() -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    missing, broken, binary = (tmp_path / f"{name}.json" for name in ("missing", "broken", "binary"))
-    broken.write_text('{"version": "1.0"', encoding="utf-8")
-    binary.write_bytes(b"\xff\xfe{")
-    for path, reason in [
-        (missing, "does not exist"),
-        (broken, "is not a usable tokenizer.json: EOF"),
-        (binary, "cannot be read as a tokenizer.json: 'utf-8' codec"),
-        (tmp_path, "is a folder"),
-        (f"{tmp_path}/\0", "cannot be read as a tokenizer.json: "),
+    file = tmp_path / "tokenizer.json"
+    for content, reason in [
+        (b'{"version": "1.0"', "is not a usable tokenizer.json: EOF"),
+        (b"\xff\xfe{", "cannot be read as a tokenizer.json: 'utf-8' codec"),
+        (None, "cannot be read as a tokenizer.json: Is a directory"),
     ]:
+        file.unlink(missing_ok=True)
+        if content is None:
+            file.mkdir()
+        else:
+            file.write_bytes(content)
         with pytest.raises(CheckpointError) as caught:
-            Tokenizer.from_file(path)
-        assert str(caught.value).startswith(f"{path} {reason}")
+            Tokenizer.from_folder(tmp_path, model_type="bert")
+        assert str(caught.value).startswith(f"{file} {reason}")
         assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match=r"^path must be the path of a tokenizer.json; got int$"):
-        Tokenizer.from_file(3)  # type: ignore[arg-type]
+
+
+def refused_as_it_fails(folder: Path, backend: dict[str, Any], text: str) -> str:
+    """What each way of reading a text says of a tokenizer that fails on it, or on its own template."""
+    (folder / "tokenizer.json").write_text(json.dumps(backend), encoding="utf-8")
+    tokenizer = Tokenizer.from_folder(folder, model_type="bert")
+    assert tokenizer is not None
+    said = []
+    for call in (
+        lambda: tokenizer.encode(text),
+        lambda: tokenizer.bulk.frame(),
+        lambda: tokenizer.bulk.pieces([text]),
+    ):
+        try:
+            call()
+        except CheckpointError as error:
+            said.append(str(error))
+    assert all(each.startswith(f"{folder / 'tokenizer.json'}: the tokenizer ") for each in said)
+    return " ".join(said)
 
 
 def test_a_tokenizer_that_fails_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "tokenizer.json"
-    tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="[UNK]")).save(str(file))
-    with pytest.raises(CheckpointError) as caught:
-        Tokenizer.from_file(file).encode("b")
-    assert str(caught.value).startswith(f"{file}: the tokenizer failed on the text: ")
+    made = json.loads(tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="[UNK]")).to_str())
+    assert refused_as_it_fails(tmp_path, made, "b").count("the tokenizer failed on") == 2
+
+
+def test_a_panic_in_the_library_is_an_error(tmp_path: Path, model_folder: Path) -> None:
+    made = json.loads((model_folder / "tokenizer.json").read_text(encoding="utf-8"))
+    joiner = made["added_tokens"][0] | {
+        "id": 30522,
+        "content": "\u200d",
+        "special": False,
+        "normalized": True,
+    }
+    said = refused_as_it_fails(
+        tmp_path, made | {"added_tokens": [*made["added_tokens"], joiner]}, "naïve é日"
+    )
+    assert said.count("the tokenizer failed on") == 2
+    del made["post_processor"]["special_tokens"]["[CLS]"]
+    assert refused_as_it_fails(tmp_path, made, "a").count("the tokenizer failed on the text") == 2
+
+
+def test_a_template_of_ids_without_tokens(tmp_path: Path, model_folder: Path) -> None:
+    made = json.loads((model_folder / "tokenizer.json").read_text(encoding="utf-8"))
+    made["post_processor"]["special_tokens"]["[CLS]"]["tokens"] = []
+    said = refused_as_it_fails(tmp_path, made, "a")
+    assert said.count("gives 3 ids, but 2 tokens; its template") == 2
 
 
 def test_it_can_be_pickled(default: Tokenizer) -> None:

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from regard.checkpoints._wording import reason
 from regard.core.errors import CheckpointError
+from regard.core.wording import reason
 
 
 def read_object(file: Path) -> dict[str, object]:

@@ -1,0 +1,79 @@
+"""Calls of the `tokenizers` library, whose failures become errors that name the file."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import tokenizers
+
+from regard.core.errors import CheckpointError
+from regard.core.wording import reason
+
+
+class Row(Protocol):
+    """What a tokenizer makes of a text: `tokenizers.Encoding`, as far as it is read."""
+
+    @property
+    def ids(self) -> Sequence[int]: ...
+    @property
+    def tokens(self) -> Sequence[str]: ...
+    @property
+    def type_ids(self) -> Sequence[int]: ...
+    @property
+    def offsets(self) -> Sequence[tuple[int, int]]: ...
+    @property
+    def sequence_ids(self) -> Sequence[int | None]: ...
+    @property
+    def special_tokens_mask(self) -> Sequence[int]: ...
+
+
+@contextmanager
+def failing_as(what: str, way_out: str = "") -> Iterator[None]:
+    """Within it, whatever the library raises is a CheckpointError: `what`, its reason, the way out.
+
+    It raises bare Exceptions, TypeError for what is not Unicode, and where its own code panics a
+    BaseException, which has no name to import.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise CheckpointError(f"{what}: {reason(error)}{way_out}") from error
+        raise
+
+
+def read_backend(file: Path) -> tokenizers.Tokenizer:
+    """The tokenizer in a file.
+
+    Raises:
+        CheckpointError: The file cannot be read, or is no tokenizer.
+    """
+    try:
+        json = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{file} cannot be read as a tokenizer.json: {reason(error)}") from error
+    return parse_backend(json, str(file))
+
+
+def parse_backend(json: str, source: str) -> tokenizers.Tokenizer:
+    """The tokenizer in the text of a file that `source` names."""
+    way_out = "; fetch it again, or write it with the tokenizers library"
+    with failing_as(f"{source} is not a usable tokenizer.json", way_out):
+        return tokenizers.Tokenizer.from_str(json)
+
+
+def encode(backend: Any, source: str, *texts: str | None, add_special_tokens: bool) -> Row:
+    """What a tokenizer makes of a text, or of a pair.
+
+    Raises:
+        CheckpointError: It fails, or its template names other tokens than ids.
+    """
+    with failing_as(f"{source}: the tokenizer failed on the text"):
+        row: Row = backend.encode(*texts, add_special_tokens=add_special_tokens)
+    if len(row.tokens) != len(row.ids):
+        raise CheckpointError(
+            f"{source}: the tokenizer gives {len(row.ids)} ids, but {len(row.tokens)} tokens; its template "
+            "(post_processor) must name one token for each id"
+        )
+    return row
