@@ -1,12 +1,12 @@
 """Checkpoints on disk: where a model is found, what its files say, and how its tensors become a network's.
 
-Nothing here knows a model family. A family brings its own reading of the `Config` and its `KeyMap`, which is
+Nothing here knows a model family. A family brings its own reading of the fields and its `KeyMap`, which is
 data and works both ways; this package finds the folder, checks every byte that it trusts, and either loads
 all of a model or raises one error that lists everything which does not fit.
 """
 
 from regard.checkpoints._architecture import HEADS, HeadKind, head_of, num_labels
-from regard.checkpoints._config import Config, read_config, read_config_list
+from regard.checkpoints._fields import Fields, read_config, read_config_list
 from regard.checkpoints._find import Source, SourceKind, available, find, locate, verify
 from regard.checkpoints._inert import INERT
 from regard.checkpoints._keymap import KeyMap
@@ -26,7 +26,7 @@ __all__ = [
     "INERT",
     "PACKAGED",
     "SAFETENSORS_DTYPES",
-    "Config",
+    "Fields",
     "HeadKind",
     "KeyMap",
     "LoadReport",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from regard.checkpoints._config import Config
+from regard.checkpoints._fields import Fields
 from regard.core.errors import CheckpointError
 
 HeadKind: TypeAlias = Literal["language-model", "masked-lm", "sequence", "token"]
@@ -39,7 +39,7 @@ ones), so a family that has it says which.
 _LABELS_WHERE_NOTHING_IS_SAID = 2
 
 
-def head_of(fields: Config, more: Mapping[str, HeadKind | None] = MappingProxyType({})) -> HeadKind | None:
+def head_of(fields: Fields, more: Mapping[str, HeadKind | None] = MappingProxyType({})) -> HeadKind | None:
     """The head that a checkpoint has, by the class that wrote it: the first of `architectures`.
 
     Args:
@@ -54,7 +54,7 @@ def head_of(fields: Config, more: Mapping[str, HeadKind | None] = MappingProxyTy
         CheckpointError: the field is not a list of names.
 
     >>> from pathlib import Path
-    >>> fields = Config(file=Path("config.json"), values={"architectures": ["BertForPreTraining"]})
+    >>> fields = Fields(file=Path("config.json"), values={"architectures": ["BertForPreTraining"]})
     >>> head_of(fields) is None, head_of(fields, {"ForPreTraining": "masked-lm"})
     (True, 'masked-lm')
     """
@@ -67,7 +67,7 @@ def head_of(fields: Config, more: Mapping[str, HeadKind | None] = MappingProxyTy
     return None if fitting is None else endings[fitting]
 
 
-def num_labels(fields: Config) -> int:
+def num_labels(fields: Fields) -> int:
     """How many labels a classifier tells apart: the length of `id2label`, or `num_labels`, or 2.
 
     Raises:
@@ -75,7 +75,7 @@ def num_labels(fields: Config) -> int:
 
     >>> from pathlib import Path
     >>> labels = {"0": "no", "1": "yes", "2": "maybe"}
-    >>> num_labels(Config(file=Path("config.json"), values={"id2label": labels}))
+    >>> num_labels(Fields(file=Path("config.json"), values={"id2label": labels}))
     3
     """
     found: dict[str, int] = {}

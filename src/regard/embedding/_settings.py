@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from regard.checkpoints import Config, read_config, read_config_list
+from regard.checkpoints import Fields, read_config, read_config_list
 from regard.core.errors import CheckpointError, InputError
 from regard.embedding._pooling import Kind
 from regard.embedding._steps import Step, Unit, read_dense, read_norm, read_unit
@@ -212,7 +212,7 @@ class _Module:
     folder: Path
 
     @classmethod
-    def read(cls, config: Config, folder: Path) -> "_Module":
+    def read(cls, config: Fields, folder: Path) -> "_Module":
         path, kind = config.require("path", str), config.require("type", str)
         arguments = config.get("kwargs", list, [])
         config.done(inert=("idx", "name"))
@@ -232,7 +232,7 @@ class _Module:
         return cls(name, path, inside)
 
 
-def _read_pooling(config: Config) -> tuple[tuple[Kind, ...], bool]:
+def _read_pooling(config: Fields) -> tuple[tuple[Kind, ...], bool]:
     """The poolings, and whether the prompt takes part."""
     flags = {flag: config.get(flag, bool, False) for flag in _FLAGS}
     kinds: tuple[Kind, ...] = tuple(_FLAGS[flag] for flag, is_on in flags.items() if is_on) or ("mean",)

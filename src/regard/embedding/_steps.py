@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from regard.checkpoints import Config, TensorReader, read_config, read_tensors
+from regard.checkpoints import Fields, TensorReader, read_config, read_tensors
 from regard.core.errors import CheckpointError
 
 ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = MappingProxyType(
@@ -175,7 +175,7 @@ def read_unit(folder: Path) -> Unit:
     return Unit()
 
 
-def _activation(config: Config) -> str:
+def _activation(config: Fields) -> str:
     """A dense layer's, by its class in torch; the library that writes the files takes Tanh by default."""
     stated = config.get("activation_function", str, "torch.nn.Tanh")
     package, _, name = stated.rpartition(".")
@@ -187,7 +187,7 @@ def _activation(config: Config) -> str:
     )
 
 
-def _of_sentences(config: Config) -> None:
+def _of_sentences(config: Fields) -> None:
     """That a module reads and writes the vector of the text, and not those of its tokens."""
     config.expect("module_input_name", ("sentence_embedding",), "sentence_embedding")
     config.expect("module_output_name", ("sentence_embedding", None), None)

@@ -7,7 +7,7 @@ a rule object, handed to `read_layer_types`. The windows themselves are masks, w
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from regard.checkpoints import Config
+from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError
 
 FULL = "full_attention"
@@ -25,7 +25,7 @@ class LayerRule(Protocol):
         """Whether a list in the file counts; otherwise it must say the same as the rule."""
         ...
 
-    def layer_types(self, fields: Config, num_layers: int, window: int | None) -> tuple[str, ...]:
+    def layer_types(self, fields: Fields, num_layers: int, window: int | None) -> tuple[str, ...]:
         """One name a layer, from the rule's own fields, which are read on the way."""
         ...
 
@@ -36,13 +36,13 @@ class AllLayers:
 
     Example:
         >>> from pathlib import Path
-        >>> AllLayers().layer_types(Config(file=Path("config.json"), values={}), 2, None)
+        >>> AllLayers().layer_types(Fields(file=Path("config.json"), values={}), 2, None)
         ('full_attention', 'full_attention')
     """
 
     is_overruled: ClassVar[bool] = False
 
-    def layer_types(self, fields: Config, num_layers: int, window: int | None) -> tuple[str, ...]:
+    def layer_types(self, fields: Fields, num_layers: int, window: int | None) -> tuple[str, ...]:
         """See `LayerRule`."""
         del fields
         return (FULL if window is None else SLIDING,) * num_layers
@@ -59,7 +59,7 @@ class LaterLayers:
     Example:
         >>> from pathlib import Path
         >>> rule = LaterLayers("max_window_layers", 28)
-        >>> rule.layer_types(Config(file=Path("config.json"), values={"max_window_layers": 1}), 2, 64)
+        >>> rule.layer_types(Fields(file=Path("config.json"), values={"max_window_layers": 1}), 2, 64)
         ('full_attention', 'sliding_attention')
     """
 
@@ -67,7 +67,7 @@ class LaterLayers:
     default: int
     is_overruled: ClassVar[bool] = True
 
-    def layer_types(self, fields: Config, num_layers: int, window: int | None) -> tuple[str, ...]:
+    def layer_types(self, fields: Fields, num_layers: int, window: int | None) -> tuple[str, ...]:
         """See `LayerRule`."""
         first = fields.get(self.field, int, self.default)
         return tuple(SLIDING if window is not None and i >= first else FULL for i in range(num_layers))
@@ -85,7 +85,7 @@ class OneInEvery:
     Example:
         >>> from pathlib import Path
         >>> rule = OneInEvery(3, field="global_attn_every_n_layers", is_first=True)
-        >>> rule.layer_types(Config(file=Path("config.json"), values={}), 4, 64)
+        >>> rule.layer_types(Fields(file=Path("config.json"), values={}), 4, 64)
         ('full_attention', 'sliding_attention', 'sliding_attention', 'full_attention')
     """
 
@@ -94,14 +94,14 @@ class OneInEvery:
     is_first: bool = False
     is_overruled: ClassVar[bool] = True
 
-    def layer_types(self, fields: Config, num_layers: int, window: int | None) -> tuple[str, ...]:
+    def layer_types(self, fields: Fields, num_layers: int, window: int | None) -> tuple[str, ...]:
         """See `LayerRule`."""
         del window
         period = self.default if self.field is None else self._period(fields, self.field)
         shift = 0 if self.is_first else 1
         return tuple(SLIDING if (i + shift) % period else FULL for i in range(num_layers))
 
-    def _period(self, fields: Config, field: str) -> int:
+    def _period(self, fields: Fields, field: str) -> int:
         period = fields.get(field, int, self.default)
         if period < 1:
             raise CheckpointError(f"{fields.file}: the field {field!r} must be at least 1; got {period}")
@@ -115,7 +115,7 @@ class OneInEvery:
         return period
 
 
-def read_window(fields: Config, field: str, default: int | None, *, switch: str | None = None) -> int | None:
+def read_window(fields: Fields, field: str, default: int | None, *, switch: str | None = None) -> int | None:
     """The width of the window as the file has it; None where there is none.
 
     Args:
@@ -129,7 +129,7 @@ def read_window(fields: Config, field: str, default: int | None, *, switch: str 
 
     Example:
         >>> from pathlib import Path
-        >>> fields = Config(file=Path("config.json"), values={"sliding_window": 64})
+        >>> fields = Fields(file=Path("config.json"), values={"sliding_window": 64})
         >>> read_window(fields, "sliding_window", 4096)
         64
         >>> read_window(fields, "sliding_window", 4096, switch="use_sliding_window")
@@ -143,7 +143,7 @@ def read_window(fields: Config, field: str, default: int | None, *, switch: str 
 
 
 def read_layer_types(
-    fields: Config, rule: LayerRule, *, num_layers: int, window: int | None
+    fields: Fields, rule: LayerRule, *, num_layers: int, window: int | None
 ) -> tuple[str, ...]:
     """ "full_attention" or "sliding_attention" for each layer, as `transformers` reads the file.
 
@@ -158,7 +158,7 @@ def read_layer_types(
 
     Example:
         >>> from pathlib import Path
-        >>> fields = Config(file=Path("config.json"), values={"sliding_window_pattern": 2})
+        >>> fields = Fields(file=Path("config.json"), values={"sliding_window_pattern": 2})
         >>> read_layer_types(fields, OneInEvery(6, field="sliding_window_pattern"), num_layers=3, window=64)
         ('sliding_attention', 'full_attention', 'sliding_attention')
     """
@@ -182,7 +182,7 @@ def read_layer_types(
     return types
 
 
-def _checked(fields: Config, name: str) -> str:
+def _checked(fields: Fields, name: str) -> str:
     # "attention" is what older files call it.
     if name in (FULL, "attention"):
         return FULL

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from regard.checkpoints import Config, HeadKind, head_of, num_labels
+from regard.checkpoints import Fields, HeadKind, head_of, num_labels
 from regard.core.errors import CheckpointError
 
 
@@ -53,7 +53,7 @@ class PostNormConfig:
         return self.dropout_p if self.classifier_dropout_p is None else self.classifier_dropout_p
 
 
-def read_shared(fields: Config) -> dict[str, Any]:
+def read_shared(fields: Fields) -> dict[str, Any]:
     """The arguments of a `PostNormConfig` but for the head and its labels.
 
     Raises:
@@ -96,7 +96,7 @@ def write_shared(config: PostNormConfig) -> dict[str, Any]:
 
 
 def read_head(
-    fields: Config,
+    fields: Fields,
     tensors: Collection[str],
     starts: Mapping[HeadKind, str],
     more: Mapping[str, HeadKind | None] = MappingProxyType({}),

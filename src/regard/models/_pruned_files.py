@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from regard.checkpoints import Config, HeadKind, to_hf
+from regard.checkpoints import Fields, HeadKind, to_hf
 from regard.core.errors import CheckpointError, InputError
 from regard.models._blank import blank
 from regard.models._registry import Family
@@ -40,7 +40,7 @@ WITHOUT_CODE = frozenset({"t5"})
 """Families whose layers hand the bias of all heads on to one another, which `CODE` cannot come between."""
 
 
-def without_pruned(fields: Config) -> tuple[Config, dict[str, Any]]:
+def without_pruned(fields: Fields) -> tuple[Fields, dict[str, Any]]:
     """The fields that a family knows, and what stands there about removed heads, of one kind of attention.
 
     Raises:
@@ -57,7 +57,7 @@ def without_pruned(fields: Config) -> tuple[Config, dict[str, Any]]:
         values.pop(_AUTO, None)
     for name in (_PRUNED, _SHAPES):
         values.pop(name, None)
-    return Config(file=fields.file, values=values), pruned
+    return Fields(file=fields.file, values=values), pruned
 
 
 def cut_as_stored(network: Transformer, pruned: Mapping[str, Any], file: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from regard.checkpoints import Config, KeyMap
+from regard.checkpoints import Fields, KeyMap
 from regard.core.errors import InputError
 from regard.models._transformer import Transformer
 
@@ -23,7 +23,7 @@ class Family:
     """
 
     name: str
-    read_config: Callable[[Config, Collection[str]], Any]
+    read_config: Callable[[Fields, Collection[str]], Any]
     build: Callable[[Any], Transformer]
     write_config: Callable[[Any], dict[str, Any]]
     keys: KeyMap

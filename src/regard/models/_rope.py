@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from regard.checkpoints import Config
+from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
 from regard.models._layer_types import FULL, SLIDING
 from regard.positions import (
@@ -73,7 +73,7 @@ _LLAMA = RopeSpelling()
 
 
 def read_rope(
-    fields: Config, spelling: RopeSpelling = _LLAMA, *, head_dim: int, max_seq_len: int
+    fields: Fields, spelling: RopeSpelling = _LLAMA, *, head_dim: int, max_seq_len: int
 ) -> dict[str, Rotary]:
     """The rotary embedding of each type of layer, equal ones where the file makes no difference.
 
@@ -95,7 +95,7 @@ def read_rope(
     Example:
         >>> from pathlib import Path
         >>> values = {"rope_theta": 500_000.0, "rope_scaling": {"type": "linear", "factor": 2.0}}
-        >>> fields = Config(file=Path("config.json"), values=values)
+        >>> fields = Fields(file=Path("config.json"), values=values)
         >>> read_rope(fields, head_dim=8, max_seq_len=64)["full_attention"]
         Rotary(head_dim=8, base=500000.0, scaling=LinearScaling(factor=2.0), rotary_dim=None, layout='half')
     """
@@ -122,7 +122,7 @@ def read_rope(
 class _File:
     """What stands in the file outside of the objects."""
 
-    fields: Config
+    fields: Fields
     spelling: RopeSpelling
     head_dim: int
     max_seq_len: int
@@ -130,12 +130,12 @@ class _File:
     part: float | None
     original: int | None
 
-    def empty(self, path: str) -> Config:
+    def empty(self, path: str) -> Fields:
         """An object that is not there."""
-        return Config(file=self.fields.file, values={}, path=path)
+        return Fields(file=self.fields.file, values={}, path=path)
 
 
-def _read_object(file: _File, sub: Config) -> dict[str, Rotary]:
+def _read_object(file: _File, sub: Fields) -> dict[str, Rotary]:
     """What one object of the file says, once or by type of layer."""
     thetas = file.spelling.thetas
     if any(kind in sub.values for kind in thetas):
@@ -167,7 +167,7 @@ def _read_object(file: _File, sub: Config) -> dict[str, Rotary]:
     }
 
 
-def _read_rotary(file: _File, kind: str, sub: Config) -> Rotary:
+def _read_rotary(file: _File, kind: str, sub: Fields) -> Rotary:
     name = _agreed(sub, "rope_type", sub.get("rope_type", str, None), "type", sub.get("type", str, None))
     read = _READERS.get(name or "default")
     if read is None:
@@ -196,7 +196,7 @@ _Value = TypeVar("_Value", float, int, str)
 
 
 def _agreed(
-    sub: Config,
+    sub: Fields,
     key: str,
     value: _Value | None,
     other_key: str,
@@ -213,12 +213,12 @@ def _agreed(
     return other if value is None else value
 
 
-def _part(file: _File, sub: Config) -> float | None:
+def _part(file: _File, sub: Fields) -> float | None:
     key = "partial_rotary_factor"
     return _agreed(sub, key, sub.get(key, float, None), key, file.part, outside=True)
 
 
-def _check_part(file: _File, sub: Config) -> None:
+def _check_part(file: _File, sub: Fields) -> None:
     part = _part(file, sub)
     if part not in (None, 1.0):
         raise CheckpointError(
@@ -227,22 +227,22 @@ def _check_part(file: _File, sub: Config) -> None:
         )
 
 
-def _original(file: _File, sub: Config) -> int:
+def _original(file: _File, sub: Fields) -> int:
     key = "original_max_position_embeddings"
     return _agreed(sub, key, sub.get(key, int, None), key, file.original, outside=True) or file.max_seq_len
 
 
-def _read_default(file: _File, sub: Config) -> RotaryScaling:
+def _read_default(file: _File, sub: Fields) -> RotaryScaling:
     _pass_over_original(sub)
     return NoScaling()
 
 
-def _read_linear(file: _File, sub: Config) -> RotaryScaling:
+def _read_linear(file: _File, sub: Fields) -> RotaryScaling:
     _pass_over_original(sub)
     return LinearScaling(sub.require("factor", float))
 
 
-def _read_dynamic(file: _File, sub: Config) -> RotaryScaling:
+def _read_dynamic(file: _File, sub: Fields) -> RotaryScaling:
     if (original := _original(file, sub)) != file.max_seq_len:
         raise CheckpointError(
             f"{sub.file}: the field 'original_max_position_embeddings' must be max_position_embeddings = "
@@ -251,7 +251,7 @@ def _read_dynamic(file: _File, sub: Config) -> RotaryScaling:
     return DynamicNTKScaling(sub.require("factor", float), file.max_seq_len)
 
 
-def _read_yarn(file: _File, sub: Config) -> RotaryScaling:
+def _read_yarn(file: _File, sub: Fields) -> RotaryScaling:
     original = _original(file, sub)
     factor = sub.get("factor", float, None)
     return YaRNScaling(
@@ -266,7 +266,7 @@ def _read_yarn(file: _File, sub: Config) -> RotaryScaling:
     )
 
 
-def _read_llama3(file: _File, sub: Config) -> RotaryScaling:
+def _read_llama3(file: _File, sub: Fields) -> RotaryScaling:
     return Llama3Scaling(
         sub.require("factor", float),
         sub.require("low_freq_factor", float),
@@ -275,17 +275,17 @@ def _read_llama3(file: _File, sub: Config) -> RotaryScaling:
     )
 
 
-def _read_proportional(file: _File, sub: Config) -> RotaryScaling:
+def _read_proportional(file: _File, sub: Fields) -> RotaryScaling:
     _pass_over_original(sub)
     part = _part(file, sub)
     return ProportionalScaling(1.0 if part is None else part, sub.get("factor", float, 1.0))
 
 
-def _pass_over_original(sub: Config) -> None:
+def _pass_over_original(sub: Fields) -> None:
     sub.get("original_max_position_embeddings", int, None)  # in some files, but in none of these formulas
 
 
-_READERS: Mapping[str, Callable[[_File, Config], RotaryScaling]] = {
+_READERS: Mapping[str, Callable[[_File, Fields], RotaryScaling]] = {
     "default": _read_default,
     "dynamic": _read_dynamic,
     "linear": _read_linear,

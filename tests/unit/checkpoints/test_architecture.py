@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import transformers
 
-from regard.checkpoints import Config, HeadKind, head_of, num_labels
+from regard.checkpoints import Fields, HeadKind, head_of, num_labels
 from regard.core.errors import CheckpointError
 
 
-def config(**values: object) -> Config:
-    return Config(file=Path("config.json"), values=values)
+def config(**values: object) -> Fields:
+    return Fields(file=Path("config.json"), values=values)
 
 
 FAMILIES = (

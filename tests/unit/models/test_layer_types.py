@@ -16,7 +16,7 @@ from transformers import (
     Qwen3Config,
 )
 
-from regard.checkpoints import Config
+from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError
 from regard.models._layer_types import (
     FULL,
@@ -38,14 +38,14 @@ LISTED = [SLIDING, FULL, FULL, SLIDING, SLIDING, FULL, SLIDING]
 
 
 def read(rule: LayerRule, values: dict[str, Any], *, window: int | None) -> tuple[str, ...]:
-    fields = Config(file=Path("config.json"), values=values)
+    fields = Fields(file=Path("config.json"), values=values)
     types = read_layer_types(fields, rule, num_layers=LAYERS, window=window)
     fields.done(inert=("sliding_window", "use_sliding_window"))
     return types
 
 
 def qwen_window(values: dict[str, Any]) -> int | None:
-    fields = Config(file=Path("config.json"), values=values)
+    fields = Fields(file=Path("config.json"), values=values)
     return read_window(fields, "sliding_window", 4096, switch="use_sliding_window")
 
 
@@ -104,7 +104,7 @@ def test_the_layers_by_hand() -> None:
 @pytest.mark.parametrize("values", [{}, {"sliding_window": 13}, {"sliding_window": None}])
 def test_mistral_slides_everywhere_or_nowhere(values: dict[str, Any]) -> None:
     theirs = MistralConfig(num_hidden_layers=LAYERS, **values)
-    window = read_window(Config(file=Path("config.json"), values=values), "sliding_window", 4096)
+    window = read_window(Fields(file=Path("config.json"), values=values), "sliding_window", 4096)
     assert window == theirs.sliding_window
     assert read(AllLayers(), values, window=window) == (FULL if window is None else SLIDING,) * LAYERS
 

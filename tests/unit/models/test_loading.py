@@ -354,7 +354,7 @@ def test_a_decoder_that_was_not_downloaded_is_missed(tmp_path: Path) -> None:
 
 
 def test_a_package_with_other_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Config and weights fit each other: only the hash tells.
+    # Fields and weights fit each other: only the hash tells.
     write(tmp_path)
     model = dataclasses.replace(PACKAGED[DEFAULT_MODEL], module="a_package_of_this_test")
     for module in ("_find", "_packages"):

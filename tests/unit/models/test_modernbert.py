@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.checkpoints import Config
+from regard.checkpoints import Fields
 from regard.core import Window
 from regard.core.errors import CheckpointError
 from regard.models import FAMILIES
@@ -60,7 +60,7 @@ OLD: dict[str, Any] = {
 
 
 def read(values: dict[str, Any]) -> ModernBertConfig:
-    return ModernBertConfig.from_hf(Config(file=Path("config.json"), values=values), ["head.norm.weight"])
+    return ModernBertConfig.from_hf(Fields(file=Path("config.json"), values=values), ["head.norm.weight"])
 
 
 def test_a_file_of_the_first_version() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from regard.checkpoints import Config
+from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
 from regard.models import FAMILIES
 from regard.models.bert import BertConfig
@@ -66,7 +66,7 @@ WITH_POOLER = pytest.mark.parametrize("family", ["bert", "mpnet", "roberta", "xl
 
 def read(family: str, *tensors: str, **changes: Any) -> Any:
     values = {"model_type": family, **FIELDS[family], **changes}
-    return FAMILIES[family].read_config(Config(file=Path("config.json"), values=values), tensors)
+    return FAMILIES[family].read_config(Fields(file=Path("config.json"), values=values), tensors)
 
 
 def refuse(family: str, message: str, *tensors: str, **changes: Any) -> None:
@@ -96,7 +96,7 @@ def test_what_is_written_is_read_back(family: str) -> None:
     assert values["model_type"] == family
     assert values["architectures"] == [f"{STEMS[family]}ForMaskedLM"]
     names = (MASKED_LM[family], "pooler.dense.weight")
-    again = FAMILIES[family].read_config(Config(file=Path("config.json"), values=values), names)
+    again = FAMILIES[family].read_config(Fields(file=Path("config.json"), values=values), names)
     assert again == config
     assert type(again) is type(config)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from regard.checkpoints import Config
+from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
 from regard.models import FAMILIES
 from regard.models.t5 import T5Config
@@ -102,7 +102,7 @@ TENSORS = {
 
 def read(name: str, **changes: Any) -> Any:
     values = PUBLISHED[name] | changes
-    fields = Config(file=Path("config.json"), values=values)
+    fields = Fields(file=Path("config.json"), values=values)
     return FAMILIES[values["model_type"]].read_config(fields, TENSORS.get(name, []))
 
 
@@ -129,7 +129,7 @@ def test_t5_may_begin_with_another_token_than_it_pads_with(
 
 def test_t5_begins_with_padding_where_no_field_says() -> None:
     fields = {name: value for name, value in PAIRS["t5-small"].items() if name != "decoder_start_token_id"}
-    config = T5Config.from_hf(Config(file=Path("config.json"), values=fields | {"pad_token_id": 7}), [])
+    config = T5Config.from_hf(Fields(file=Path("config.json"), values=fields | {"pad_token_id": 7}), [])
     assert config.decoder_start_token_id == 7
 
 
@@ -162,7 +162,7 @@ def test_it_is_read(name: str) -> None:
 def test_what_is_written_is_read_again(name: str) -> None:
     config = read(name)
     family = FAMILIES[PUBLISHED[name]["model_type"]]
-    fields = Config(file=Path("config.json"), values=family.write_config(config))
+    fields = Fields(file=Path("config.json"), values=family.write_config(config))
     assert family.read_config(fields, TENSORS.get(name, [])) == config
 
 

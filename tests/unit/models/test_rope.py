@@ -13,7 +13,7 @@ from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.models.modernbert.modeling_modernbert import ModernBertRotaryEmbedding
 
-from regard.checkpoints import Config
+from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
 from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
 from regard.positions import (
@@ -44,8 +44,8 @@ LLAMA3 = {
 }
 
 
-def fields(**values: Any) -> Config:
-    return Config(file=Path("config.json"), values=json.loads(json.dumps(values)))
+def fields(**values: Any) -> Fields:
+    return Fields(file=Path("config.json"), values=json.loads(json.dumps(values)))
 
 
 def read(spelling: RopeSpelling = LLAMA, **values: Any) -> dict[str, Rotary]:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from regard.checkpoints import INERT, Config, HeadKind, head_of, num_labels
+from regard.checkpoints import INERT, Fields, HeadKind, head_of, num_labels
 from regard.core.errors import CheckpointError
 
 # What changes nothing here; `num_hidden_layers` repeats `encoder_layers`. The others are fields of fairseq,
@@ -112,7 +112,7 @@ class BartConfig:
         return self.model_type == "marian"
 
     @classmethod
-    def from_hf(cls, fields: Config, tensors: Collection[str]) -> "BartConfig":
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "BartConfig":
         """Read config.json; whether the head has a bias stands only in the names of the stored tensors."""
         model_type = fields.require("model_type", str)
         fields.expect("is_encoder_decoder", (True,), default=True)
@@ -221,7 +221,7 @@ _OLD_FIELDS: dict[str, dict[str, bool]] = {
 }
 
 
-def _check_old_fields(fields: Config, model_type: str) -> None:
+def _check_old_fields(fields: Fields, model_type: str) -> None:
     if model_type not in _STEMS:
         raise CheckpointError(
             f"{fields.file}: the field 'model_type' must be bart, mbart or marian; got {model_type!r}"

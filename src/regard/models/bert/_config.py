@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from regard.checkpoints import INERT, Config, HeadKind
+from regard.checkpoints import INERT, Fields, HeadKind
 from regard.models._post_norm_config import (
     PostNormConfig,
     has_pooler,
@@ -58,7 +58,7 @@ class BertConfig(PostNormConfig):
     use_pooler: bool = True
 
     @classmethod
-    def from_hf(cls, fields: Config, tensors: Collection[str]) -> "BertConfig":
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "BertConfig":
         """Read config.json; whether there is a pooler stands only in the names of the stored tensors.
 
         Raises:

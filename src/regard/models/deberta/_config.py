@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from regard.checkpoints import INERT, Config, HeadKind
+from regard.checkpoints import INERT, Fields, HeadKind
 from regard.core.errors import CheckpointError
 from regard.models._post_norm_config import PostNormConfig, read_head, read_shared, write_shared
 from regard.models.deberta._attention import C2P, P2C
@@ -90,7 +90,7 @@ class DebertaConfig(PostNormConfig):
         return self.max_seq_len if self.max_distance is None else self.max_distance
 
     @classmethod
-    def from_hf(cls, fields: Config, tensors: Collection[str]) -> "DebertaConfig":
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "DebertaConfig":
         """Read config.json.
 
         Raises:
@@ -167,12 +167,12 @@ class DebertaConfig(PostNormConfig):
         return written
 
 
-def _where_positive(fields: Config, key: str) -> int | None:
+def _where_positive(fields: Fields, key: str) -> int | None:
     value = fields.get(key, int, -1)
     return value if value > 0 else None
 
 
-def _terms(fields: Config) -> tuple[str, ...]:
+def _terms(fields: Fields) -> tuple[str, ...]:
     key = "pos_att_type"
     given = fields.values.get(key)
     if given is None or isinstance(given, list):
@@ -187,7 +187,7 @@ def _terms(fields: Config) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _norms_table(fields: Config) -> bool:
+def _norms_table(fields: Fields) -> bool:
     names = [name.strip() for name in fields.get("norm_rel_ebd", str, "none").lower().split("|")]
     if unknown := sorted(set(names) - {"layer_norm", "none", ""}):
         raise CheckpointError(
@@ -197,7 +197,7 @@ def _norms_table(fields: Config) -> bool:
     return "layer_norm" in names
 
 
-def _convolution(fields: Config) -> Convolution | None:
+def _convolution(fields: Fields) -> Convolution | None:
     kernel_size = fields.get("conv_kernel_size", int, 0)
     groups, activation = fields.get("conv_groups", int, 1), fields.get("conv_act", str, "tanh")
     if kernel_size < 1:

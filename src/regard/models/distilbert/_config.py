@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from regard.checkpoints import INERT, Config, HeadKind
+from regard.checkpoints import INERT, Fields, HeadKind
 from regard.models._post_norm_config import read_head
 
 # The first acts in answers to questions and in training only; nothing ever read the other.
@@ -76,7 +76,7 @@ class DistilBertConfig:
         return 1e-12
 
     @classmethod
-    def from_hf(cls, fields: Config, tensors: Collection[str]) -> "DistilBertConfig":
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "DistilBertConfig":
         """Read config.json.
 
         Raises:

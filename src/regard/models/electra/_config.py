@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from regard.checkpoints import INERT, Config, HeadKind
+from regard.checkpoints import INERT, Fields, HeadKind
 from regard.models._post_norm_config import PostNormConfig, read_head, read_shared, write_shared
 
 # Of the head for multiple choice only.
@@ -55,7 +55,7 @@ class ElectraConfig(PostNormConfig):
     num_token_types: int = 2
 
     @classmethod
-    def from_hf(cls, fields: Config, tensors: Collection[str]) -> "ElectraConfig":
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "ElectraConfig":
         """Read config.json.
 
         Raises:

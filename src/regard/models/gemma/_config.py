@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.checkpoints import INERT, Config, HeadKind, head_of, num_labels
+from regard.checkpoints import INERT, Fields, HeadKind, head_of, num_labels
 from regard.core.errors import CheckpointError, InputError
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
@@ -122,7 +122,7 @@ class GemmaConfig:
         return _MEMBERS[self.model_type].is_gemma3
 
     @classmethod
-    def from_hf(cls, fields: Config, tensors: Collection[str]) -> "GemmaConfig":
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "GemmaConfig":
         """Read config.json.
 
         Raises:
@@ -226,7 +226,7 @@ class GemmaConfig:
         return written
 
 
-def _head(fields: Config, member: _Member) -> HeadKind | None:
+def _head(fields: Fields, member: _Member) -> HeadKind | None:
     head = head_of(fields)
     if head == "token" and member.is_gemma3:
         raise CheckpointError(
@@ -242,7 +242,7 @@ def _whole(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-def _activation(fields: Config) -> str:
+def _activation(fields: Fields) -> str:
     # The first Gemma files say "gelu" here, and every version of the code has read `hidden_activation` alone.
     fields.get("hidden_act", str, None)
     return fields.get("hidden_activation", str, "gelu_pytorch_tanh")

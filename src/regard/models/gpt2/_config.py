@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from regard.checkpoints import INERT, Config, HeadKind, head_of, num_labels
+from regard.checkpoints import INERT, Fields, HeadKind, head_of, num_labels
 
 # The summary is of a head for multiple choice; upcasting only says in which type the same numbers come about;
 # `predict_special_tokens` is about as many as `n_special` says, and there are none.
@@ -81,7 +81,7 @@ class Gpt2Config:
         return 0
 
     @classmethod
-    def from_hf(cls, fields: Config, tensors: Collection[str]) -> "Gpt2Config":
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "Gpt2Config":
         """Read config.json."""
         del tensors
         d_model = fields.require("n_embd", int)

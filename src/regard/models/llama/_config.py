@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.checkpoints import INERT, Config, HeadKind, head_of, num_labels
+from regard.checkpoints import INERT, Fields, HeadKind, head_of, num_labels
 from regard.models._layer_types import (
     FULL,
     SLIDING,
@@ -141,7 +141,7 @@ class LlamaConfig:
         return 0
 
     @classmethod
-    def from_hf(cls, fields: Config, tensors: Collection[str]) -> "LlamaConfig":
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "LlamaConfig":
         """Read config.json."""
         del tensors
         model_type = fields.require("model_type", str)

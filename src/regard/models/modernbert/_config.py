@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from regard.checkpoints import INERT, Config, HeadKind
+from regard.checkpoints import INERT, Fields, HeadKind
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models._post_norm_config import read_head
 from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
@@ -111,7 +111,7 @@ class ModernBertConfig:
         return 0
 
     @classmethod
-    def from_hf(cls, fields: Config, tensors: Collection[str]) -> "ModernBertConfig":
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "ModernBertConfig":
         """Read config.json.
 
         Raises:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from regard.checkpoints import INERT, Config, HeadKind
+from regard.checkpoints import INERT, Fields, HeadKind
 from regard.core.errors import CheckpointError
 from regard.models._post_norm_config import (
     PostNormConfig,
@@ -63,7 +63,7 @@ class MPNetConfig(PostNormConfig):
         return self.max_seq_len + PAD_ID + 1
 
     @classmethod
-    def from_hf(cls, fields: Config, tensors: Collection[str]) -> "MPNetConfig":
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "MPNetConfig":
         """Read config.json; whether there is a pooler stands only in the names of the stored tensors.
 
         Raises:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from regard.checkpoints import INERT, Config, HeadKind
+from regard.checkpoints import INERT, Fields, HeadKind
 from regard.core.errors import CheckpointError
 from regard.models._post_norm_config import PostNormConfig, has_pooler, read_head, read_shared, write_shared
 
@@ -53,7 +53,7 @@ class RobertaConfig(PostNormConfig):
         return self.max_seq_len + self.pad_token_id + 1
 
     @classmethod
-    def from_hf(cls, fields: Config, tensors: Collection[str]) -> "RobertaConfig":
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "RobertaConfig":
         """Read config.json; whether there is a pooler stands only in the names of the stored tensors.
 
         Raises:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from regard.checkpoints import INERT, Config, HeadKind, head_of, num_labels
+from regard.checkpoints import INERT, Fields, HeadKind, head_of, num_labels
 from regard.core.errors import CheckpointError
 
 # Written by the first T5 files, read by no code.
@@ -87,7 +87,7 @@ class T5Config:
         return None
 
     @classmethod
-    def from_hf(cls, fields: Config, tensors: Collection[str]) -> "T5Config":
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "T5Config":
         """Read config.json; that the output layer is tied, and that there is no decoder, the tensors say."""
         # A class that has a decoder says so, also where a half-downloaded file lacks it: it is missing then.
         written_by = fields.list_of("architectures", str, None) or [""]
@@ -161,7 +161,7 @@ class T5Config:
         }
 
 
-def _activation(fields: Config) -> tuple[str, bool]:
+def _activation(fields: Fields) -> tuple[str, bool]:
     """The activation's name, and whether the feed-forward network is gated."""
     name = fields.get("feed_forward_proj", str, "relu")
     gate, _, gated = name.rpartition("-")

@@ -20,7 +20,7 @@ _V = TypeVar("_V")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Config:
+class Fields:
     """The fields of a model's configuration, which remembers the ones that were read.
 
     A family asks for every field that it knows and ends with `done`, which raises if the file has others: an
@@ -32,7 +32,7 @@ class Config:
         values: the fields as JSON has them.
         path: what errors put before a field's name, for an object inside the file: `rope_parameters.`.
 
-    >>> config = Config(file=Path("config.json"), values={"hidden_size": 384, "model_type": "bert"})
+    >>> config = Fields(file=Path("config.json"), values={"hidden_size": 384, "model_type": "bert"})
     >>> config.require("hidden_size", int)
     384
     >>> config.get("layer_norm_eps", float, 1e-12)
@@ -43,7 +43,7 @@ class Config:
     file: Path
     values: Mapping[str, object]
     path: str = ""
-    _inside: dict[str, "Config"] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _inside: dict[str, "Fields"] = field(default_factory=dict, init=False, repr=False, compare=False)
     _read: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def require(self, key: str, kind: type[_T]) -> _T:
@@ -84,8 +84,8 @@ class Config:
     def get_or_null(self, key: str, kind: type[_T], default: _T | None) -> _T | None:
         """A field whose absence means the family's default, and whose `null` means None.
 
-        >>> given = Config(file=Path("config.json"), values={"sliding_window": None})
-        >>> absent = Config(file=Path("config.json"), values={})
+        >>> given = Fields(file=Path("config.json"), values={"sliding_window": None})
+        >>> absent = Fields(file=Path("config.json"), values={})
         >>> given.get_or_null("sliding_window", int, 4096), absent.get_or_null("sliding_window", int, 4096)
         (None, 4096)
 
@@ -97,7 +97,7 @@ class Config:
     def expect(self, key: str, allowed: Collection[_V], default: _V) -> _V:
         """A field that regard supports at these values only; `default` is what its absence means.
 
-        >>> config = Config(file=Path("config.json"), values={"position_embedding_type": "relative_key"})
+        >>> config = Fields(file=Path("config.json"), values={"position_embedding_type": "relative_key"})
         >>> config.expect("position_embedding_type", ("absolute",), "absolute")
         Traceback (most recent call last):
         regard.core.errors.CheckpointError: config.json: the field 'position_embedding_type' is
@@ -117,14 +117,14 @@ class Config:
             f"regard supports only {joined(repr(candidate) for candidate in allowed)}"
         )
 
-    def sub(self, key: str) -> "Config | None":
+    def sub(self, key: str) -> "Fields | None":
         """The object in a field, to be read as this one is, or None where the field is absent or `null`.
 
         What stays unread in it is an error of this object's `done`, where nothing inside counts as inert; an
         object that is a whole configuration, such as a `text_config`, can be given its own `done` before.
 
         >>> values = {"rope_parameters": {"rope_theta": 1e6, "factor": 8.0}}
-        >>> config = Config(file=Path("config.json"), values=values)
+        >>> config = Fields(file=Path("config.json"), values=values)
         >>> config.sub("rope_parameters").require("rope_theta", float)
         1000000.0
         >>> config.done()
@@ -141,7 +141,7 @@ class Config:
             if found is None:
                 return None
             values = MappingProxyType(found)
-            self._inside[key] = Config(file=self.file, values=values, path=f"{self.path}{key}.")
+            self._inside[key] = Fields(file=self.file, values=values, path=f"{self.path}{key}.")
         return self._inside[key]
 
     @overload
@@ -151,7 +151,7 @@ class Config:
     def list_of(self, key: str, kind: type[_S], default: list[_S] | None) -> list[_S] | None:
         """A field that is a list of values of one type, such as `layer_types`, or may be absent.
 
-        >>> config = Config(file=Path("config.json"), values={"layer_types": ["full_attention", 3]})
+        >>> config = Fields(file=Path("config.json"), values={"layer_types": ["full_attention", 3]})
         >>> config.list_of("layer_types", str, None)
         Traceback (most recent call last):
         regard.core.errors.CheckpointError: config.json: the field 'layer_types[1]' must be string, got int
@@ -165,7 +165,7 @@ class Config:
         found: list[object] | None = self.get(key, list, None) if default is None else self.require(key, list)
         if found is None:
             return None
-        items = Config(
+        items = Fields(
             file=self.file,
             values={f"{key}[{number}]": value for number, value in enumerate(found)},
             path=self.path,
@@ -217,7 +217,7 @@ class Config:
         )
 
 
-def read_config(folder: str | PathLike[str], name: str = CONFIG) -> Config:
+def read_config(folder: str | PathLike[str], name: str = CONFIG) -> Fields:
     """The `config.json` of a model's folder, or another file of fields.
 
     Raises:
@@ -228,10 +228,10 @@ def read_config(folder: str | PathLike[str], name: str = CONFIG) -> Config:
     6
     """
     file = Path(folder) / name
-    return Config(file=file, values=MappingProxyType(read_object(file)))
+    return Fields(file=file, values=MappingProxyType(read_object(file)))
 
 
-def read_config_list(folder: str | PathLike[str], name: str) -> list[Config]:
+def read_config_list(folder: str | PathLike[str], name: str) -> list[Fields]:
     """The objects of a file that holds a list of them; errors name a field as `[1].path`.
 
     Raises:
@@ -244,7 +244,7 @@ def read_config_list(folder: str | PathLike[str], name: str) -> list[Config]:
     """
     file = Path(folder) / name
     return [
-        Config(file=file, values=MappingProxyType(values), path=f"[{number}].")
+        Fields(file=file, values=MappingProxyType(values), path=f"[{number}].")
         for number, values in enumerate(read_objects(file))
     ]
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from transformers import BertConfig, PretrainedConfig
 
-from regard.checkpoints import DEFAULT_MODEL, INERT, Config, find, read_config
+from regard.checkpoints import DEFAULT_MODEL, INERT, Fields, find, read_config
 from regard.core.errors import CheckpointError
 
 
-def config(**values: object) -> Config:
-    return Config(file=Path("config.json"), values=values)
+def config(**values: object) -> Fields:
+    return Fields(file=Path("config.json"), values=values)
 
 
-def read(tmp_path: Path, data: bytes) -> Config:
+def read(tmp_path: Path, data: bytes) -> Fields:
     (tmp_path / "config.json").write_bytes(data)
     return read_config(tmp_path)
 
