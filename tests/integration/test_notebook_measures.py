@@ -21,8 +21,8 @@ LONG = " ".join(f"w{i * i % 23 + 1}" for i in range(2000))
 # A key at a time; of a text of 20 tokens nothing after three until a cell lets it; by the clock it is slow.
 SLOW = """\
 import time
-from regard.tracing import _page_measures
-from regard.tracing._measures import _value_zeroing
+from regard.tracing.pages import _page_measures
+from regard.tracing.measures import _value_zeroing
 from regard.views import _live
 whole, held, _value_zeroing._FEW = _page_measures.value_zeroing_blocks, [False], 1
 def slowly(trace, *args):

@@ -10,10 +10,10 @@ import transformers
 from torch import Tensor
 
 from lens_models import FAMILIES, bert, build, call, gpt2, inputs, untouched
+from regard._lens import _implementations, lens_network
+from regard._lens._parity import bound_of
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError, RegardError
-from regard.tracing._lens import _implementations, lens_network
-from regard.tracing._parity import bound_of
 from tolerances import WEIGHTS
 
 PADDINGS = ("none", "right", "left")

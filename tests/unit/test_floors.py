@@ -14,15 +14,16 @@ import pytest
 SRC = Path(__file__).resolve().parents[2] / "src"
 
 FLOORS = {
-    "__main__": 11,
-    "cli": 10,
-    "serving": 9,
-    "_model": 8,
-    "concordance": 7,
-    "training": 6,
-    "decoding": 5,
-    "embedding": 5,
-    "tracing": 4,
+    "__main__": 12,
+    "cli": 11,
+    "serving": 10,
+    "_model": 9,
+    "concordance": 8,
+    "training": 7,
+    "decoding": 6,
+    "embedding": 6,
+    "tracing": 5,
+    "_lens": 4,
     "models": 3,
     "blocks": 2,
     "positions": 1,
@@ -34,14 +35,18 @@ FLOORS = {
     "_version": -1,
     "_collector": -2,
 }
-ROOF = 11
+# Rooms within a floor, held to the same rule among themselves. What lies beside them is their top.
+STOREYS = {
+    "tracing": {"pages": 4, "comparison": 3, "measures": 2, "edits": 2, "patterns": 2, "run": 1, "record": 0},
+}
+ROOF = 12
 """The floor of `regard/__init__.py`, which no module inside may import anything from."""
 
 ONLY_IN: dict[str, frozenset[str]] = {
     "transformers": frozenset(
         {
             "regard.text._sentencepiece",
-            "regard.tracing._lens._implementations",
+            "regard._lens._implementations",
             "regard.models.modeling_regard_pruned",  # copied beside a checkpoint; never imported by regard
         }
     )
@@ -74,13 +79,31 @@ def _problem(module: str, home: str | None, target: str, name: str | None) -> st
     if room not in FLOORS:
         return f"{target} has no floor; give it one here and in CONTRIBUTING.md"
     if room == home:
-        return None
+        return _within(module, room, target, name)
     floor, ceiling = FLOORS[room], ROOF if home is None else FLOORS[home]
     if floor >= ceiling:
         return f"{target} is on floor {floor}, which is not below floor {ceiling}"
     inner = [*target.split(".")[2:], *([name] if name is not None else [])]
     if private := [part for part in inner if part.startswith("_") and not part.startswith("__")]:
         return f"{target}: {private[0]} is private to {room}"
+    return None
+
+
+def _within(module: str, room: str, target: str, name: str | None) -> str | None:
+    """As `_problem`, between the rooms of one package that has storeys."""
+    storeys = STOREYS.get(room)
+    if storeys is None:
+        return None
+    here, *_ = [*module.split(".")[2:], ""]
+    there, *rest = [*target.split(".")[2:], *([name] if name is not None else []), ""]
+    if here == there or (here not in storeys and here.startswith("_")) or not here:
+        return None  # its own room, or the top
+    if there not in storeys:
+        return f"{target} is the top of {room}"
+    if storeys[there] >= storeys[here]:
+        return f"{room}.{there} is on storey {storeys[there]}, which is not below storey {storeys[here]}"
+    if private := [part for part in rest if part.startswith("_") and not part.startswith("__")]:
+        return f"{target}: {private[0]} is private to {room}.{there}"
     return None
 
 
@@ -153,6 +176,9 @@ def test_every_module_is_walked() -> None:
         pytest.param("regard.core", "import math, torch\nfrom collections import abc", id="others"),
         pytest.param("regard.cli", "import_module('.look', __package__)", id="own-dynamic"),
         pytest.param("regard.cli", "import_module(name)", id="unknown-dynamic"),
+        pytest.param("regard.tracing.run._run", "from regard.tracing.record import Trace", id="storey-down"),
+        pytest.param("regard.tracing.run", "from regard.tracing.run._run import trace_text", id="storey-own"),
+        pytest.param("regard.tracing._trace", "from regard.tracing import edits, measures", id="storey-top"),
     ],
 )
 def test_what_is_allowed(module: str, source: str) -> None:
@@ -196,6 +222,21 @@ def test_what_is_allowed(module: str, source: str) -> None:
         pytest.param("regard", "from regard.core._softmax import softmax", "private", id="private-from-roof"),
         pytest.param("regard.cli", "from regard._model import _checked", "private", id="private-of-model"),
         pytest.param("regard.tracing", "from regard.models.bert._net import x", "private", id="private-deep"),
+        pytest.param(
+            "regard.tracing.record._trace", "from regard.tracing.run import x", "not below", id="storey-up"
+        ),
+        pytest.param(
+            "regard.tracing.edits._a", "from regard.tracing.patterns import x", "not below", id="same-storey"
+        ),
+        pytest.param(
+            "regard.tracing.run._a",
+            "from regard.tracing.record._keep import x",
+            "private",
+            id="storey-private",
+        ),
+        pytest.param(
+            "regard.tracing.run._a", "from regard.tracing import Trace", "the top", id="storey-to-top"
+        ),
         pytest.param("regard.utils", "", "no floor", id="package-without-floor"),
         pytest.param("regard._helpers", "import math", "no floor", id="module-without-floor"),
         pytest.param("regard.cli", "from regard.utils import x", "no floor", id="import-without-floor"),

@@ -101,7 +101,13 @@ def test_the_rules_catch_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_who_embeds_does_not_wait_for_what_traces() -> None:
-    others = ("regard.tracing._trace", "regard.views", "regard.models.t5", "matplotlib", "transformers")
+    others = (
+        "regard.tracing.record._trace",
+        "regard.views",
+        "regard.models.t5",
+        "matplotlib",
+        "transformers",
+    )
     script = (
         "import gc, sys, regard\n"
         "vectors = regard.load().embed(['a river bank'])\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from regard import tracing
+from regard import _lens, tracing
 from regard.checkpoints import licence_of
 from regard.models import (
     Loaded,
@@ -21,9 +21,9 @@ from regard.models import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from regard._lens import Parity
     from regard.core import Mask, Taps
     from regard.text import Tokenizer
-    from regard.tracing import Parity
 
 _PROBE_TOKENS = 13
 
@@ -80,7 +80,7 @@ class Held:
             True
         """
         network = self.network.plain  # edits change what is computed, not how
-        if isinstance(network, tracing.LensNetwork):
+        if isinstance(network, _lens.LensNetwork):
             return network.parity
         limits = [limit for kind in self.network.prefixes if (limit := self.network.limit(kind)) is not None]
         ids = [place % self.config.vocab_size for place in range(min([_PROBE_TOKENS, *limits]))]

@@ -13,19 +13,19 @@ from regard.core.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from regard.models import Kind
     from regard.tracing import (
         Edit,
         ExampleMetric,
         ImportanceMethod,
-        Kind,
         Metric,
         Numbers,
         Patching,
         Per,
         Progress,
         SiteName,
-        Trace,
     )
+    from regard.tracing.record import Trace
 
 
 class Interventions(Tracing):

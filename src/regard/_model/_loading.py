@@ -3,7 +3,7 @@
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from regard import tracing
+from regard import _lens
 from regard._model._model import Model
 from regard.checkpoints import DEFAULT_MODEL
 from regard.models import load_checkpoint
@@ -71,4 +71,4 @@ def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Mo
         >>> model.trace(token_ids=[3, 1, 4]).weights(layer=1, head=0).shape
         torch.Size([3, 3])
     """
-    return Model(tracing.lens(hf_model, tokenizer, name=name))
+    return Model(_lens.lens(hf_model, tokenizer, name=name))

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from regard.models import Output
-    from regard.tracing import Forecast, Keep, Kind, TextOrIds, Trace
+    from regard.models import Kind, Output
+    from regard.tracing import Forecast, Keep, TextOrIds, Trace
+    from regard.tracing.record import Trace as Recorded
     from regard.views import Comparison, HeadTable
 
 
@@ -139,15 +140,19 @@ class Tracing(Held):
         return tracing.forecast(self.loaded, n_tokens, target_tokens, keeping)
 
     def gradients(
-        self, text: str | Trace, *, of: Callable[[Output], Tensor], at: str | Sequence[str]
+        self, text: str | Recorded, *, of: Callable[[Output], Tensor], at: str | Sequence[str]
     ) -> dict[str, Tensor]:
         """Gradients of a number by the tensors at some taps: see `regard.tracing.Trace.gradients`."""
-        return replace(self._traced("text", text), loaded=self.loaded).gradients(of=of, at=at)
+        from regard.tracing.measures import gradients
 
-    def _traced(self, name: str, text: str | Trace) -> Trace:
-        if not isinstance(text, str | tracing.Trace):
+        return gradients(replace(self._traced("text", text), loaded=self.loaded), of=of, at=at)
+
+    def _traced(self, name: str, text: str | Recorded) -> Recorded:
+        from regard.tracing.record import Trace as Recorded
+
+        if not isinstance(text, str | Recorded):
             raise InputError(f"{name} must be a text or a trace; got {type(text).__name__}.")
-        return text if isinstance(text, tracing.Trace) else self.trace(text, keep="residual")
+        return text if isinstance(text, Recorded) else self.trace(text, keep="residual")
 
     def heads(
         self,

@@ -7,7 +7,8 @@ from regard.cli._options import check_output
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tracing import Kind, Trace
+    from regard.models import Kind
+    from regard.tracing import Trace
 
 
 def check_pictures(files: dict[str, Path | None]) -> list[Path]:

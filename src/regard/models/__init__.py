@@ -6,6 +6,7 @@ A family is a folder of config, network and key map; `FAMILIES` lists them.
 from regard.models._describe import masks_of, positions_of
 from regard.models._heads import LanguageModelHead
 from regard.models._inputs import as_mask, check_ids
+from regard.models._kinds import Kind, attention_name, keys_of, stack_of
 from regard.models._loaded import Loaded, load_checkpoint
 from regard.models._network import Network, NetworkConfig, Output, StackKind
 from regard.models._prune import heads_told, loads_in, prune, removed_words
@@ -22,6 +23,7 @@ __all__ = [
     "Family",
     "Heads",
     "Importance",
+    "Kind",
     "LanguageModelHead",
     "Loaded",
     "Network",
@@ -33,11 +35,13 @@ __all__ = [
     "StackKind",
     "Transformer",
     "as_mask",
+    "attention_name",
     "attentions",
     "check_ids",
     "check_new_folder",
     "family_of",
     "heads_told",
+    "keys_of",
     "load_checkpoint",
     "loads_in",
     "masks_of",
@@ -48,5 +52,6 @@ __all__ = [
     "removed_heads",
     "removed_words",
     "save_checkpoint",
+    "stack_of",
     "weakest_heads",
 ]

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from regard._on_use import on_use as _on_use
 
 if TYPE_CHECKING:
-    from regard.tracing._compare import compare
-    from regard.tracing._difference import difference, difference_page
-    from regard.tracing._divergence import Divergence, divergence
-    from regard.tracing._edits import (
+    from regard.tracing._trace import Trace, trace_ids, trace_text
+    from regard.tracing.comparison import Divergence, Likeness, compare, difference, divergence, movement
+    from regard.tracing.edits import (
         Add,
         Edit,
+        ExampleMetric,
+        ImportanceMethod,
         Mean,
         Metric,
         Numbers,
@@ -30,10 +31,17 @@ if TYPE_CHECKING:
         activation_patching,
         attribution_patching,
         edited,
+        head_importance,
     )
-    from regard.tracing._explain import explain
-    from regard.tracing._forecast import Forecast, bytes_at, forecast
-    from regard.tracing._heads import (
+    from regard.tracing.measures import (
+        DirectAttribution,
+        IntegratedGradients,
+        LogitLens,
+        Statistics,
+        Trajectory,
+    )
+    from regard.tracing.pages import comparison_page, difference_page, explain, page_record
+    from regard.tracing.patterns import (
         Alignment,
         Broadcast,
         DelimiterSink,
@@ -50,90 +58,72 @@ if TYPE_CHECKING:
         heads_of_trace,
         repeated_tokens,
     )
-    from regard.tracing._importance import ExampleMetric, ImportanceMethod, head_importance
-    from regard.tracing._keep import Keep, Keeping
-    from regard.tracing._kinds import Kind
-    from regard.tracing._lens import LensNetwork, lens
-    from regard.tracing._likeness import Likeness
-    from regard.tracing._measures import DirectAttribution, IntegratedGradients, LogitLens, Trajectory
-    from regard.tracing._movement import comparison_page, movement
-    from regard.tracing._page import page_record
-    from regard.tracing._parity import LayerParity, Parity
-    from regard.tracing._passage import AttentionTrace, Passage
-    from regard.tracing._run import trace_ids, trace_text
-    from regard.tracing._selectors import Selector
-    from regard.tracing._size import kept_bytes
-    from regard.tracing._statistics import Statistics
-    from regard.tracing._trace import Trace
+    from regard.tracing.record import AttentionTrace, Keep, Keeping, Passage, Selector, kept_bytes
+    from regard.tracing.run import Forecast, bytes_at, forecast
 
 _HOME = {
-    "Add": "_edits",
-    "Alignment": "_heads",
-    "AttentionTrace": "_passage",
-    "Broadcast": "_heads",
-    "DelimiterSink": "_heads",
-    "DirectAttribution": "_measures",
-    "Divergence": "_divergence",
-    "DuplicateToken": "_heads",
-    "Edit": "_edits",
-    "ExampleMetric": "_importance",
-    "Forecast": "_forecast",
-    "HeadPattern": "_heads",
-    "ImportanceMethod": "_importance",
-    "Induction": "_heads",
-    "IntegratedGradients": "_measures",
-    "Keep": "_keep",
-    "Keeping": "_keep",
-    "KeyPattern": "_heads",
-    "Kind": "_kinds",
-    "LayerParity": "_parity",
-    "LensNetwork": "_lens",
-    "Likeness": "_likeness",
-    "LogitLens": "_measures",
-    "Mean": "_edits",
-    "Metric": "_edits",
-    "Numbers": "_edits",
-    "Offset": "_heads",
-    "Parity": "_parity",
-    "Passage": "_passage",
-    "Patching": "_edits",
-    "Per": "_edits",
-    "Positions": "_edits",
-    "Progress": "_edits",
-    "Replace": "_edits",
-    "Resample": "_edits",
-    "RowPattern": "_heads",
-    "Scale": "_edits",
-    "Selector": "_selectors",
-    "Sides": "_heads",
-    "SiteName": "_edits",
-    "Statistics": "_statistics",
-    "TextOrIds": "_heads",
+    "Add": "edits",
+    "Alignment": "patterns",
+    "AttentionTrace": "record",
+    "Broadcast": "patterns",
+    "DelimiterSink": "patterns",
+    "DirectAttribution": "measures",
+    "Divergence": "comparison",
+    "DuplicateToken": "patterns",
+    "Edit": "edits",
+    "ExampleMetric": "edits",
+    "Forecast": "run",
+    "HeadPattern": "patterns",
+    "ImportanceMethod": "edits",
+    "Induction": "patterns",
+    "IntegratedGradients": "measures",
+    "Keep": "record",
+    "Keeping": "record",
+    "KeyPattern": "patterns",
+    "Likeness": "comparison",
+    "LogitLens": "measures",
+    "Mean": "edits",
+    "Metric": "edits",
+    "Numbers": "edits",
+    "Offset": "patterns",
+    "Passage": "record",
+    "Patching": "edits",
+    "Per": "edits",
+    "Positions": "edits",
+    "Progress": "edits",
+    "Replace": "edits",
+    "Resample": "edits",
+    "RowPattern": "patterns",
+    "Scale": "edits",
+    "Selector": "record",
+    "Sides": "patterns",
+    "SiteName": "edits",
+    "Statistics": "measures",
+    "TextOrIds": "patterns",
     "Trace": "_trace",
-    "Trajectory": "_measures",
-    "Zero": "_edits",
-    "activation_patching": "_edits",
-    "attribution_patching": "_edits",
-    "bytes_at": "_forecast",
-    "compare": "_compare",
-    "comparison_page": "_movement",
-    "default_patterns": "_heads",
-    "difference": "_difference",
-    "difference_page": "_difference",
-    "divergence": "_divergence",
-    "edited": "_edits",
-    "explain": "_explain",
-    "forecast": "_forecast",
-    "head_importance": "_importance",
-    "heads": "_heads",
-    "heads_of_trace": "_heads",
-    "kept_bytes": "_size",
-    "lens": "_lens",
-    "movement": "_movement",
-    "page_record": "_page",
-    "repeated_tokens": "_heads",
-    "trace_ids": "_run",
-    "trace_text": "_run",
+    "Trajectory": "measures",
+    "Zero": "edits",
+    "activation_patching": "edits",
+    "attribution_patching": "edits",
+    "bytes_at": "run",
+    "compare": "comparison",
+    "comparison_page": "pages",
+    "default_patterns": "patterns",
+    "difference": "comparison",
+    "difference_page": "pages",
+    "divergence": "comparison",
+    "edited": "edits",
+    "explain": "pages",
+    "forecast": "run",
+    "head_importance": "edits",
+    "heads": "patterns",
+    "heads_of_trace": "patterns",
+    "kept_bytes": "record",
+    "movement": "comparison",
+    "page_record": "pages",
+    "repeated_tokens": "patterns",
+    "trace_ids": "_trace",
+    "trace_text": "_trace",
 }
 
 __all__ = [
@@ -155,16 +145,12 @@ __all__ = [
     "Keep",
     "Keeping",
     "KeyPattern",
-    "Kind",
-    "LayerParity",
-    "LensNetwork",
     "Likeness",
     "LogitLens",
     "Mean",
     "Metric",
     "Numbers",
     "Offset",
-    "Parity",
     "Passage",
     "Patching",
     "Per",
@@ -198,7 +184,6 @@ __all__ = [
     "heads",
     "heads_of_trace",
     "kept_bytes",
-    "lens",
     "movement",
     "page_record",
     "repeated_tokens",

@@ -1,42 +1,21 @@
-"""What a trace keeps of one forward pass, and everything that can be computed from it."""
+"""The trace with everything that can be asked of it: where the rooms of tracing meet."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import fields
 from os import PathLike
-from pathlib import Path
-from typing import Any
+from typing import Self
 
-import torch
 from torch import Tensor
 
-from regard.core import AttentionInputs, attention_scores, attention_weights
-from regard.core.errors import InputError
 from regard.models import Loaded
-from regard.text import Encoding
-from regard.tracing import _ablation, _measures, _notebook, _picture, _statistics
-from regard.tracing._files import HasLoaded, open_trace, save
-from regard.tracing._keep import places
-from regard.tracing._kinds import Kind, PageHead, keys_of, stack_of
-from regard.tracing._origin import Origin
-from regard.tracing._passage import AttentionTrace, Passage, counted
-from regard.tracing._selectors import Selector, positions_of, token_of
-from regard.views import MOST_MB, Explanation, HeadTable, Page, render_page
+from regard.tracing import edits, measures, pages, record, run
+from regard.tracing.patterns import heads_of_trace
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Trace:
-    """One text's way through a model: queries, keys and values of every layer, and the residual stream.
+class Trace(record.Trace):
+    """One text's way through a model, as `model.trace` gives it; `record.Trace` is what it keeps.
 
-    Nothing of size tokens x tokens is kept. Weights and scores are computed from q and k when somebody asks,
-    exactly as the model's own. Attention layers and heads count from 0 to L - 1 and H - 1, embedding layers
-    from 0 (the learned embedding) to L; negative numbers count from the end. Where a model has an encoder and
-    a decoder, `kind` says which is meant.
-
-    Args:
-        model: the model's name.
-        encoder, decoder: what each stack did; None where the model has none.
-        loaded: the model itself, for what is a function of its parameters too; None where it is not at hand.
-        origin: which model it is of, where it came from a file.
+    Each method is a function of the trace, with its docstring, in the room that its line names.
 
     Example:
         >>> import regard
@@ -45,453 +24,65 @@ class Trace:
         torch.Size([1, 7])
     """
 
-    model: str
-    encoder: Passage | None = None
-    decoder: Passage | None = None
-    loaded: Loaded | None = None
-    origin: Origin | None = None
+    save = record.save
 
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of attention that there are."""
-        kinds: list[Kind] = [] if self.encoder is None else ["encoder"]
-        if self.decoder is not None:
-            kinds += ["decoder", "cross"] if self.decoder.cross_attention else ["decoder"]
-        return tuple(kinds)
+    attention_gradients = measures.attention_gradients
+    direct_attribution = measures.direct_attribution
+    flow = measures.flow
+    gradients = measures.gradients
+    integrated_gradients = measures.integrated_gradients
+    logit_lens = measures.logit_lens
+    norm_weighted = measures.norm_weighted
+    norm_weighted_layer = measures.norm_weighted_layer
+    parity = measures.parity
+    relevance = measures.relevance
+    rollout = measures.rollout
+    statistics = measures.statistics
+    trajectory = measures.trajectory
+    value_zeroing = measures.value_zeroing
 
-    @property
-    def source(self) -> Passage:
-        """The stack that reads the text: the encoder where there is one, else the decoder."""
-        passage = self.decoder if self.encoder is None else self.encoder
-        assert passage is not None, "a trace has a stack"
-        return passage
+    ablation = edits.ablation
 
-    @property
-    def encoding(self) -> Encoding:
-        """The text's tokens and words; of a decoder beside an encoder: `trace.decoder.encoding`."""
-        return self.source.encoding
+    heads = heads_of_trace
 
-    @property
-    def num_layers(self) -> int:
-        """Attention layers, L, of the stack that reads the text."""
-        return len(self.source.attention)
-
-    @property
-    def num_heads(self) -> int:
-        """Query heads a layer, of the stack that reads the text; the most, where some were removed."""
-        return max(_head_counts(self.source.attention))
-
-    @property
-    def tokens(self) -> list[str]:
-        """The tokens of the text, as the vocabulary writes them."""
-        return self.source.tokens
-
-    @property
-    def token_ids(self) -> list[int]:
-        """The tokens' places in the vocabulary."""
-        return list(self.encoding.token_ids)
-
-    @property
-    def words(self) -> list[str]:
-        """The words of the text (of both, where there is a pair), by Unicode word boundaries."""
-        return [word.text for word in self.encoding.words]
-
-    def __repr__(self) -> str:
-        stacks = [each for each in (self.encoder, self.decoder) if each is not None]
-        sizes = " + ".join(f"{len(each.encoding.tokens)} tokens" for each in stacks)
-        layers = " + ".join(
-            f"{len(each.attention)} layers"
-            + (f" x {_told(_head_counts(each.attention))} heads" if places(each.attention) else "")
-            for each in stacks
-        )
-        return f"Trace({self.model!r}, {sizes}, {layers}{self.source.keeping})"
-
-    def weights(
-        self,
-        layer: int,
-        head: int | None = None,
-        *,
-        kind: Kind | None = None,
-        query: Selector | None = None,
-        key: Selector | None = None,
-    ) -> Tensor:
-        """Attention weights, after the softmax: how much each query attends to each key.
-
-        Args:
-            layer: attention layer, 0 to L - 1.
-            head: 0 to H - 1; None gives all heads.
-            kind: "encoder", "decoder" or "cross"; needed only where there are several.
-            query, key: which tokens; a word of several pieces gives one row or column each; None gives all.
-
-        Returns:
-            float32 on the CPU, (queries, keys), or (heads, queries, keys) where head is None. Rows are
-            normalised over all keys, so that a selection is a part of the whole matrix. A model with
-            attention sinks has a last column of them, where `key` is None.
-
-        Raises:
-            InputError: a layer, head, token or word that is not there, or a kind that is not said.
-
-        Example:
-            >>> import regard
-            >>> trace = regard.load().trace("time flies like an arrow")
-            >>> trace.weights(layer=5, head=0).sum(dim=1).round(decimals=5)
-            tensor([1., 1., 1., 1., 1., 1., 1.])
-        """
-        inputs, queries, keys = self._asked(layer, head, kind, query, key)
-        with torch.no_grad():  # a bias may be learned
-            return _delivered(attention_weights(inputs, queries, keys)[0], head)
-
-    def scores(
-        self,
-        layer: int,
-        head: int | None = None,
-        *,
-        kind: Kind | None = None,
-        query: Selector | None = None,
-        key: Selector | None = None,
-    ) -> Tensor:
-        """The softmax's exact argument: q k^T scaled, and where the model does so capped, biased, masked.
-
-        Args, returns and errors are those of `weights`.
-        """
-        inputs, queries, keys = self._asked(layer, head, kind, query, key)
-        with torch.no_grad():
-            return _delivered(attention_scores(inputs, queries, keys)[0], head)
-
-    def context(
-        self,
-        layer: int,
-        head: int | None = None,
-        *,
-        kind: Kind | None = None,
-        query: Selector | None = None,
-    ) -> Tensor:
-        """The weighted sum of the values, before the heads are joined, as the model computed it.
-
-        Args:
-            layer, head, kind, query: as in `weights`.
-
-        Returns:
-            float32 on the CPU, (queries, v_dim), or (heads, queries, v_dim) where head is None.
-        """
-        kind = self.kind(kind)
-        context = self.attention_of(layer, kind).context
-        if head is not None:
-            context = context[self.head_index(head, kind, layer)][None]
-        positions = positions_of("query", self.sides(kind)[0].encoding, query, context.device)
-        return _delivered(context if positions is None else context.index_select(1, positions), head)
-
-    def embedding(self, token: int | str, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
-        """A token's or a word's vector.
-
-        Args:
-            token: an index, or a word of the text; a word of several pieces gives their mean.
-            layer: 0 is the learned embedding (the row of the table), i >= 1 the output of attention layer
-                i - 1, so L, or -1, the contextual embedding, after the last norm; "input" is what layer 0
-                reads: table row, position and norm.
-            kind: "encoder" or "decoder"; needed only where there are both.
-
-        Returns:
-            float32 on the CPU, (d_model,).
-
-        Raises:
-            InputError: a layer, token or word that is not there, or a kind that is not said.
-        """
-        passage = self.passage(kind)
-        rows = token_of("token", passage.encoding, token)
-        return passage.embeddings(layer)[list(rows)].float().cpu().mean(dim=0)
-
-    def embeddings(self, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
-        """Every token's vector at an embedding layer: float32 on the CPU, (tokens, d_model)."""
-        return self.passage(kind).embeddings(layer).float().cpu()
-
-    # Each of these has a file of its own, with its docstring.
-    ablation = _ablation.ablation
-    attention_gradients = _measures.attention_gradients
-    direct_attribution = _measures.direct_attribution
-    flow = _measures.flow
-    gradients = _measures.gradients
-    integrated_gradients = _measures.integrated_gradients
-    logit_lens = _measures.logit_lens
-    norm_weighted = _measures.norm_weighted
-    norm_weighted_layer = _measures.norm_weighted_layer
-    parity = _measures.parity
-    plot = _picture.plot
-    relevance = _measures.relevance
-    rollout = _measures.rollout
-    statistics = _statistics.statistics
-    trajectory = _measures.trajectory
-    value_zeroing = _measures.value_zeroing
-    widget = _notebook.widget
-    _repr_mimebundle_ = _notebook.mimebundle
-    _display_ = _notebook.display  # of marimo
-
-    def explain(
-        self, token: int | str, layer: int = -1, head: int = 0, *, kind: Kind | None = None
-    ) -> Explanation:
-        """Work out one row of attention, step by step: see `regard.tracing.explain`."""
-        from regard.tracing._explain import explain
-
-        return explain(self, token, layer, head, kind=kind)
-
-    def heads(self, *, kind: Kind | None = None, layer: int | None = None, **options: Any) -> HeadTable:
-        """What every head does in this text: see `regard.tracing.heads_of_trace`, whose options there are."""
-        from regard.tracing._heads import heads_of_trace
-
-        return heads_of_trace(self, kind=kind, layer=layer, **options)
-
-    def require_model(self) -> Loaded:
-        """The model that the trace is of.
-
-        Raises:
-            InputError: it is not at hand.
-        """
-        if self.loaded is None:
-            raise InputError(
-                f"this needs the parameters of {self.model}, and the trace came without the model; open it "
-                "with regard.Trace.open(path, model)."
-            )
-        return self.loaded
-
-    def save(self, path: str | PathLike[str]) -> Path:
-        """Write the trace to a safetensors file, whole or not at all.
-
-        With it go the tokens and words, every mask and bias as the rule that it is, and which model it is of;
-        not the model's parameters. Weights of a trace that is opened again are the same to the last bit.
-
-        Args:
-            path: the file; one that is there is replaced.
-
-        Raises:
-            InputError: a mask that is an arbitrary `Predicate`, which no file can hold.
-            OutputError: the file cannot be written; nothing is left behind.
-
-        Example:
-            >>> import regard, tempfile
-            >>> trace = regard.load().trace("time flies like an arrow", keep="qk")
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     again = regard.Trace.open(trace.save(f"{folder}/arrow.safetensors"))
-            ...     torch.equal(again.weights(layer=3), trace.weights(layer=3))
-            True
-        """
-        return save(self, path)
+    difference_page = pages.difference_page
+    explain = pages.explain
+    page = pages.page
+    plot = pages.plot
+    widget = pages.widget
+    write_page = pages.write_page
+    _repr_mimebundle_ = pages.mimebundle
+    _display_ = pages.display  # of marimo
 
     @classmethod
-    def open(cls, path: str | PathLike[str], model: HasLoaded | Loaded | None = None) -> "Trace":
-        """Open a trace that `save` wrote. Tensors stay in the file until they are used, on the CPU.
+    def of(cls, recorded: record.Trace) -> Self:
+        """The same trace, with all methods."""
+        return cls(**{field.name: getattr(recorded, field.name) for field in fields(recorded)})
 
-        Args:
-            path: the file.
-            model: the model that it is of, for what needs its parameters; without it, that raises.
-
-        Raises:
-            CheckpointError: no such file, or one that is damaged, no trace, or of another format.
-            InputError: another model than the trace's.
-        """
-        return open_trace(path, model)
-
-    def page(
-        self,
-        *,
-        values: Iterable[PageHead] = (),
-        heads: Iterable[PageHead] = (),
-        max_mb: float | None = MOST_MB,
-        measures: Sequence[str] = (),
-        of: _measures.Scalar | None = None,
-    ) -> Page:
-        """The interactive page of this trace: `trace.page().html`; `write_page` puts it in a file.
-
-        Args:
-            values: heads whose values (v) the page holds in any case: (layer, head), of every kind of
-                attention that has it, (kind, layer, head), or the number of a layer for all of its heads.
-                It holds those of all heads while it stays under 8 MB with them.
-            heads: heads that it holds in any case, where a long text does not leave room for all. The first
-                heads of each layer come next; of the others it has the statistics and a picture.
-            max_mb: what it may take, in millions of bytes; None is no limit.
-            measures: what the page can draw in the place of the weights: "value_zeroing", "rollout",
-                "gradient". "norm", norm-weighted attention, is there in any case where it can be had.
-                What cannot be had, or does not fit, is left out: `Page.left_out` and the page say why.
-            of: what "gradient" is the gradient of, as in `attention_gradients`; by default the largest logit
-                after a decoder's last token.
-
-        Raises:
-            InputError: a head or a measure that is not there, heads that do not fit, or a layer that the page
-                cannot draw exactly.
-        """
-        from regard.tracing._page import page_record
-        from regard.tracing._page_extras import page_heads
-
-        of_values, held = page_heads(self, values, "values"), page_heads(self, heads, "heads")
-        return render_page(page_record(self, measures, of), values=of_values, heads=held, max_mb=max_mb)
-
-    def write_page(
-        self,
-        path: str | PathLike[str],
-        *,
-        values: Iterable[PageHead] = (),
-        heads: Iterable[PageHead] = (),
-        max_mb: float | None = MOST_MB,
-        measures: Sequence[str] = (),
-        of: _measures.Scalar | None = None,
-    ) -> Page:
-        """Write the interactive page, whole or not at all; the other arguments as in `page`.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
-        page = self.page(values=values, heads=heads, max_mb=max_mb, measures=measures, of=of)
-        page.write(path)
-        return page
-
-    def difference_page(
-        self, other: "Trace", *, heads: Iterable[PageHead] = (), max_mb: float | None = MOST_MB
-    ) -> Page:
-        """The interactive page of how another trace differs from this one: two texts, or two checkpoints.
-
-        See `regard.tracing.difference_page`.
-        """
-        from regard.tracing._difference import difference_page
-
-        return difference_page(self, other, heads=heads, max_mb=max_mb)
-
-    def kind(self, kind: Kind | None) -> Kind:
-        """The kind of attention that is meant.
-
-        Raises:
-            InputError: there is none of that kind, or several and none is said.
-        """
-        kinds = self.kinds
-        if kind is None and len(kinds) == 1:
-            return kinds[0]
-        if kind is None or kind not in kinds:
-            listed = " or ".join(f'"{each}"' for each in kinds)
-            raise InputError(f"kind must be {listed}, the attention that this model has; got {kind!r}.")
-        return kind
-
-    def passage(self, kind: Kind | None = None) -> Passage:
-        """The stack that is meant; "cross" is none.
-
-        Raises:
-            InputError: there is none of that kind, or there are two and none is said.
-        """
-        stacks = {"encoder": self.encoder, "decoder": self.decoder}
-        present = {name: each for name, each in stacks.items() if each is not None}
-        if kind is None and len(present) == 1:
-            return self.source
-        if kind is None or kind not in tuple(present):
-            listed = " or ".join(f'"{each}"' for each in present)
-            raise InputError(f"kind must be {listed}, the stack whose embeddings are meant; got {kind!r}.")
-        return present[kind]
-
-    def sides(self, kind: Kind) -> tuple[Passage, Passage]:
-        """The stacks whose tokens are the queries and the keys of a kind of attention."""
-        return self.passage(stack_of(kind)), self.passage(keys_of(kind))
-
-    def attention(self, kind: Kind | None = None) -> Sequence[AttentionTrace]:
-        """The attention of a kind, of each layer that has it: of "cross", some decoders' layers have none.
-
-        Reading that of a layer that was not kept raises an InputError; `layers_of` tells which were.
-        """
-        kind = self.kind(kind)
-        passage = self.sides(kind)[0]
-        return passage.cross_attention if kind == "cross" else passage.attention
-
-    def attention_of(self, layer: int, kind: Kind | None = None) -> AttentionTrace:
-        """One layer's attention of a kind; layers count as in the names of taps.
-
-        Raises:
-            InputError: a layer that is not there, was not kept, or has no attention of this kind, or a kind
-                that is not said.
-        """
-        index = self.layer_index(layer, kind)
-        kind = self.kind(kind)
-        return self.attention(kind)[self._layers_with(kind).index(index)]
-
-    def layer_index(self, layer: int, kind: Kind | None = None) -> int:
-        """A layer's number from 0 to L - 1, whatever end it was counted from.
-
-        Raises:
-            InputError: a layer that is not there, or has no attention of this kind.
-        """
-        kind = self.kind(kind)
-        index = _checked("layer", layer, len(self.sides(kind)[0].attention))
-        layers = self._layers_with(kind)
-        if index not in layers:
-            raise InputError(
-                f"layer must be one with cross-attention, of {', '.join(map(str, layers))}; got {layer!r}."
-            )
-        return index
-
-    def layers_of(self, kind: Kind) -> Sequence[int]:
-        """The numbers of the layers whose attention of a kind was kept."""
-        layers = self._layers_with(kind)
-        return tuple(layers[place] for place in places(self.attention(kind)))
-
-    def _layers_with(self, kind: Kind) -> Sequence[int]:
-        """The numbers of the layers with attention of a kind, kept or not."""
-        passage = self.sides(kind)[0]
-        if kind == "cross" and passage.cross_layers is not None:
-            return passage.cross_layers
-        return range(len(self.attention(kind)))
-
-    def head_index(self, head: int, kind: Kind | None = None, layer: int | None = None) -> int:
-        """A query head's number from 0 to H - 1, whatever end it was counted from.
-
-        Args:
-            head, kind: as in `weights`.
-            layer: whose heads are counted; layers have unlike numbers where some were removed. None: any's.
-        """
-        attention = self._one_of(self.attention(kind)) if layer is None else self.attention_of(layer, kind)
-        return _checked("head", head, attention.inputs.num_heads)
-
-    def _one_of(self, attention: Sequence[AttentionTrace]) -> AttentionTrace:
-        """A layer that was kept, for what all have in common; raises where there is none."""
-        return attention[next(iter(places(attention)), 0)]
-
-    def _asked(
-        self, layer: int, head: int | None, kind: Kind | None, query: Selector | None, key: Selector | None
-    ) -> tuple[AttentionInputs, Tensor | None, Tensor | None]:
-        kind = self.kind(kind)
-        inputs = self.attention_of(layer, kind).inputs
-        if head is not None:
-            inputs = inputs.head(self.head_index(head, kind, layer))
-        of_queries, of_keys = self.sides(kind)
-        device = inputs.q.device
-        return (
-            inputs,
-            positions_of("query", of_queries.encoding, query, device),
-            positions_of("key", of_keys.encoding, key, device),
-        )
+    @classmethod
+    def open(cls, path: str | PathLike[str], model: record.HasLoaded | Loaded | None = None) -> Self:
+        """Open a trace that `save` wrote: see `regard.tracing.record.open_trace`."""
+        return cls.of(record.open_trace(path, model))
 
 
-def check_trace(name: str, value: object) -> Trace:
-    """The trace that an argument has to be.
-
-    Raises:
-        InputError: it is none.
-    """
-    if not isinstance(value, Trace):
-        raise InputError(f"{name} must be a trace, as model.trace gives it; got {type(value).__name__}.")
-    return value
-
-
-def _head_counts(attention: Sequence[AttentionTrace]) -> set[int]:
-    """How many heads the layers have that were kept; of no layer, what asking one says."""
-    return {attention[place].inputs.num_heads for place in [*places(attention)] or [0]}
+def trace_text(
+    loaded: Loaded,
+    text: str,
+    pair: str | None = None,
+    *,
+    target: str | None = None,
+    keeping: record.Keeping = record.EVERYTHING,
+) -> Trace:
+    """Trace a text, or a pair of texts, through a model: see `regard.tracing.run.trace_text`."""
+    return Trace.of(run.trace_text(loaded, text, pair, target=target, keeping=keeping))
 
 
-def _told(counts: set[int]) -> str:
-    return " to ".join(map(str, sorted({min(counts), max(counts)})))
-
-
-def _delivered(values: Tensor, head: int | None) -> Tensor:
-    return (values if head is None else values[0]).float().cpu()
-
-
-def _checked(name: str, value: int, count: int) -> int:
-    index = counted(value, count)
-    if index is None:
-        raise InputError(
-            f"{name} must be from 0 to {count - 1}, or negative to count from the end; got {value!r}."
-        )
-    return index
+def trace_ids(
+    loaded: Loaded,
+    token_ids: Sequence[int] | Tensor,
+    target_ids: Sequence[int] | Tensor | None = None,
+    *,
+    keeping: record.Keeping = record.EVERYTHING,
+) -> Trace:
+    """Trace token ids, which need no tokenizer: see `regard.tracing.run.trace_ids`."""
+    return Trace.of(run.trace_ids(loaded, token_ids, target_ids, keeping=keeping))

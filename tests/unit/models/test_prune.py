@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import regard
+from regard._lens import lens
 from regard.core import Taps
 from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.models import (
@@ -27,7 +28,6 @@ from regard.models import (
     removed_words,
     save_checkpoint,
 )
-from regard.tracing import lens
 from tolerances import FP64, assert_close_to_largest
 from unit.models.folders import call, ids, network, write, write_tokenizer
 

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from regard.core import AttentionInputs, Causal
+from regard.models import Kind
 from regard.text import Encoding
-from regard.tracing import AttentionTrace, Kind, Passage, Trace
+from regard.tracing import AttentionTrace, Passage, Trace
 
 SHARP = 20.0
 """A score that leaves all other keys exp(-20) of the weight."""

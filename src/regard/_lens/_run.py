@@ -1,0 +1,194 @@
+"""One forward pass through the lens: taps offered where the survey found them."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard._lens._arguments import Masks, read_inputs
+from regard._lens._implementations import Original, listening, listens
+from regard._lens._modules import main_input, main_output, with_main_input, with_main_output
+from regard._lens._points import OF_ATTENTION, Layout, Point, Site
+from regard.core import Mask, Taps, reference_attention
+from regard.core.errors import RegardError
+
+
+class Run:
+    """Listens to one forward pass.
+
+    Args:
+        layout: where everything is.
+        taps: listeners, or None.
+        capture: names of points outside attention whose last value is kept in `captured`.
+    """
+
+    def __init__(self, layout: Layout, taps: Taps | None, capture: tuple[str, ...] = ()) -> None:
+        self.captured: dict[str, Tensor] = {}
+        self._taps = taps
+        self._capture = capture
+        self._masks = Masks()
+        self._sites = {site.execution.key: site for site in layout.sites}
+        self._left = set(self._sites)
+        self._counts: dict[int, int] = defaultdict(int)
+        self._points: dict[int, dict[tuple[int, str], list[Point]]] = {}
+        self._modules: dict[int, nn.Module] = {}
+        for point in layout.points.values():
+            if point.name in capture or (taps is not None and taps.wants(point.name)):
+                module = point.execution.module
+                self._modules[id(module)] = module
+                at = (point.execution.occurrence, point.side)
+                self._points.setdefault(id(module), {}).setdefault(at, []).append(point)
+
+    @contextmanager
+    def listening(self, configs: list[Any]) -> Iterator[None]:
+        """For the time of the forward pass; everything is put back at the end, also after an exception.
+
+        Raises:
+            RegardError: an attention layer that the survey found was not called.
+        """
+        handles = []
+        try:
+            for key, module in self._modules.items():
+                sides = {side for _, side in self._points[key]}
+                if "input" in sides:
+                    handles.append(module.register_forward_pre_hook(self._before(), with_kwargs=True))
+                if "output" in sides:
+                    handles.append(module.register_forward_hook(self._after()))
+            with listening(configs, self):
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+        if self._left:
+            missing = ", ".join(sorted(self._sites[key].name for key in self._left))
+            raise RegardError(
+                f"the model ran without calling {missing}, which it called on the first look: it attends "
+                "otherwise on this input, so nothing is shown."
+            )
+
+    def made(self, values: Tensor, mask: Mask | None) -> None:
+        """See `Listener`."""
+        if self._taps is not None:
+            self._masks.made(values, mask)
+
+    def attention(
+        self,
+        original: Original,
+        module: nn.Module,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        arguments: dict[str, Any],
+    ) -> tuple[Tensor, Tensor | None]:
+        """See `Listener`."""
+        site = self._next(module)
+        taps = None if self._taps is None else self._taps.at(site.name)
+        wanted = set() if taps is None else {name for name in OF_ATTENTION if taps.wants(name)}
+        if taps is None or not wanted:
+            return original(module, q, k, v, arguments)
+        if not wanted.isdisjoint("qkv"):
+            q, k, v = taps.offer("q", q), taps.offer("k", k), taps.offer("v", v)
+        step_by_step = "scores" in wanted or "weights" in wanted
+        inputs = None
+        if step_by_step or "inputs" in wanted:
+            inputs = read_inputs(original, module, q, k, v, arguments, self._masks)
+            taps.show("inputs", inputs)
+        context, weights = original(module, q, k, v, arguments)
+        if step_by_step:
+            assert inputs is not None
+            watch = _Watch(taps)
+            written = reference_attention(inputs, watch.listeners())
+            # Looking alone leaves the kernel's own result, bit for bit.
+            if watch.written:
+                context = written.context.transpose(1, 2).contiguous()
+                weights = None if weights is None else written.weights[..., : k.shape[2]].to(weights.dtype)
+        if "context" in wanted:
+            by_head = context.transpose(1, 2)
+            offered = taps.offer("context", by_head)
+            if offered is not by_head:
+                context = offered.transpose(1, 2).contiguous()
+        return context, weights
+
+    def _next(self, module: nn.Module) -> Site:
+        key = (id(module), self._counts[id(module)])
+        self._counts[id(module)] += 1
+        if key not in self._sites:
+            raise RegardError(
+                f"{type(module).__name__} called attention {key[1] + 1} times, which it did not on the first "
+                "look: the model attends otherwise on this input, so nothing is shown."
+            )
+        self._left.discard(key)
+        return self._sites[key]
+
+    def _before(self) -> Any:
+        calls: dict[int, int] = defaultdict(int)
+
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+            if not listens(self) or kwargs is None:  # a pass of another thread; see `_Watcher.enter`
+                return None
+            count = calls[id(module)]
+            calls[id(module)] += 1
+            points = self._points[id(module)].get((count, "input"), [])
+            value = main_input(args, kwargs) if points else None
+            if value is None:
+                return None
+            offered = self._offer(points, value)
+            return None if offered is value else with_main_input(args, kwargs, offered)
+
+        return hook
+
+    def _after(self) -> Any:
+        calls: dict[int, int] = defaultdict(int)
+
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+            if not listens(self):
+                return None
+            count = calls[id(module)]
+            calls[id(module)] += 1
+            points = self._points[id(module)].get((count, "output"), [])
+            value = main_output(output) if points else None
+            if value is None:
+                return None
+            offered = self._offer(points, value)
+            return None if offered is value else with_main_output(output, offered)
+
+        return hook
+
+    def _offer(self, points: list[Point], value: Tensor) -> Tensor:
+        for point in points:
+            if self._taps is not None:
+                value = self._taps.offer(point.name, value)
+            if point.name in self._capture:
+                self.captured[point.name] = value
+        return value
+
+
+class _Watch:
+    """Taps at scores and weights that know whether anything was written."""
+
+    def __init__(self, taps: Taps) -> None:
+        self.written = False
+        self._taps = taps
+
+    def listeners(self) -> Taps:
+        """At scores and weights; see `Listening.taps` for why they are not kept."""
+        return Taps({name: self._listen(self._taps, name) for name in ("scores", "weights")})
+
+    def _listen(self, taps: Taps, name: str) -> Any:
+        def listen(value: Tensor) -> Tensor | None:
+            if not taps.wants(name):
+                return None
+            # Inference tensors count no versions; a listener may write in place all the same.
+            before = value.clone() if value.is_inference() else value._version
+            offered = taps.offer(name, value)
+            if isinstance(before, Tensor):
+                in_place = not torch.equal(before, value)
+            else:
+                in_place = before != value._version
+            self.written = self.written or in_place or offered is not value
+            return offered
+
+        return listen

@@ -1,0 +1,195 @@
+"""Watching one run of a model on a few random tokens: which call is which, and where its tensors pass by.
+
+Nothing is read from names that a model's author was free to choose: an attention call belongs to the encoder
+or the decoder by the lengths of its queries and keys, to a layer by the order of calls, and a module's output
+is "the stack's output" because it is that tensor.
+"""
+
+import inspect
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard._lens._arguments import Masks, read_inputs
+from regard._lens._implementations import Original, listening
+from regard._lens._modules import main_input, main_output
+from regard.core import AttentionInputs, Mask
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One call of a module: which one, and the how manieth of it."""
+
+    module: nn.Module = field(repr=False)
+    occurrence: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return id(self.module), self.occurrence
+
+
+@dataclass(eq=False)
+class SeenCall:
+    """One attention call."""
+
+    execution: Execution
+    around: tuple[Execution, ...]
+    inputs: AttentionInputs
+    context: Tensor
+    projection: Execution | None = None
+
+
+@dataclass(eq=False)
+class Survey:
+    """What was seen.
+
+    Args:
+        calls: the attention calls, in order.
+        inputs, outputs: the main tensor that each execution of a module took and returned.
+        executions: by key.
+        order: the executions as they began.
+        listed: the modules (by id) that stand in a list of modules: layers do.
+        result: what the model returned.
+    """
+
+    calls: list[SeenCall] = field(default_factory=list)
+    inputs: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+    outputs: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+    executions: dict[tuple[int, int], Execution] = field(default_factory=dict)
+    order: list[Execution] = field(default_factory=list)
+    listed: frozenset[int] = frozenset()
+    result: Any = None
+
+
+class _Watcher:
+    """Listens to attention and to every module of one run."""
+
+    def __init__(self) -> None:
+        self.survey = Survey()
+        self.masks = Masks()
+        self._running: list[Execution] = []
+        self._counts: dict[int, int] = {}
+        self._attention_counts: dict[int, int] = {}
+        # Hooks stand on the model, whoever runs it.
+        self._thread = threading.get_ident()
+
+    def made(self, values: Tensor, mask: Mask | None) -> None:
+        self.masks.made(values, mask)
+
+    def attention(
+        self,
+        original: Original,
+        module: nn.Module,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        arguments: dict[str, Any],
+    ) -> tuple[Tensor, Tensor | None]:
+        inputs = read_inputs(original, module, q, k, v, arguments, self.masks)
+        context, weights = original(module, q, k, v, arguments)
+        count = self._attention_counts.get(id(module), 0)
+        self._attention_counts[id(module)] = count + 1
+        self.survey.calls.append(
+            SeenCall(Execution(module, count), tuple(self._running), inputs, context.transpose(1, 2))
+        )
+        return context, weights
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        # Somebody else's pass through the same model. It may meet the hook while torch registers it, before
+        # torch knows that it takes keyword arguments, and then comes without.
+        if threading.get_ident() != self._thread or kwargs is None:
+            return
+        count = self._counts.get(id(module), 0)
+        self._counts[id(module)] = count + 1
+        execution = Execution(module, count)
+        self._running.append(execution)
+        self.survey.order.append(execution)
+        self.survey.executions[execution.key] = execution
+        given = main_input(args, kwargs)
+        if given is None:
+            return
+        self.survey.inputs[execution.key] = given
+        last = self.survey.calls[-1] if self.survey.calls else None
+        if (
+            last is not None
+            and last.projection is None
+            and isinstance(getattr(module, "weight", None), Tensor)
+        ):
+            joined = last.context.transpose(1, 2)
+            if given.shape[:2] == joined.shape[:2] and torch.equal(given.flatten(2), joined.flatten(2)):
+                last.projection = execution
+
+    def leave(self, module: nn.Module, output: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        execution = self._running.pop()
+        assert execution.module is module
+        given = main_output(output)
+        if given is not None:
+            self.survey.outputs[execution.key] = given
+
+
+def survey(model: nn.Module, configs: list[Any], arguments: dict[str, Any]) -> Survey:
+    """Run a transformers model once, and watch."""
+    watcher = _Watcher()
+    with torch.no_grad(), listening(configs, watcher), _watched(model, watcher):
+        watcher.survey.result = model(**arguments)
+    watcher.survey.listed = frozenset(
+        id(child)
+        for container in model.modules()
+        if isinstance(container, nn.ModuleList | nn.Sequential | nn.ModuleDict)
+        for child in container.children()
+    )
+    return watcher.survey
+
+
+@contextmanager
+def _watched(model: nn.Module, watcher: _Watcher) -> Iterator[None]:
+    handles = []
+    try:
+        for module in model.modules():
+            handles.append(module.register_forward_pre_hook(watcher.enter, with_kwargs=True))
+            handles.append(module.register_forward_hook(lambda each, _, output: watcher.leave(each, output)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+_LOOKS_LIKE_ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
+_WITHOUT_WEIGHTS = re.compile(
+    # Recurrences and sums that have no softmax over keys, and so no weights to see.
+    r"lightning|linear|exclusive|delta|mamba|recurrent|retention|rwkv|output|norm|pool|intermediate|dense|rotary|embedding|bias|mask|mlp",
+    re.IGNORECASE,
+)
+
+
+def unseen(found: Survey, names: dict[int, str]) -> list[str]:
+    """Modules that ran, look like attention, and made no call that was seen: 'name (class)', innermost."""
+    seen = {execution.key for call in found.calls for execution in call.around}
+    hidden: dict[str, str] = {}
+    for execution in found.order:
+        kind = type(execution.module).__name__
+        if (
+            execution.key not in seen
+            and _LOOKS_LIKE_ATTENTION.search(kind)
+            and not _WITHOUT_WEIGHTS.search(kind)
+            and any(True for _ in execution.module.parameters())
+        ):
+            hidden[names.get(id(execution.module), "?")] = kind
+    return [
+        f"{name} ({kind})"
+        for name, kind in hidden.items()
+        if not any(other.startswith(f"{name}.") for other in hidden)
+    ]
+
+
+def accepted(model: nn.Module) -> frozenset[str]:
+    """The names of what a model's forward takes."""
+    return frozenset(inspect.signature(model.forward).parameters)

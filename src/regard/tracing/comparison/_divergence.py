@@ -1,0 +1,232 @@
+"""How differently two traces attend, head by head: the Jensen-Shannon divergence of their rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import torch
+from torch import Tensor
+
+from regard.core import AttentionInputs, attention_weights
+from regard.core.errors import InputError
+from regard.models import Kind
+from regard.text import Token
+from regard.tracing.record import Trace, check_trace
+from regard.views import HeadDivergences
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Divergence:
+    """How differently two traces attend, in bits: 0 for the same rows, 1 for rows that share no key.
+
+    Args:
+        kind: "encoder", "decoder" or "cross".
+        layers: the numbers of the layers, in the order of the first axes below.
+        heads: float64 (layers, heads), the mean over the rows; NaN where a layer has fewer heads.
+        rows: float64 (layers, heads, rows), row by row.
+        queries: for each row the query's place in the one and in the other.
+        keys: the places of the keys that have partners.
+        coverage: the share of tokens with a partner, where it is smallest: 1 where the tokens are the same.
+        compared: float64 (layers, heads), the mean share of attention that lies on keys with partners; the
+            rest is compared as one.
+    """
+
+    kind: Kind
+    layers: tuple[int, ...]
+    heads: Tensor
+    rows: Tensor
+    queries: tuple[tuple[int, int], ...]
+    keys: tuple[tuple[int, int], ...]
+    coverage: float
+    compared: Tensor
+
+    def record(self, shared: str, names: Sequence[str]) -> HeadDivergences:
+        """What is printed of it.
+
+        Args:
+            shared: what the two have in common: the model's name, or the text.
+            names: what the two are: the texts, or the models' names.
+        """
+        return HeadDivergences(
+            shared=shared,
+            names=(names[0], names[1]),
+            kind=self.kind,
+            layers=self.layers,
+            bits=self.heads.numpy(),
+            rows=len(self.queries),
+            coverage=self.coverage,
+        )
+
+    def __repr__(self) -> str:
+        layers, heads = self.heads.shape
+        mean = float(self.heads.nanmean())
+        return (
+            f"Divergence({self.kind}, {layers} layers x {heads} heads, {len(self.queries)} rows, "
+            f"mean {mean:.3f} bits, coverage {self.coverage:.0%})"
+        )
+
+
+def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence:
+    """The Jensen-Shannon divergence of each head's rows between two traces.
+
+    With p and q the two rows of a query, and m = (p + q) / 2,
+
+        JS(p, q) = 1/2 sum p log2(p / m) + 1/2 sum q log2(q / m)                  0 <= JS <= 1
+
+    Two checkpoints on the same tokens are compared row by row and key by key. Of two texts the tokens that
+    are the same in both, in order (a longest match, as in a diff), are partners: rows of partners are
+    compared, and keys without a partner are put together, as one key, on either side. That can only lower the
+    divergence (no function of an outcome tells two distributions further apart), so what is reported is at
+    least there; `compared` says how much of the attention lies on partners. A sink is a key of its own. A
+    block of rows at a time, in O(N) memory.
+
+    Args:
+        one, other: two traces of models with as many layers and heads: of two checkpoints, or of two texts.
+        kind: "encoder", "decoder" or "cross"; needed only where there are several.
+
+    Returns:
+        The divergences, in bits.
+
+    Raises:
+        InputError: a kind that is not said, models whose layers or heads differ in number, or texts that have
+            no token in common but special ones.
+
+    Example:
+        >>> import regard
+        >>> model = regard.load()
+        >>> river, money = model.trace("He sat by the river bank."), model.trace("He sat by the money bank.")
+        >>> divergence(river, money).heads.shape, divergence(river, river).heads.max().item()
+        (torch.Size([6, 12]), 0.0)
+
+    Source: Lin 1991, "Divergence measures based on the Shannon entropy", section IV; between heads:
+        Clark et al. 2019, arXiv 1906.04341, section 6.
+    """
+    kind = check_trace("one", one).kind(kind)
+    check_trace("other", other).kind(kind)
+    layers = _same_layers(one, other, kind)
+    queries, keys, coverage = partners_of(one, other, kind)
+    rows, compared = [], []
+    for layer in layers:
+        ours, theirs = (trace.attention_of(layer, kind).inputs for trace in (one, other))
+        if ours.num_heads != theirs.num_heads:
+            raise InputError(
+                f"both traces must have as many heads; layer {layer} has {ours.num_heads} in the one and "
+                f"{theirs.num_heads} in the other."
+            )
+        with torch.no_grad():  # a bias may be learned
+            of_layer = _of_layer(ours, theirs, queries, keys)
+        rows.append(of_layer[0])
+        compared.append(of_layer[1])
+    most = max(each.shape[0] for each in rows)
+    stacked = torch.stack([_filled(each, most) for each in rows])
+    return Divergence(
+        kind=kind,
+        layers=tuple(layers),
+        heads=stacked.mean(dim=2),
+        rows=stacked,
+        queries=tuple(queries),
+        keys=tuple(keys),
+        coverage=coverage,
+        compared=torch.stack([_filled(each, most) for each in compared]).mean(dim=2),
+    )
+
+
+Pairs = list[tuple[int, int]]
+
+
+def _same_layers(one: Trace, other: Trace, kind: Kind) -> Sequence[int]:
+    layers, others = list(one.layers_of(kind)), list(other.layers_of(kind))
+    if layers != others:
+        raise InputError(
+            f"both traces must have the same layers of kind {kind!r}; the one has {len(layers)} and the "
+            f"other {len(others)}."
+        )
+    # Where no attention was kept, reading the first layer says so.
+    return layers or [0]
+
+
+def partners_of(one: Trace, other: Trace, kind: Kind) -> tuple[Pairs, Pairs, float]:
+    """The queries and the keys that are the same in both, and the share of tokens with a partner.
+
+    Raises:
+        InputError: there are none but special ones.
+    """
+    sides = [
+        (mine.encoding.tokens, theirs.encoding.tokens)
+        for mine, theirs in zip(one.sides(kind), other.sides(kind), strict=True)
+    ]
+    queries = _matched(*sides[0])
+    keys = queries if kind != "cross" else _matched(*sides[1])
+    for name, pairs, (tokens, _) in zip(("queries", "keys"), (queries, keys), sides, strict=True):
+        telling = [place for place, _ in pairs if not tokens[place].special]
+        # Texts may consist of special tokens alone; then those are what is compared.
+        if not pairs or (not telling and any(not token.special for token in tokens)):
+            raise InputError(
+                f"the two traces must have tokens in common; of the {name} none is the same in both but "
+                "special ones. Compare texts that share words, or one text in two models."
+            )
+    coverage = min(
+        len(pairs) / max(len(mine), len(theirs))
+        for pairs, (mine, theirs) in zip((queries, keys), sides, strict=True)
+    )
+    return queries, keys, coverage
+
+
+def _matched(one: Sequence[Token], other: Sequence[Token]) -> Pairs:
+    """The places of tokens that are the same in both, in order."""
+    ours, theirs = ([token.text for token in tokens] for tokens in (one, other))
+    if ours == theirs:
+        return [(place, place) for place in range(len(ours))]
+    blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
+    return [(a + step, b + step) for a, b, size in blocks for step in range(size)]
+
+
+# Weights of one trace that are worked out at once.
+_ENTRIES = 2**20
+
+
+def _of_layer(
+    one: AttentionInputs, other: AttentionInputs, queries: Pairs, keys: Pairs
+) -> tuple[Tensor, Tensor]:
+    """(heads, rows) divergences, and the attention on keys with partners, the mean of both sides."""
+    heads = one.num_heads
+    found, compared = torch.zeros(2, heads, len(queries), dtype=torch.float64)
+    size = max(1, _ENTRIES // (heads * max(one.num_columns, other.num_columns)))
+    for start in range(0, len(queries), size):
+        block = queries[start : start + size]
+        at = slice(start, start + len(block))
+        cells = [
+            cells_of(inputs, [pair[side] for pair in block], [pair[side] for pair in keys])
+            for side, inputs in enumerate((one, other))
+        ]
+        found[:, at] = _jensen_shannon(*cells)
+        compared[:, at] = sum(each[..., : len(keys)].sum(dim=2) for each in cells) / 2
+    return found, compared
+
+
+def cells_of(inputs: AttentionInputs, rows: list[int], keys: list[int]) -> Tensor:
+    """(heads, rows, keys + 2): the weights of these keys, of all others together, and of the sink."""
+    device = inputs.q.device
+    weights = attention_weights(inputs, torch.tensor(rows, device=device))[0].double().cpu()
+    of_keys = weights[..., : inputs.k_len]
+    picked = of_keys[..., torch.tensor(keys)]
+    without = torch.ones(inputs.k_len, dtype=torch.bool)
+    without[torch.tensor(keys)] = False
+    rest = of_keys[..., without].sum(dim=2, keepdim=True)
+    sink = weights[..., inputs.k_len :].sum(dim=2, keepdim=True)
+    return torch.cat([picked, rest, sink], dim=2)
+
+
+def _jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
+    """In bits, over the last axis; an empty row, all zeros, diverges by 1/2 from one that is not."""
+    middle = (p + q) / 2
+    # xlogy(0, ...) is 0; where the middle is 0 so are both, and 0 / 0 may not be asked for.
+    safe = torch.where(middle > 0, middle, 1.0)
+    terms = torch.xlogy(p, p / safe) + torch.xlogy(q, q / safe)
+    return (terms.sum(dim=-1) / 2 / torch.log(torch.tensor(2.0, dtype=p.dtype))).clamp(0.0, 1.0)
+
+
+def _filled(rows: Tensor, heads: int) -> Tensor:
+    """With rows of NaN for the heads that a pruned layer lacks."""
+    missing = rows.new_full((heads - rows.shape[0], rows.shape[1]), torch.nan)
+    return torch.cat([rows, missing])

@@ -1,0 +1,116 @@
+"""The causal check: the same run without one head."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.models import Kind, Loaded, Output
+from regard.text import Encoding
+from regard.tracing.edits._changes import Zero
+from regard.tracing.edits._editing import edited
+from regard.tracing.record import Trace
+from regard.tracing.run import run_again
+
+# Logits of a longer text are not worked out: twice as many numbers are held.
+_MOST_LOGITS = 1 << 26
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LikeliestToken:
+    """What a language model gives the largest probability after a token: its text, and the probability."""
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ablation:
+    """How a model's output moves when one head's output is zero.
+
+    Args:
+        kind, layer, head: the head.
+        tokens: whose outputs these are: of a model with two stacks, the decoder's.
+        moved: float32 (tokens,), |h' - h| / |h| of the last hidden states h, with the head, and h', without.
+        cosine: float32 (tokens,), the cosine of h and h'.
+        before, after: the likeliest token after each token, with the head and without it; None where the
+            model gives no logits of a vocabulary, or too many to hold.
+    """
+
+    kind: "Kind"
+    layer: int
+    head: int
+    tokens: tuple[str, ...]
+    moved: Tensor
+    cosine: Tensor
+    before: tuple[LikeliestToken, ...] | None
+    after: tuple[LikeliestToken, ...] | None
+
+
+def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) -> Ablation:
+    """The causal check: what moves when one head's output is zero, as `Model.edit` with `Zero("head")` does.
+
+    A weight says where a head looks; whether the model needs it is another question. The model runs twice on
+    the trace's tokens, and is left as it is.
+
+    Args:
+        layer, head, kind: the head, as in `weights`.
+
+    Returns:
+        How far each token's output moves, and which token is likeliest after it.
+
+    Raises:
+        InputError: a layer or head that is not there, or a trace without its model.
+
+    Example:
+        >>> import regard
+        >>> found = regard.load().trace("time flies like an arrow").ablation(3, 5)
+        >>> found.moved.shape, bool(found.moved.max() > 0)
+        (torch.Size([7]), True)
+
+    Source: Michel et al. 2019, arXiv 1905.10650, section 2.3, whose masks are this zero.
+    """
+
+    kind = self.kind(kind)
+    layer = self.layer_index(layer, kind)
+    head = self.head_index(head, kind, layer)
+    loaded = self.require_model()
+    stack = list(loaded.network.prefixes)[-1]
+    encoding = self.passage(stack).encoding
+    logits = len(encoding.tokens) * loaded.network.config.vocab_size <= _MOST_LOGITS
+    with torch.no_grad():
+        whole = run_again(self, loaded.network, logits=logits)
+        with edited(loaded, [Zero("head", layer=layer, head=head, kind=kind)]) as without:
+            changed = run_again(self, without.network, logits=logits)
+    h, other = (each.last_hidden_state[0].double() for each in (whole, changed))
+    return Ablation(
+        kind=kind,
+        layer=layer,
+        head=head,
+        tokens=tuple(token.surface for token in encoding.tokens),
+        moved=_plain((other - h).norm(dim=1) / h.norm(dim=1)),
+        cosine=_plain(torch.nn.functional.cosine_similarity(h, other, dim=1)),
+        before=_likeliest(loaded, whole, len(h)),
+        after=_likeliest(loaded, changed, len(h)),
+    )
+
+
+def _likeliest(loaded: Loaded, output: Output, count: int) -> tuple[LikeliestToken, ...] | None:
+    config = loaded.network.config
+    sizes = {config.vocab_size, getattr(config, "decoder_vocab_size", config.vocab_size)}
+    logits = output.logits
+    # The logits of a classifier are of labels, or of the whole text.
+    if logits is None or logits.ndim != 3 or logits.shape[1] != count or logits.shape[2] not in sizes:
+        return None
+    found = logits[0].double().softmax(dim=1).max(dim=1)
+    ids: Sequence[int] = found.indices.tolist()
+    tokens = Encoding.from_ids(list(ids), loaded.tokenizer).tokens
+    return tuple(
+        LikeliestToken(token=token.surface or token.text, probability=probability)
+        for token, probability in zip(tokens, found.values.tolist(), strict=True)
+    )
+
+
+def _plain(values: Tensor) -> Tensor:
+    return values.float().cpu()

@@ -1,0 +1,188 @@
+"""Every head's statistics over a text: entropy, distances, and the weight on tokens of some kind."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.models import Kind
+from regard.tracing.record import TokenSets, Trace
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Statistics:
+    """Statistics of the attention of one kind: float32 on the CPU, of every layer and head for every query.
+
+    With p_ij the weight of query i on key j, each is (layers, heads, queries) unless it says otherwise. What
+    does not exist for the text is None; where it does not exist for a query, or a layer has fewer heads than
+    the others, stands NaN (-1 in a tensor of keys). So a zero always means that the head looks elsewhere.
+
+    Attributes:
+        kind: "encoder", "decoder" or "cross".
+        layers: the numbers of the layers, in the order of the first axis.
+        tokens, key_tokens: the tokens of the queries and of the keys.
+        entropy: -sum_j p_ij log p_ij, in nats, over the sink too (Clark et al. 2019, arXiv 1906.04341,
+            section 3.3).
+        largest: max_j p_ij, over the keys.
+        largest_at: int64, its key, the first of equal ones.
+        distance: D_i = sum_j p_ij |i - j| / sum_j p_ij, in tokens, over the keys (the attention distance of
+            Vig and Belinkov 2019, arXiv 1906.04284, of one query). None of cross-attention, whose queries and
+            keys are two sequences.
+        spread: sqrt(sum_j p_ij (|i - j| - D_i)^2 / sum_j p_ij), in tokens, to about 0.02. None of
+            cross-attention.
+        to_self, to_previous, to_next: p_ii, p_i,i-1 and p_i,i+1 (arXiv 1906.04341, section 3.1); NaN at the
+            text's ends. None of cross-attention.
+        to_first: p_i0.
+        to_special: the sum over special tokens, "[CLS]", "[SEP]", "<s>" (arXiv 1906.04341, section 3.2). None
+            where the keys have none.
+        to_punctuation: the sum over punctuation, not that within a word; of ids without a text, over pieces
+            that show nothing else. None where the keys have none.
+        to_other_sentence: of a pair of texts, the sum over the tokens of the one in which the query is not;
+            NaN for special tokens, which are in neither. None where there is no pair.
+        to_same_word: the sum over the other pieces of the query's word; NaN where it has none. None where no
+            word has several, where there are no words, and of cross-attention.
+        to_repeated_word: the sum over the pieces of the other places of the query's word in the text, of any
+            case; NaN where there is none. None where no word comes twice (punctuation is no word), where
+            there are no words, and of cross-attention.
+        to_sink: the weight of the sink. None where the attention has none.
+        received: (layers, heads, keys), sum_i p_ij, what each key gets from all queries together.
+        top_weights: (layers, heads, queries, k), the largest weights in falling order; None without `top_k`.
+        top_keys: int64, their keys; -1, with a weight of 0, where the query sees fewer.
+    """
+
+    kind: "Kind"
+    layers: tuple[int, ...]
+    tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    entropy: Tensor
+    largest: Tensor
+    largest_at: Tensor
+    distance: Tensor | None
+    spread: Tensor | None
+    to_self: Tensor | None
+    to_previous: Tensor | None
+    to_next: Tensor | None
+    to_first: Tensor
+    to_special: Tensor | None
+    to_punctuation: Tensor | None
+    to_other_sentence: Tensor | None
+    to_same_word: Tensor | None
+    to_repeated_word: Tensor | None
+    to_sink: Tensor | None
+    received: Tensor
+    top_weights: Tensor | None
+    top_keys: Tensor | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The statistics that there are."""
+        return tuple(name for name in _MEASURED if getattr(self, name) is not None)
+
+    def mean(self, name: str) -> Tensor:
+        """A statistic's mean over the queries that it exists for; of `received`, over the keys.
+
+        Args:
+            name: one of `names` that is a quantity: not `largest_at`, `top_keys` or `top_weights`.
+
+        Returns:
+            float32 (layers, heads); NaN where it exists for no query, or there is no such head.
+
+        Raises:
+            InputError: another name.
+        """
+        told = [each for each in self.names if each not in _NO_QUANTITIES]
+        if name not in told:
+            raise InputError(f"name must be one of {', '.join(told)}; got {name!r}.")
+        values: Tensor = getattr(self, name)
+        return values.nanmean(dim=2)
+
+    def __repr__(self) -> str:
+        layers, heads, queries = self.entropy.shape
+        many = "" if layers == 1 else "s"
+        return (
+            f"Statistics({self.kind}, {layers} layer{many} x {heads} heads x {queries} queries: "
+            f"{', '.join(self.names)})"
+        )
+
+
+_MEASURED = tuple(
+    field.name for field in fields(Statistics) if field.name not in ("kind", "layers", "tokens", "key_tokens")
+)
+_NO_QUANTITIES = ("largest_at", "top_keys", "top_weights")
+
+
+def statistics(
+    self: Trace,
+    kind: "Kind | None" = None,
+    *,
+    layers: int | Sequence[int] | None = None,
+    top_k: int = 0,
+) -> Statistics:
+    """Statistics of all heads, in one pass over each layer's queries and keys and in O(N) memory.
+
+    Args:
+        kind: "encoder", "decoder" or "cross"; needed only where there are several.
+        layers: which attention layers, a number or some, in this order; by default all that the trace has.
+        top_k: how many of the largest weights of each query are given, with their keys.
+
+    Returns:
+        See `Statistics`: what each is, its formula and its source.
+
+    Raises:
+        InputError: a layer that is not there, a kind that is not said, or a top_k that is not from 0 to the
+            number of keys.
+
+    Example:
+        >>> import regard
+        >>> statistics = regard.load().trace("time flies like an arrow").statistics()
+        >>> statistics.entropy.shape
+        torch.Size([6, 12, 7])
+        >>> statistics.mean("to_special")[0].argmax().item()  # the head of layer 0 that looks there most
+        8
+        >>> statistics.to_other_sentence is None  # there is no pair
+        True
+    """
+    kind = self.kind(kind)
+    numbers = _chosen(self, layers, kind)
+    of_queries, of_keys = self.sides(kind)
+    sets = TokenSets(of_queries.encoding, of_keys.encoding, cross=kind == "cross")
+    found = [sets.ask(self.attention_of(each, kind).inputs, top_k) for each in numbers]
+    absent: dict[str, Any] = dict.fromkeys(_MEASURED)
+    told = {
+        name: _stacked([each.get(name) for each in found])
+        for name in _MEASURED
+        if any(name in each for each in found)
+    }
+    return Statistics(
+        kind=kind,
+        layers=numbers,
+        tokens=tuple(of_queries.tokens),
+        key_tokens=tuple(of_keys.tokens),
+        **absent | told,
+    )
+
+
+def _chosen(trace: Trace, layers: int | Sequence[int] | None, kind: "Kind") -> tuple[int, ...]:
+    if layers is None:
+        # Where no attention was kept, reading the first layer says so.
+        return tuple(trace.layers_of(kind)) or (trace.layer_index(0, kind),)
+    asked = list(layers) if isinstance(layers, Sequence) else [layers]
+    if not asked:
+        raise InputError("layers must be at least one layer, or None for all; got none.")
+    return tuple(trace.layer_index(each, kind) for each in asked)
+
+
+def _stacked(layers: Sequence[Tensor | None]) -> Tensor:
+    """(layers, heads, ..); NaN, or -1 for keys, where a layer has fewer heads, or does not have it at all."""
+    there = [each for each in layers if each is not None]
+    heads = max(len(each) for each in there)
+    stacked = there[0].new_full(
+        (len(layers), heads, *there[0].shape[1:]), torch.nan if there[0].is_floating_point() else -1
+    )
+    for row, each in zip(stacked, layers, strict=True):
+        if each is not None:
+            row[: len(each)] = each
+    return stacked

@@ -1,0 +1,216 @@
+"""Value zeroing: what a layer's output loses when one token's value is not there."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from regard.blocks import DecoderLayer
+from regard.core import Taps, attention_weights
+from regard.core.errors import InputError
+from regard.models import Kind, Network, Transformer, attention_name, stack_of
+from regard.tracing.measures._budget import check_cost
+from regard.tracing.measures._layers import is_row_wise, recorded_outputs, widened, with_given
+from regard.tracing.measures._needed import context_of, hidden_of, values_of
+from regard.tracing.measures._network import attention_tap, projection_of
+from regard.tracing.record import Selector, Trace, chosen_of
+from regard.tracing.run import run_again
+
+_FLOPS = 2e10
+"""What two cores do in a second in float64, for the forecast."""
+
+_ENTRIES = 2**22
+"""Numbers of changed outputs that are worked on at a time; a feed-forward network makes some ten of each."""
+
+_FEW = 2**18
+"""As many where somebody waits for other numbers meanwhile: a part of a second's work."""
+
+
+def value_zeroing(
+    trace: Trace,
+    layer: int,
+    *,
+    kind: "Kind | None" = None,
+    query: Selector | None = None,
+    key: Selector | None = None,
+) -> Tensor:
+    """How much each token's output of a layer changes when the value of another token is set to zero.
+
+        C_ij = 1 - cos(y_i without v_j, y_i)
+
+    y is what the layer hands on, after attention, residuals, norms and feed-forward network (and before the
+    stack's last norm). v_j is zero in every head, the weights stay. On regard's own models only the layer is
+    worked out again, in float64; through the lens the model runs once for every key, up to that layer.
+
+    Args:
+        layer: attention layer.
+        kind: "encoder", "decoder" or "cross"; needed only where there are several.
+        query, key: the tokens i and j: an index, a slice or a word; None gives all.
+
+    Returns:
+        float32 on the CPU, (queries, keys): cosine distances, from 0 to 2. Rows are not normalised.
+
+    Raises:
+        InputError: a layer, token or word that is not there; a model or parts of the trace that are not at
+            hand; or more keys than the forecast lets through, which says what would.
+
+    Example:
+        >>> import regard
+        >>> trace = regard.load().trace("time flies like an arrow")
+        >>> trace.value_zeroing(2, key="flies").shape
+        torch.Size([7, 1])
+
+    Source: Mohebbi et al. 2023, arXiv 2301.12971, section 3, equations 3 to 5.
+    """
+    kind = trace.kind(kind)
+    layer = trace.layer_index(layer, kind)
+    of_queries, of_keys = trace.sides(kind)
+    rows = list(chosen_of("query", of_queries.encoding, query))
+    keys = list(chosen_of("key", of_keys.encoding, key))
+    network = trace.require_model().network
+    if isinstance(network, Transformer):
+        _check(trace, network, rows, keys, _size(network.stack(stack_of(kind)).layers[layer]) / _FLOPS)
+    else:
+        _check(trace, network, range(len(of_queries.tokens)), keys, _size(network) / _FLOPS)
+    blocks = list(_blocks(trace, kind, layer, rows, keys, _ENTRIES))
+    return torch.cat(blocks, dim=1) if blocks else torch.empty(len(rows), 0)
+
+
+def value_zeroing_blocks(trace: Trace, kind: "Kind", layer: int) -> Iterator[Tensor]:
+    """The same of all tokens, some keys at a time: (queries, some keys), in the order of the keys.
+
+    Each block is a part of a second's work on a model for a laptop, and nothing runs between two of them: a
+    notebook goes on with other work, or leaves off. So there is no limit of time.
+
+    Raises:
+        InputError: as `value_zeroing`, before the first block at the latest.
+    """
+    rows, keys = (list(range(len(side.encoding.tokens))) for side in trace.sides(kind))
+    trace.require_model()
+    return _blocks(trace, kind, layer, rows, keys, _FEW)
+
+
+def _blocks(
+    trace: Trace, kind: "Kind", layer: int, rows: list[int], keys: list[int], entries: int
+) -> Iterator[Tensor]:
+    network = trace.require_model().network
+    if isinstance(network, Transformer):
+        return _by_layer(trace, network, kind, layer, rows, keys, entries)
+    return _by_passes(trace, network, kind, layer, rows, keys, entries)
+
+
+def _size(module: torch.nn.Module) -> int:
+    return 2 * sum(parameter.numel() for parameter in module.parameters())
+
+
+def _check(
+    trace: Trace, network: Network, rows: "list[int] | range", keys: list[int], seconds: float
+) -> None:
+    pairs, width = len(rows) * len(keys), network.config.d_model
+    check_cost(
+        f"value zeroing of {len(keys)} keys for {len(rows)} queries of {trace.model}",
+        seconds=pairs * seconds,
+        device=next(network.parameters()).device,
+        num_bytes=4.0 * pairs + 80.0 * min(pairs * width, max(_ENTRIES, len(rows) * width)),
+        way_out="ask for some tokens with query= and key=",
+    )
+
+
+def _by_layer(
+    trace: Trace,
+    network: Transformer,
+    kind: "Kind",
+    layer: int,
+    rows: list[int],
+    keys: list[int],
+    entries: int,
+) -> Iterator[Tensor]:
+    stack = stack_of(kind)
+    module = network.stack(stack).layers[layer]
+    inputs = trace.attention_of(layer, kind).inputs
+    v, projection = values_of(trace, kind, layer), projection_of(trace, kind, layer)
+    x, known = hidden_of(trace, stack)[layer], recorded_outputs(trace, stack, module, layer)
+    # A layer that mixes positions outside attention needs them all.
+    worked = rows if is_row_wise(module) else list(range(len(x)))
+    name = attention_name(kind)
+    given = {each: output[:, worked].double() for each, output in known.items()}
+    # The heads' sum, not the recorded one, which is rounded: where a token sees itself alone, all of it goes.
+    given[name] = projection.of_contexts(context_of(trace, kind, layer)[None, :, worked])
+    arguments: dict[str, Tensor] = {}
+    if isinstance(module, DecoderLayer):
+        arguments["encoded"] = hidden_of(trace, "encoder")[-1][None].double()
+        if kind != "cross":
+            del given["cross_attention"]  # its queries change too: it runs
+    bare = widened(with_given(module, **dict.fromkeys(given, torch.empty(0))))
+    x = x[None, worked].double()
+
+    def run(outputs: dict[str, Tensor]) -> Tensor:
+        batch = len(outputs[name])
+        some = {each: value.expand(batch, -1, -1) for each, value in arguments.items()}
+        output: Tensor = with_given(bare, **outputs)(x.expand(batch, -1, -1), **some)
+        return output
+
+    back = slice(None) if worked is rows else rows
+    at = torch.tensor(worked, device=v.device)
+    size = max(1, entries // (len(worked) * x.shape[2]))
+    with torch.no_grad():
+        whole = run(given)[0, back]
+    for start in range(0, len(keys), size):
+        some = keys[start : start + size]
+        with torch.no_grad():  # not around the yield: it would hold for whoever asks
+            weights = attention_weights(inputs, at, torch.tensor(some, device=v.device))[0].double()
+            lost = sum(
+                weights[head].T[:, :, None] * projection.of_values(v[:, some], head)[:, None]
+                for head in range(inputs.num_heads)
+            )
+            changed = run(given | {name: given[name] - lost})
+        yield _distance(changed[:, back], whole).T.float().cpu()
+
+
+class _Enough(Exception):
+    """The layer's output is there: what follows need not run."""
+
+
+def _by_passes(
+    trace: Trace,
+    network: Network,
+    kind: "Kind",
+    layer: int,
+    rows: list[int],
+    keys: list[int],
+    entries: int,
+) -> Iterator[Tensor]:
+    values = f"{attention_tap(network, kind, layer)}.v"
+    output = f"{network.prefixes[stack_of(kind)]}layers.{layer}.output"
+    if output not in network.tap_names():
+        raise InputError(
+            f"value zeroing needs the output of layer {layer}, which {trace.model} does not show through the "
+            "lens; ask for weights, or norm_weighted."
+        )
+    batch = max(1, entries // (len(trace.tokens) * network.config.d_model * 4))
+    for start in range(0, len(keys), batch):
+        some = keys[start : start + batch]
+        seen: list[Tensor] = []
+
+        def zero(v: Tensor, some: list[int] = some) -> Tensor:
+            v = v.clone()
+            v[range(1, len(some) + 1), :, some] = 0.0
+            return v
+
+        def stop(value: Tensor, seen: list[Tensor] = seen) -> None:
+            seen.append(value)
+            raise _Enough
+
+        try:
+            with torch.no_grad():
+                run_again(trace, network, batch=len(some) + 1, taps=Taps({values: zero, output: stop}))
+        except _Enough:
+            pass
+        states = seen[0].double()[:, rows]  # the first is the model as it is
+        yield _distance(states[1:], states[0]).T.float().cpu()
+
+
+def _distance(changed: Tensor, whole: Tensor) -> Tensor:
+    """1 - cos over the last axis, as half the squared distance of unit vectors: near 0 nothing cancels."""
+    apart = torch.nn.functional.normalize(changed, dim=-1) - torch.nn.functional.normalize(whole, dim=-1)
+    return 0.5 * apart.square().sum(dim=-1)

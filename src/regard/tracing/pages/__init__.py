@@ -1,0 +1,20 @@
+"""From traces to what people look at: pages, pictures, notebooks, the worked calculation."""
+
+from regard.tracing.pages._explain import explain
+from regard.tracing.pages._notebook import display, mimebundle, widget
+from regard.tracing.pages._page import page_record
+from regard.tracing.pages._pages import comparison_page, difference_page, page, write_page
+from regard.tracing.pages._picture import plot
+
+__all__ = [
+    "comparison_page",
+    "difference_page",
+    "display",
+    "explain",
+    "mimebundle",
+    "page",
+    "page_record",
+    "plot",
+    "widget",
+    "write_page",
+]

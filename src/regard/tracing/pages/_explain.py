@@ -1,0 +1,95 @@
+"""One token's attention in one head, worked out: every number between the text and the output."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.core import reference_attention
+from regard.core.errors import InputError
+from regard.models import Kind
+from regard.tracing.record import Trace, token_of
+from regard.views import Explanation
+
+
+def explain(
+    trace: Trace, token: int | str, layer: int = -1, head: int = 0, *, kind: Kind | None = None
+) -> Explanation:
+    """Work out one row of attention.
+
+    Args:
+        trace: the traced text.
+        token: an index, or a word of the text; of a word of several pieces the first is worked out, and the
+            record names them all.
+        layer: attention layer.
+        head: query head.
+        kind: "encoder", "decoder" or "cross"; needed only where there are several.
+
+    Returns:
+        Every step, as numpy arrays: see `regard.views.Explanation`.
+
+    Raises:
+        InputError: a layer, head, token or word that is not there, a kind that is not said, or a layer whose
+            weights, contexts or outputs an edit wrote: one step does not give the next there.
+    """
+    kind = trace.kind(kind)
+    of_queries, of_keys = trace.sides(kind)
+    pieces = token_of("token", of_queries.encoding, token)
+    row, layer, head = pieces[0], trace.layer_index(layer, kind), trace.head_index(head, kind, layer)
+    traced = trace.attention_of(layer, kind)
+    if traced.written:
+        raise InputError(
+            f"an edit wrote the {' and the '.join(f'{name}s' for name in traced.written)} of {kind} "
+            f"attention layer {layer}, which its weights and values do not explain; explain another layer, "
+            "or a trace of the model without the edit."
+        )
+    inputs = traced.inputs.head(head)
+    # In float64, as `trace.weights` computes them: the two must show the same digits.
+    exact = replace(inputs, q=inputs.q.double(), k=inputs.k.double(), v=inputs.v.double())
+    with torch.no_grad():  # a bias may be learned
+        worked = reference_attention(exact, queries=range(row, row + 1))
+    learned = of_queries.embeddings(0)
+    # A sink is a column of the softmax, and no key: it has no token, no value and no share in the context.
+    keys = exact.k_len
+    sink = None if exact.sinks is None else float(worked.weights[0, 0, 0, keys])
+    return Explanation(
+        model=trace.model,
+        text=" | ".join(of_queries.encoding.texts) or " ".join(of_queries.tokens),
+        kind=kind,
+        layer=layer,
+        head=head,
+        num_layers=len(of_queries.attention),
+        num_heads=traced.inputs.num_heads,
+        token=row,
+        pieces=tuple(pieces),
+        tokens=tuple(of_queries.tokens),
+        token_ids=tuple(of_queries.encoding.token_ids),
+        key_tokens=tuple(of_keys.tokens),
+        scale=inputs.factor,
+        learned=_array(learned[row]),
+        scaled=_row(of_queries.scaled, row),
+        position=_row(of_queries.positions, row),
+        token_type=_row(of_queries.token_types, row),
+        x=_array(of_queries.hidden[layer][row]),
+        q=_array(inputs.q[0, 0, row]),
+        k=_array(inputs.k[0, 0]),
+        v=_array(inputs.v[0, 0]),
+        scores=_array(worked.scores[0, 0, 0]),
+        scaled_scores=_array(worked.scaled_scores[0, 0, 0]),
+        masked_scores=_array(worked.masked_scores[0, 0, 0, :keys]),
+        weights=_array(worked.weights[0, 0, 0, :keys]),
+        sink=sink,
+        context=_array(worked.context[0, 0, 0]),
+        joined=_array(traced.context[:, row].flatten()),
+        output=_row(traced.output, row),
+        contextual=_array(of_queries.hidden[layer + 1][row]),
+    )
+
+
+def _row(values: Tensor | None, row: int) -> np.ndarray | None:
+    return None if values is None else _array(values[row])
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.float().cpu().numpy()

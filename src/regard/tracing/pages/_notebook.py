@@ -1,0 +1,83 @@
+"""A trace in a notebook: a widget whose numbers the trace works out when somebody looks."""
+
+from typing import Any
+
+from regard.models import Kind
+from regard.tracing.comparison import difference
+from regard.tracing.edits import ablation
+from regard.tracing.measures import Scalar
+from regard.tracing.pages._page import page_record
+from regard.tracing.pages._page_extras import head_statistics
+from regard.tracing.pages._page_measures import live_measures
+from regard.tracing.record import Trace, check_trace
+from regard.views import LiveRun, make_widget, marimo_object, notebook_bundle
+
+
+def widget(self: Trace, *, against: Trace | None = None, of: Scalar | None = None) -> Any:
+    """The interactive view as a widget: what a notebook shows for a trace.
+
+    Rows and measures are worked out by Python when they are looked at, so that a long text costs what is
+    looked at. With a model behind the trace there is the causal check besides: see `ablation`.
+
+    Args:
+        against: another trace, of which the widget shows how it differs from this one, as `difference_page`.
+        of: what weight x gradient is of, as in `attention_gradients`; by default the largest logit after a
+            decoder's last token.
+
+    Returns:
+        An `anywidget.AnyWidget`. Its `address` is what is chosen, as in the address of a page: it can be read
+        and set, such as `widget.address = "#layer=3&head=5"`. `close()` ends it and lets go of the trace.
+
+    Raises:
+        MissingExtraError: anywidget is not installed.
+        InputError: a layer that cannot be drawn exactly, or two traces that cannot be compared.
+    """
+    if against is None:
+        return make_widget([_live(self, of)])
+
+    found = difference(self, check_trace("against", against))
+    return make_widget([_live(self, of), _live(against, of)], difference=found)
+
+
+def mimebundle(self: Trace, include: Any = None, exclude: Any = None) -> Any:
+    """What a notebook displays: the widget, or in words what to install for it."""
+    del include, exclude
+    made: list[LiveRun] = []
+
+    def run() -> LiveRun:
+        if not made:
+            made.append(_live(self))
+        return made[0]
+
+    return notebook_bundle(
+        repr(self),
+        lambda: make_widget([run()]),
+        lambda: [run().record],
+        way='trace.write_page("page.html")',
+    )
+
+
+def display(self: Trace) -> Any:
+    """What marimo displays."""
+    return marimo_object(repr(self), lambda: widget(self))
+
+
+def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
+
+    def check(kind: Kind, layer: int, head: int) -> dict[str, Any]:
+        found = ablation(trace, layer, head, kind=kind)
+        tops = {
+            name: None
+            if of is None
+            else [{"token": each.token, "probability": each.probability} for each in of]
+            for name, of in (("before", found.before), ("after", found.after))
+        }
+        moved, cosine = found.moved.tolist(), found.cosine.tolist()
+        return {"tokens": list(found.tokens), "moved": moved, "cosine": cosine, **tops}
+
+    return LiveRun(
+        record=page_record(trace, None, statistics=False),
+        statistics=lambda kind: head_statistics(trace, kind),
+        check=None if trace.loaded is None else check,
+        measures=live_measures(trace, of),
+    )

@@ -1,0 +1,277 @@
+"""From a trace to the record that the page draws: plain numbers, checked against the trace's own weights."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from regard.core import (
+    AttentionInputs,
+    Bias,
+    Causal,
+    Mask,
+    Padding,
+    Segments,
+    Window,
+    attention_weights,
+)
+from regard.core.errors import InputError
+from regard.models import Kind, StackKind
+from regard.tracing.measures import Scalar
+from regard.tracing.pages._page_extras import head_statistics, positions_record, rotary_record, values_of
+from regard.tracing.pages._page_measures import measures_of
+from regard.tracing.record import Trace
+from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, weight_rows
+
+_Floats = npt.NDArray[np.float32]
+_Bools = npt.NDArray[np.bool_]
+
+# What matrices of masks and biases may take in a page, in bytes: a browser opens a file of this size at once.
+_MOST_DENSE = 24_000_000
+
+# Entries of a bias that are looked at to learn whether it depends on the distance alone, at most.
+_MOST_ENTRIES = 2**28
+
+# Weights of the record and of the trace are both worked out in float64, from the same float32 numbers.
+_CHECKED = 1e-5
+
+_WAY_OUT = "`regard explain` and trace.weights give its numbers"
+
+
+def page_record(
+    trace: Trace, measures: Sequence[str] | None = (), of: Scalar | None = None, *, statistics: bool = True
+) -> AttentionRecord:
+    """What the page needs of a trace: tokens, and q, k, scale, mask and bias of every layer of every kind.
+
+    Args:
+        trace: the trace.
+        measures: what can be drawn in the place of the weights too: "value_zeroing", "rollout", "gradient";
+            "norm" is there in any case, where it can be had. None is for a notebook, which works out all of
+            them when they are looked at.
+        of: what "gradient" is of, as in `Trace.attention_gradients`.
+        statistics: whether it has the statistics of every head; a notebook asks for them when it shows them.
+
+    Raises:
+        InputError: a layer has something that the page cannot draw exactly: it would show other weights than
+            the model's. The message names it. Or a measure that there is not.
+    """
+    made = _Made()
+    drawn, left = ({}, {}) if measures is None else measures_of(trace, measures, of)
+    return AttentionRecord(
+        model=trace.model,
+        encoder=None if trace.encoder is None else _side(trace, "encoder"),
+        decoder=None if trace.decoder is None else _side(trace, "decoder"),
+        layers={kind: tuple(_layers(trace, kind, made)) for kind in trace.kinds},
+        statistics={kind: head_statistics(trace, kind) for kind in trace.kinds} if statistics else {},
+        measures=drawn,
+        left_out=left,
+    )
+
+
+def _side(trace: Trace, kind: StackKind) -> Side:
+    encoding = trace.passage(kind).encoding
+    texts = encoding.texts
+    return Side(
+        text=texts[0] if texts else None,
+        pair=texts[1] if len(texts) > 1 else None,
+        tokens=tuple(
+            PageToken(
+                text=token.text,
+                special=token.special,
+                sequence=token.sequence,
+                word=token.word,
+                surface=token.surface,
+            )
+            for token in encoding.tokens
+        ),
+        words=tuple(word.text for word in encoding.words),
+        positions=positions_record(trace, kind),
+    )
+
+
+def _layers(trace: Trace, kind: Kind, made: "_Made") -> list[LayerRecord]:
+    attention = trace.attention(kind)
+    passage = trace.sides(kind)[0]
+    crossed = passage.cross_layers if kind == "cross" else None
+    numbers: Sequence[int] = range(len(attention)) if crossed is None else crossed
+    layers = []
+    for number, each in zip(numbers, attention, strict=True):
+        name = f"layer {number}" if len(trace.kinds) == 1 else f"layer {number} ({kind})"
+        layer = _layer(name, number, each.inputs, made)
+        layers.append(replace(layer, v=values_of(each, layer), rotary=rotary_record(trace, kind, number)))
+    return layers
+
+
+def _layer(name: str, number: int, inputs: AttentionInputs, made: "_Made") -> LayerRecord:
+    for field, said in (("dropout", "dropout"), ("weights", "weights that an edit wrote")):
+        # By name: a record without the field has none of it.
+        if getattr(inputs, field, None) is not None:
+            raise _refused(name, said)
+    with torch.no_grad():  # a bias may be learned
+        bias, finite = (None, None) if inputs.bias is None else made.bias(name, inputs)
+        mask = None if inputs.mask is None else made.mask(name, inputs)
+        if finite is not None:
+            mask = _with_bits(mask or MaskRecord(), finite)
+        layer = LayerRecord(
+            layer=number,
+            q=_numpy(inputs.q[0]),
+            k=_silenced(_numpy(inputs.k[0]), mask),
+            scale=inputs.factor,
+            softcap=inputs.softcap,
+            mask=mask,
+            bias=bias,
+            sinks=None if inputs.sinks is None else _numpy(inputs.sinks),
+        )
+        _check(name, layer, inputs)
+    return layer
+
+
+class _Made:
+    """Masks and biases that are made already, by the object: layers share them; and the room they take."""
+
+    def __init__(self) -> None:
+        self._masks: dict[int, tuple[object, MaskRecord | None]] = {}
+        self._biases: dict[int, tuple[object, tuple[_Floats, _Bools | None]]] = {}
+        self._dense = 0
+
+    def mask(self, name: str, inputs: AttentionInputs) -> MaskRecord | None:
+        """The mask of a layer; None where it hides nothing."""
+        mask = inputs.mask
+        assert mask is not None
+        # The object is kept beside what was made of it: another one may not get its id.
+        if id(mask) not in self._masks:
+            self._masks[id(mask)] = (mask, self._mask(name, mask, inputs))
+        return self._masks[id(mask)][1]
+
+    def _mask(self, name: str, mask: Mask, inputs: AttentionInputs) -> MaskRecord | None:
+        simple = mask.simplified(inputs.q_len, inputs.k_len)
+        if simple is None:
+            return None
+        low: int | None = None
+        high: int | None = None
+        real: _Bools | None = None
+        record = MaskRecord()
+        for part in simple.parts():
+            if isinstance(part, Causal):
+                high = part.offset if high is None else min(high, part.offset)
+            elif isinstance(part, Window):
+                if part.left is not None:
+                    low = part.offset - part.left if low is None else max(low, part.offset - part.left)
+                if part.right is not None:
+                    high = part.offset + part.right if high is None else min(high, part.offset + part.right)
+            elif isinstance(part, Padding):
+                here = part.real[0].cpu().numpy()
+                real = here if real is None else real & here
+            elif isinstance(part, Segments) and record.segments is None:
+                of_keys = part.queries if part.keys is None else part.keys
+                segments = (part.queries[0].cpu().long().numpy(), of_keys[0].cpu().long().numpy())
+                record = MaskRecord(segments=segments, bits=record.bits)
+            else:
+                record = _with_bits(record, self._bits(name, part, inputs))
+        return MaskRecord(low=low, high=high, keys=real, segments=record.segments, bits=record.bits)
+
+    def _bits(self, name: str, part: Mask, inputs: AttentionInputs) -> _Bools:
+        allowed = part.dense(inputs.q_len, inputs.k_len, device=inputs.q.device)[0]
+        allowed = allowed.expand(allowed.shape[0], inputs.q_len, inputs.k_len)
+        self._take_room(name, f"a mask that only a matrix says ({type(part).__name__})", allowed.numel() // 8)
+        bits: _Bools = allowed.cpu().numpy()
+        return bits
+
+    def bias(self, name: str, inputs: AttentionInputs) -> tuple[_Floats, _Bools | None]:
+        """The bias of a layer, and where it is finite (-inf says what a mask says), None if everywhere."""
+        bias = inputs.bias
+        assert bias is not None
+        assert not isinstance(bias, Tensor), "the record has made an object of it"
+        if id(bias) not in self._biases:
+            self._biases[id(bias)] = (bias, self._bias(name, bias, inputs))
+        return self._biases[id(bias)][1]
+
+    def _bias(self, name: str, bias: Bias, inputs: AttentionInputs) -> tuple[_Floats, _Bools | None]:
+        line = _by_distance(bias, inputs)
+        if line is not None:
+            return line, None
+        rows, keys = _all(inputs)
+        heads = bias.block(rows[:1], keys[:1]).shape[1]
+        size = heads * inputs.q_len * inputs.k_len
+        said = f"a bias that depends on more than the distance ({type(bias).__name__})"
+        self._take_room(name, said, 2 * size)
+        values = bias.block(rows, keys)[0].float()
+        values = values.expand(values.shape[0], inputs.q_len, inputs.k_len)
+        finite = values != float("-inf")
+        dense = _numpy(torch.where(finite, values, 0.0))
+        return dense, None if bool(finite.all()) else finite.cpu().numpy()
+
+    def _take_room(self, name: str, said: str, size: int) -> None:
+        self._dense += size
+        if self._dense > _MOST_DENSE:
+            raise InputError(
+                f"the page cannot hold {name}: it has {said}, and with it such matrices take more than "
+                f"{_MOST_DENSE // 10**6} MB of the page. Give a shorter text; {_WAY_OUT}."
+            )
+
+
+def _by_distance(bias: Bias, inputs: AttentionInputs) -> _Floats | None:
+    """A bias as a line, (heads or 1, queries + keys - 1), where it depends on the distance alone; or None."""
+    rows, keys = _all(inputs)
+    # The last query's row, then the last key's column upwards: every distance once, from the furthest back.
+    row = bias.block(rows[-1:], keys)[0]
+    column = bias.block(rows, keys[-1:])[0]
+    heads = max(row.shape[0], column.shape[0])
+    row = row.expand(heads, 1, len(keys))[:, 0]
+    column = column.expand(heads, len(rows), 1)[:, :-1, 0].flip(1)
+    line = torch.cat((row, column), dim=1)
+    if not bool(line.isfinite().all()):
+        return None
+    windows = line.unfold(1, len(keys), 1).flip(1)  # row i is the line from queries - 1 - i on
+    every = -(-heads * len(rows) * len(keys) // _MOST_ENTRIES)
+    picked = rows[::every]
+    size = max(1, 2**22 // (heads * len(keys)))
+    # One of the first rows first: most biases that are no line show it there.
+    for block in (picked[:1], *torch.split(picked, size)):
+        found = bias.block(block, keys)[0]
+        if not torch.equal(found.expand(heads, len(block), len(keys)), windows[:, block]):
+            return None
+    return _numpy(line)
+
+
+def _all(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
+    device = inputs.q.device
+    return torch.arange(inputs.q_len, device=device), torch.arange(inputs.k_len, device=device)
+
+
+def _with_bits(record: MaskRecord, bits: _Bools) -> MaskRecord:
+    return MaskRecord(
+        low=record.low,
+        high=record.high,
+        keys=record.keys,
+        segments=record.segments,
+        bits=bits if record.bits is None else record.bits & bits,
+    )
+
+
+def _silenced(k: _Floats, mask: MaskRecord | None) -> _Floats:
+    """The keys without what stands at padding: it reaches no weight, and may be anything."""
+    return k if mask is None or mask.keys is None else np.where(mask.keys[:, None], k, np.float32(0))
+
+
+def _check(name: str, layer: LayerRecord, inputs: AttentionInputs) -> None:
+    """The last word: some rows of every head, from the record and from the trace."""
+    rows = sorted({0, inputs.q_len // 2, inputs.q_len - 1})
+    wanted = attention_weights(inputs, torch.tensor(rows, device=inputs.q.device))[0].double().cpu().numpy()
+    for head in range(layer.heads):
+        found = weight_rows(layer, head, np.array(rows))
+        difference = float(np.abs(found - wanted[head]).max()) if found.shape == wanted[head].shape else 1.0
+        if not difference <= _CHECKED:
+            raise _refused(name, f"weights of head {head} that its q, k, mask and bias do not give")
+
+
+def _refused(name: str, said: str) -> InputError:
+    return InputError(f"the page cannot draw {name} exactly: it has {said}; {_WAY_OUT}.")
+
+
+def _numpy(tensor: Tensor) -> _Floats:
+    array: _Floats = tensor.detach().float().cpu().contiguous().numpy()
+    return array

@@ -1,0 +1,126 @@
+"""What a page shows beside the weights: values, statistics, and how the model knows positions."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from regard._lens import bound_of
+from regard.core.errors import InputError
+from regard.models import Kind, StackKind, Transformer, positions_of
+from regard.tracing.measures import statistics
+from regard.tracing.record import AttentionTrace, ScoreTrace, Trace
+from regard.views import HeadStatistics, LayerRecord, PositionsRecord, RotaryRecord, ValueHead, value_contexts
+
+PageHead = int | tuple[int, int] | tuple[Kind, int, int]
+"""(layer, head), of every kind of attention that has it, (kind, layer, head), or a layer, with all heads."""
+
+# Keys are no quantity, and what keys receive on average is the same for all heads.
+_NOT_OF_HEADS = ("largest_at", "received", "top_keys", "top_weights")
+
+
+def page_heads(trace: Trace, heads: Iterable[PageHead], said: str = "values") -> list[ValueHead]:
+    """The heads that a page shall hold, or their values, each with its kind and counted from 0.
+
+    Args:
+        trace: the trace.
+        heads: (layer, head), of every kind of attention that has it, (kind, layer, head), or a layer.
+        said: what they are given as, for the message.
+
+    Raises:
+        InputError: A head that is not there, or something that names none.
+
+    Example:
+        >>> import regard
+        >>> page_heads(regard.load().trace("time flies"), [(0, 3), ("encoder", -1, -1)])
+        [('encoder', 0, 3), ('encoder', 5, 11)]
+        >>> len(page_heads(regard.load().trace("time flies"), [2]))
+        12
+    """
+    found: list[ValueHead] = []
+    for each in heads:
+        if isinstance(each, int) and not isinstance(each, bool):
+            found += _heads(trace, (), each, None, said)
+        elif isinstance(each, tuple) and len(each) in (2, 3):
+            *kinds, layer, head = each
+            found += _heads(trace, kinds, layer, head, said)
+        else:
+            raise InputError(f"{said} must be (layer, head), (kind, layer, head) or a layer; got {each!r}.")
+    return found
+
+
+def _heads(trace: Trace, kinds: Sequence[Kind], layer: int, head: int | None, said: str) -> list[ValueHead]:
+    asked = kinds or trace.kinds
+    found: list[ValueHead] = []
+    for kind in asked:
+        try:
+            number = trace.layer_index(layer, kind)
+            count = trace.attention_of(number, kind).inputs.num_heads
+            numbers = range(count) if head is None else [trace.head_index(head, kind, number)]
+            found += [(trace.kind(kind), number, each) for each in numbers]
+        except InputError as error:
+            # Of several kinds, the one may have a layer that the other has not.
+            if kind == asked[-1] and not found:
+                raise InputError(f"{said}: {error}") from error
+    return found
+
+
+def values_of(each: AttentionTrace, layer: LayerRecord) -> npt.NDArray[np.float32] | None:
+    """A layer's v, (kv_heads, keys, v_dim); None where it does not give the model's own contexts, or was not
+    kept."""
+    if isinstance(each, ScoreTrace):
+        return None
+    v = each.inputs.v[0].detach().float().cpu().contiguous().numpy()
+    if layer.mask is not None and layer.mask.keys is not None:
+        # What stands at padding reaches nothing, and may be anything.
+        v = np.where(layer.mask.keys[:, None], v, np.float32(0))
+    if not np.isfinite(v).all():
+        return None
+    rows = np.array(sorted({0, layer.queries // 2, layer.queries - 1}))
+    wanted = each.context[:, torch.from_numpy(rows).to(each.context.device)].double().cpu().numpy()
+    largest = float(each.context.abs().max())
+    bound = bound_of(each.context.dtype) * (largest if 0 < largest < float("inf") else 1.0)
+    for head in range(layer.heads):
+        found = value_contexts(layer, v, head, rows)
+        if found.shape != wanted[head].shape or not np.abs(found - wanted[head]).max() <= bound:
+            return None
+    return v
+
+
+def head_statistics(trace: Trace, kind: Kind) -> HeadStatistics:
+    """What a page says of every head: the means of all statistics that tell heads apart."""
+    found = statistics(trace, kind)
+    return {name: _array(found.mean(name)) for name in found.names if name not in _NOT_OF_HEADS}
+
+
+def positions_record(trace: Trace, kind: StackKind) -> PositionsRecord:
+    """How a stack knows positions: in words, and what it added to each token of the text."""
+    table = trace.passage(kind).positions
+    return PositionsRecord(
+        said=None if trace.loaded is None else positions_of(trace.loaded.network),
+        table=None if table is None else _array(table),
+    )
+
+
+def rotary_record(trace: Trace, kind: Kind, layer: int) -> RotaryRecord | None:
+    """How a layer turned q and k; None for not at all, or where the model's own code does it unseen."""
+    network = None if trace.loaded is None else trace.loaded.network
+    if kind == "cross" or not isinstance(network, Transformer):
+        return None
+    rotary = network.stack(kind).patterns[layer].rotary
+    if rotary is None:
+        return None
+    dim = rotary.head_dim if rotary.rotary_dim is None else rotary.rotary_dim
+    length = torch.arange(len(trace.passage(kind).encoding.tokens))[None]
+    return RotaryRecord(
+        frequencies=_array(rotary.scaling.frequencies(rotary.base, dim, length)),
+        layout=rotary.layout,
+        amplitude=rotary.scaling.amplitude,
+    )
+
+
+def _array(tensor: Tensor) -> npt.NDArray[np.float32]:
+    array: npt.NDArray[np.float32] = tensor.detach().float().cpu().contiguous().numpy()
+    return array

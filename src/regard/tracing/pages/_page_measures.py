@@ -1,0 +1,245 @@
+"""What a page can draw in the place of a trace's weights, as far as it can be had and fits."""
+
+from collections.abc import Callable, Generator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.models import Kind, Loaded, Output
+from regard.tracing.measures import (
+    Scalar,
+    attention_gradients,
+    check_head,
+    outermost,
+    projection_of,
+    rollout,
+    rollout_steps,
+    value_zeroing,
+    value_zeroing_blocks,
+    values_of,
+)
+from regard.tracing.record import Trace
+from regard.tracing.run import run_again
+from regard.views import (
+    MEASURES,
+    MOST_MEASURES,
+    LiveMeasures,
+    MeasureName,
+    MeasureRecord,
+    check_measures,
+    matrix_bytes,
+)
+
+Measures = dict[Kind, tuple[MeasureRecord, ...]]
+
+
+def measures_of(
+    trace: Trace, asked: Sequence[str] = (), of: Scalar | None = None
+) -> tuple[Measures, dict[str, str]]:
+    """The measures of a page: the norms where they can be had, and what is asked for.
+
+    Args:
+        trace: the trace.
+        asked: "norm", "value_zeroing", "rollout", "gradient".
+        of: what "gradient" is the gradient of, as in `Trace.attention_gradients`; by default the largest
+            logit after a decoder's last token.
+
+    Returns:
+        The measures of each kind of attention, and the reason for each that is left out.
+
+    Raises:
+        InputError: a measure that there is not, or `of` without "gradient".
+
+    Example:
+        >>> import regard
+        >>> found, left = measures_of(regard.load().trace("time flies"), ["rollout", "gradient"])
+        >>> [each.name for each in found["encoder"]], list(left)
+        (['norm', 'rollout'], ['gradient'])
+    """
+    names = check_measures(asked)
+    if of is not None and "gradient" not in names:
+        raise InputError('of goes with measures=["gradient"]: it says what the gradient is of.')
+    found: dict[Kind, list[MeasureRecord]] = {kind: [] for kind in trace.kinds}
+    left: dict[str, str] = {}
+    room = MOST_MEASURES
+    for name in dict.fromkeys(("norm", *names)):
+        try:
+            needed = _bytes(trace, name)
+            if needed > room:
+                raise InputError(
+                    f"the matrices of this text would take {needed / 1e6:.0f} MB of the page, and "
+                    f"{room / 1e6:.0f} are left for measures; give a shorter text or fewer measures."
+                )
+            made = _made(trace, name, of)
+        except InputError as error:
+            left[name] = str(error)
+            continue
+        room -= needed
+        for kind, record in made.items():
+            found[kind].append(record)
+    return {kind: tuple(records) for kind, records in found.items()}, left
+
+
+def _made(trace: Trace, name: MeasureName, of: Scalar | None) -> dict[Kind, MeasureRecord]:
+    """A measure of every kind of attention that has it.
+
+    Raises:
+        InputError: it cannot be had.
+    """
+    if name == "norm":
+        return _each(trace, name, lambda kind, layer: _norms(trace, kind, layer))
+    if name == "rollout":
+        return _each(trace, name, lambda kind, layer: rollout(trace, kind=kind, layer=layer)[None])
+    if name == "value_zeroing":
+        return _each(trace, name, lambda kind, layer: value_zeroing(trace, layer, kind=kind)[None])
+    scalar, said = _scalar(trace, of, 'page(measures=["gradient"], of=lambda output: ...)')
+    return _each(trace, name, lambda kind, layer: _gradient(trace, scalar, kind, layer), said)
+
+
+def live_measures(trace: Trace, of: Scalar | None = None) -> LiveMeasures:
+    """All measures that a notebook can have, none of them worked out yet.
+
+    Args:
+        trace: the trace.
+        of: as in `measures_of`.
+
+    Returns:
+        What there is of each kind, what there is not and why, and how a layer is worked out.
+
+    Example:
+        >>> import regard
+        >>> found = live_measures(regard.load().trace("time flies"))
+        >>> found.names["encoder"], list(found.left_out)
+        (('norm', 'value_zeroing', 'rollout'), ['gradient'])
+    """
+    left: dict[str, str] = {}
+    for name in MEASURES:
+        try:
+            if name != "rollout":
+                trace.require_model()
+            if name == "gradient" and of is None:
+                _check_next_token(trace, _IN_A_WIDGET)
+        except InputError as error:
+            left[name] = str(error)
+    there = [name for name in MEASURES if name not in left]
+    names = {kind: tuple(name for name in there if kind in _kinds(trace, name)) for kind in trace.kinds}
+    scalars: list[tuple[Scalar, str]] = []  # the likeliest token is looked for once
+
+    def work(kind: Kind, name: MeasureName, layer: int) -> Generator[float, None, MeasureRecord]:
+        yield 0.0
+        said = ""
+        if name == "norm":
+            values = _norms(trace, kind, layer)
+        elif name == "value_zeroing":
+            blocks: list[Tensor] = []
+            count, done = len(trace.sides(kind)[1].encoding.tokens), 0
+            for block in value_zeroing_blocks(trace, kind, layer):
+                blocks.append(block)
+                done += block.shape[1]
+                yield done / count
+            values = torch.cat(blocks, dim=1)[None]
+        elif name == "rollout":
+            assert kind != "cross"
+            tokens = range(len(trace.passage(kind).encoding.tokens))
+            for step, flow in enumerate(rollout_steps(trace, kind, layer, tokens), start=1):
+                values = flow[None]
+                yield step / (layer + 1)
+        else:
+            if not scalars:
+                scalars.append(_scalar(trace, of, _IN_A_WIDGET))
+                yield 0.0
+            scalar, said = scalars[0]
+            values = _gradient(trace, scalar, kind, layer)
+        return MeasureRecord(name=name, layers=(_finite(name, values),), of=said)
+
+    return LiveMeasures(names=names, left_out=left, work=work)
+
+
+_IN_A_WIDGET = "widget(of=lambda output: ...)"
+
+
+def _each(
+    trace: Trace, name: MeasureName, of_layer: Callable[[Kind, int], Tensor], said: str = ""
+) -> dict[Kind, MeasureRecord]:
+    made: dict[Kind, MeasureRecord] = {}
+    for kind in _kinds(trace, name):
+        layers = tuple(_finite(name, of_layer(kind, layer)) for layer in trace.layers_of(kind))
+        made[kind] = MeasureRecord(name=name, layers=layers, of=said)
+    return made
+
+
+def _kinds(trace: Trace, name: MeasureName) -> Sequence[Kind]:
+    # Rollout goes through one stack's own attention.
+    return [kind for kind in trace.kinds if name != "rollout" or kind != "cross"]
+
+
+def _norms(trace: Trace, kind: Kind, layer: int) -> Tensor:
+    """|f_h(x_j)|, (heads, keys): what `Trace.norm_weighted` multiplies the weights by."""
+    v, projection = values_of(trace, kind, layer), projection_of(trace, kind, layer)
+    heads = trace.attention_of(layer, kind).inputs.num_heads
+    # W_O^h is an orthogonal matrix times R: the lengths are those of v R, which is much smaller than v W_O^h.
+    triangle = torch.linalg.qr(projection.weight.mT, mode="r").R
+    wide = v.double().repeat_interleave(heads // len(v), dim=0)
+    norms: Tensor = (wide @ triangle.mT).norm(dim=2)
+    return norms
+
+
+def _gradient(trace: Trace, of: Scalar, kind: Kind, layer: int) -> Tensor:
+    keys = len(trace.sides(kind)[1].encoding.tokens)
+    return attention_gradients(trace, layer, of=of, kind=kind)[..., :keys]
+
+
+def _scalar(trace: Trace, of: Scalar | None, way: str) -> tuple[Scalar, str]:
+    """What gradients are of, and what that is in words; by default the largest logit after the last token."""
+    if of is not None:
+        return of, "of the number that was given"
+    _check_next_token(trace, way)
+    loaded = trace.require_model()
+    with torch.no_grad():
+        logits = run_again(trace, loaded.network, logits=True).logits
+    assert logits is not None
+    best = int(logits[0, -1].argmax())
+
+    def largest(output: Output) -> Tensor:
+        assert output.logits is not None
+        return output.logits[0, -1, best]
+
+    assert outermost(loaded.network.plain) == "decoder"
+    return largest, f"of the logit of {_token(loaded, best)!r}, the likeliest next token"
+
+
+def _check_next_token(trace: Trace, way: str) -> None:
+    trace.require_model()
+    if "decoder" not in trace.kinds:
+        raise InputError(
+            f"a gradient is of a number, and {trace.model} does not say a next token; say of what it shall "
+            f"be: in Python, trace.{way}."
+        )
+    check_head(trace)
+
+
+def _token(loaded: Loaded, id: int) -> str:
+    return str(id) if loaded.tokenizer is None else loaded.tokenizer.decode([id])
+
+
+def _finite(name: MeasureName, values: Tensor) -> npt.NDArray[np.float32]:
+    array: npt.NDArray[np.float32] = values.detach().float().cpu().contiguous().numpy()
+    if not np.isfinite(array).all():
+        raise InputError(f"{name} gives numbers that are not finite; run the model in float32.")
+    return array
+
+
+def _bytes(trace: Trace, name: MeasureName) -> int:
+    """What it takes in the page; the norms are short."""
+    if name == "norm":
+        return 0
+    total = 0
+    for kind in _kinds(trace, name):
+        queries, keys = (len(side.encoding.tokens) for side in trace.sides(kind))
+        for layer in trace.layers_of(kind):
+            heads = trace.attention_of(layer, kind).inputs.num_heads if name == "gradient" else 1
+            total += matrix_bytes(heads, queries, keys)
+    return total

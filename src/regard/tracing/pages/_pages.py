@@ -1,0 +1,115 @@
+"""The pages: of one trace, of how two differ, and of one word in several sentences."""
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+
+from regard.core.errors import InputError
+from regard.tracing.comparison import difference, movement
+from regard.tracing.measures import Scalar
+from regard.tracing.pages._page import page_record
+from regard.tracing.pages._page_extras import PageHead, page_heads
+from regard.tracing.record import Trace
+from regard.views import MOST_MB, Page, render_comparison, render_difference, render_page
+
+
+def page(
+    self: Trace,
+    *,
+    values: Iterable[PageHead] = (),
+    heads: Iterable[PageHead] = (),
+    max_mb: float | None = MOST_MB,
+    measures: Sequence[str] = (),
+    of: Scalar | None = None,
+) -> Page:
+    """The interactive page of this trace: `trace.page().html`; `write_page` puts it in a file.
+
+    Args:
+        values: heads whose values (v) the page holds in any case: (layer, head), of every kind of
+            attention that has it, (kind, layer, head), or the number of a layer for all of its heads.
+            It holds those of all heads while it stays under 8 MB with them.
+        heads: heads that it holds in any case, where a long text does not leave room for all. The first
+            heads of each layer come next; of the others it has the statistics and a picture.
+        max_mb: what it may take, in millions of bytes; None is no limit.
+        measures: what the page can draw in the place of the weights: "value_zeroing", "rollout",
+            "gradient". "norm", norm-weighted attention, is there in any case where it can be had.
+            What cannot be had, or does not fit, is left out: `Page.left_out` and the page say why.
+        of: what "gradient" is the gradient of, as in `attention_gradients`; by default the largest logit
+            after a decoder's last token.
+
+    Raises:
+        InputError: a head or a measure that is not there, heads that do not fit, or a layer that the page
+            cannot draw exactly.
+    """
+
+    of_values, held = page_heads(self, values, "values"), page_heads(self, heads, "heads")
+    return render_page(page_record(self, measures, of), values=of_values, heads=held, max_mb=max_mb)
+
+
+def write_page(
+    self: Trace,
+    path: str | PathLike[str],
+    *,
+    values: Iterable[PageHead] = (),
+    heads: Iterable[PageHead] = (),
+    max_mb: float | None = MOST_MB,
+    measures: Sequence[str] = (),
+    of: Scalar | None = None,
+) -> Page:
+    """Write the interactive page, whole or not at all; the other arguments as in `page`.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    made = page(self, values=values, heads=heads, max_mb=max_mb, measures=measures, of=of)
+    made.write(path)
+    return made
+
+
+def difference_page(
+    one: Trace, other: Trace, *, heads: Iterable[PageHead] = (), max_mb: float | None = MOST_MB
+) -> Page:
+    """The interactive page of how two traces differ, which is `Trace.difference_page` too.
+
+    It has each head's Jensen-Shannon divergence, the differences of the weights, and the attention of both;
+    of two texts, which tokens are partners, and how alike their words are, layer by layer.
+
+    Args:
+        one, other: as in `difference`.
+        heads, max_mb: as in `Trace.page`, of both together.
+
+    Returns:
+        The page.
+
+    Raises:
+        InputError: as `difference`; or attention that a page cannot draw.
+    """
+
+    found, held = difference(one, other), page_heads(one, heads, "heads")
+    return render_difference(page_record(one), page_record(other), found, heads=held, max_mb=max_mb)
+
+
+def comparison_page(
+    traces: Sequence[Trace],
+    word: str | Sequence[str],
+    *,
+    heads: Iterable[PageHead] = (),
+    max_mb: float | None = MOST_MB,
+) -> Page:
+    """The interactive page of one word in several sentences: its movement, and each sentence's attention.
+
+    Args:
+        traces, word: as in `movement`.
+        heads, max_mb: as in `Trace.page`, of all runs together.
+
+    Returns:
+        The page.
+
+    Raises:
+        InputError: as `movement`; or fewer than two texts, or attention that a page cannot draw.
+    """
+
+    if len(traces) < 2:
+        raise InputError(f"texts must be two or more, to compare the word between them; got {len(traces)}.")
+    moved = movement(traces, word)
+    held = page_heads(traces[0], heads, "heads")
+    return render_comparison([page_record(trace) for trace in traces], moved, heads=held, max_mb=max_mb)

@@ -1,0 +1,92 @@
+"""From a trace to the picture of one head."""
+
+from dataclasses import dataclass
+
+from regard.core.errors import InputError
+from regard.models import Kind
+from regard.text import Encoding
+from regard.tracing.record import Selector, Trace
+from regard.views import HeadPicture, PictureForm
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Side:
+    """The tokens of one side that are drawn: their places, of all that were asked for, and their names."""
+
+    places: list[int]
+    names: tuple[str, ...]
+
+
+def plot(
+    self: Trace,
+    layer: int,
+    head: int,
+    *,
+    kind: "Kind | None" = None,
+    query: Selector | None = None,
+    key: Selector | None = None,
+    form: PictureForm = "lines",
+    specials: bool = True,
+    least: float = 0.0,
+) -> HeadPicture:
+    """One head as a picture for a paper; in a notebook it shows itself.
+
+    Args:
+        layer, head, kind, query, key: as in `weights`.
+        form: "lines", tokens left and right with a line for each weight, or "map", a heat map.
+        specials: draw the tokens that the model added too; without them no weight is rescaled.
+        least: draw the weights from here up.
+
+    Returns:
+        The picture: `.write("head.svg")`, or .png and .pdf through matplotlib; `.svg()` is its text.
+
+    Raises:
+        InputError: as `weights`; or more tokens than can be read.
+
+    Example:
+        >>> import regard
+        >>> picture = regard.load().trace("time flies like an arrow").plot(3, 5, form="map")
+        >>> picture.title
+        'sentence-transformers/all-MiniLM-L6-v2: layer 3, head 5'
+    """
+    kind = self.kind(kind)
+    layer = self.layer_index(layer, kind)
+    head = self.head_index(head, kind, layer)
+    of_queries, of_keys = self.sides(kind)
+    # Of a long text this is the whole matrix: the sides are chosen, and their number checked, first.
+    queries = _side(of_queries.encoding, query, specials)
+    keys = _side(of_keys.encoding, key, specials)
+    HeadPicture.check_size(len(queries.names), len(keys.names))
+    weights = self.weights(layer, head, kind=kind, query=query, key=key).double().numpy()
+    sink = key is None and weights.shape[1] > len(of_keys.encoding.tokens)
+    columns = [*keys.places, weights.shape[1] - 1] if sink and specials else keys.places
+    names = (*keys.names, "sink") if sink and specials else keys.names
+    said = "" if len(self.kinds) == 1 else f"{kind}, "
+    return HeadPicture(
+        weights=weights[queries.places][:, columns],
+        queries=queries.names,
+        keys=names,
+        title=f"{self.model}: {said}layer {layer}, head {head}",
+        form=form,
+        least=least,
+    )
+
+
+def _side(encoding: Encoding, selector: Selector | None, specials: bool) -> _Side:
+    tokens = encoding.tokens
+    if selector is None:
+        chosen = range(len(tokens))
+    elif isinstance(selector, slice):
+        chosen = range(len(tokens))[selector]
+    else:
+        chosen = encoding.find(selector)  # type: ignore[assignment]
+    kept = [(place, token) for place, token in enumerate(chosen) if specials or not tokens[token].special]
+    if not kept:
+        raise InputError("specials must be True where the model's own tokens are all that is asked for.")
+    # WordPiece writes a piece that goes on as "##ing", which people read; of other signs for it the surface.
+    names = [tokens[at].text if tokens[at].text.startswith("##") else tokens[at].surface for _, at in kept]
+    # Of a pair each says whose it is, by the letters that the page has for them.
+    if any(token.sequence == 1 for token in tokens):
+        of = {0: " (A)", 1: " (B)", None: ""}
+        names = [name + of[tokens[at].sequence] for name, (_, at) in zip(names, kept, strict=True)]
+    return _Side(places=[place for place, _ in kept], names=tuple(names))

@@ -1,0 +1,36 @@
+"""What each head does over a text or a corpus: patterns, how strongly a head follows them, and how surely."""
+
+from regard.tracing.patterns._cards import heads, heads_of_trace
+from regard.tracing.patterns._patterns import (
+    Alignment,
+    Broadcast,
+    DelimiterSink,
+    DuplicateToken,
+    HeadPattern,
+    Induction,
+    KeyPattern,
+    Offset,
+    RowPattern,
+    Sides,
+    default_patterns,
+)
+from regard.tracing.patterns._probe import repeated_tokens
+from regard.tracing.patterns._reading import TextOrIds
+
+__all__ = [
+    "Alignment",
+    "Broadcast",
+    "DelimiterSink",
+    "DuplicateToken",
+    "HeadPattern",
+    "Induction",
+    "KeyPattern",
+    "Offset",
+    "RowPattern",
+    "Sides",
+    "TextOrIds",
+    "default_patterns",
+    "heads",
+    "heads_of_trace",
+    "repeated_tokens",
+]

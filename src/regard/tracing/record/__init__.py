@@ -1,0 +1,42 @@
+"""A trace as data: what is kept of a pass, its weights, scores, contexts and embeddings, and its file."""
+
+from regard.tracing.record._files import HasLoaded, open_trace, save
+from regard.tracing.record._heap import Heap
+from regard.tracing.record._keep import EVERYTHING, Keep, Keeper, Keeping, Partial, ScoreInputs
+from regard.tracing.record._origin import Origin, origin_of
+from regard.tracing.record._passage import AttentionTrace, Passage, ScoreTrace, counted
+from regard.tracing.record._selectors import Selector, chosen_of, positions_of, token_of, within
+from regard.tracing.record._size import free_bytes, kept_bytes, told
+from regard.tracing.record._token_sets import TokenSets, is_punctuation
+from regard.tracing.record._trace import Trace, check_trace
+
+__all__ = [
+    "EVERYTHING",
+    "AttentionTrace",
+    "HasLoaded",
+    "Heap",
+    "Keep",
+    "Keeper",
+    "Keeping",
+    "Origin",
+    "Partial",
+    "Passage",
+    "ScoreInputs",
+    "ScoreTrace",
+    "Selector",
+    "TokenSets",
+    "Trace",
+    "check_trace",
+    "chosen_of",
+    "counted",
+    "free_bytes",
+    "is_punctuation",
+    "kept_bytes",
+    "open_trace",
+    "origin_of",
+    "positions_of",
+    "save",
+    "token_of",
+    "told",
+    "within",
+]

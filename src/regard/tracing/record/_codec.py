@@ -1,0 +1,209 @@
+"""The records of a trace as JSON and named tensors, and back.
+
+A class is written by its name and its fields. Masks and biases that layers share are written once, tensors
+that share memory too, and a tensor comes back with its axes in the same order in memory: what is computed
+from it then is the same to the last bit.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard._lens import TensorMask
+from regard.core import (
+    AttentionInputs,
+    BiasOfHeads,
+    Causal,
+    Conjunction,
+    DenseBias,
+    Padding,
+    Segments,
+    Window,
+    unshared,
+)
+from regard.core.errors import InputError
+from regard.models.deberta import DisentangledBias, DistanceTerm
+from regard.positions import Alibi, BucketBias
+from regard.text import Encoding, Token, Word
+from regard.tracing.record._keep import Keeping, Partial, ScoreInputs
+from regard.tracing.record._passage import AttentionTrace, Passage, ScoreTrace
+
+_RECORDS: dict[str, Any] = {
+    each.__name__: each
+    for each in (
+        *(Passage, AttentionTrace, AttentionInputs, ScoreTrace, ScoreInputs, Keeping),
+        *(Causal, Conjunction, Padding, Segments, TensorMask, Window),
+        *(Alibi, BiasOfHeads, BucketBias, DenseBias, DisentangledBias, DistanceTerm),
+    )
+}
+_UNWRITTEN = {ScoreTrace: ("context", "output", "written"), ScoreInputs: ("v",)}
+"""What a class inherits as a field and does not have."""
+
+_TOKEN = ("id", "text", "span", "sequence", "word", "type_id", "special", "surface")
+_WORD = ("text", "span", "sequence", "tokens")
+
+
+class Writer:
+    """Takes records apart.
+
+    Attributes:
+        tensors: what belongs into the file, by name, each densely packed.
+        objects: masks and biases, as JSON.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.objects: list[Any] = []
+        self._names: dict[tuple[object, ...], str] = {}
+        self._places: dict[int, int] = {}
+        self._alive: list[object] = []  # an id means something for as long as its object lives
+
+    def write(self, value: Any, at: str) -> Any:
+        """A value as JSON.
+
+        Args:
+            value: a record, a tensor, or a plain value.
+            at: its place in the trace, which names its tensors.
+
+        Raises:
+            InputError: something that no file can hold, such as an arbitrary predicate.
+        """
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, Tensor):
+            return self._tensor(value, at)
+        if isinstance(value, torch.dtype):
+            return {"dtype": str(value).removeprefix("torch.")}
+        if isinstance(value, tuple | list):
+            return [self.write(each, f"{at}.{place}") for place, each in enumerate(value)]
+        if isinstance(value, Encoding):
+            return _encoding(value)
+        if isinstance(value, Partial):
+            kept = {str(place): self.write(each, f"{at}.{place}") for place, each in value.kept.items()}
+            numbers = None if value.numbers is None else list(value.numbers)
+            about = {"what": value.what, "why": value.why, "length": len(value), "numbers": numbers}
+            return {"partial": about, "kept": kept}
+        own = unshared(value)
+        name = type(own).__name__
+        if _RECORDS.get(name) is not type(own):
+            raise InputError(
+                f"{at} of this trace is a {name}, which a file cannot hold: it is a rule that only code can "
+                "tell. Ask it what you need now, or save its weights as tensors of your own."
+            )
+        return self._shared(own, at) if at.endswith((".mask", ".bias")) else self._record(own, at)
+
+    def _record(self, value: Any, at: str) -> Any:
+        left_out = _UNWRITTEN.get(type(value), ())
+        named = [field.name for field in fields(value) if field.init and field.name not in left_out]
+        return {"is": type(value).__name__} | {
+            name: self.write(getattr(value, name), f"{at}.{name}") for name in named
+        }
+
+    def _shared(self, own: Any, at: str) -> Any:
+        if id(own) not in self._places:
+            self._alive.append(own)
+            written = self._record(own, at)
+            self._places[id(own)] = len(self.objects)
+            self.objects.append(written)
+        return {"object": self._places[id(own)]}
+
+    def _tensor(self, tensor: Tensor, at: str) -> Any:
+        # The axes from the outermost in memory to the innermost; one of size 1 is nowhere in memory.
+        order = sorted(
+            (axis for axis in range(tensor.ndim) if tensor.shape[axis] != 1),
+            key=lambda axis: (-tensor.stride()[axis], axis),
+        )
+        sizes = tuple(tensor.shape[axis] for axis in order)
+        strides = tuple(tensor.stride()[axis] for axis in order)
+        storage = tensor.untyped_storage()
+        key = (storage._cdata, tensor.storage_offset(), sizes, strides, tensor.dtype)
+        if key not in self._names:
+            self._alive.append(tensor)
+            packed = tensor.detach().permute(
+                *order, *(each for each in range(tensor.ndim) if each not in order)
+            )
+            self._names[key] = at
+            self.tensors[at] = packed.reshape(sizes)
+        return {"tensor": self._names[key], "shape": list(tensor.shape), "order": order}
+
+
+class Reader:
+    """Puts records together again.
+
+    Args:
+        tensors: gives a tensor by its name.
+        objects: what `Writer.objects` was.
+    """
+
+    def __init__(self, tensors: Callable[[str], Tensor], objects: list[Any]) -> None:
+        self._tensors = tensors
+        self._written = objects
+        self._objects: dict[int, Any] = {}
+
+    def read(self, value: Any) -> Any:
+        """What was written.
+
+        Raises:
+            KeyError, TypeError, ValueError, IndexError, RegardError: what was written is damaged.
+        """
+        if isinstance(value, list):
+            return tuple(self.read(each) for each in value)
+        if not isinstance(value, dict):
+            return value
+        if "is" in value:
+            others = {name: self.read(each) for name, each in value.items() if name != "is"}
+            return _RECORDS[value["is"]](**others)
+        if "tensor" in value:
+            return self._tensor(**value)
+        if "dtype" in value:
+            found = getattr(torch, value["dtype"])
+            if not isinstance(found, torch.dtype):
+                raise TypeError(f"{value['dtype']} is no dtype")
+            return found
+        if "tokens" in value:
+            return _encoding_of(value)
+        if "partial" in value:
+            kept = {int(place): self.read(each) for place, each in value["kept"].items()}
+            return Partial(kept, **value["partial"])
+        if "object" in value:
+            place = value["object"]
+            if place not in self._objects:
+                self._objects[place] = self.read(self._written[place])
+            return self._objects[place]
+        raise ValueError(f"a record with {', '.join(value)} is unknown")
+
+    def _tensor(self, tensor: str, shape: list[int], order: list[int]) -> Tensor:
+        packed = self._tensors(tensor)
+        wide = packed.permute(tuple(order.index(axis) for axis in sorted(order)))
+        return wide.reshape(shape)
+
+
+def _encoding(encoding: Encoding) -> Any:
+    return {
+        "texts": list(encoding.texts),
+        "tokens": [[_plain(getattr(token, name)) for name in _TOKEN] for token in encoding.tokens],
+        "words": [[_plain(getattr(word, name)) for name in _WORD] for word in encoding.words],
+    }
+
+
+def _encoding_of(written: Any) -> Encoding:
+    return Encoding(
+        texts=tuple(written["texts"]),
+        tokens=tuple(
+            Token(index=index, **_fields(_TOKEN, row)) for index, row in enumerate(written["tokens"])
+        ),
+        words=tuple(Word(index=index, **_fields(_WORD, row)) for index, row in enumerate(written["words"])),
+    )
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _fields(names: tuple[str, ...], row: list[Any]) -> dict[str, Any]:
+    return {
+        name: tuple(each) if isinstance(each, list) else each for name, each in zip(names, row, strict=True)
+    }

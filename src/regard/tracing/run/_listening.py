@@ -1,0 +1,198 @@
+"""Listening to a pass: what enters and leaves every layer, held as it comes by, or let go."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.core import AttentionInputs, Taps
+from regard.core.errors import RegardError
+from regard.models import Network, StackKind
+from regard.text import Encoding
+from regard.tracing.record import (
+    AttentionTrace,
+    Heap,
+    Keeper,
+    Keeping,
+    Partial,
+    Passage,
+    ScoreInputs,
+    ScoreTrace,
+)
+
+_OF_EMBEDDINGS = ("tokens", "scaled", "positions", "token_types")
+_ATTENTIONS = ("attention", "cross_attention")
+
+
+def run_quietly(
+    network: Network,
+    token_ids: Sequence[int],
+    target_ids: Sequence[int] | None,
+    *,
+    type_ids: Sequence[int] | None = None,
+    taps: Taps | None = None,
+) -> None:
+    """One pass over one text, without gradients and without logits.
+
+    Args:
+        network: in evaluation mode.
+        token_ids: what it reads.
+        target_ids: what the decoder beside an encoder reads.
+        type_ids: the tokens' segments; ignored by a network that knows none.
+        taps: who listens.
+    """
+    device = next(network.parameters()).device
+    arguments: dict[str, Tensor] = {}
+    if network.config.num_token_types and type_ids is not None:
+        arguments["token_types"] = torch.tensor([type_ids], device=device)
+    if target_ids is not None:
+        arguments["decoder_token_ids"] = torch.tensor([target_ids], device=device)
+    with torch.no_grad():
+        network(torch.tensor([token_ids], device=device), logits=False, taps=taps, **arguments)
+
+
+class Listening:
+    """Listeners for one pass, and what they have kept.
+
+    Args:
+        network: what will run.
+        keeping: what is kept.
+        heap: see `Keeper`.
+    """
+
+    def __init__(self, network: Network, keeping: Keeping, heap: Heap | None = None) -> None:
+        self._network, self._keeping = network, keeping
+        self._keeper = Keeper(keeping, heap)
+        self._kept: dict[str, Any] = {}
+        self._names = frozenset(network.tap_names())
+
+    def taps(self) -> Taps:
+        """The listeners. They are not kept here, where they and what they hold would hold each other: a trace
+        that nobody has any more would stay in memory until Python next looks for such circles."""
+        return Taps(
+            {name: partial(hold, name) for name, hold in self._wanted().items() if name in self._names}
+        )
+
+    def _wanted(self) -> Mapping[str, Callable[[str, Any], None]]:
+        """What is kept at which point, as far as the network has it."""
+        keeping = self._keeping
+        wanted: dict[str, Callable[[str, Any], None]] = {}
+        for kind, prefix in self._network.prefixes.items():
+            depth = self._network.depth(kind)
+            if keeping.hidden:
+                wanted |= {f"{prefix}embeddings.{name}": self._hold for name in _OF_EMBEDDINGS}
+                points = _points_of_states(prefix, depth)
+                wanted |= {points[state]: self._hold for state in keeping.states(depth)}
+            for layer in keeping.attention(depth):
+                for each in _ATTENTIONS:
+                    at = f"{prefix}layers.{layer}.{each}"
+                    if keeping.queries:
+                        wanted[f"{at}.inputs"] = self._hold_inputs
+                        # Of a layer with edits here, q and k do not tell the weights.
+                        if not self._network.written.isdisjoint((f"{at}.scores", f"{at}.weights")):
+                            wanted[f"{at}.weights"] = self._hold_weights
+                    if keeping.values:
+                        wanted[f"{at}.context"] = self._hold
+                    if keeping.outputs:
+                        wanted[f"{at}.output"] = self._hold
+        return wanted
+
+    def _hold(self, name: str, value: Tensor) -> None:
+        kept = self._keeper.tensor(value)
+        # Where queries and keys are kept, it is they that are looked at.
+        if not self._keeping.queries and not _are_finite(kept):
+            raise RegardError(
+                f"{name} has numbers that are not finite: the weights are damaged, or too large for "
+                f"{kept.dtype}; load the model again, or with dtype=torch.float32."
+            )
+        self._kept[name] = kept
+
+    def _hold_inputs(self, name: str, inputs: AttentionInputs) -> None:
+        # Some fused kernels turn a NaN into a zero, and the layers after it would look healthy. What is
+        # converted is looked at afterwards: half precision may overflow.
+        self._kept[name] = kept = self._keeper.inputs(inputs)
+        values = kept.v if self._keeping.values else inputs.v
+        if not _are_finite(kept.q, kept.k, values):
+            raise RegardError(
+                f"{name.removesuffix('.inputs')} has queries, keys or values that are not finite: the "
+                f"weights are damaged, or too large for {kept.q.dtype}; load the model again, or with "
+                "dtype=torch.float32."
+            )
+
+    def _hold_weights(self, name: str, weights: Tensor) -> None:
+        inputs = f"{name.removesuffix('weights')}inputs"
+        self._kept[inputs] = self._kept[inputs].changed(weights=weights)
+
+    def passage(self, kind: StackKind, encoding: Encoding) -> Passage:
+        """What was kept of a stack."""
+        prefix, depth = self._network.prefixes[kind], self._network.depth(kind)
+        embedded = {name: _row(self._kept.get(f"{prefix}embeddings.{name}")) for name in _OF_EMBEDDINGS}
+        layers = {each: self._layers_with(f"{prefix}layers.{{}}.{each}", depth) for each in _ATTENTIONS}
+        crossed = layers["cross_attention"]
+        return Passage(
+            encoding=encoding,
+            attention=self._attention(f"{prefix}layers.{{}}.attention", layers["attention"]),
+            cross_attention=self._attention(f"{prefix}layers.{{}}.cross_attention", crossed),
+            cross_layers=crossed if 0 < len(crossed) < depth else None,
+            hidden=self._hidden(prefix, depth),
+            learned=embedded["tokens"],
+            scaled=embedded["scaled"],
+            positions=embedded["positions"],
+            token_types=embedded["token_types"],
+            keeping=self._keeping,
+        )
+
+    def _layers_with(self, at: str, depth: int) -> tuple[int, ...]:
+        """The layers that have attention of a kind, kept or not."""
+        return tuple(layer for layer in range(depth) if f"{at.format(layer)}.inputs" in self._names)
+
+    def _attention(self, at: str, layers: tuple[int, ...]) -> Sequence[AttentionTrace]:
+        kept = {
+            place: self._layer(at.format(layer))
+            for place, layer in enumerate(layers)
+            if f"{at.format(layer)}.inputs" in self._kept
+        }
+        if len(kept) == len(layers):
+            return tuple(kept.values())
+        what = "attention layer" if at.endswith(".attention") else "cross-attention layer"
+        return Partial(kept, len(layers), what=what, why=self._keeping.why(), numbers=layers)
+
+    def _layer(self, at: str) -> AttentionTrace:
+        inputs = self._kept[f"{at}.inputs"]
+        if isinstance(inputs, ScoreInputs):
+            return ScoreTrace(inputs)
+        return AttentionTrace(
+            inputs=inputs,
+            context=self._kept[f"{at}.context"][0],
+            output=_row(self._kept.get(f"{at}.output")),
+            written=tuple(name for name in ("context", "output") if f"{at}.{name}" in self._network.written),
+        )
+
+    def _hidden(self, prefix: str, depth: int) -> Sequence[Tensor]:
+        points = _points_of_states(prefix, depth)
+        if not all(name in self._names for name in points):
+            return ()
+        kept = {state: self._kept[name][0] for state, name in enumerate(points) if name in self._kept}
+        if len(kept) == len(points):
+            return tuple(kept.values())
+        return Partial(kept, len(points), what="hidden state", why=self._keeping.why())
+
+
+def _points_of_states(prefix: str, depth: int) -> list[str]:
+    """Where hidden states 0 to L are: what each layer reads, and what the last norm hands on."""
+    return [f"{prefix}layers.{layer}.input" for layer in range(depth)] + [f"{prefix}output"]
+
+
+def _row(value: Tensor | None) -> Tensor | None:
+    return None if value is None else value[0]
+
+
+def _are_finite(*tensors: Tensor) -> bool:
+    # A sum with a NaN or an infinity in it is none that is finite, and one pass finds it. The sum of finite
+    # numbers may still overflow: only then is each looked at.
+    if math.isfinite(sum(float(tensor.sum()) for tensor in tensors)):
+        return True
+    return all(bool(tensor.isfinite().all()) for tensor in tensors)

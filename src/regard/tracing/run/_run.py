@@ -1,0 +1,163 @@
+"""Running a model on a text while listening: the fused forward pass, with what a trace keeps read off it."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.models import Loaded, StackKind
+from regard.text import Encoding
+from regard.tracing.record import EVERYTHING, Keeping, Trace
+from regard.tracing.run._forecast import check_fits
+from regard.tracing.run._listening import Listening, run_quietly
+
+
+def trace_text(
+    loaded: Loaded,
+    text: str,
+    pair: str | None = None,
+    *,
+    target: str | None = None,
+    keeping: Keeping = EVERYTHING,
+) -> Trace:
+    """Trace a text, or a pair of texts, through a model.
+
+    Args:
+        loaded: the model.
+        text: any text.
+        pair: a second text, where the tokenizer knows pairs.
+        target: what the decoder of an encoder-decoder reads, after its start token; by default nothing.
+        keeping: what is kept of it.
+
+    Returns:
+        The trace; its numbers are those of the model's own forward pass, on the fused kernel.
+
+    Raises:
+        InputError: empty text, or more tokens than the model takes: nothing is ever cut off; a target where
+            there is no second stack; a network in training mode; layers that it does not have; or a trace
+            that would not fit in memory.
+        RegardError: a query, key or value that is not finite.
+        CheckpointError: the model has no tokenizer.
+    """
+    tokenizer = loaded.require_tokenizer()
+    encoding = tokenizer.encode(text, pair)
+    if len(loaded.network.prefixes) == 1:
+        if target is not None:
+            raise InputError("target must be None: this model has no decoder beside its encoder.")
+        return _trace(loaded, encoding, None, keeping)
+    return _trace(loaded, encoding, tokenizer.encode_target(target, _start_id(loaded)), keeping)
+
+
+def trace_ids(
+    loaded: Loaded,
+    token_ids: Sequence[int] | Tensor,
+    target_ids: Sequence[int] | Tensor | None = None,
+    *,
+    keeping: Keeping = EVERYTHING,
+) -> Trace:
+    """Trace token ids, which need no tokenizer.
+
+    Args:
+        loaded: the model.
+        token_ids: what the model reads, (N,) or (1, N).
+        target_ids: what the decoder of an encoder-decoder reads, its start token first; by default only that.
+        keeping: what is kept of it.
+
+    Returns:
+        As `trace_text`; the tokens have no words.
+
+    Raises:
+        InputError: ids that the model does not have, more than it takes, or none; a network in training mode;
+            layers that it does not have; or a trace that would not fit in memory.
+        RegardError: a query, key or value that is not finite.
+    """
+    encoding = Encoding.from_ids(_as_list("token_ids", token_ids), loaded.tokenizer)
+    if len(loaded.network.prefixes) == 1:
+        if target_ids is not None:
+            raise InputError("target_ids must be None: this model has no decoder beside its encoder.")
+        return _trace(loaded, encoding, None, keeping)
+    read = [_start(loaded)] if target_ids is None else _as_list("target_ids", target_ids)
+    return _trace(loaded, encoding, Encoding.from_ids(read, loaded.tokenizer), keeping)
+
+
+def _start(loaded: Loaded) -> int:
+    start = _start_id(loaded)
+    if start is None:
+        raise InputError(
+            "target_ids must be given: the checkpoint does not say which token its decoder starts with."
+        )
+    return start
+
+
+def _start_id(loaded: Loaded) -> int | None:
+    """What the decoder reads first; configs are met whose token is beyond a table that was cut."""
+    start, config = loaded.network.start_id, loaded.network.config
+    rows = getattr(config, "decoder_vocab_size", config.vocab_size)
+    if start is not None and not 0 <= start < rows:
+        raise InputError(
+            f"target_ids must be given: decoder_start_token_id of {loaded.source.name} is {start}, which is "
+            f"no row of its table of {rows}."
+        )
+    return start
+
+
+def _as_list(name: str, ids: Sequence[int] | Tensor) -> list[int]:
+    try:
+        values = torch.as_tensor(ids)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:  # words, rows of several lengths
+        raise InputError(
+            f"{name} must be whole numbers, (N,) or (1, N); got {type(ids).__name__}."
+        ) from error
+    if values.ndim == 2 and values.shape[0] == 1:
+        values = values[0]
+    if values.ndim != 1 or not len(values) or values.dtype not in (torch.int64, torch.int32):
+        raise InputError(
+            f"{name} must be whole numbers, (N,) or (1, N), at least one; "
+            f"got {values.dtype} of shape {tuple(values.shape)}."
+        )
+    listed: list[int] = values.tolist()
+    return listed
+
+
+def _trace(
+    loaded: Loaded, encoding: Encoding, target: Encoding | None, keeping: Keeping = EVERYTHING
+) -> Trace:
+    network = loaded.network
+    if network.training:
+        raise InputError(
+            "the network must be in evaluation mode: in training, dropout makes every pass another; "
+            "call model.network.eval()."
+        )
+    keeping.check(network)
+    given: dict[StackKind, Encoding] = dict(zip(network.prefixes, (encoding, target), strict=False))  # type: ignore[arg-type]
+    for (kind, each), name in zip(given.items(), ("text", "target"), strict=False):
+        _check_length(name if each.texts else _IDS_OF[name], each, network.limit(kind), loaded.source.name)
+    check_fits(loaded, keeping, *(len(each.tokens) for each in given.values()))
+    listening = Listening(network, keeping)
+    run_quietly(
+        network.for_texts(given),
+        encoding.token_ids,
+        None if target is None else target.token_ids,
+        type_ids=encoding.type_ids if encoding.texts else None,
+        taps=listening.taps(),
+    )
+    passages = {kind: listening.passage(kind, given[kind]) for kind in network.prefixes}
+    return Trace(
+        model=loaded.source.name,
+        encoder=passages.get("encoder"),
+        decoder=passages.get("decoder"),
+        loaded=loaded,
+    )
+
+
+_IDS_OF = {"text": "token_ids", "target": "target_ids"}
+
+
+def _check_length(argument: str, encoding: Encoding, limit: int | None, name: str) -> None:
+    count = len(encoding.tokens)
+    if limit is not None and count > limit:
+        raise InputError(
+            f"{argument} has {count} tokens with the special ones, but {name} takes at most {limit}; shorten "
+            "it, or give its parts one by one."
+        )

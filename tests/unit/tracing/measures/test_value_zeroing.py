@@ -1,0 +1,132 @@
+"""Value zeroing against the whole model, run with the value set to zero at its tap."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import lens_models
+import regard
+from regard.core.errors import InputError
+from regard.models import Network
+from regard.models.deberta._config import Convolution
+from regard.tracing import Trace
+from regard.tracing.measures import _budget
+from tolerances import FP32_OF_LARGEST, PARITY_FP32, WEIGHTS, assert_close_to_largest
+from unit.tracing import measured
+from unit.tracing.measured import NETWORKS, kinds, traced
+
+ALL = kinds("encoder", "decoder", "both", "bart", "gemma2", "deberta-v2")
+
+
+def zeroed(trace: Trace, kind: Any, layer: int) -> np.ndarray:
+    """1 - cos of a layer's outputs with and without each value, one run of the model each."""
+    values = f"{measured.attention(trace, kind, layer)}.v"
+    output = f"{measured.prefix(trace, kind)}layers.{layer}.output"
+    whole = measured.seen(trace, [output])[output][0].double().numpy()
+    columns = []
+    for key in range(trace.attention_of(layer, kind).inputs.k_len):
+
+        def zero(v: Tensor, key: int = key) -> Tensor:
+            v = v.clone()
+            v[:, :, key] = 0.0
+            return v
+
+        changed = measured.seen(trace, [output], {values: zero})[output][0].double().numpy()
+        cosine = (changed * whole).sum(axis=1)
+        columns.append(1.0 - cosine / np.linalg.norm(changed, axis=1) / np.linalg.norm(whole, axis=1))
+    return np.stack(columns, axis=1)
+
+
+def check(trace: Trace, kind: Any, layer: int, tolerance: float = FP32_OF_LARGEST) -> None:
+    wanted = zeroed(trace, kind, layer)
+    assert wanted.max() > 1e-5
+    found = trace.value_zeroing(layer, kind=kind)
+    assert_close_to_largest(found, wanted, tolerance)
+    some = trace.value_zeroing(layer, kind=kind, query=slice(1, 4), key=slice(2, 5))
+    assert_close_to_largest(some, found[1:4, 2:5], tolerance)
+    assert_close_to_largest(trace.value_zeroing(layer, kind=kind, query=-1), found[-1:], tolerance)
+
+
+@pytest.mark.parametrize(("name", "kind"), ALL)
+def test_a_layer_worked_out_again_is_the_model_run_again(name: str, kind: Any) -> None:
+    trace = traced(NETWORKS[name]())
+    for layer in trace.layers_of(kind):
+        check(trace, kind, layer)
+
+
+def test_a_layer_with_a_convolution_beside_it() -> None:
+    network = measured.of_family("deberta-v2", convolution=Convolution(kernel_size=3, groups=1))
+    for layer in range(2):
+        check(traced(network), "encoder", layer)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "gemma2", "gpt_oss", "t5", "bart"])
+def test_through_the_lens(family: str) -> None:
+    hf_model, tolerance = lens_models.FAMILIES[family](), PARITY_FP32
+    if family not in ("gemma2", "gpt_oss"):  # whose code knows no double precision
+        hf_model, tolerance = hf_model.double(), FP32_OF_LARGEST
+    model = regard.lens(hf_model)
+    both = len(model.network.prefixes) == 2
+    trace = model.trace(token_ids=measured.IDS, target_ids=measured.TARGET_IDS if both else None)
+    for kind in trace.kinds:
+        check(trace, kind, 1, tolerance)
+
+
+def test_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, seen = traced(NETWORKS["decoder"]()), regard.lens(lens_models.gpt2()).trace(token_ids=measured.IDS)
+    for trace in (own, seen):
+        whole = trace.value_zeroing(1)
+        monkeypatch.setattr("regard.tracing.measures._value_zeroing._ENTRIES", 2 * 7 * 32 * 4)
+        assert (trace.value_zeroing(1) - whole).abs().max() < WEIGHTS
+
+
+def test_a_token_that_nobody_attends_to_changes_nothing() -> None:
+    found = traced(NETWORKS["decoder"]()).value_zeroing(2)
+    assert float(found.triu(1).abs().max()) < 1e-12
+    assert float(found.diagonal().min()) > 0.0
+
+
+def test_what_would_take_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = traced(NETWORKS["encoder"]())
+    monkeypatch.setattr(_budget, "MOST_SECONDS", 1e-6)
+    with pytest.raises(InputError, match="value zeroing of 7 keys for 7 queries of tiny would take about"):
+        trace.value_zeroing(0)
+    monkeypatch.undo()
+    monkeypatch.setattr(_budget, "free_bytes", lambda device: 1000)
+    with pytest.raises(
+        InputError, match=r"of which 1000 bytes are free; ask for some tokens with query= and"
+    ):
+        trace.value_zeroing(0, query=1)
+
+
+def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = traced(NETWORKS["encoder"]())
+    with pytest.raises(InputError, match="came without the model"):
+        replace(trace, loaded=None).value_zeroing(0)
+    with pytest.raises(InputError, match="layer must be from 0 to 1"):
+        trace.value_zeroing(2)
+    with pytest.raises(InputError, match="values are not in this trace"):
+        regard.Model(measured.loaded(NETWORKS["encoder"]())).trace(
+            token_ids=measured.IDS, keep="qk"
+        ).value_zeroing(0)
+    model = regard.lens(lens_models.bert())
+    hidden = [name for name in model.network.tap_names() if name != "layers.0.output"]
+    monkeypatch.setattr(type(model.network), "tap_names", lambda self: hidden)
+    with pytest.raises(
+        InputError, match="output of layer 0, which BertForMaskedLM does not show through the"
+    ):
+        model.trace(token_ids=measured.IDS).value_zeroing(0)
+
+
+def test_the_model_stays_as_it_was() -> None:
+    network: Network = NETWORKS["encoder"]()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    trace = traced(network)
+    trace.value_zeroing(1)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert network.encoder.layers[1].attention is not None  # type: ignore[union-attr]
+    assert type(network.encoder.layers[1].attention).__name__ == "MultiHeadAttention"  # type: ignore[union-attr]

@@ -1,0 +1,181 @@
+"""Norm-weighted attention, rollout and flow: against loops, whole matrices and all cuts."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import lens_models
+import regard
+from regard.core.errors import InputError
+from regard.tracing import Trace
+from regard.tracing.measures import _budget, _flow
+from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
+from unit.tracing import measured
+from unit.tracing.measured import NETWORKS, kinds, traced
+
+ALL = kinds("encoder", "decoder", "both", "bart", "gemma2", "deberta-v2")
+OWN = [(name, kind) for name, kind in ALL if kind != "cross"]
+
+
+def transformed(trace: Trace, kind: Any, layer: int) -> np.ndarray:
+    """f_h(x_j) = v_j W_O^h of every head and key, (heads, keys, d_model), by loops over W_O's columns."""
+    name = "cross_attention" if kind == "cross" else "attention"
+    matrix = getattr(measured.module(trace, kind, layer), name).output.weight.detach().double().numpy()
+    inputs = trace.attention_of(layer, kind).inputs
+    v, heads = inputs.v[0].double().numpy(), inputs.num_heads
+    width = v.shape[2]
+    result = np.zeros((heads, v.shape[1], len(matrix)))
+    for head, key, place in product(range(heads), range(v.shape[1]), range(width)):
+        value = v[head // (heads // len(v)), key, place]
+        result[head, key] += value * matrix[:, head * width + place]
+    return result
+
+
+@pytest.mark.parametrize(("name", "kind"), ALL)
+def test_weights_times_the_size_of_the_transformed_value(name: str, kind: Any) -> None:
+    trace = traced(NETWORKS[name]())
+    for layer in trace.layers_of(kind):
+        alpha, taken = measured.weights(trace, kind, layer), transformed(trace, kind, layer)
+        vectors = alpha[:, :, :, None] * taken[:, None]  # (heads, queries, keys, d_model)
+        each = np.linalg.norm(vectors, axis=3)
+        assert_close_to_largest(trace.norm_weighted(layer, kind=kind), each, FP32_OF_LARGEST)
+        one = trace.norm_weighted(layer, -1, kind=kind, query=slice(1, 3), key=2)
+        assert_close_to_largest(one, each[-1, 1:3, 2:3], FP32_OF_LARGEST)
+        together = np.linalg.norm(vectors.sum(axis=0), axis=2)
+        assert_close_to_largest(trace.norm_weighted_layer(layer, kind=kind), together, FP32_OF_LARGEST)
+        some = trace.norm_weighted_layer(layer, kind=kind, query=1, key=slice(0, 3))
+        assert_close_to_largest(some, together[1:2, :3], FP32_OF_LARGEST)
+
+
+def test_more_keys_than_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = traced(NETWORKS["decoder"]())
+    whole = trace.norm_weighted_layer(1)
+    monkeypatch.setattr("regard.tracing.measures._norm_weighted._KEYS", 2)
+    assert_close_to_largest(trace.norm_weighted_layer(1), whole, FP32_OF_LARGEST)
+
+
+def test_a_sink_has_no_value() -> None:
+    model = regard.lens(lens_models.FAMILIES["gpt_oss"]())
+    trace = model.trace(token_ids=measured.IDS)
+    assert trace.weights(1).shape == (4, 7, 8)
+    assert trace.norm_weighted(1).shape == (4, 7, 7)
+    assert trace.norm_weighted(1, 2, key=slice(5, 7)).shape == (7, 2)
+    assert trace.norm_weighted_layer(1).shape == (7, 7)
+    lost = 1.0 - trace.rollout().sum(dim=1)
+    assert bool((lost > 0.01).all())  # what went to the sinks
+    share = 1.0 - trace.weights(0)[..., 7].double().mean(dim=0)  # of the keys, in the first layer
+    assert_close_to_largest(trace.rollout(layer=0).sum(dim=1), 0.5 + 0.5 * share, WEIGHTS)
+
+
+def test_what_a_projection_is_needed_for_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = traced(NETWORKS["encoder"]())
+    with pytest.raises(InputError, match="needs the parameters of tiny, and the trace came without"):
+        replace(trace, loaded=None).norm_weighted(0)
+    monkeypatch.setattr("regard._lens._projection._matrix", lambda module: None)
+    for ask in (trace.norm_weighted, trace.norm_weighted_layer):
+        with pytest.raises(InputError, match="that of tiny in encoder layer 1 is no plain linear layer"):
+            ask(1)
+
+
+# --- rollout
+
+
+def mixed(trace: Trace, kind: Any, layers: int) -> list[np.ndarray]:
+    count = len(trace.passage(kind).tokens)
+    return [
+        0.5 * np.eye(count) + 0.5 * measured.weights(trace, kind, layer).mean(axis=0)
+        for layer in range(layers)
+    ]
+
+
+@pytest.mark.parametrize(("name", "kind"), OWN)
+def test_rollout_is_the_product_of_the_matrices(name: str, kind: Any) -> None:
+    trace = traced(NETWORKS[name]())
+    whole = np.eye(len(trace.passage(kind).tokens))
+    for layer, matrix in enumerate(mixed(trace, kind, len(trace.attention(kind)))):
+        whole = matrix @ whole
+        found = trace.rollout(kind=kind, layer=layer)
+        assert np.abs(found.numpy() - whole).max() < WEIGHTS
+        assert np.abs(trace.rollout(-2, kind=kind, layer=layer).numpy() - whole[-2:-1]).max() < WEIGHTS
+    assert np.abs(trace.rollout(slice(1, 4), kind=kind).numpy() - whole[1:4]).max() < WEIGHTS
+
+
+def test_rollout_in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = traced(NETWORKS["decoder"]())
+    whole = trace.rollout()
+    monkeypatch.setattr("regard.tracing.measures._rollout._ENTRIES", 2 * 5 * 7)
+    assert (trace.rollout() - whole).abs().max() < WEIGHTS
+
+
+@pytest.mark.parametrize("measure", ["rollout", "flow"])
+def test_only_through_a_stack_s_own_attention(measure: str) -> None:
+    trace = traced(NETWORKS["both"]())
+    for kind in (None, "cross"):
+        with pytest.raises(InputError, match=f'must be "encoder" or "decoder" for {measure}, .*got {kind!r}'):
+            getattr(trace, measure)(1, kind=kind)
+    with pytest.raises(InputError, match="layer must be from 0 to 1"):
+        getattr(trace, measure)(1, kind="encoder", layer=2)
+
+
+# --- flow
+
+
+def smallest_cut(matrices: list[np.ndarray], row: int, column: int) -> float:
+    """The maximum flow, by Ford and Fulkerson: the least that leaves any set of nodes with the source."""
+    count = len(matrices[0])
+    layers = len(matrices)
+    capacity = np.zeros((count * (layers + 1),) * 2)
+    for depth, matrix in enumerate(matrices):
+        capacity[depth * count : (depth + 1) * count, (depth + 1) * count : (depth + 2) * count] = matrix
+    sink = layers * count + column
+    # Other nodes at the bottom lead nowhere, and at the top are led to from nowhere.
+    inner = list(range(count, layers * count))
+    best = np.inf
+    for chosen in product((False, True), repeat=len(inner)):
+        inside = np.zeros(len(capacity), dtype=bool)
+        inside[row] = True
+        inside[inner] = chosen
+        inside[layers * count :] = True
+        inside[sink] = False
+        best = min(best, float(capacity[np.ix_(inside, ~inside)].sum()))
+    return best
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("encoder", "encoder"), ("both", "decoder"), ("decoder", "decoder")]
+)
+def test_flow_is_the_smallest_cut(name: str, kind: Any) -> None:
+    network = NETWORKS[name]()
+    ids, target = [3, 1, 4, 5], [4, 7, 1, 2] if len(network.prefixes) == 2 else None
+    trace = regard.tracing.trace_ids(measured.loaded(network), ids, target)
+    layers = min(3, len(trace.attention(kind)))
+    matrices = mixed(trace, kind, layers)[::-1]
+    found = trace.flow(slice(1, 4), kind=kind, layer=layers - 1).numpy()
+    wanted = [[smallest_cut(matrices, row, column) for column in range(4)] for row in range(1, 4)]
+    assert np.abs(found - np.array(wanted)).max() < WEIGHTS
+    assert np.abs(trace.flow(2, key=3, kind=kind, layer=layers - 1).numpy() - found[1:2, 3:]).max() == 0.0
+    # A way through the layers can carry what rollout says goes along it.
+    assert (found >= trace.rollout(slice(1, 4), kind=kind, layer=layers - 1).numpy() - WEIGHTS).all()
+
+
+def test_a_flow_that_has_to_turn_back() -> None:
+    # The first way found is 0 -> 0 -> 0 -> 0; the second, by 1, has to send it round by 1.
+    matrices = [[[1, 1], [0, 0]], [[1, 1], [1, 0]], [[1, 0], [1, 0]]]
+    assert _flow._Network(matrices).flow(0, 0) == 2
+    assert _flow._Network(matrices).flow(0, 1) == 0
+    assert _flow._Network(matrices).flow(1, 0) == 0
+
+
+def test_a_flow_that_would_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = traced(NETWORKS["encoder"]())
+    monkeypatch.setattr(_budget, "MOST_SECONDS", 1e-3)
+    with pytest.raises(
+        InputError, match=r"flow from 7 to 7 of 7 tokens .* more than 0; ask for fewer tokens"
+    ):
+        trace.flow(slice(None))
+    assert trace.flow(1, key=1).shape == (1, 1)
+    assert torch.isfinite(trace.flow(1, key=1)).all()
