@@ -198,7 +198,7 @@ NO_SIZES = (
 
 
 def has(family: str, name: str) -> bool:
-    return name in {field.name for field in fields(CONFIGS[family])}
+    return name in {field.name for field in fields(CONFIGS[family]) if field.init}
 
 
 @pytest.mark.parametrize(

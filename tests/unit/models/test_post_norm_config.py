@@ -248,3 +248,8 @@ def test_the_defaults_are_those_of_the_published_models() -> None:
     assert (RobertaConfig().vocab_size, RobertaConfig().num_positions) == (50265, 514)
     assert (MPNetConfig().vocab_size, MPNetConfig().num_positions) == (30527, 514)
     assert (ElectraConfig().d_embedding, ElectraConfig().d_model, ElectraConfig().d_ff) == (128, 256, 1024)
+
+
+def test_a_head_without_a_class_in_transformers_is_not_written() -> None:
+    with pytest.raises(InputError, match=r"head must be one .* for bert: None, .*; got 'language-model'"):
+        BertConfig(head="language-model").to_hf()

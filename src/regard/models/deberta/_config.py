@@ -1,23 +1,14 @@
 """The sizes of a DeBERTa v2 or v3, and the fields of config.json that give them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regard.checkpoints import INERT, Fields, HeadKind
+from regard.checkpoints import Fields, HeadKind
 from regard.core.errors import CheckpointError
-from regard.models._post_norm_config import PostNormConfig, read_head, read_shared, write_shared
+from regard.models._config import hf
+from regard.models._post_norm_config import PostNormConfig
 from regard.models.deberta._attention import C2P, P2C
-
-# What v1 calls `pad_token_id`.
-_INERT_HERE = frozenset({"padding_idx"})
-
-_CLASSES: dict[HeadKind | None, str] = {
-    None: "DebertaV2Model",
-    "masked-lm": "DebertaV2ForMaskedLM",
-    "sequence": "DebertaV2ForSequenceClassification",
-    "token": "DebertaV2ForTokenClassification",
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +26,7 @@ class Convolution:
     activation: str = "tanh"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class DebertaConfig(PostNormConfig):
     """A DeBERTa v2 or v3 encoder; the defaults are those of deberta-v3-base.
 
@@ -63,21 +54,27 @@ class DebertaConfig(PostNormConfig):
         256
     """
 
-    vocab_size: int = 128100
-    norm_eps: float = 1e-7
-    d_embedding: int = 768
-    num_token_types: int = 0
-    has_absolute_positions: bool = False
-    relative_attention: bool = True
+    STEMS = {"deberta-v2": "DebertaV2"}
+    STARTS = {"masked-lm": "cls.", "sequence": "classifier.", "token": "classifier."}
+    # What v1 calls `pad_token_id`.
+    INERT = frozenset({"padding_idx"})
+
+    vocab_size: int = hf("vocab_size", 128100, is_required=True)
+    norm_eps: float = hf("layer_norm_eps", 1e-7)
+    classifier_dropout_p: float | None = hf("cls_dropout", None)
+    d_embedding: int = hf("embedding_size", 768, is_derived=True)
+    num_token_types: int = hf("type_vocab_size", 0)
+    has_absolute_positions: bool = hf("position_biased_input", False, absent=True)
+    relative_attention: bool = hf("relative_attention", True, absent=False)
     terms: tuple[str, ...] = (P2C, C2P)
-    shares_projections: bool = True
+    shares_projections: bool = hf("share_att_key", True, absent=False)
     max_distance: int | None = None
     num_buckets: int | None = 256
     norms_table: bool = True
     convolution: Convolution | None = None
-    pooler_activation: str = "gelu"
-    pooler_dropout_p: float = 0.0
-    is_legacy: bool = True
+    pooler_activation: str = hf("pooler_hidden_act", "gelu")
+    pooler_dropout_p: float = hf("pooler_dropout", 0.0)
+    is_legacy: bool = hf("legacy", True)
 
     @property
     def span(self) -> int:
@@ -90,76 +87,47 @@ class DebertaConfig(PostNormConfig):
         return self.max_seq_len if self.max_distance is None else self.max_distance
 
     @classmethod
-    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> "DebertaConfig":
-        """Read config.json.
-
-        Raises:
-            CheckpointError: fields that are missing, wrong, unknown, or ask for another architecture.
-        """
-        shared = read_shared(fields) | {"norm_eps": fields.get("layer_norm_eps", float, 1e-7)}
-        d_model, num_heads = shared["d_model"], shared["num_heads"]
-        is_legacy = fields.get("legacy", bool, True)
-        starts: dict[HeadKind, str] = {
-            "masked-lm": "cls." if is_legacy else "lm_predictions.",
-            "sequence": "classifier.",
-            "token": "classifier.",
-        }
-        pooled = fields.get("pooler_hidden_size", int, d_model)
-        fields.expect("attention_head_size", (d_model // max(1, num_heads),), d_model // max(1, num_heads))
-        config = cls(
-            **shared,
-            **read_head(fields, tensors, starts),
-            pad_token_id=fields.get_or_null("pad_token_id", int, 0),
-            classifier_dropout_p=fields.get("cls_dropout", float, None),
-            d_embedding=fields.get("embedding_size", int, d_model),
-            num_token_types=fields.get("type_vocab_size", int, 0),
-            has_absolute_positions=fields.get("position_biased_input", bool, True),
-            relative_attention=fields.get("relative_attention", bool, False),
-            terms=_terms(fields),
-            shares_projections=fields.get("share_att_key", bool, False),
-            max_distance=_where_positive(fields, "max_relative_positions"),
-            num_buckets=_where_positive(fields, "position_buckets"),
-            norms_table=_norms_table(fields),
-            convolution=_convolution(fields),
-            pooler_activation=fields.get("pooler_hidden_act", str, "gelu"),
-            pooler_dropout_p=fields.get("pooler_dropout", float, 0.0),
-            is_legacy=is_legacy,
+    def starts(cls, fields: Fields) -> Mapping[HeadKind, str]:
+        """See `EncoderConfig`."""
+        return (
+            cls.STARTS if fields.get("legacy", bool, True) else {**cls.STARTS, "masked-lm": "lm_predictions."}
         )
-        fields.done(INERT | _INERT_HERE)
-        if config.head == "sequence" and pooled != d_model:
+
+    @classmethod
+    def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
+        """See `FamilyConfig`."""
+        d_model, head_dim = read["d_model"], read["d_model"] // max(1, read["num_heads"])
+        fields.expect("attention_head_size", (head_dim,), head_dim)
+        pooled = fields.get("pooler_hidden_size", int, d_model)
+        d_embedding = fields.get("embedding_size", int, d_model)
+        if read["head"] == "sequence" and pooled != d_model:
             raise CheckpointError(
                 f"{fields.file}: the field 'pooler_hidden_size' must be hidden_size = {d_model} in a "
                 f"classifier of texts, which reads the last hidden state; got {pooled}"
             )
-        if config.head == "masked-lm" and not is_legacy and config.d_embedding != d_model:
+        if read["head"] == "masked-lm" and not read["is_legacy"] and d_embedding != d_model:
             raise CheckpointError(
                 f"{fields.file}: the field 'embedding_size' must be hidden_size = {d_model} where 'legacy' "
-                f"is false, because that head multiplies with the embeddings; got {config.d_embedding}"
+                f"is false, because that head multiplies with the embeddings; got {d_embedding}"
             )
-        return config
+        return super().derived(fields, tensors, read) | {
+            "d_embedding": d_embedding,
+            "terms": _terms(fields),
+            "max_distance": _where_positive(fields, "max_relative_positions"),
+            "num_buckets": _where_positive(fields, "position_buckets"),
+            "norms_table": _norms_table(fields),
+            "convolution": _convolution(fields),
+        }
 
-    def to_hf(self) -> dict[str, Any]:
-        """The fields of config.json."""
-        written = {
-            "architectures": [_CLASSES[self.head]],
-            "model_type": "deberta-v2",
-            **write_shared(self),
-            "embedding_size": self.d_embedding,
-            "type_vocab_size": self.num_token_types,
-            "position_biased_input": self.has_absolute_positions,
-            "relative_attention": self.relative_attention,
+    def extra(self) -> dict[str, Any]:
+        """See `FamilyConfig`."""
+        written: dict[str, Any] = {
             "pos_att_type": list(self.terms),
-            "share_att_key": self.shares_projections,
             "max_relative_positions": -1 if self.max_distance is None else self.max_distance,
             "position_buckets": -1 if self.num_buckets is None else self.num_buckets,
             "norm_rel_ebd": "layer_norm" if self.norms_table else "none",
-            "pooler_hidden_act": self.pooler_activation,
             "pooler_hidden_size": self.d_model,
-            "pooler_dropout": self.pooler_dropout_p,
-            "legacy": self.is_legacy,
         }
-        if self.classifier_dropout_p is not None:
-            written["cls_dropout"] = self.classifier_dropout_p
         if self.convolution is not None:
             written["conv_kernel_size"] = self.convolution.kernel_size
             written["conv_groups"] = self.convolution.groups

@@ -1,0 +1,206 @@
+"""What the configs of all families share: fields that say how config.json spells them."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+
+from regard.checkpoints import INERT, Fields, HeadKind, head_of, num_labels
+from regard.core.errors import CheckpointError, InputError
+
+_SPELLING = "hf"
+_DEFAULT: Any = object()
+
+
+def hf(
+    name: str,
+    default: Any,
+    *,
+    absent: Any = _DEFAULT,
+    null: Any = _DEFAULT,
+    is_required: bool = False,
+    is_derived: bool = False,
+) -> Any:
+    """A field of a config that config.json has under a name of its own.
+
+    What it may hold is the field's type: one of a `Literal`, or a plain type, with `null` where it is
+    optional.
+
+    Args:
+        name: in config.json.
+        default: for who builds a config.
+        absent: what its absence from a file means; by default `default`.
+        null: what `null` means; by default None where the type is optional, else an error.
+        is_required: whether a file must have it.
+        is_derived: whether it is written by this name, but read by the config's own `derived`.
+    """
+    absent = default if absent is _DEFAULT else absent
+    spelling = _Spelling(name=name, absent=absent, null=null, is_required=is_required, is_derived=is_derived)
+    return field(default=default, metadata={_SPELLING: spelling})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Spelling:
+    name: str
+    absent: Any
+    null: Any
+    is_required: bool
+    is_derived: bool
+
+    def read(self, given: Fields, kind: Any) -> Any:
+        if get_origin(kind) is Literal:
+            return given.expect(self.name, get_args(kind), default=self.absent)
+        plain, *others = get_args(kind) or (kind,)  # of `int | None` the first
+        if self.is_required:
+            return given.require(self.name, plain)
+        if not others and self.null is _DEFAULT:
+            return given.get(self.name, plain, self.absent)
+        value = given.get_or_null(self.name, plain, self.absent)
+        return self.null if value is None and self.null is not _DEFAULT else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyConfig:
+    """The sizes of a network, and the fields of config.json that give them.
+
+    A family declares its fields with `hf`, and overrides `derived` and `extra` where a file says more.
+
+    Attributes:
+        STEMS: how the names of `transformers`' classes begin, by `model_type`.
+        ENDINGS: how they end, for every head that the family has.
+        INERT: fields of the family's files that change nothing.
+
+    Args:
+        head: what the checkpoint's head is for, or None.
+        num_labels: of a classifier.
+    """
+
+    STEMS: ClassVar[Mapping[str, str]]
+    ENDINGS: ClassVar[Mapping[HeadKind | None, str]] = MappingProxyType(
+        {None: "Model", "sequence": "ForSequenceClassification", "token": "ForTokenClassification"}
+    )
+    INERT: ClassVar[frozenset[str]] = frozenset()
+
+    head: HeadKind | None = None
+    num_labels: int = 2
+
+    @property
+    def model_type(self) -> str:
+        """The family's name in config.json."""
+        return next(iter(self.STEMS))
+
+    @property
+    def num_token_types(self) -> int:
+        """Rows of the table of token types: 0 where a family has none."""
+        return 0
+
+    @classmethod
+    def from_hf(cls, fields: Fields, tensors: Collection[str]) -> Self:
+        """Read config.json; some things stand only in the names of the stored tensors.
+
+        Raises:
+            CheckpointError: fields that are missing, wrong, unknown, or ask for another architecture.
+        """
+        read = _read_declared(cls, fields)
+        read |= cls.read_head(fields, tensors)
+        read |= cls.derived(fields, tensors, read)
+        fields.done(INERT | cls.INERT)
+        return cls(**read)
+
+    @classmethod
+    def read_head(cls, fields: Fields, tensors: Collection[str]) -> dict[str, Any]:
+        """The arguments `head` and `num_labels`."""
+        del tensors
+        return {"head": head_of(fields), "num_labels": num_labels(fields)}
+
+    @classmethod
+    def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments that no one field gives; `read` are the others. Here too other architectures are
+        refused."""
+        del fields, tensors, read
+        return {}
+
+    def to_hf(self) -> dict[str, Any]:
+        """The fields of config.json.
+
+        Raises:
+            InputError: something that no file of the family can say.
+        """
+        declared = ((each.name, each.metadata.get(_SPELLING)) for each in fields(self))
+        return {
+            "architectures": [self._class_name()],
+            "model_type": self.model_type,
+            **{spelling.name: getattr(self, name) for name, spelling in declared if spelling is not None},
+            "num_labels": self.num_labels,
+            **self.extra(),
+        }
+
+    def _class_name(self) -> str:
+        """The class of `transformers` that reads what is written."""
+        endings = self.endings()
+        if self.head not in endings:
+            raise InputError(
+                f"head must be one that transformers has for {self.model_type}: "
+                f"{', '.join(map(str, endings))}; got {self.head!r}."
+            )
+        return self.STEMS[self.model_type] + endings[self.head]
+
+    def endings(self) -> Mapping[HeadKind | None, str]:
+        """`ENDINGS`, for a family whose members differ."""
+        return self.ENDINGS
+
+    def extra(self) -> dict[str, Any]:
+        """What is written beside the declared fields, or in their place."""
+        return {}
+
+
+def _read_declared(config: type[FamilyConfig], given: Fields) -> dict[str, Any]:
+    kinds = get_type_hints(config)
+    spellings = ((each.name, each.metadata.get(_SPELLING)) for each in fields(config))
+    return {
+        name: spelling.read(given, kinds[name])
+        for name, spelling in spellings
+        if spelling is not None and not spelling.is_derived
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(FamilyConfig):
+    """A config of an encoder, whose head counts where its tensors are stored.
+
+    A file may name a class with a head and hold none of its tensors, as after training on from such a model
+    without its head; then there is none.
+
+    Attributes:
+        STARTS: how the names of a head's tensors begin, for every head that the family has.
+        HEADS: endings of class names that the family reads otherwise than `regard.checkpoints.HEADS`.
+    """
+
+    ENDINGS: ClassVar[Mapping[HeadKind | None, str]] = MappingProxyType(
+        {**FamilyConfig.ENDINGS, "masked-lm": "ForMaskedLM"}
+    )
+    STARTS: ClassVar[Mapping[HeadKind, str]]
+    HEADS: ClassVar[Mapping[str, HeadKind | None]] = MappingProxyType({})
+
+    @classmethod
+    def read_head(cls, fields: Fields, tensors: Collection[str]) -> dict[str, Any]:
+        """The arguments `head` and `num_labels`.
+
+        Raises:
+            CheckpointError: the file is of a decoder, or its fields disagree about the number of labels.
+        """
+        kind = head_of(fields, cls.HEADS)
+        starts = cls.starts(fields)
+        if kind is not None and kind not in starts:
+            raise CheckpointError(
+                f"{fields.file}: the field 'architectures' names a class that predicts the next token; "
+                f"regard has this family as an encoder, without a head or with one of {', '.join(starts)}"
+            )
+        head = kind if kind is not None and any(name.startswith(starts[kind]) for name in tensors) else None
+        return {"head": head} | ({"num_labels": num_labels(fields)} if head in ("sequence", "token") else {})
+
+    @classmethod
+    def starts(cls, fields: Fields) -> Mapping[HeadKind, str]:
+        """`STARTS`, for a family whose files choose between two."""
+        del fields
+        return cls.STARTS
