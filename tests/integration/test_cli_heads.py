@@ -115,7 +115,7 @@ def test_random_tokens_twice(run: Run) -> None:
         ((), "give a TEXT, a --file or --repeat, and one of them only"),
         ((CAT, "--file", "texts"), "one of them only"),
         (("--file", "texts", "--repeat", "3"), "one of them only"),
-        (("",), "text is empty"),
+        (("",), "TEXT is empty"),
         (("bank " * 600,), "takes at most 512"),
         (("--file", "nowhere"), r"--file 'nowhere' cannot be read \(No such file"),
         (("--file", "."), r"--file '\.' cannot be read \(Is a directory"),
@@ -124,7 +124,7 @@ def test_random_tokens_twice(run: Run) -> None:
         (("--file", "binary"), "--file 'binary' must be text in UTF-8; line 1 holds a NUL"),
         (("--file", "latin"), r"--file 'latin' must be text in UTF-8; byte 3 of line 1 is 0xe9"),
         (("--file", "long"), "texts must hold at least one that the model can take; 1 were passed over"),
-        ((CAT, "--target", "x"), "target must be None: this model has no decoder"),
+        ((CAT, "--target", "x"), "--target must be left out: this model has no decoder"),
         (("--repeat", "3", "--target", "x"), "--target goes with a TEXT"),
         ((CAT, "--target-file", "x"), "--target-file goes with --file"),
         (("--file", "-", "--target-file", "-"), "stdin is read once"),
@@ -156,14 +156,8 @@ def test_wrong_usage(
     assert not any(path.name.startswith("heads") for path in tmp_path.iterdir())
 
 
-def test_a_kind_that_is_none(run: Run) -> None:
-    code, out, err = run("heads", CAT, "--kind", "sideways")
-    assert (code, out) == (2, "")
-    assert "'sideways' is not one of 'encoder', 'decoder', 'cross'" in err
-
-
 def test_a_model_that_is_not_here(run: Run, tmp_path: Path) -> None:
-    assert "does not exist" in refused(run("heads", CAT, "-m", "./nowhere"), 1)
+    assert "does not exist" in refused(run("heads", CAT, "-m", "./nowhere"), 2)
     assert "--file 'nowhere'" in refused(run("heads", "-f", "nowhere", "-m", "./nowhere"), 2)
 
 

@@ -171,7 +171,7 @@ def test_a_folder_of_other_settings(run: Run) -> None:
     assert "embedding.layers is [6] there and [3] here; embedding.precision is 'float32' there" in message
     message = refused(run("embed", "a.jsonl", "-o", "out"), 2)
     assert "a.jsonl is not what it was when 'out' was begun: its format was text and is jsonl" in message
-    assert "ModelNotFound" not in refused(run("embed", "a.txt", "-o", "out", "-m", "./nowhere"), 1)
+    assert "ModelNotFound" not in refused(run("embed", "a.txt", "-o", "out", "-m", "./nowhere"), 2)
 
 
 def test_without_pyarrow(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
