@@ -69,7 +69,7 @@ def rate(lines: list[str], options: argparse.Namespace, scratch: Path) -> dict[s
     )
     return {
         "texts": len(texts),
-        "dtype": embedder.settled["dtype"],
+        "precision": embedder.settled["precision"],
         "memory_s": round(median(in_memory), 3),
         "job_s": round(median(as_job), 3),
         "rate_of_memory": round(ratio, 3),

@@ -77,7 +77,7 @@ def theirs(
 
 def ours(folder: Path, texts: Sequence[str], **kwargs: Any) -> np.ndarray[Any, Any]:
     """The same by regard, cut where theirs cuts."""
-    request = Request(window=Truncate(), dtype=torch.float32, **kwargs)
+    request = Request(window=Truncate(), **kwargs)
     vectors: np.ndarray[Any, Any] = Embedder(load_checkpoint(folder), request).sentences(texts).vectors
     return vectors
 
@@ -166,7 +166,7 @@ def test_a_folder_without_modules(bert: Path) -> None:
 def test_bits(bert: Path, tmp_path: Path) -> None:
     model = theirs(bert, [Pooling(D_MODEL)], tmp_path)
     expected = model.encode(TEXTS, precision="ubinary")
-    assert np.array_equal(ours(tmp_path, TEXTS, precision="binary"), expected)
+    assert np.array_equal(ours(tmp_path, TEXTS, storage="ubinary"), expected)
 
 
 def test_the_default_model() -> None:

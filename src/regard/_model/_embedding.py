@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Literal, overload
 
 import numpy as np
-import torch
 
 from regard._model._bar import Bar
 from regard._model._held import Held
@@ -14,7 +13,6 @@ from regard.core.errors import InputError
 from regard.embedding import (
     BATCH_TOKENS,
     Embeddings,
-    EngineName,
     KeptEmbedder,
     Kind,
     Level,
@@ -23,6 +21,7 @@ from regard.embedding import (
     Report,
     Request,
     SentenceVectors,
+    Storage,
     Truncate,
     Windows,
 )
@@ -53,8 +52,7 @@ class Embedding(Held):
         prompt_name: str | None = None,
         truncate_dim: int | None = None,
         precision: Precision = "float32",
-        dtype: torch.dtype | None = None,
-        engine: EngineName = "torch",
+        storage: Storage = "float32",
         batch_tokens: int = BATCH_TOKENS,
         threads: int | None = None,
         progress: Callable[[int, int], object] | None = None,
@@ -70,8 +68,7 @@ class Embedding(Held):
         window: Windows | Truncate | None = None,
         truncate_dim: int | None = None,
         precision: Precision = "float32",
-        dtype: torch.dtype | None = None,
-        engine: EngineName = "torch",
+        storage: Storage = "float32",
         batch_tokens: int = BATCH_TOKENS,
         threads: int | None = None,
         progress: Callable[[int, int], object] | None = None,
@@ -89,8 +86,7 @@ class Embedding(Held):
         prompt_name: str | None = None,
         truncate_dim: int | None = None,
         precision: Precision = "float32",
-        dtype: torch.dtype | None = None,
-        engine: EngineName = "torch",
+        storage: Storage = "float32",
         batch_tokens: int = BATCH_TOKENS,
         threads: int | None = None,
         progress: Callable[[int, int], object] | None = None,
@@ -111,11 +107,10 @@ class Embedding(Held):
             window: `regard.Windows(size, overlap)` or `regard.Truncate(size)`.
             prompt, prompt_name: what is put before each text.
             truncate_dim: how many entries of a vector are kept.
-            precision: "float32", "float16", "int8" or "binary".
-            dtype: what the model computes in; None for the fastest whose cosines to float32 are at least
-                0.999. `torch.int16` loses next to nothing, `torch.int8` up to that; `.report.loss` says what
-                was measured.
-            engine: "torch" or "openvino".
+            precision: what the model computes in. "float32" is exact to 1e-5 on every processor. "int16"
+                loses next to nothing, "int8" and "bfloat16" more; "fast" takes the fastest whose cosines to
+                float32 are at least 0.999. `.report.computed` says which it was, and the loss measured.
+            storage: what the vectors are stored in: "float32", "float16", "int8" or "ubinary".
             batch_tokens: the most tokens that run together.
             threads: the cores that are used.
             progress: called now and then with (done, total) texts; of an iterator the total is what has been
@@ -151,8 +146,7 @@ class Embedding(Held):
             prompt_name=prompt_name,
             truncate_dim=truncate_dim,
             precision=precision,
-            dtype=dtype,
-            engine=engine,
+            storage=storage,
             batch_tokens=batch_tokens,
             threads=threads,
         )

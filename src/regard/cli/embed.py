@@ -44,28 +44,22 @@ class Pooling(StrEnum):
 
 
 class Precision(StrEnum):
-    """What a vector's entries are stored as."""
-
-    float32 = "float32"
-    float16 = "float16"
-    int8 = "int8"
-    binary = "binary"
-
-
-class Engine(StrEnum):
-    """What runs the model."""
-
-    torch = "torch"
-    openvino = "openvino"
-
-
-class Dtype(StrEnum):
     """What the model computes in."""
 
     float32 = "float32"
     bfloat16 = "bfloat16"
     int16 = "int16"
     int8 = "int8"
+    fast = "fast"
+
+
+class Storage(StrEnum):
+    """What a vector's entries are stored as."""
+
+    float32 = "float32"
+    float16 = "float16"
+    int8 = "int8"
+    ubinary = "ubinary"
 
 
 class Format(StrEnum):
@@ -133,19 +127,17 @@ def embed(
         int | None, typer.Option("--dims", metavar="N", help="Keep the first N numbers of each vector.")
     ] = None,
     precision: Annotated[
-        Precision, typer.Option("--precision", metavar="TYPE", help="float32, float16, int8 or binary.")
-    ] = (Precision.float32),
-    dtype: Annotated[
-        Dtype | None,
+        Precision,
         typer.Option(
-            "--dtype",
+            "--precision",
             metavar="TYPE",
-            help="float32, bfloat16, int16 or int8 to compute in; by default the fastest that is good.",
+            help="float32, bfloat16, int16 or int8 to compute in; fast: the fastest that is near float32.",
         ),
-    ] = None,
-    engine: Annotated[
-        Engine | None, typer.Option("--engine", metavar="NAME", help="torch or openvino: what computes.")
-    ] = None,
+    ] = Precision.float32,
+    storage: Annotated[
+        Storage,
+        typer.Option("--storage", metavar="TYPE", help="Vectors as float32, float16, int8 or ubinary."),
+    ] = Storage.float32,
     device: Annotated[
         str | None, typer.Option("--device", metavar="NAME", help="By default cpu; cuda is a GPU.")
     ] = None,
@@ -229,8 +221,7 @@ def embed(
         "prompt_name": prompt_name,
         "truncate_dim": dims,
         "precision": precision.value,
-        "dtype": None if dtype is None else dtype.value,
-        "engine": None if engine is None else engine.value,
+        "storage": storage.value,
         "device": device,
         "batch_tokens": batch_tokens,
         "threads": threads,
@@ -274,13 +265,8 @@ def _opener(model: str, wanted: Mapping[str, Any]) -> "OpenWork":
             from regard.embedding.job import open_model
 
             work = open_model(model, wanted, earlier)
-        loss = work.about.get("loss")
-        if loss and (loss["smallest_cosine"] < 0.999 or wanted["dtype"] == "int8"):
-            typer.echo(
-                f"regard: in {work.settled['dtype']}, cosines to float32 are {loss['smallest_cosine']:.4f} "
-                f"at least and {loss['mean_cosine']:.4f} on average, of tokens drawn at random",
-                err=True,
-            )
+        if wanted["precision"] != "float32":
+            typer.echo(f"regard: computed in {work.about['computed']}", err=True)
         return work
 
     return open_work

@@ -1,26 +1,27 @@
 """Learned and contextual embeddings of many texts, as fast as the machine allows."""
 
 from regard.embedding._embedder import Embedder, Sentences
-from regard.embedding._embeddings import Embeddings, Report, SentenceVectors
+from regard.embedding._embeddings import Computed, Embeddings, Loss, Report, SentenceVectors
 from regard.embedding._kept import KeptEmbedder
 from regard.embedding._packs import BATCH_TOKENS
 from regard.embedding._pooling import KINDS, Kind, mean_of_rows, pool
-from regard.embedding._precision import Packed, Precision, finished, packed
-from regard.embedding._request import EngineName, Level, Mix, Request
+from regard.embedding._request import Level, Mix, Precision, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
 from regard.embedding._steps import Dense, Norm, Step, Unit
+from regard.embedding._storage import Packed, Storage, finished, packed
 from regard.embedding._windows import Truncate, Windows
 
 __all__ = [
     "BATCH_TOKENS",
     "KINDS",
+    "Computed",
     "Dense",
     "Embedder",
     "Embeddings",
-    "EngineName",
     "KeptEmbedder",
     "Kind",
     "Level",
+    "Loss",
     "Mix",
     "Norm",
     "Packed",
@@ -31,6 +32,7 @@ __all__ = [
     "SentenceVectors",
     "Sentences",
     "Step",
+    "Storage",
     "Truncate",
     "Unit",
     "Windows",

@@ -1,7 +1,7 @@
 """From texts to vectors."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from threading import Lock, get_ident
 from typing import Any
@@ -17,11 +17,11 @@ from regard.embedding._engine import stack_of
 from regard.embedding._packs import Pack, pack
 from regard.embedding._passages import Passages, read, room_of
 from regard.embedding._pooling import joined, mean_of_rows, of_part, pool
-from regard.embedding._precision import finished, packed
 from regard.embedding._request import Mix, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
 from regard.embedding._settle import settle
 from regard.embedding._steps import Unit
+from regard.embedding._storage import finished, packed
 from regard.embedding._workers import over
 from regard.models import Loaded
 
@@ -32,7 +32,7 @@ class Sentences:
 
     Attributes:
         vectors: (texts, [layers,] d).
-        scales: of precision "int8": float32 (texts[, layers]); else None.
+        scales: of storage "int8": float32 (texts[, layers]); else None.
         report: what became of each text.
     """
 
@@ -44,7 +44,7 @@ class Sentences:
 class Embedder:
     """A model, made ready for one kind of vectors.
 
-    Made once for many calls: weights are folded and converted here, and dtype, engine and threads settled.
+    Made once for many calls: weights are folded and converted here, and precision and threads settled.
     A text's vectors do not depend on the other texts of a call, but for the order in which the processor
     adds: at most 2e-6 of the largest entry in float32, and not a bit in int16, where measured.
 
@@ -54,7 +54,7 @@ class Embedder:
 
     Attributes:
         settled: everything that the numbers depend on beside the model and the tokenizer, as JSON values.
-        loss: of a model in int8 or int16, measured against float32 before anything is embedded; else None.
+        computed: what the model computes in, and what that costs, measured before anything is embedded.
 
     Raises:
         InputError: a model with edits; a layer or an engine that it does not have, or steps of the checkpoint
@@ -94,7 +94,7 @@ class Embedder:
         self._room = room_of(request.window, self._frame, limit=limit, most=most)
         averaged = self._of_sentences and self._kinds == ("mean",)
         settled = settle(loaded, request, self._unique, averaged=averaged)
-        self._engine, self._threads, self.loss = settled.engine, settled.threads, settled.loss
+        self._engine, self._threads, self.computed = settled.engine, settled.threads, settled.computed
         self.settled = {
             "level": request.level,
             "layers": list(self._layers),
@@ -104,7 +104,7 @@ class Embedder:
             "prompt": self._prompt,
             "window": {"kind": type(request.window).__name__, **_fields(request.window), "room": self._room},
             "truncate_dim": self._truncate_dim,
-            "precision": request.precision,
+            "storage": request.storage,
             "batch_tokens": request.batch_tokens,
             **settled.record,
         }
@@ -191,7 +191,7 @@ class Embedder:
                 length = len(passage.ids) + len(self._frame)
                 out.put([text], joined(kinds, [each for each in parts if each], length, skip=skip))
         vectors, scales = self._stored(out)
-        return Sentences(vectors=vectors, scales=scales, report=self._report(passages))
+        return Sentences(vectors=vectors, scales=scales, report=passages.report(self.computed))
 
     def spans(
         self, texts: Sequence[str], *, first: int = 0, told: Callable[[int], object] | None = None
@@ -253,11 +253,8 @@ class Embedder:
             rows=np.repeat(np.arange(len(texts), dtype=np.int64), np.diff(firsts)),
             spans=np.array([span for spans in spans_of for span in spans], dtype=np.int64).reshape(-1, 2),
             texts=[text[a:b] for text, spans in zip(texts, spans_of, strict=True) for a, b in spans],
-            report=self._report(passages),
+            report=passages.report(self.computed),
         )
-
-    def _report(self, passages: Passages) -> Report:
-        return replace(passages.report(), loss=self.loss)
 
     def _read(self, texts: Sequence[str], first: int, *, spans: bool) -> Passages:
         window, room = self._request.window, self._room
@@ -337,7 +334,7 @@ class Embedder:
         done = finished(vectors, steps, truncate_dim=self._truncate_dim, normalize=self._request.normalize)
         if self._request.is_single:
             done = done[:, 0]
-        stored = packed(done, self._request.precision)
+        stored = packed(done, self._request.storage)
         return stored.vectors, stored.scales
 
 

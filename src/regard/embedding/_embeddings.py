@@ -23,6 +23,37 @@ class Loss(NamedTuple):
     smallest_cosine: float
     mean_cosine: float
 
+    def __str__(self) -> str:
+        digits = 4 if self.smallest_cosine < 0.9999 else 7
+        return f"smallest cosine to float32 {self.smallest_cosine:.{digits}f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What vectors were computed in, and what that cost.
+
+    Attributes:
+        precision: "float32", "bfloat16", "int16" or "int8".
+        loss: None of float32, which is exact to 1e-5, and where it was not measured, as `note` then says.
+        note: anything else that a reader must know, such as why "fast" is float32.
+
+    Example:
+        >>> print(Computed("int8", Loss(0.99913, 0.99974)))
+        int8, smallest cosine to float32 0.9991
+        >>> print(Computed("float32"))
+        float32, exact
+    """
+
+    precision: str
+    loss: Loss | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        told = [self.precision]
+        if self.loss is not None or self.precision == "float32":
+            told.append(str(self.loss or "exact"))
+        return ", ".join(told) + (f" ({self.note})" if self.note else "")
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Report:
@@ -34,29 +65,28 @@ class Report:
         cut: how many of its pieces `Truncate` left out.
         without_vector: level "word": how many of its words have none, since the tokenizer made nothing of
             them or they were cut off.
-        loss: of a model in int8 or int16; None of other types.
+        computed: what the vectors were computed in, and what that cost.
     """
 
     tokens: NDArray[np.int64]
     windows: NDArray[np.int64]
     cut: NDArray[np.int64]
     without_vector: NDArray[np.int64]
-    loss: Loss | None = None
+    computed: Computed
 
     @classmethod
     def joined(cls, reports: "list[Report]") -> Self:
-        """Reports of texts that follow each other."""
+        """Reports of texts that follow each other, at least one."""
         none = np.zeros(0, dtype=np.int64)
         names = ("tokens", "windows", "cut", "without_vector")
         arrays = {name: np.concatenate([none, *(getattr(each, name) for each in reports)]) for name in names}
-        return cls(**arrays, loss=reports[0].loss if reports else None)
+        return cls(**arrays, computed=reports[0].computed)
 
     def __repr__(self) -> str:
-        loss = "" if self.loss is None else f", cosines to float32 from {self.loss.smallest_cosine:.4f}"
         return (
             f"Report({len(self.tokens)} texts, {int(self.tokens.sum())} tokens, "
             f"{int((self.windows > 1).sum())} in windows, {int((self.cut > 0).sum())} cut, "
-            f"{int(self.without_vector.sum())} words without a vector{loss})"
+            f"{int(self.without_vector.sum())} words without a vector; computed in {self.computed})"
         )
 
 
@@ -92,7 +122,7 @@ class Embeddings:
         texts: the word, or the piece, as it stands in the text.
         report: what became of each text.
         layers: the embedding layers of the second axis; None where there is no such axis.
-        scales: of precision "int8": float32 (n[, layers]), see `Packed`; else None.
+        scales: of storage "int8": float32 (n[, layers]), see `Packed`; else None.
     """
 
     vectors: NDArray[Any]
@@ -150,7 +180,7 @@ class Embeddings:
                 windows=report.windows[row : row + 1],
                 cut=report.cut[row : row + 1],
                 without_vector=report.without_vector[row : row + 1],
-                loss=report.loss,
+                computed=report.computed,
             ),
         )
 

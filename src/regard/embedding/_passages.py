@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.core.errors import InputError
-from regard.embedding._embeddings import Report
+from regard.embedding._embeddings import Computed, Report
 from regard.embedding._windows import Part, Truncate, Windows
 from regard.text import Aligned, Bulk, Frame
 
@@ -54,7 +54,7 @@ class Passages:
         """The last part of a row's text."""
         return self.texts[self.rows[row][0]].parts[-1]
 
-    def report(self) -> Report:
+    def report(self, computed: Computed) -> Report:
         """What becomes of each text."""
         without = [
             0 if each.aligned is None else each.aligned.without_pieces + _cut_words(each)
@@ -65,6 +65,7 @@ class Passages:
             windows=np.array([len(each.parts) for each in self.texts], dtype=np.int64),
             cut=np.array([len(each.ids) - each.parts[-1].stop for each in self.texts], dtype=np.int64),
             without_vector=np.array(without, dtype=np.int64),
+            computed=computed,
         )
 
 

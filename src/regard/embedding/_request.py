@@ -5,23 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-import torch
-
 from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.embedding._packs import BATCH_TOKENS
 from regard.embedding._pooling import KINDS, Kind
-from regard.embedding._precision import Precision
+from regard.embedding._storage import Storage
 from regard.embedding._windows import Truncate, Windows
 
 Level = Literal["sentence", "word", "token"]
 """What gets a vector."""
 
-EngineName = Literal["torch", "openvino"]
-"""What computes."""
-
-DTYPES = (torch.float32, torch.bfloat16, torch.int16, torch.int8)
-"""What a model can be run in here."""
+Precision = Literal["float32", "bfloat16", "int16", "int8", "fast"]
+"""What a model computes in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +74,11 @@ class Request:
         prompt, prompt_name: what is put before a text of level "sentence": a text, or one of the
             checkpoint's by name; by default the one that the checkpoint names.
         truncate_dim: how many entries of a vector are kept.
-        precision: how vectors are stored; see `packed`.
-        dtype: float32, bfloat16, int16 or int8, what the model computes in; the last two for matrix products
-            only, and their loss is measured. None: the fastest of them on this machine whose smallest cosine
-            to float32 is at least 0.999; int8 only for sentences that are means over their tokens.
-        engine: what computes.
+        precision: what the model computes in. "float32" is exact to 1e-5 everywhere. "bfloat16", "int16" and
+            "int8" (the last two for matrix products only) are faster on processors made for them; their loss
+            is measured. "fast": the fastest of them on this machine whose smallest cosine to float32 is at
+            least 0.999 (int8 only for sentences that are means over their tokens), or float32.
+        storage: how vectors are stored; see `packed`.
         batch_tokens: the most tokens that run together.
         threads: how many cores are used; None: those that the process may use.
 
@@ -104,24 +99,20 @@ class Request:
     prompt_name: str | None = None
     truncate_dim: int | None = None
     precision: Precision = "float32"
-    dtype: torch.dtype | None = None
-    engine: EngineName = "torch"
+    storage: Storage = "float32"
     batch_tokens: int = BATCH_TOKENS
     threads: int | None = None
 
     def __post_init__(self) -> None:
         _one_of("level", self.level, get_args(Level))
         _one_of("precision", self.precision, get_args(Precision))
-        _one_of("engine", self.engine, get_args(EngineName))
+        _one_of("storage", self.storage, get_args(Storage))
         for kind in self.poolings or ():
             _one_of("pooling", kind, KINDS)
         if not isinstance(self.window, Windows | Truncate):
             raise InputError(
                 f"window must be regard.Windows(..) or regard.Truncate(..); got {self.window!r}."
             )
-        if self.dtype is not None and self.dtype not in DTYPES:
-            names = ", ".join(str(each) for each in DTYPES)
-            raise InputError(f"dtype must be {names}, or None for the fastest; got {self.dtype}.")
         for name in ("batch_tokens", "threads", "truncate_dim"):
             value = getattr(self, name)
             if value is not None:

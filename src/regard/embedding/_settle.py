@@ -2,20 +2,19 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from regard.blocks import is_native
 from regard.core.errors import InputError
 from regard.embedding._cores import cores
-from regard.embedding._embeddings import Loss
+from regard.embedding._embeddings import Computed, Loss
 from regard.embedding._engine import Engine, NetworkEngine, stack_of
 from regard.embedding._integers import in_int8, in_int16, int8_is_best, int16_is_best, kernel_of
-from regard.embedding._openvino import OpenVinoEngine
 from regard.embedding._post_norm import PostNormEngine
-from regard.embedding._request import Request
+from regard.embedding._request import Precision, Request
 from regard.models import Loaded, Network, Transformer
 
 # 0.999 is promised for all vectors; those of other texts may be a little further apart than the probe's.
@@ -23,8 +22,13 @@ _WITH_A_MARGIN = 0.9995
 # An average over tokens is as a rule nearer than they are.
 _OF_AVERAGES = 0.999
 
-
-_Kind = TypeVar("_Kind", bound=Network)
+# Types that weights can be converted to.
+_FLOATS: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+# Types of whole numbers: how the engine is made.
+_WHOLE_NUMBERS: dict[str, Callable[[Transformer, Sequence[int]], Engine]] = {
+    "int16": in_int16,
+    "int8": in_int8,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +38,21 @@ class Settled:
     Attributes:
         engine: what computes.
         threads: on how many cores.
-        loss: of int8 and int16, against float32.
+        computed: in what, and what it costs.
         record: the same in words, for a manifest.
     """
 
     engine: Engine
     threads: int
-    loss: Loss | None
+    computed: Computed
     record: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    engine: Engine
+    kernel: str
+    computed: Computed
 
 
 def settle(loaded: Loaded, request: Request, layers: Sequence[int], *, averaged: bool = False) -> Settled:
@@ -54,82 +65,79 @@ def settle(loaded: Loaded, request: Request, layers: Sequence[int], *, averaged:
         averaged: whether all vectors are means over the tokens of a text.
 
     Raises:
-        InputError: an engine or a type that the model cannot be run with.
+        InputError: a precision that the model cannot be run in here.
+        MissingExtraError: llvmlite is needed for it, and not installed.
     """
     network = loaded.network
     device = next(network.parameters()).device
     threads = (request.threads or cores()) if device.type == "cpu" else 1
-    if request.engine == "openvino":
-        chosen = _openvino(network, layers, request.dtype, threads)
-    elif request.dtype is None:
+    if request.precision == "fast":
         chosen = _fastest(network, layers, averaged)
     else:
-        chosen = _of(network, layers, request.dtype)
-    return Settled(
-        chosen.engine,
-        threads,
-        chosen.loss,
-        {
-            "engine": request.engine,
-            "kernel": chosen.kernel,
-            "dtype": str(chosen.dtype).removeprefix("torch."),
-            "device": device.type,
-            "threads": threads,
-        },
-    )
+        chosen = _of(network, layers, request.precision)
+    record = {
+        "kernel": chosen.kernel,
+        "precision": chosen.computed.precision,
+        "device": device.type,
+        "threads": threads,
+    }
+    return Settled(chosen.engine, threads, chosen.computed, record)
 
 
-# Types of whole numbers, whose loss is measured: how the engine is made.
-_WHOLE_NUMBERS: dict[torch.dtype, Callable[[Transformer, Sequence[int]], Engine]] = {
-    torch.int16: in_int16,
-    torch.int8: in_int8,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    engine: Engine
-    kernel: str
-    dtype: torch.dtype
-    loss: Loss | None = None
-
-
-def _of(network: Network, layers: Sequence[int], dtype: torch.dtype) -> _Choice:
+def _of(network: Network, layers: Sequence[int], precision: Precision) -> _Choice:
     """What was asked for."""
-    if dtype in _WHOLE_NUMBERS:
-        wide = _wide(network, dtype)
-        narrow = _WHOLE_NUMBERS[dtype](wide, layers)
-        loss = _loss(wide, NetworkEngine(wide, layers), narrow)
-        return _Choice(narrow, kernel_of(dtype), dtype, loss)
-    network = _as(network, dtype)
-    folds = PostNormEngine.takes(network)
-    engine = PostNormEngine(network, layers) if folds else NetworkEngine(network, layers)
-    return _Choice(engine, type(engine).__name__, dtype)
+    if precision in _FLOATS:
+        own = _as(network, _FLOATS[precision], precision)
+        folds = PostNormEngine.takes(own)
+        narrow: Engine = PostNormEngine(own, layers) if folds else NetworkEngine(own, layers)
+        kernel = type(narrow).__name__
+        if precision == "float32":
+            return _Choice(narrow, kernel, Computed(precision))
+        if not isinstance(network, Transformer):
+            return _as_it_is(network, layers)
+    else:
+        if not isinstance(network, Transformer) or next(network.parameters()).device.type != "cpu":
+            raise InputError(
+                f"precision must not be {precision!r} for a model on a GPU, with edits or seen through the "
+                "lens; give 'float32', or 'fast'."
+            )
+        narrow = _WHOLE_NUMBERS[precision](_as(network, torch.float32, precision), layers)
+        kernel = kernel_of(precision)
+    wide = NetworkEngine(_as(network, torch.float32, precision), layers)
+    return _Choice(narrow, kernel, Computed(precision, _loss(network, wide, narrow)))
+
+
+def _as_it_is(network: Network, layers: Sequence[int]) -> _Choice:
+    """A model that cannot be converted, in the type that it has."""
+    name = str(next(network.parameters()).dtype).removeprefix("torch.")
+    note = "the model's own type" + ("" if name == "float32" else "; its loss was not measured")
+    return _Choice(NetworkEngine(network, layers), NetworkEngine.__name__, Computed(name, note=note))
 
 
 def _fastest(network: Network, layers: Sequence[int], averaged: bool) -> _Choice:
     """What this processor is fastest in, if no cosine to float32 suffers; else float32."""
-    first = next(network.parameters())
     if not isinstance(network, Transformer):
-        return _of(network, layers, first.dtype)
-    on_cpu = first.device.type == "cpu"
-    whole_numbers = (
-        (torch.int8, _OF_AVERAGES, averaged and PostNormEngine.takes(network) and int8_is_best()),
-        (torch.int16, _WITH_A_MARGIN, on_cpu and int16_is_best()),
-    )
-    for dtype, least, may in whole_numbers:
-        if may:
-            chosen = _of(network, layers, dtype)
-            if chosen.loss is not None and chosen.loss.smallest_cosine >= least:
+        return _as_it_is(network, layers)
+    device = next(network.parameters()).device
+    may: list[tuple[Precision, float, bool]] = [
+        ("int8", _OF_AVERAGES, averaged and PostNormEngine.takes(network) and int8_is_best()),
+        ("int16", _WITH_A_MARGIN, device.type == "cpu" and int16_is_best()),
+        ("bfloat16", _WITH_A_MARGIN, _has_bfloat16(device)),
+    ]
+    tried = []
+    for precision, least, is_faster in may:
+        if is_faster:
+            chosen = _of(network, layers, precision)
+            loss = chosen.computed.loss
+            assert loss is not None, "measured"
+            if loss.smallest_cosine >= least:
                 return chosen
-    return _of(network, layers, torch.bfloat16 if _bfloat16_is_good(network, layers) else torch.float32)
-
-
-def _bfloat16_is_good(network: Network, layers: Sequence[int]) -> bool:
-    if not _has_bfloat16(next(network.parameters()).device):
-        return False
-    wide, narrow = (NetworkEngine(_as(network, dtype), layers) for dtype in (torch.float32, torch.bfloat16))
-    return _loss(network, wide, narrow).smallest_cosine >= _WITH_A_MARGIN
+            tried.append(f"{precision}, {loss}")
+    why = "nothing installed is faster on this processor"
+    if tried:
+        why = f"not good enough: {'; '.join(tried)}"
+    exact = _of(network, layers, "float32")
+    return replace(exact, computed=Computed("float32", note=why))
 
 
 def _has_bfloat16(device: torch.device) -> bool:
@@ -137,32 +145,17 @@ def _has_bfloat16(device: torch.device) -> bool:
     return torch.cuda.is_bf16_supported() if device.type == "cuda" else is_native(torch.bfloat16)
 
 
-def _openvino(network: Network, layers: Sequence[int], dtype: torch.dtype | None, threads: int) -> _Choice:
-    if dtype is None:
-        able = isinstance(network, Transformer) and OpenVinoEngine.has_arithmetic(torch.bfloat16)
-        dtype = torch.bfloat16 if able and _bfloat16_is_good(network, layers) else torch.float32
-    engine = OpenVinoEngine(network, layers, dtype=dtype, threads=threads)
-    return _Choice(engine, f"OpenVINO {engine.version}", dtype)
-
-
-def _as(network: _Kind, dtype: torch.dtype) -> _Kind:
+def _as(network: Network, dtype: torch.dtype, precision: str) -> Any:
     """The network in a type; itself where it is."""
     if all(each.dtype == dtype for each in network.parameters()):
         return network
     if not isinstance(network, Transformer):
         raise InputError(
-            f"dtype must be what the model has, {next(network.parameters()).dtype}, for one seen through the "
-            f"lens or with edits; got {dtype}. Convert the model first."
+            f"precision {precision!r} needs a model in {dtype}, since one that is seen through the lens is "
+            f"run as it is; this one is in {next(network.parameters()).dtype}. Convert it first, or give "
+            "precision='fast'."
         )
     return copy.deepcopy(network).to(dtype)
-
-
-def _wide(network: Network, dtype: torch.dtype) -> Transformer:
-    """A network for products of whole numbers, in float32."""
-    if isinstance(network, Transformer) and next(network.parameters()).device.type == "cpu":
-        return _as(network, torch.float32)
-    name = str(dtype).removeprefix("torch.")
-    raise InputError(f"dtype must not be {name} for a model on a GPU, with edits or seen through the lens.")
 
 
 def _loss(network: Network, wide: Engine, narrow: Engine) -> Loss:

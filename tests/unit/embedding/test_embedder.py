@@ -40,7 +40,7 @@ def _of_trace(model: regard.Model, text: str, layer: int) -> tuple[list[str], to
 
 @pytest.mark.parametrize("layer", [0, 1, 4, -1])
 def test_words_are_those_of_a_trace(model: regard.Model, layer: int) -> None:
-    found = model.embed(TEXTS, level="word", layer=layer, dtype=torch.float32)
+    found = model.embed(TEXTS, level="word", layer=layer)
     for row, text in enumerate(TEXTS):
         words, vectors = _of_trace(model, text, layer)
         own = found.of(row)
@@ -50,7 +50,7 @@ def test_words_are_those_of_a_trace(model: regard.Model, layer: int) -> None:
 
 
 def test_tokens_are_those_of_a_trace_but_the_templates(model: regard.Model) -> None:
-    found = model.embed(TEXTS, level="token", layer=2, dtype=torch.float32)
+    found = model.embed(TEXTS, level="token", layer=2)
     for row, text in enumerate(TEXTS):
         trace = model.trace(text)
         assert_close_to_largest(found.of(row).vectors, trace.embeddings(2)[1:-1], PARITY_FP32)
@@ -72,7 +72,7 @@ def test_a_mix_is_the_weighted_sum_of_layers(model: regard.Model) -> None:
 
 def test_a_vector_does_not_depend_on_the_other_texts(model: regard.Model) -> None:
     texts = [*TEXTS, LONG, *TEXTS[::-1]]
-    embedder = Embedder(model.loaded, Request(dtype=torch.float32))
+    embedder = Embedder(model.loaded, Request())
     together = embedder.sentences(texts).vectors
     for text, vector in zip(texts, together, strict=True):
         (alone,) = embedder.sentences([text]).vectors
@@ -89,7 +89,7 @@ def test_the_same_bits_again_and_on_any_number_of_cores(model: regard.Model, thr
 
 def test_windows_embed_each_word_in_the_window_that_it_is_given_to(model: regard.Model) -> None:
     window = Windows(size=32, overlap=10)
-    found = model.embed([LONG], level="word", layer=3, window=window, dtype=torch.float32)
+    found = model.embed([LONG], level="word", layer=3, window=window)
     (aligned,) = model.tokenizer.bulk.aligned([LONG])
     starts = [p for p, w in enumerate(aligned.word_of) if p == 0 or aligned.word_of[p - 1] != w]
     vectors: dict[int, list[torch.Tensor]] = {}
@@ -105,7 +105,7 @@ def test_windows_embed_each_word_in_the_window_that_it_is_given_to(model: regard
 def test_a_word_longer_than_what_windows_share_is_the_mean_of_all_its_pieces(model: regard.Model) -> None:
     text = "a " + "pneumonoultramicroscopicsilicovolcanoconiosis" * 2 + " b"
     window = Windows(size=14, overlap=2)
-    found = model.embed([text], level="word", layer=2, window=window, dtype=torch.float32)
+    found = model.embed([text], level="word", layer=2, window=window)
     (aligned,) = model.tokenizer.bulk.aligned([text])
     starts = [p for p, w in enumerate(aligned.word_of) if p == 0 or aligned.word_of[p - 1] != w]
     rows = []
@@ -131,7 +131,7 @@ def test_a_long_sentence_is_pooled_window_by_window(model: regard.Model, pooling
 
 def test_a_long_sentence_is_the_mean_of_all_its_tokens(model: regard.Model) -> None:
     window = Windows(size=32, overlap=10)
-    (vector,) = model.embed([LONG], pooling="mean", window=window, dtype=torch.float32)
+    (vector,) = model.embed([LONG], pooling="mean", window=window)
     tokens = model.embed([LONG], level="token", window=Windows(size=32, overlap=10))
     (aligned,) = model.tokenizer.bulk.aligned([LONG])
     parts = window.parts(len(aligned.ids), room=30, starts=())
@@ -146,7 +146,7 @@ def test_a_long_sentence_is_the_mean_of_all_its_tokens(model: regard.Model) -> N
 
 
 def test_truncation_reads_the_first_tokens_and_counts_the_rest(model: regard.Model) -> None:
-    found = model.embed([LONG, "fish"], window=Truncate(), pooling="mean", dtype=torch.float32)
+    found = model.embed([LONG, "fish"], window=Truncate(), pooling="mean")
     ids = model.tokenizer.encode(LONG).token_ids
     expected = model.trace(token_ids=[*ids[:255], 102]).embeddings(-1).mean(0)
     assert_close_to_largest(found[0], expected, PARITY_FP32)
@@ -202,20 +202,20 @@ def test_smaller_vectors(model: regard.Model) -> None:
     assert_close_to_largest(
         cut, whole[:, :7] / np.linalg.norm(whole[:, :7], axis=1, keepdims=True), PARITY_FP32
     )
-    assert model.embed(TEXTS, precision="float16").dtype == np.float16
-    codes = model.embed(TEXTS, precision="int8").astype(np.float32)
+    assert model.embed(TEXTS, storage="float16").dtype == np.float16
+    codes = model.embed(TEXTS, storage="int8").astype(np.float32)
     cosines = (codes * whole).sum(1) / np.linalg.norm(codes, axis=1) / np.linalg.norm(whole, axis=1)
     assert cosines.min() > 0.9995
-    bits = np.unpackbits(model.embed(TEXTS, precision="binary"), axis=1)
+    bits = np.unpackbits(model.embed(TEXTS, storage="ubinary"), axis=1)
     assert np.array_equal(bits, whole > 0)
-    words = model.embed(TEXTS, level="word", layer=[1, 3], precision="int8")
+    words = model.embed(TEXTS, level="word", layer=[1, 3], storage="int8")
     assert words.scales is not None
     plain = model.embed(TEXTS, level="word", layer=[1, 3]).vectors
     assert np.abs(words.vectors * words.scales[..., None] - plain).max() <= words.scales.max()
 
 
 def test_an_arrow_table_holds_everything(model: regard.Model) -> None:
-    words = model.embed(TEXTS, level="word", layer=[1, 3], precision="int8")
+    words = model.embed(TEXTS, level="word", layer=[1, 3], storage="int8")
     table = words.to_arrow()
     assert table.column_names == ["row", "text", "start", "end", "vector_1", "scale_1", "vector_3", "scale_3"]
     assert table["text"].to_pylist() == words.texts
@@ -237,7 +237,7 @@ def test_a_prompt_is_read_with_the_text_and_pooled_or_not(tmp_path: Path) -> Non
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling | {"include_prompt": False}))
     states = plain.trace("query: " + text).embeddings(-1)
     expected = states[3:].mean(0)  # [CLS], query, :
-    found = regard.load(folder).embed([text], prompt_name="query", dtype=torch.float32)
+    found = regard.load(folder).embed([text], prompt_name="query")
     assert_close_to_largest(found[0], expected / expected.norm(), PARITY_FP32)
 
 
@@ -250,9 +250,8 @@ def test_a_prompt_is_read_with_the_text_and_pooled_or_not(tmp_path: Path) -> Non
         ({"layer": [6, 2, -1]}, r"layer must name each layer once; got 6, 2, 6"),
         ({"pooling": "sum"}, r"pooling must be mean, .*; got 'sum'"),
         ({"level": "word", "pooling": "mean"}, r"pooling is of level='sentence'"),
-        ({"precision": "int4"}, r"precision must be"),
-        ({"dtype": torch.float16}, r"dtype must be torch\.float32, torch\.bfloat16"),
-        ({"engine": "onnx"}, r"engine must be"),
+        ({"precision": "int4"}, r"precision must be float32, bfloat16, int16, int8 or fast; got 'int4'"),
+        ({"storage": "binary"}, r"storage must be float32, float16, int8 or ubinary"),
         ({"window": 5}, r"window must be regard\.Windows"),
         ({"window": Windows(size=513)}, r"size must be at most 512"),
         ({"window": Truncate(2)}, r"size must be more than the 2 tokens"),

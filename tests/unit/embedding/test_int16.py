@@ -154,7 +154,7 @@ def test_gelu_and_rows_that_lie_apart() -> None:
 def test_vectors_are_the_same_bits_in_any_company() -> None:
     texts = [" ".join(words) for words in itertools.permutations(["a", "river", "bank", "unexpectedly"])]
     texts = [*TEXTS, *texts, *(text[:30] for text in texts)]
-    embedder = Embedder(load_checkpoint(), Request(dtype=torch.int16))
+    embedder = Embedder(load_checkpoint(), Request(precision="int16"))
     together = embedder.sentences(texts).vectors
     alone = np.concatenate([embedder.sentences([text]).vectors for text in texts])
     assert np.array_equal(together, alone)
@@ -162,15 +162,15 @@ def test_vectors_are_the_same_bits_in_any_company() -> None:
 
 def test_a_models_vectors() -> None:
     model = regard.load()
-    found = model.embed(TEXTS, dtype=torch.int16)
-    wide = model.embed(TEXTS, dtype=torch.float32)
-    loss = found.report.loss  # type: ignore[union-attr]
+    found = model.embed(TEXTS, precision="int16")
+    wide = model.embed(TEXTS)
+    loss = found.report.computed.loss  # type: ignore[union-attr]
     assert loss is not None
     assert INT16_COSINE < loss.smallest_cosine < loss.mean_cosine < 1.0
     cosines = (np.asarray(found, np.float64) * wide).sum(1)  # both of length 1
     assert (1 - cosines < 1 - INT16_COSINE).all()
     assert np.abs(found - wide).max() > 1e-6
-    words = model.embed(TEXTS, level="word", layer=[0, 3], dtype=torch.int16)
+    words = model.embed(TEXTS, level="word", layer=[0, 3], precision="int16")
     assert_close_to_largest(words.vectors[:, 0], model.embed(TEXTS, level="word", layer=0).vectors, 0.0)
 
 
@@ -204,8 +204,8 @@ def test_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     model = regard.load()
     with monkeypatch.context() as patched:
         patched.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
-        with pytest.raises(InputError, match=r"dtype must not be int16 on this machine.*AVX2"):
-            model.embed(TEXTS, dtype=torch.int16)
+        with pytest.raises(InputError, match=r"precision must not be 'int16' on this machine.*AVX2"):
+            model.embed(TEXTS, precision="int16")
     compiled = (
         "regard.embedding._llvm",
         "regard.embedding._kernel_arithmetic",
@@ -216,4 +216,4 @@ def test_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("llvmlite", "llvmlite.ir", "llvmlite.binding"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"pip install llvmlite"):
-        model.embed(TEXTS, dtype=torch.int16)
+        model.embed(TEXTS, precision="int16")

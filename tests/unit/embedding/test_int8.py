@@ -9,7 +9,6 @@ from torch import Tensor
 
 import regard
 from regard import InputError
-from regard.embedding import Embedder, Request
 from regard.embedding._engine import NetworkEngine
 from regard.embedding._integers import _int8 as int8
 from regard.embedding._integers import in_int8, in_int16
@@ -135,27 +134,17 @@ def test_adding_gelu_and_rows_that_lie_apart() -> None:
 
 def test_a_models_vectors_in_int8() -> None:
     model = regard.load()
-    found = model.embed(TEXTS, dtype=torch.int8)
-    loss = found.report.loss  # type: ignore[union-attr]
+    found = model.embed(TEXTS, precision="int8")
+    loss = found.report.computed.loss  # type: ignore[union-attr]
     assert loss is not None
     assert INT8_COSINE < loss.smallest_cosine < loss.mean_cosine < 0.9999
-    assert f"cosines to float32 from {loss.smallest_cosine:.4f}" in repr(found.report)
-    cosines = (found * model.embed(TEXTS, dtype=torch.float32)).sum(1)  # both of length 1
+    cosines = (found * model.embed(TEXTS)).sum(1)  # both of length 1
     assert INT8_COSINE < cosines.min() < 0.99999  # not float32 under another name
-    alone = np.concatenate([model.embed([text], dtype=torch.int8) for text in TEXTS])
+    alone = np.concatenate([model.embed([text], precision="int8") for text in TEXTS])
     assert np.array_equal(alone, found)
-    words = model.embed(TEXTS, level="word", layer=[0, 3], dtype=torch.int8)
-    assert words.report.loss == words.of(1).report.loss
-    assert words.report.loss is not None
+    words = model.embed(TEXTS, level="word", layer=[0, 3], precision="int8")
+    assert words.report.computed == words.of(1).report.computed
     assert_close_to_largest(words.vectors[:, 0], model.embed(TEXTS, level="word", layer=0).vectors, 0.0)
-
-
-def test_the_loss_is_measured_beforehand_and_named_where_it_was_asked_for() -> None:
-    loaded = load_checkpoint()
-    made = Embedder(loaded, Request(dtype=torch.int8))
-    assert made.settled["dtype"] == "int8"
-    assert made.loss is not None
-    assert Embedder(loaded, Request(dtype=torch.float32)).loss is None
 
 
 def test_the_upper_values_are_in_sixteen_bits() -> None:
@@ -211,7 +200,5 @@ def test_maps_of_other_sizes_stay_in_float32() -> None:
 def test_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     model = regard.load()
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
-    with pytest.raises(InputError, match=r"dtype must not be int8 on this machine.*AVX2"):
-        model.embed(TEXTS, dtype=torch.int8)
-    with pytest.raises(InputError, match=r"dtype must be float32 or bfloat16 with engine='openvino'"):
-        model.embed(TEXTS, dtype=torch.int8, engine="openvino")
+    with pytest.raises(InputError, match=r"precision must not be 'int8' on this machine.*AVX2"):
+        model.embed(TEXTS, precision="int8")

@@ -1,19 +1,24 @@
-"""What is chosen where nobody asks for a type."""
+"""float32 unless another is asked for, what "fast" chooses, and that every report says which at what loss."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
+import regard
 from regard.checkpoints import Source
-from regard.embedding import Embedder, Kind, Level, Request
+from regard.core.errors import InputError
+from regard.embedding import Embedder, Kind, Level, Precision, Request
 from regard.embedding._integers import _engine as integers
 from regard.embedding._integers import int8_is_best, int16_is_best
 from regard.embedding._llvm import _target
 from regard.embedding._llvm._target import Target
 from regard.embedding._settle import settle
 from regard.models import Loaded, load_checkpoint
+from tolerances import PARITY_FP32, assert_close_to_largest
 from unit.models import folders
 
 SOURCE = Source(name="tiny", folder=Path("tiny"), kind="folder")
@@ -27,7 +32,7 @@ AVX = torch.backends.cpu.get_cpu_capability().startswith("AVX")
         ("AVX2", True, False, True, True, True),
         ("AVX512", False, False, True, False, False),
         ("AVX512", True, False, True, True, True),
-        ("AVX512", True, True, True, False, False),  # bfloat16 is faster there
+        ("AVX512", True, True, True, False, True),  # bfloat16 is faster there than int16
         ("AVX512", True, False, False, False, False),
         ("AVX2", False, False, False, False, False),
         ("DEFAULT", False, False, True, False, False),
@@ -56,7 +61,7 @@ def test_where_whole_numbers_are_fastest(
 
 @pytest.mark.skipif(not AVX, reason="the processor has no AVX2")
 @pytest.mark.parametrize(
-    ("in_8", "in_16", "level", "pooling", "dtype"),
+    ("in_8", "in_16", "level", "pooling", "precision"),
     [
         (True, True, "sentence", None, "int8"),
         (True, True, "sentence", "mean", "int8"),
@@ -66,21 +71,23 @@ def test_where_whole_numbers_are_fastest(
         (False, False, "sentence", None, "float32"),
     ],
 )
-def test_what_is_chosen(
+def test_what_fast_is(
     in_8: bool,
     in_16: bool,
     level: Level,
     pooling: Kind | None,
-    dtype: str,
+    precision: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("regard.embedding._settle.int8_is_best", lambda: in_8)
     monkeypatch.setattr("regard.embedding._settle.int16_is_best", lambda: in_16)
     monkeypatch.setattr("regard.embedding._settle.is_native", lambda _: False)
-    made = Embedder(load_checkpoint(), Request(level=level, pooling=pooling))
-    assert made.settled["dtype"] == dtype
-    assert (made.loss is None) == (dtype == "float32")
-    assert made.loss is None or made.settled["kernel"].endswith(dtype)
+    made = Embedder(load_checkpoint(), Request(level=level, pooling=pooling, precision="fast"))
+    assert made.settled["precision"] == made.computed.precision == precision
+    assert (made.computed.loss is None) == (precision == "float32")
+    assert made.computed.loss is None or made.settled["kernel"].endswith(precision)
+    exact = Embedder(load_checkpoint(), Request(level=level, pooling=pooling))
+    assert str(exact.computed) == "float32, exact"
 
 
 @pytest.mark.skipif(not AVX, reason="the processor has no AVX2")
@@ -88,18 +95,64 @@ def test_what_loses_too_much_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("int8_is_best", "int16_is_best"):
         monkeypatch.setattr(f"regard.embedding._settle.{name}", lambda: True)
     monkeypatch.setattr("regard.embedding._settle.is_native", lambda _: False)
+    loaded, request = load_checkpoint(), Request(precision="fast")
     monkeypatch.setattr("regard.embedding._settle._OF_AVERAGES", 1.0)
-    assert Embedder(load_checkpoint(), Request()).settled["dtype"] == "int16"
+    assert Embedder(loaded, request).computed.precision == "int16"
     monkeypatch.setattr("regard.embedding._settle._WITH_A_MARGIN", 1.0)
-    assert Embedder(load_checkpoint(), Request()).settled["dtype"] == "float32"
+    assert re.fullmatch(
+        r"float32, exact \(not good enough: int8, smallest .* 0\.99\d\d; int16, smallest .* 0\.99999\d\d\)",
+        str(Embedder(loaded, request).computed),
+    )
+
+
+def test_the_default_is_exact_whatever_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where everything faster is there, and good enough."""
+    for name in ("int8_is_best", "int16_is_best"):
+        monkeypatch.setattr(f"regard.embedding._settle.{name}", lambda: True)
+    monkeypatch.setattr("regard.embedding._settle.is_native", lambda _: True)
+    model, texts = regard.load(), ["A river bank.", "He fishes on the bank of a river, far from any bank."]
+    means = torch.stack([model.trace(text).embeddings(-1).mean(0) for text in texts])
+    assert_close_to_largest(model.embed(texts), torch.nn.functional.normalize(means), PARITY_FP32)
 
 
 def test_the_probe_fits_a_short_table_of_positions() -> None:
     network = folders.network("bert", max_seq_len=11)
     loaded = Loaded(network=network, tokenizer=None, source=SOURCE, family="bert", left_out=())
-    settled = settle(loaded, Request(dtype=torch.float32), [1])
-    assert settled.loss is None
-    if AVX:
-        settled = settle(loaded, Request(dtype=torch.int16), [1])
-        assert settled.loss is not None
-        assert settled.loss.smallest_cosine > 0.9999
+    loss = settle(loaded, Request(precision="bfloat16"), [1]).computed.loss
+    assert loss is not None
+    assert 0.999 < loss.smallest_cosine < loss.mean_cosine < 1.0
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int16", "int8", "fast"])
+def test_every_report_names_its_precision_and_its_loss(precision: Precision) -> None:
+    if precision.startswith("int") and not AVX:
+        pytest.skip("the processor has no AVX2")
+    model = regard.load()
+    sentences = model.embed(["a bank"], precision=precision)
+    words = model.embed(["a bank"], level="word", precision=precision)
+    for report in (sentences.report, words.report):
+        assert report is not None
+        computed = report.computed
+        assert computed.precision == precision or precision == "fast"
+        if computed.precision == "float32":
+            assert computed.loss is None
+            assert "computed in float32, exact" in repr(report)
+        else:
+            assert computed.loss is not None
+            assert f"computed in {computed.precision}, smallest cosine to float32 0.99" in repr(report)
+
+
+def test_a_model_through_the_lens_is_run_as_it_is() -> None:
+    config = BertConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, vocab_size=30522
+    )
+    hf_model = BertModel(config, add_pooling_layer=False).eval()
+    for dtype, told in (
+        (torch.float32, "float32, exact (the model's own type)"),
+        (torch.bfloat16, "bfloat16 (the model's own type; its loss was not measured)"),
+    ):
+        loaded = regard.lens(hf_model.to(dtype)).loaded
+        assert str(settle(loaded, Request(precision="fast"), [1]).computed) == told
+    with pytest.raises(InputError, match=r"'float32' needs a model in .* is in torch\.bfloat16"):
+        settle(loaded, Request(), [1])
+    assert settle(loaded, Request(precision="bfloat16"), [1]).computed.precision == "bfloat16"

@@ -25,22 +25,25 @@ def int16_is_best() -> bool:
     """Whether products in 16 bits are the fastest that are nearly exact.
 
     AVX-512 doubles float32 as well, and they are faster there by VNNI only. A processor with AMX is faster in
-    bfloat16.
+    bfloat16: 1.6 times on texts of 128 tokens, where measured.
     """
     return _has_kernels() and (_capability() == "AVX2" or _has_vnni()) and not _has_amx()
 
 
 def int8_is_best() -> bool:
-    """Whether products in 8 bits are the fastest of all."""
-    return _has_kernels() and _has_vnni() and not _has_amx()
+    """Whether products in 8 bits are the fastest of all.
+
+    Also beside AMX: 1.6 times bfloat16 on sentences, and as fast on texts of 128 tokens, where measured.
+    """
+    return _has_kernels() and _has_vnni()
 
 
-def kernel_of(dtype: torch.dtype) -> str:
-    """What works the products of a type out here, in words."""
+def kernel_of(precision: str) -> str:
+    """What works the products of "int16" or "int8" out here, in words."""
     from regard.embedding._llvm._target import here
 
     registers = "AVX-512" if here().lanes == 16 else "AVX2"
-    return f"{registers}{' VNNI' if here().vnni else ''} {str(dtype).removeprefix('torch.')}"
+    return f"{registers}{' VNNI' if here().vnni else ''} {precision}"
 
 
 def in_int16(network: Transformer, layers: Sequence[int]) -> Engine:
@@ -76,10 +79,13 @@ def in_int8(network: Transformer, layers: Sequence[int]) -> Engine:
     return ByLength(_engine("int16", network, layers), long, most=_SHORT)
 
 
-def _engine(dtype: str, network: Transformer, layers: Sequence[int], of_values: str | None = None) -> Engine:
+def _engine(
+    precision: str, network: Transformer, layers: Sequence[int], of_values: str | None = None
+) -> Engine:
     if not _capability().startswith("AVX"):
         raise InputError(
-            f"dtype must not be {dtype} on this machine: its products need a processor with AVX2."
+            f"precision must not be {precision!r} on this machine: its products need a processor with AVX2. "
+            "Give 'float32', or 'fast'."
         )
     try:
         # Only here: it is not always installed, and takes its time.
@@ -88,11 +94,11 @@ def _engine(dtype: str, network: Transformer, layers: Sequence[int], of_values: 
         from regard.embedding._llvm._attention_float32 import FLOAT32
         from regard.embedding._llvm._attention_int8 import INT8
     except ImportError as error:
-        raise missing(f"dtype=torch.{dtype} needs", error, "llvmlite") from error
-    kind = _product(dtype)
+        raise missing(f"precision={precision!r} needs", error, "llvmlite") from error
+    kind = _product(precision)
     if PostNormEngine.takes(network):
         values = None if of_values is None else _fitting(_product(of_values))
-        attentions = (INT8, FLOAT32) if dtype == "int8" else (FLOAT32,)
+        attentions = (INT8, FLOAT32) if precision == "int8" else (FLOAT32,)
         return PostNormEngine(network, layers, _fitting(kind), values, KernelArithmetic(*attentions))
 
     def linear(own: nn.Linear) -> nn.Module:
@@ -101,8 +107,9 @@ def _engine(dtype: str, network: Transformer, layers: Sequence[int], of_values: 
     return NetworkEngine(with_linears(network, linear), layers)
 
 
-def _product(dtype: str) -> Any:
-    return getattr(import_module(f"regard.embedding._integers._{dtype}"), f"{dtype.title()}Product")
+def _product(precision: str) -> Any:
+    module = import_module(f"regard.embedding._integers._{precision}")
+    return getattr(module, f"{precision.title()}Product")
 
 
 def _fitting(kind: Any) -> MakeProduct:

@@ -54,13 +54,14 @@ class ModelWork:
             "bytes_at_a_time": self.characters,
             "versions": {"torch": torch.__version__, "tokenizers": tokenizers.__version__},
         }
+        loss = self._embedder.computed.loss
         self.about: dict[str, Any] = {
             "model": loaded.source.name,
             "processor": torch.backends.cpu.get_cpu_capability(),
+            # Not among what is settled: another processor measures the loss anew, in its own last digits.
+            "computed": str(self._embedder.computed),
+            "loss": None if loss is None else loss._asdict(),
         }
-        if self._embedder.loss is not None:
-            # Not among what is settled: another processor measures it anew, in its own last digits.
-            self.about["loss"] = self._embedder.loss._asdict()
         self.fields = self._fields()
 
     def embed(self, texts: Sequence[str]) -> Piece:
@@ -108,7 +109,7 @@ class ModelWork:
         names = ["tokens", "windows", "cut"] if self._of_sentences else ["index", "text", "start", "end"]
         for suffix in self._suffixes:
             names.append(f"vector{suffix}")
-            if self._embedder.settled["precision"] == "int8":
+            if self._embedder.settled["storage"] == "int8":
                 names.append(f"scale{suffix}")
         return names
 

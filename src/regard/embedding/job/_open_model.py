@@ -3,11 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
-from regard.core.errors import InputError
 from regard.embedding._packs import BATCH_TOKENS
-from regard.embedding._request import Mix, Request
+from regard.embedding._request import Mix, Precision, Request
 from regard.embedding._windows import Truncate, Windows
 from regard.embedding.job._model_work import ModelWork
 from regard.models import load_checkpoint
@@ -20,8 +17,9 @@ def open_model(name: str, wanted: Mapping[str, Any], earlier: Mapping[str, Any] 
         name: as in `regard.load`.
         wanted: plain values by name: those of `Request`, but `layer` a list of numbers, of which one alone
             stands for itself; `mix` a list of layers, or None; `window`, `overlap` and `truncate` numbers or
-            None and a bool; `dtype` a name; `device` as `regard.load` takes it, or None.
-        earlier: what was settled when the job was begun; it holds where nothing else is wanted.
+            None and a bool; `device` as `regard.load` takes it, or None.
+        earlier: what was settled when the job was begun. It holds where nothing else is wanted, and says
+            what "fast" was.
 
     Raises:
         InputError: values that do not fit, or that the model cannot do.
@@ -37,9 +35,8 @@ def open_model(name: str, wanted: Mapping[str, Any], earlier: Mapping[str, Any] 
         prompt=wanted["prompt"],
         prompt_name=wanted["prompt_name"],
         truncate_dim=wanted["truncate_dim"],
-        precision=wanted["precision"],
-        dtype=_dtype(wanted["dtype"] or earlier.get("dtype")),
-        engine=wanted["engine"] or earlier.get("engine", "torch"),
+        precision=_precision(wanted["precision"], earlier),
+        storage=wanted["storage"],
         batch_tokens=wanted["batch_tokens"] or earlier.get("batch_tokens", BATCH_TOKENS),
         threads=wanted["threads"] or earlier.get("threads"),
     )
@@ -60,10 +57,6 @@ def _window(wanted: Mapping[str, Any]) -> Windows | Truncate:
     return Windows(wanted["window"], wanted["overlap"])
 
 
-def _dtype(name: str | None) -> torch.dtype | None:
-    if name is None:
-        return None
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
-        raise InputError(f"dtype must be float32, bfloat16, int16 or int8; got {name!r}.")
+def _precision(wanted: Precision, earlier: Mapping[str, Any]) -> Precision:
+    found: Precision = earlier.get("precision", wanted) if wanted == "fast" else wanted
     return found

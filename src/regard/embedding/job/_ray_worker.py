@@ -67,9 +67,8 @@ class Worker:
         threads = self._settled.get("threads", 1)
         if cores() < threads:
             return f"threads is {threads}, and it may use {cores()} cores"
-        dtype = getattr(torch, self._settled.get("dtype", "float32"))
-        if dtype != torch.float32 and not is_native(dtype):
-            return f"its processor has no arithmetic for {self._settled['dtype']}; give --dtype float32"
+        if self._settled.get("precision") == "bfloat16" and not is_native(torch.bfloat16):
+            return "its processor has no arithmetic for bfloat16; give --precision float32"
         work = self._open_work(self._settled)
         if found := differences(work.settled, self._settled):
             return "; ".join(found)

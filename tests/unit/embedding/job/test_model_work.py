@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from regard.core.errors import InputError
 from regard.embedding import Embedder, Mix, Request, Truncate
 from regard.embedding.job import ModelWork, open_model
 from regard.models import Loaded, load_checkpoint
@@ -48,7 +47,7 @@ def test_sentences(loaded: Loaded) -> None:
 
 
 def test_words_at_two_layers_as_int8(loaded: Loaded) -> None:
-    request = Request(level="word", layer=[0, -2], precision="int8")
+    request = Request(level="word", layer=[0, -2], storage="int8")
     found = columns(ModelWork(loaded, request), TEXTS)
     wanted = Embedder(loaded, request).spans(TEXTS)
     names = ["index", "text", "start", "end", "vector_0", "scale_0", "vector_5", "scale_5"]
@@ -97,28 +96,31 @@ def test_what_is_settled_is_json_and_names_model_and_tokenizer(loaded: Loaded) -
 
 def wanted(**values: Any) -> dict[str, Any]:
     names = ("mix", "pooling", "normalize", "window", "overlap", "prompt", "prompt_name", "truncate_dim")
-    plain = dict.fromkeys((*names, "dtype", "engine", "device", "batch_tokens", "threads"))
-    return plain | {"level": "word", "layer": [3], "truncate": False, "precision": "float16"} | values
+    plain = dict.fromkeys((*names, "device", "batch_tokens", "threads"))
+    fixed = {"level": "word", "layer": [3], "truncate": False, "precision": "float32", "storage": "float16"}
+    return plain | fixed | values
 
 
 def test_what_was_settled_before_is_obeyed() -> None:
     name = "sentence-transformers/all-MiniLM-L6-v2"
-    first = open_model(name, wanted(dtype="bfloat16", threads=3, batch_tokens=77), None)
-    assert (first.settled["dtype"], first.settled["threads"]) == ("bfloat16", 3)
+    first = open_model(name, wanted(precision="bfloat16", threads=3, batch_tokens=77), None)
+    assert (first.settled["precision"], first.settled["threads"]) == ("bfloat16", 3)
     earlier = first.settled | {"bytes_at_a_time": 12345}
-    again = open_model(name, wanted(), earlier)
+    again = open_model(name, wanted(precision="fast"), earlier)
     assert again.settled == earlier
     assert again.characters == 12345
-    assert open_model(name, wanted(threads=1), earlier).settled["threads"] == 1
-    with pytest.raises(InputError, match="dtype must be float32, bfloat16, int16 or int8; got 'float8'"):
-        open_model(name, wanted(dtype="float8"), None)
+    assert open_model(name, wanted(precision="fast", threads=1), earlier).settled["threads"] == 1
+    assert open_model(name, wanted(), earlier).settled["precision"] == "float32"
 
 
-def test_int8_goes_on_as_int8_and_its_loss_is_written_down() -> None:
+def test_fast_goes_on_as_what_it_was_and_its_loss_is_written_down() -> None:
     name = "sentence-transformers/all-MiniLM-L6-v2"
-    first = open_model(name, wanted(dtype="int8"), None)
-    assert first.settled["dtype"] == "int8"
-    loss = json.loads(json.dumps(first.about))["loss"]
+    first = open_model(name, wanted(precision="int8"), None)
+    assert first.settled["precision"] == "int8"
+    about = json.loads(json.dumps(first.about))
+    loss = about["loss"]
     assert 0.9 < loss["smallest_cosine"] < loss["mean_cosine"] < 1.0
-    assert open_model(name, wanted(), first.settled).settled == first.settled
-    assert "loss" not in open_model(name, wanted(dtype="float32"), None).about
+    assert about["computed"] == f"int8, smallest cosine to float32 {loss['smallest_cosine']:.4f}"
+    assert open_model(name, wanted(precision="fast"), first.settled).settled == first.settled
+    exact = open_model(name, wanted(), None).about
+    assert (exact["computed"], exact["loss"]) == ("float32, exact", None)

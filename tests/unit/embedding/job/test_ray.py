@@ -206,7 +206,7 @@ def test_nobody_obeys(texts: Path, tmp_path: Path, use: Any, monkeypatch: pytest
     with monkeypatch.context() as patch:
         patch.setattr(f"{worker}.is_native", lambda dtype: False)
         patch.setitem(SETTLED, "dtype", "bfloat16")
-        assert "no arithmetic for bfloat16; give --dtype float32" in refused(texts, tmp_path / "d")
+        assert "no arithmetic for bfloat16; give --precision float32" in refused(texts, tmp_path / "d")
 
 
 def test_another_processor_is_told_of(

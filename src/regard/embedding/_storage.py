@@ -12,7 +12,7 @@ from torch.nn import functional
 from regard.core.errors import InputError
 from regard.embedding._steps import Step, Unit
 
-Precision = Literal["float32", "float16", "int8", "binary"]
+Storage = Literal["float32", "float16", "int8", "ubinary"]
 """How the entries of a vector are stored."""
 
 _INT8: Final = 127
@@ -70,7 +70,7 @@ class Packed:
     """Vectors in a smaller type.
 
     Args:
-        vectors: float32, float16 or int8 (..., d); uint8 (..., ceil(d / 8)) of the precision "binary".
+        vectors: float32, float16 or int8 (..., d); uint8 (..., ceil(d / 8)) of the storage "ubinary".
         scales: float32 (...), what the entries of each int8 vector are multiplied by to get the float32 ones
             back; None elsewhere.
     """
@@ -79,57 +79,57 @@ class Packed:
     scales: NDArray[np.float32] | None = None
 
 
-def packed(vectors: Tensor | NDArray[Any], precision: Precision) -> Packed:
+def packed(vectors: Tensor | NDArray[Any], storage: Storage) -> Packed:
     """Vectors in a smaller type, each by itself: it does not depend on the others.
 
         float16    rounded to the nearest
         int8       round(127 x / max |x|), with the scale max |x| / 127; cosines lose some 1e-4
-        binary     a bit for each entry, 1 where x > 0, eight to a byte, the first entry's highest; the last
+        ubinary    a bit for each entry, 1 where x > 0, eight to a byte, the first entry's highest; the last
                    byte is filled up with 0
 
     Args:
         vectors: (..., d).
-        precision: a name above, or "float32".
+        storage: a name above, or "float32".
 
     Returns:
         The vectors, and the scales of int8.
 
     Raises:
-        InputError: an unknown precision, or an entry that float16 or int8 has no number for.
+        InputError: an unknown storage, or an entry that float16 or int8 has no number for.
 
     Example:
         >>> packed(np.array([[0.5, -1.0, 0.25]]), "int8").vectors
         array([[  64, -127,   32]], dtype=int8)
-        >>> packed(np.array([[0.5, -1.0, 0.25]]), "binary").vectors
+        >>> packed(np.array([[0.5, -1.0, 0.25]]), "ubinary").vectors
         array([[160]], dtype=uint8)
 
-    Source: the bits are those of sentence-transformers' "ubinary". Its int8 is another: it takes the ranges
+    Source: "ubinary" is that of sentence-transformers. Its int8 is another: it takes the ranges
     of each entry from a sample of vectors, so that a vector's numbers depend on the others'.
     """
     wide = vectors.detach().cpu().float().numpy() if isinstance(vectors, Tensor) else vectors
     wide = np.asarray(wide, dtype=np.float32)
-    match precision:
+    match storage:
         case "float32":
             return Packed(vectors=wide)
         case "float16":
-            _check(wide, float(np.finfo(np.float16).max), precision)
+            _check(wide, float(np.finfo(np.float16).max), storage)
             return Packed(vectors=wide.astype(np.float16))
         case "int8":
-            _check(wide, float(np.finfo(np.float32).max), precision)
+            _check(wide, float(np.finfo(np.float32).max), storage)
             largest = np.abs(wide).max(axis=-1, keepdims=True, initial=0.0)
             scales = largest / np.float32(_INT8)
             # A vector of zeros, or of numbers so small that their scale is none.
             steps = np.divide(wide, scales, out=np.zeros_like(wide), where=scales > 0)
             codes = np.clip(np.rint(steps), -_INT8, _INT8).astype(np.int8)
             return Packed(vectors=codes, scales=scales[..., 0])
-        case "binary":
+        case "ubinary":
             return Packed(vectors=np.packbits(wide > 0, axis=-1))
-    raise InputError(f"precision must be float32, float16, int8 or binary; got {precision!r}.")
+    raise InputError(f"storage must be float32, float16, int8 or ubinary; got {storage!r}.")
 
 
-def _check(vectors: NDArray[np.float32], largest: float, precision: str) -> None:
+def _check(vectors: NDArray[np.float32], largest: float, storage: str) -> None:
     if not bool((np.abs(vectors) <= largest).all()):  # also where one is not a number
         raise InputError(
-            f"precision {precision!r} has no number for an entry that is infinite, not a number, or above "
-            f"{largest:g} in size; give precision='float32'."
+            f"storage={storage!r} has no number for an entry that is infinite, not a number, or above "
+            f"{largest:g} in size; give storage='float32'."
         )

@@ -62,8 +62,8 @@ def test_int8_of_nothing_is_nothing() -> None:
 
 def test_bits_are_one_where_an_entry_is_above_zero() -> None:
     given = np.array([[1.0, 0.0, -1.0, 2.0, -0.0, 5.0, -1e-9, 1e-9, 3.0]])
-    assert packed(given, "binary").vectors.tolist() == [[0b10010101, 0b10000000]]
-    assert packed(given, "binary").vectors.dtype == np.uint8
+    assert packed(given, "ubinary").vectors.tolist() == [[0b10010101, 0b10000000]]
+    assert packed(given, "ubinary").vectors.dtype == np.uint8
 
 
 def test_float16_is_rounded_and_float32_kept() -> None:
@@ -73,14 +73,12 @@ def test_float16_is_rounded_and_float32_kept() -> None:
     assert packed(given, "float16").scales is None
 
 
-@pytest.mark.parametrize(
-    ("precision", "entry"), [("float16", 65520.0), ("int8", math.inf), ("int8", math.nan)]
-)
-def test_a_number_that_does_not_fit_is_refused(precision: str, entry: float) -> None:
-    with pytest.raises(InputError, match=f"precision '{precision}' has no number"):
-        packed(np.array([[0.0, entry]]), precision)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("storage", "entry"), [("float16", 65520.0), ("int8", math.inf), ("int8", math.nan)])
+def test_a_number_that_does_not_fit_is_refused(storage: str, entry: float) -> None:
+    with pytest.raises(InputError, match=f"storage='{storage}' has no number"):
+        packed(np.array([[0.0, entry]]), storage)  # type: ignore[arg-type]
 
 
-def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(InputError, match="binary; got 'int4'"):
+def test_an_unknown_storage_is_refused() -> None:
+    with pytest.raises(InputError, match="ubinary; got 'int4'"):
         packed(np.zeros((1, 2)), "int4")  # type: ignore[arg-type]
