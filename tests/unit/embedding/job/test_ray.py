@@ -16,7 +16,7 @@ from regard.embedding.job import Columns, Inputs, Piece, RayWorkers, Summary, ru
 from unit.embedding.job.fake_ray import Actor, FakeRay, RayError, Ref
 from unit.embedding.job.works import Hashed
 
-SETTLED = {"layer": -1, "threads": 1, "dtype": "float32"}
+SETTLED = {"layer": -1, "threads": 1, "precision": "float32"}
 
 
 class Settled(Hashed):
@@ -205,7 +205,7 @@ def test_nobody_obeys(texts: Path, tmp_path: Path, use: Any, monkeypatch: pytest
         assert "and '1.0' here" in told
     with monkeypatch.context() as patch:
         patch.setattr(f"{worker}.is_native", lambda dtype: False)
-        patch.setitem(SETTLED, "dtype", "bfloat16")
+        patch.setitem(SETTLED, "precision", "bfloat16")
         assert "no arithmetic for bfloat16; give --precision float32" in refused(texts, tmp_path / "d")
 
 
