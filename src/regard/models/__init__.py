@@ -12,6 +12,7 @@ from regard.models._network import Network, NetworkConfig, Output, StackKind
 from regard.models._prune import heads_told, loads_in, prune, removed_words
 from regard.models._prune_curve import CurvePoint, PruningCurve, pruning_curve
 from regard.models._prune_order import Importance, removal_order, weakest_heads
+from regard.models._reading import LastState
 from regard.models._registry import FAMILIES, Family, family_of
 from regard.models._saving import check_new_folder, save_checkpoint
 from regard.models._surgery import Heads, OfLayers, Part, attentions, removed_heads
@@ -25,6 +26,7 @@ __all__ = [
     "Importance",
     "Kind",
     "LanguageModelHead",
+    "LastState",
     "Loaded",
     "Network",
     "NetworkConfig",

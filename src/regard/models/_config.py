@@ -204,3 +204,31 @@ class EncoderConfig(FamilyConfig):
         """`STARTS`, for a family whose files choose between two."""
         del fields
         return cls.STARTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderConfig(FamilyConfig):
+    """A config of a decoder that predicts the next token.
+
+    Args:
+        vocab_size: rows of the table of learned embeddings.
+        d_model: size of the residual stream.
+        num_layers: layers.
+        num_heads: query heads a layer.
+        classifier_dropout_p: of a classifier of tokens, in training.
+        pad_token_id: what fills up a text; a classifier of texts reads the token before.
+        tie_word_embeddings: whether the output layer is the table of learned embeddings.
+    """
+
+    ENDINGS: ClassVar[Mapping[HeadKind | None, str]] = MappingProxyType(
+        {**FamilyConfig.ENDINGS, "language-model": "ForCausalLM"}
+    )
+
+    vocab_size: int = hf("vocab_size", 32000, is_required=True)
+    d_model: int = hf("hidden_size", 4096, is_required=True)
+    num_layers: int = hf("num_hidden_layers", 32, is_required=True)
+    num_heads: int = hf("num_attention_heads", 32, is_required=True)
+    head: HeadKind | None = "language-model"
+    classifier_dropout_p: float = hf("classifier_dropout", 0.1)
+    pad_token_id: int | None = hf("pad_token_id", None)
+    tie_word_embeddings: bool = hf("tie_word_embeddings", True)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks import Linear, activation_named
-from regard.core import Mask
-from regard.models._reading import EveryPosition, LastEnd, Reading, last_of
+from regard.models._config import DecoderConfig
+from regard.models._reading import EveryPosition, LastEnd, LastState, LastToken, Reading, last_of
 
 
 class Head(nn.Module, ABC):
@@ -19,22 +19,11 @@ class Head(nn.Module, ABC):
         return False
 
     @abstractmethod
-    def forward(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
-        """Work out the logits.
-
-        Args:
-            state: (batch, N, d_model), the last hidden state.
-            pooled: (batch, d_model), the pooler's output, or None.
-            token_ids: int64 (batch, N), what the network was called with: the encoder's, where there are two
-                stacks.
-            mask: who could be attended to.
-        """
+    def forward(self, read: LastState) -> Tensor:
+        """Work out the logits."""
 
     def target_of(self, token_ids: Tensor) -> Tensor | None:
         """What the decoder beside an encoder reads where the caller does not say; None if he must."""
-        del token_ids
         return None
 
 
@@ -50,7 +39,7 @@ class LanguageModelHead(Head):
     Example:
         >>> import torch
         >>> head = LanguageModelHead(nn.Linear(6, 13, bias=False))
-        >>> head(torch.randn(1, 5, 6), pooled=None, token_ids=torch.zeros(1, 5), mask=None).shape
+        >>> head(LastState(state=torch.randn(1, 5, 6), token_ids=torch.zeros(1, 5))).shape
         torch.Size([1, 5, 13])
     """
 
@@ -68,13 +57,9 @@ class LanguageModelHead(Head):
         self.bias: Tensor | None
         self.register_buffer("bias", bias)
 
-    def forward(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
+    def forward(self, read: LastState) -> Tensor:
         """(batch, N, d_model) -> (batch, N, vocab_size)."""
-        del pooled, token_ids, mask
-        if self.scale != 1.0:
-            state = state * self.scale
+        state = read.state if self.scale == 1.0 else read.state * self.scale
         logits: Tensor = self.output(state)
         if self.softcap is not None:
             logits = torch.tanh(logits / self.softcap) * self.softcap
@@ -98,12 +83,9 @@ class MaskedLMHead(Head):
         self.dense, self.norm, self.output = dense, norm, output
         self.activation = activation_named(activation)
 
-    def forward(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
+    def forward(self, read: LastState) -> Tensor:
         """(batch, N, d_model) -> (batch, N, vocab_size)."""
-        del pooled, token_ids, mask
-        logits: Tensor = self.output(self.norm(self.activation(self.dense(state))))
+        logits: Tensor = self.output(self.norm(self.activation(self.dense(read.state))))
         return logits
 
 
@@ -134,7 +116,7 @@ class Classifier(Head):
         >>> import torch
         >>> from regard.models._reading import FirstPosition
         >>> head = Classifier(FirstPosition(), dropout=nn.Dropout(0.1), labels=nn.Linear(6, 3))
-        >>> head(torch.randn(2, 5, 6), pooled=None, token_ids=torch.zeros(2, 5), mask=None).shape
+        >>> head(LastState(state=torch.randn(2, 5, 6), token_ids=torch.zeros(2, 5))).shape
         torch.Size([2, 3])
         >>> list(head.state_dict())
         ['labels.weight', 'labels.bias']
@@ -154,15 +136,13 @@ class Classifier(Head):
         """Whether a row gets one label."""
         return self.reads.of_text
 
-    def forward(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
+    def forward(self, read: LastState) -> Tensor:
         """(batch, N, d_model) -> (batch, num_labels), or (batch, N, num_labels).
 
         Raises:
             InputError: of `reads`.
         """
-        x = self.reads(state, pooled=pooled, token_ids=token_ids, mask=mask)
+        x = self.reads(read)
         for layer in self.children():
             x = layer(x)
         return x
@@ -174,8 +154,7 @@ class EndClassifier(Classifier):
     The decoder reads the text that the encoder reads, one position later.
 
     Args:
-        hidden: (d_model -> d_model).
-        score: (d_model -> num_labels).
+        d_model, num_labels: its sizes.
         end_id: the token at the end of every text.
         start_id: what the decoder reads first; None for the text's last token (mBART: its language).
         pad_id: what fills up a text; None for nothing.
@@ -186,8 +165,8 @@ class EndClassifier(Classifier):
 
     def __init__(
         self,
-        hidden: nn.Linear,
-        score: nn.Linear,
+        d_model: int,
+        num_labels: int,
         *,
         end_id: int,
         start_id: int | None,
@@ -197,10 +176,10 @@ class EndClassifier(Classifier):
         super().__init__(
             LastEnd(end_id),
             input_dropout=nn.Dropout(dropout_p),
-            hidden=hidden,
+            hidden=nn.Linear(d_model, d_model),
             activation=Activation("tanh"),
             dropout=nn.Dropout(dropout_p),
-            score=score,
+            score=nn.Linear(d_model, num_labels),
         )
         self.start_id, self.pad_id = start_id, pad_id
 
@@ -215,9 +194,35 @@ class EndClassifier(Classifier):
         return torch.cat((start, token_ids[:, :-1]), dim=1)
 
 
-def token_classifier(d_model: int, num_labels: int, *, dropout_p: float) -> Classifier:
-    """logits = W h + b, a label for every token; its layer is called `labels`."""
-    return Classifier(EveryPosition(), dropout=nn.Dropout(dropout_p), labels=nn.Linear(d_model, num_labels))
+def token_classifier(d_model: int, num_labels: int, *, dropout_p: float, layer: str = "labels") -> Classifier:
+    """logits = W h + b, a label for every token; `layer` is the name of W and b."""
+    layers = {"dropout": nn.Dropout(dropout_p), layer: nn.Linear(d_model, num_labels)}
+    return Classifier(EveryPosition(), **layers)
+
+
+def decoder_head(
+    config: DecoderConfig, tokens: nn.Embedding, *, softcap: float | None = None, of_tokens: str = "score"
+) -> Head | None:
+    """The head of a decoder: the next token, a label read off the last token, or one for every token.
+
+    Args:
+        config: which, and its sizes.
+        tokens: the table of learned embeddings, to which the output layer may be tied.
+        softcap: as in `LanguageModelHead`.
+        of_tokens: what the layer of a classifier of tokens is called.
+    """
+    match config.head:
+        case "language-model":
+            return LanguageModelHead(
+                output_layer(tokens, is_tied=config.tie_word_embeddings), softcap=softcap
+            )
+        case "sequence":
+            score = nn.Linear(config.d_model, config.num_labels, bias=False)
+            return Classifier(LastToken(config.pad_token_id), score=score)
+        case "token":
+            dropout_p = config.classifier_dropout_p
+            return token_classifier(config.d_model, config.num_labels, dropout_p=dropout_p, layer=of_tokens)
+    return None
 
 
 def output_layer(tokens: nn.Embedding, *, is_tied: bool, use_bias: bool = False) -> nn.Linear:

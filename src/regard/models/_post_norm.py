@@ -1,37 +1,99 @@
-"""What the encoders descended from BERT share: layers, pooler and heads, and the names of those on disk.
+"""What the encoders descended from BERT share: the network but for its variations, and names on disk.
 
-BERT, RoBERTa, ELECTRA and MPNet put the same layer on different embeddings, under different heads.
+BERT, RoBERTa, ELECTRA, MPNet and DistilBERT put the same layer between different embeddings and heads.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.blocks import EncoderLayer, FeedForward, Linear, MultiHeadAttention, PostNorm
+from regard.blocks import (
+    Embeddings,
+    EncoderLayer,
+    FeedForward,
+    Linear,
+    MultiHeadAttention,
+    Numbering,
+    PostNorm,
+    Stack,
+)
 from regard.checkpoints import Rename
 from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer, token_classifier
+from regard.models._inputs import check_sizes
 from regard.models._post_norm_config import PostNormConfig
 from regard.models._reading import FirstPosition
+from regard.models._transformer import Transformer
+from regard.positions import LearnedPositions, RelativeBias
 
 
-def post_norm_layers(config: PostNormConfig) -> list[EncoderLayer]:
-    """Layers of self-attention and feed-forward, each followed by dropout, the residual sum and a layer norm.
+def post_norm_encoder(
+    config: PostNormConfig,
+    *,
+    classifier: Callable[[], Classifier],
+    lm_activation: str = "gelu",
+    has_own_bias: bool = True,
+    numbering: Numbering | None = None,
+    bias: RelativeBias | None = None,
+    d_embedding: int | None = None,
+    attention_output_dropout_p: float | None = None,
+) -> Transformer:
+    """Self-attention and feed-forward, each followed by dropout, the residual sum and a layer norm.
+
+    Args:
+        config: its sizes, and which head it has.
+        classifier: makes the classifier of texts.
+        lm_activation: of the masked-LM head, whatever the layers have.
+        has_own_bias: whether that head's output layer stores a bias of its own where it is not tied.
+        numbering, bias: as in `Stack`.
+        d_embedding: as in `Embeddings`.
+        attention_output_dropout_p: after attention, in training; None for that of the other sublayers.
+
+    Raises:
+        InputError: a size that no network can have, or sizes that do not divide.
 
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.1; Devlin et al. 2019, arXiv 1810.04805.
     """
-    return [
+    check_sizes(config)
+    width = config.d_model if d_embedding is None else d_embedding
+    embeddings = Embeddings(
+        config.vocab_size,
+        config.d_model,
+        positions=LearnedPositions(config.num_positions, width),
+        num_token_types=config.num_token_types,
+        norm=nn.LayerNorm(width, eps=config.norm_eps),
+        d_embedding=None if width == config.d_model else width,
+        dropout_p=config.dropout_p,
+    )
+    after_attention = config.dropout_p if attention_output_dropout_p is None else attention_output_dropout_p
+    layers = [
         EncoderLayer(
             MultiHeadAttention(config.d_model, config.num_heads, dropout_p=config.attention_dropout_p),
             FeedForward(config.d_model, config.d_ff, activation=config.activation),
-            attention_residual=_residual(config),
-            ffn_residual=_residual(config),
+            attention_residual=_residual(config, after_attention),
+            ffn_residual=_residual(config, config.dropout_p),
         )
         for _ in range(config.num_layers)
     ]
+    head: Head | None = None
+    match config.head:
+        case "masked-lm":
+            head = masked_lm_head(config, embeddings.tokens, lm_activation, has_own_bias=has_own_bias)
+        case "sequence":
+            head = classifier()
+        case "token":
+            head = token_classifier(config.d_model, config.num_labels, dropout_p=config.label_dropout_p)
+    return Transformer(
+        config,
+        encoder=Stack(embeddings, layers, bias=bias, numbering=numbering),
+        pooler=Pooler(config.d_model) if config.use_pooler else None,
+        head=head,
+    )
 
 
-def _residual(config: PostNormConfig) -> PostNorm:
-    return PostNorm(nn.LayerNorm(config.d_model, eps=config.norm_eps), dropout_p=config.dropout_p)
+def _residual(config: PostNormConfig, dropout_p: float) -> PostNorm:
+    return PostNorm(nn.LayerNorm(config.d_model, eps=config.norm_eps), dropout_p=dropout_p)
 
 
 class Pooler(nn.Module):
@@ -89,29 +151,17 @@ def dense_classifier(config: PostNormConfig, activation: str) -> Classifier:
     )
 
 
-def head_without_pooler(config: PostNormConfig, tokens: nn.Embedding) -> Head | None:
-    """RoBERTa's and MPNet's heads, on the table of learned embeddings."""
-    match config.head:
-        case "masked-lm":
-            # With a gelu of its own, whatever the layers have.
-            return masked_lm_head(
-                tokens, activation="gelu", norm_eps=config.norm_eps, is_tied=config.tie_word_embeddings
-            )
-        case "sequence":
-            return dense_classifier(config, "tanh")
-        case "token":
-            return token_classifier(config.d_model, config.num_labels, dropout_p=config.label_dropout_p)
-    return None
-
-
-def masked_lm_head(tokens: nn.Embedding, *, activation: str, norm_eps: float, is_tied: bool) -> MaskedLMHead:
-    """The masked-LM head of BERT, RoBERTa and MPNet, tied to the table of learned embeddings or not."""
-    d_model = tokens.embedding_dim
-    if is_tied:
-        output = output_layer(tokens, is_tied=True, use_bias=True)
+def masked_lm_head(
+    config: PostNormConfig, tokens: nn.Embedding, activation: str, *, has_own_bias: bool = True
+) -> MaskedLMHead:
+    """The masked-LM head, tied to the table of learned embeddings or not; the rest as `post_norm_encoder`."""
+    width = tokens.embedding_dim
+    if has_own_bias and not config.tie_word_embeddings:
+        output: nn.Linear = UntiedOutput(width, tokens.num_embeddings)
     else:
-        output = UntiedOutput(d_model, tokens.num_embeddings)
-    return MaskedLMHead(Linear(d_model, d_model), activation, nn.LayerNorm(d_model, eps=norm_eps), output)
+        output = output_layer(tokens, is_tied=config.tie_word_embeddings, use_bias=True)
+    norm = nn.LayerNorm(width, eps=config.norm_eps)
+    return MaskedLMHead(Linear(config.d_model, width), activation, norm, output)
 
 
 _THEIRS, _OURS = "encoder.layer.{layer}", "encoder.layers.{layer}"

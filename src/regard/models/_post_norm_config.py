@@ -45,6 +45,11 @@ class PostNormConfig(EncoderConfig):
     pad_token_id: int | None = hf("pad_token_id", 0)
 
     @property
+    def use_pooler(self) -> bool:
+        """Whether there is a pooler, a dense layer with tanh on the first position."""
+        return False
+
+    @property
     def num_positions(self) -> int:
         """Rows of the table of positions."""
         return self.max_seq_len

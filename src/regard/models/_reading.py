@@ -1,6 +1,7 @@
 """Which vectors of the last hidden state a classifier reads."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -10,6 +11,24 @@ from regard.core import Mask, padding_of
 from regard.core.errors import InputError
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LastState:
+    """What a head reads.
+
+    Args:
+        state: (batch, N, d_model), the last hidden state.
+        token_ids: int64 (batch, N), what the network was called with: the encoder's, where there are two
+            stacks.
+        mask: who could be attended to.
+        pooled: (batch, d_model), the pooler's output, or None.
+    """
+
+    state: Tensor
+    token_ids: Tensor
+    mask: Mask | None = None
+    pooled: Tensor | None = None
+
+
 class Reading(ABC):
     """From the last hidden state to the vectors that are labelled."""
 
@@ -17,14 +36,8 @@ class Reading(ABC):
     """Whether one vector speaks for a whole row, which must then hold one text."""
 
     @abstractmethod
-    def __call__(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
-        """(batch, N, d_model) -> (batch, d_model), or (batch, N, d_model) where each token has a label.
-
-        Args:
-            state, pooled, token_ids, mask: as in `Head.forward`.
-        """
+    def __call__(self, read: LastState) -> Tensor:
+        """(batch, d_model), or (batch, N, d_model) where each token has a label."""
 
 
 class EveryPosition(Reading):
@@ -32,35 +45,26 @@ class EveryPosition(Reading):
 
     of_text = False
 
-    def __call__(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
+    def __call__(self, read: LastState) -> Tensor:
         """See `Reading`."""
-        del pooled, token_ids, mask
-        return state
+        return read.state
 
 
 class FirstPosition(Reading):
     """That of the first position, the [CLS] token: (batch, d_model)."""
 
-    def __call__(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
+    def __call__(self, read: LastState) -> Tensor:
         """See `Reading`."""
-        del pooled, token_ids, mask
-        return state[:, 0]
+        return read.state[:, 0]
 
 
 class Pooled(Reading):
     """The pooler's output: (batch, d_model)."""
 
-    def __call__(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
+    def __call__(self, read: LastState) -> Tensor:
         """See `Reading`."""
-        del state, token_ids, mask
-        assert pooled is not None, "a head that reads the pooler is built with one"
-        return pooled
+        assert read.pooled is not None, "a head that reads the pooler is built with one"
+        return read.pooled
 
 
 class MeanOfTokens(Reading):
@@ -69,20 +73,17 @@ class MeanOfTokens(Reading):
     Example:
         >>> from regard.core import Padding
         >>> real = torch.tensor([[True, True, False]])
-        >>> MeanOfTokens()(torch.tensor([[[2.0], [4.0], [9.0]]]), pooled=None,
-        ...                token_ids=torch.tensor([[5, 6, 0]]), mask=Padding(real))
+        >>> MeanOfTokens()(LastState(state=torch.tensor([[[2.0], [4.0], [9.0]]]),
+        ...                          token_ids=torch.tensor([[5, 6, 0]]), mask=Padding(real)))
         tensor([[3.]])
     """
 
-    def __call__(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
+    def __call__(self, read: LastState) -> Tensor:
         """See `Reading`."""
-        del pooled, token_ids
-        real = padding_of(mask)
+        real = padding_of(read.mask)
         if real is None:
-            return state.mean(dim=1)
-        total = torch.where(real[:, :, None], state, 0.0).sum(dim=1)
+            return read.state.mean(dim=1)
+        total = torch.where(real[:, :, None], read.state, 0.0).sum(dim=1)
         return total / real.sum(dim=1, keepdim=True).clamp(min=1)
 
 
@@ -98,21 +99,20 @@ class LastToken(Reading):
         pad_id: what fills up a text; None where the checkpoint does not say.
 
     Example:
-        >>> LastToken(0)(torch.tensor([[[2.0], [4.0], [9.0]]]), pooled=None,
-        ...              token_ids=torch.tensor([[5, 6, 0]]), mask=None)
+        >>> LastToken(0)(LastState(state=torch.tensor([[[2.0], [4.0], [9.0]]]),
+        ...                        token_ids=torch.tensor([[5, 6, 0]])))
         tensor([[4.]])
     """
 
     def __init__(self, pad_id: int | None) -> None:
         self.pad_id = pad_id
 
-    def __call__(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
+    def __call__(self, read: LastState) -> Tensor:
         """See `Reading`."""
-        del pooled
-        real = padding_of(mask) if self.pad_id is None else token_ids != self.pad_id
-        return state[:, -1] if real is None else _at(state, last_of(real.expand(token_ids.shape)))
+        real = padding_of(read.mask) if self.pad_id is None else read.token_ids != self.pad_id
+        if real is None:
+            return read.state[:, -1]
+        return _at(read.state, last_of(real.expand(read.token_ids.shape)))
 
 
 class LastEnd(Reading):
@@ -125,15 +125,13 @@ class LastEnd(Reading):
     def __init__(self, end_id: int) -> None:
         self.end_id = end_id
 
-    def __call__(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
+    def __call__(self, read: LastState) -> Tensor:
         """See `Reading`.
 
         Raises:
             InputError: a text without an end, or the decoder read another number of tokens.
         """
-        del pooled, mask
+        state, token_ids = read.state, read.token_ids
         if state.shape[:2] != token_ids.shape:
             raise InputError(
                 "decoder_token_ids must have the shape of token_ids, whose end the classifier reads: "

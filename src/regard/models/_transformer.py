@@ -8,6 +8,7 @@ from regard.core.errors import InputError
 from regard.models._heads import Head
 from regard.models._inputs import as_mask, check_beside, check_ids, check_sizes, for_cross_attention
 from regard.models._network import Network, NetworkConfig, Output, StackKind
+from regard.models._reading import LastState
 from regard.positions import LearnedPositions, SinusoidalPositions
 
 
@@ -132,7 +133,7 @@ class Transformer(Network):
         pooled = None if self.pooler is None else self.pooler(state)
         scores = None
         if logits and self.head is not None:
-            scores = self.head(state, pooled=pooled, token_ids=token_ids, mask=padding)
+            scores = self.head(LastState(state=state, pooled=pooled, token_ids=token_ids, mask=padding))
             if taps is not None:
                 scores = taps.offer("logits", scores)
         return Output(

@@ -18,7 +18,7 @@ from regard.models._heads import (
     output_layer,
     token_classifier,
 )
-from regard.models._reading import FirstPosition, LastToken, Pooled
+from regard.models._reading import FirstPosition, LastState, LastToken, Pooled
 from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
 from unit.blocks.by_hand import norm_by_hand, project
 from unit.models.folders import network
@@ -33,7 +33,7 @@ def state() -> Tensor:
 
 
 def run(head: Head, state: Tensor, pooled: Tensor | None = None, token_ids: Tensor = IDS) -> Tensor:
-    output: Tensor = head(state, pooled=pooled, token_ids=token_ids, mask=None)
+    output: Tensor = head(LastState(state=state, pooled=pooled, token_ids=token_ids))
     return output
 
 
@@ -222,14 +222,15 @@ def test_the_end_is_transformers_s() -> None:
     with torch.no_grad():
         state = theirs.model(ids).last_hidden_state
         wanted = theirs(ids).logits
-    of_theirs = theirs.classification_head
-    head = EndClassifier(of_theirs.dense, of_theirs.out_proj, end_id=END, start_id=START, pad_id=PAD)
+    head = EndClassifier(D_MODEL, LABELS, end_id=END, start_id=START, pad_id=PAD)
+    of_theirs = theirs.classification_head.state_dict().values()
+    head.load_state_dict(dict(zip(head.state_dict(), of_theirs, strict=True)))
     assert_close_to_largest(run(head, state, token_ids=ids), wanted, FP32_OF_LARGEST)
 
 
 def end_classifier(**kwargs: int | float | None) -> EndClassifier:
     given = {"end_id": END, "start_id": START, "pad_id": PAD} | kwargs
-    head = EndClassifier(nn.Linear(D_MODEL, D_MODEL), nn.Linear(D_MODEL, LABELS), **given)  # type: ignore[arg-type]
+    head = EndClassifier(D_MODEL, LABELS, **given)  # type: ignore[arg-type]
     return head.double()
 
 

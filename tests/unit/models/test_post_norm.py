@@ -16,10 +16,10 @@ from regard.models._post_norm import (
     UntiedOutput,
     dense_classifier,
     masked_lm_head,
-    post_norm_layers,
 )
 from regard.models._post_norm_config import PostNormConfig
-from regard.models.bert import BertConfig
+from regard.models._reading import LastState
+from regard.models.bert import BertConfig, build
 from regard.models.distilbert import DistilBertConfig
 from regard.models.electra import ElectraConfig
 from regard.models.mpnet import MPNetConfig
@@ -56,7 +56,7 @@ def made(family: str, **changes: Any) -> Transformer:
 
 
 def apply(head: Any, state: torch.Tensor) -> torch.Tensor:
-    logits: torch.Tensor = head(state, pooled=None, token_ids=torch.zeros(state.shape[:2]), mask=None)
+    logits: torch.Tensor = head(LastState(state=state, token_ids=torch.zeros(state.shape[:2])))
     return logits
 
 
@@ -71,7 +71,7 @@ def test_the_pooler_reads_the_first_position() -> None:
 
 
 def test_layers_are_apart_and_their_dropout_is_as_given() -> None:
-    config = PostNormConfig(
+    config = BertConfig(
         num_layers=3,
         d_model=6,
         num_heads=2,
@@ -81,7 +81,7 @@ def test_layers_are_apart_and_their_dropout_is_as_given() -> None:
         dropout_p=0.3,
         attention_dropout_p=0.4,
     )
-    layers = post_norm_layers(config)
+    layers: Any = build(config).stack("encoder").layers
     assert len({id(parameter) for layer in layers for parameter in layer.parameters()}) == 3 * 16
     for layer in layers:
         assert layer.attention.dropout_p == 0.4
@@ -133,7 +133,7 @@ class TestTheOutputLayer:
     @pytest.mark.parametrize("is_tied", [True, False])
     def test_tied_it_is_the_table(self, is_tied: bool) -> None:
         tokens = nn.Embedding(13, 6)
-        head = masked_lm_head(tokens, activation="gelu", norm_eps=1e-5, is_tied=is_tied)
+        head = masked_lm_head(PostNormConfig(d_model=6, tie_word_embeddings=is_tied), tokens, "gelu")
         assert (head.output.weight is tokens.weight) is is_tied
         assert isinstance(head.output, UntiedOutput) is not is_tied
 

@@ -9,6 +9,7 @@ from regard.models._reading import (
     EveryPosition,
     FirstPosition,
     LastEnd,
+    LastState,
     LastToken,
     MeanOfTokens,
     Pooled,
@@ -28,7 +29,7 @@ def state() -> Tensor:
 
 
 def read(reading: Reading, state: Tensor, *, token_ids: Tensor = IDS, mask: Mask | None = None) -> Tensor:
-    return reading(state, pooled=None, token_ids=token_ids, mask=mask)
+    return reading(LastState(state=state, token_ids=token_ids, mask=mask))
 
 
 def rows(state: Tensor, *places: int) -> Tensor:

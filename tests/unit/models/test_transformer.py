@@ -424,9 +424,7 @@ def test_a_label_for_the_row_is_refused_where_it_holds_several_texts() -> None:
 
 
 def test_a_head_may_say_what_the_decoder_reads() -> None:
-    head = EndClassifier(
-        nn.Linear(D_MODEL, D_MODEL), nn.Linear(D_MODEL, 3), end_id=5, start_id=4, pad_id=None
-    )
+    head = EndClassifier(D_MODEL, 3, end_id=5, start_id=4, pad_id=None)
     net = both(head=head)
     ids = IDS.clamp(max=TARGET_VOCAB - 1)
     shifted = torch.cat((torch.full((2, 1), 4), ids[:, :-1]), dim=1)

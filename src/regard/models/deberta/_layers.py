@@ -7,6 +7,7 @@ from regard.blocks import EncoderLayer, FeedForward, Linear, PostNorm, activatio
 from regard.core import Bias, Mask, Segments, Taps, padding_of
 from regard.core.errors import InputError
 from regard.models._heads import Head, MaskedLMHead
+from regard.models._reading import LastState
 from regard.models.deberta._attention import DisentangledAttention
 from regard.positions import Rotation
 
@@ -110,9 +111,7 @@ class TrainedHead(Head):
         super().__init__()
         self.predictions = predictions
 
-    def forward(
-        self, state: Tensor, *, pooled: Tensor | None, token_ids: Tensor, mask: Mask | None
-    ) -> Tensor:
+    def forward(self, read: LastState) -> Tensor:
         """(batch, N, d_model) -> (batch, N, vocab_size)."""
-        logits: Tensor = self.predictions(state, pooled=pooled, token_ids=token_ids, mask=mask)
+        logits: Tensor = self.predictions(read)
         return logits

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from regard.checkpoints import Fields, HeadKind
 from regard.core.errors import CheckpointError
-from regard.models._config import FamilyConfig, hf
+from regard.models._config import DecoderConfig, hf
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
 from regard.positions import Rotary
@@ -41,7 +41,7 @@ _MEMBERS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class GemmaConfig(FamilyConfig):
+class GemmaConfig(DecoderConfig):
     """A Gemma 2 or a text-only Gemma 3; the defaults are those of Gemma 2 2B.
 
     Args:
@@ -76,7 +76,6 @@ class GemmaConfig(FamilyConfig):
     """
 
     STEMS = {"gemma2": "Gemma2", "gemma3_text": "Gemma3"}
-    ENDINGS = {**FamilyConfig.ENDINGS, "language-model": "ForCausalLM"}
     # Which kind of cache the generator makes.
     INERT = frozenset({"cache_implementation"})
 
@@ -102,10 +101,7 @@ class GemmaConfig(FamilyConfig):
     norm_eps: float = hf("rms_norm_eps", 1e-6)
     attention_bias: bool = hf("attention_bias", False)
     attention_dropout_p: float = hf("attention_dropout", 0.0, null=0.0)
-    head: HeadKind | None = "language-model"
-    classifier_dropout_p: float = hf("classifier_dropout", 0.1)
     pad_token_id: int | None = hf("pad_token_id", 0)
-    tie_word_embeddings: bool = hf("tie_word_embeddings", True)
 
     @property
     def qk_norm(self) -> bool:

@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regard.checkpoints import Fields, HeadKind
-from regard.models._config import FamilyConfig, hf
+from regard.checkpoints import Fields
+from regard.models._config import DecoderConfig, hf
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpt2Config(FamilyConfig):
+class Gpt2Config(DecoderConfig):
     """A GPT-2; the defaults are those of the smallest, `gpt2`.
 
     Args:
@@ -36,7 +36,7 @@ class Gpt2Config(FamilyConfig):
     """
 
     STEMS = {"gpt2": "GPT2"}
-    ENDINGS = {**FamilyConfig.ENDINGS, "language-model": "LMHeadModel"}
+    ENDINGS = {**DecoderConfig.ENDINGS, "language-model": "LMHeadModel"}
     # The summary is of a head for multiple choice; upcasting only says in which type the same numbers come
     # about; `predict_special_tokens` is about as many as `n_special` says, and there are none.
     INERT = frozenset(
@@ -59,10 +59,6 @@ class Gpt2Config(FamilyConfig):
     dropout_p: float = hf("resid_pdrop", 0.1)
     embedding_dropout_p: float = hf("embd_pdrop", 0.1)
     attention_dropout_p: float = hf("attn_pdrop", 0.1)
-    head: HeadKind | None = "language-model"
-    classifier_dropout_p: float = hf("classifier_dropout", 0.1)
-    pad_token_id: int | None = hf("pad_token_id", None)
-    tie_word_embeddings: bool = hf("tie_word_embeddings", True)
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:

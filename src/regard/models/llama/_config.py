@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from regard.checkpoints import Fields, HeadKind
-from regard.models._config import FamilyConfig, hf
+from regard.checkpoints import Fields
+from regard.models._config import DecoderConfig, hf
 from regard.models._layer_types import (
     FULL,
     SLIDING,
@@ -70,7 +70,7 @@ _MEMBERS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class LlamaConfig(FamilyConfig):
+class LlamaConfig(DecoderConfig):
     """A decoder built like Llama; the defaults are those of Llama 7B.
 
     Args:
@@ -102,17 +102,12 @@ class LlamaConfig(FamilyConfig):
     """
 
     STEMS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
-    ENDINGS = {**FamilyConfig.ENDINGS, "language-model": "ForCausalLM"}
     # What SmolLM's training code calls itself; the first Llamas' name for `max_position_embeddings`, which
     # their rotary embeddings need no more than that one; and into how many an old version splits a matrix
     # product.
     INERT = frozenset({"is_llama_config", "max_sequence_length", "pretraining_tp"})
 
     model_type: Literal["llama", "mistral", "qwen2", "qwen3"] = hf("model_type", "llama")
-    vocab_size: int = hf("vocab_size", 32000, is_required=True)
-    d_model: int = hf("hidden_size", 4096, is_required=True)
-    num_layers: int = hf("num_hidden_layers", 32, is_required=True)
-    num_heads: int = hf("num_attention_heads", 32, is_required=True)
     num_kv_heads: int = hf("num_key_value_heads", 32, is_derived=True)
     head_dim: int = 128
     d_ff: int = hf("intermediate_size", 11008, is_required=True)
@@ -127,9 +122,6 @@ class LlamaConfig(FamilyConfig):
     ffn_bias: bool = False
     qk_norm: bool = False
     attention_dropout_p: float = hf("attention_dropout", 0.0, null=0.0)
-    head: HeadKind | None = "language-model"
-    classifier_dropout_p: float = hf("classifier_dropout", 0.1)
-    pad_token_id: int | None = hf("pad_token_id", None)
     tie_word_embeddings: bool = hf("tie_word_embeddings", False)
 
     @classmethod

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from regard._lens import LensNetwork
 from regard.core import Taps
 from regard.core.errors import InputError
-from regard.models import Network, StackKind, Transformer
+from regard.models import LastState, Network, StackKind, Transformer
 from regard.tracing.measures._needed import hidden_of
 from regard.tracing.record import Trace
 from regard.tracing.run import run_again
@@ -82,7 +82,7 @@ def _by_head(
     if norm is not None and not is_last:
         state = norm(state)
     ids = torch.zeros(state.shape[:2], dtype=torch.int64, device=state.device)
-    logits: Tensor = network.head(state, pooled=None, token_ids=ids, mask=None)
+    logits: Tensor = network.head(LastState(state=state, token_ids=ids))
     return logits[0]
 
 

@@ -1,6 +1,7 @@
 """BART: an encoder and a decoder over learned or sinusoidal positions, with norms after or before."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -18,6 +19,7 @@ from regard.blocks import (
     Stack,
 )
 from regard.core import Causal
+from regard.models._encoder_decoder import Parts
 from regard.models._heads import EndClassifier, Head, LanguageModelHead, output_layer
 from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
@@ -50,51 +52,36 @@ def build(config: BartConfig) -> Transformer:
     targets = tokens
     if not config.share_embeddings:
         targets = nn.Embedding(config.decoder_vocab_size, config.d_model)
+    encoder = _parts(config, config.num_heads, config.d_ff).encoder_layers(config.num_layers)
+    parts = _parts(config, config.num_decoder_heads, config.d_decoder_ff)
     return Transformer(
         config,
-        encoder=_encoder(config, tokens),
-        decoder=_decoder(config, targets),
+        encoder=_stack(config, tokens, encoder, Pattern()),
+        decoder=_stack(
+            config, targets, parts.decoder_layers(config.num_decoder_layers), Pattern(mask=Causal())
+        ),
         head=_head(config, targets),
         start_id=config.decoder_start_token_id,
     )
 
 
-def _encoder(config: BartConfig, tokens: nn.Embedding) -> Stack:
-    layers = [
-        EncoderLayer(
-            _attention(config, config.num_heads),
-            _ffn(config, config.d_ff),
-            attention_residual=_residual(config),
-            ffn_residual=_residual(config),
-        )
-        for _ in range(config.num_layers)
-    ]
-    return Stack(_embeddings(config, tokens), layers, norm=_last_norm(config), numbering=_numbering(config))
-
-
-def _decoder(config: BartConfig, tokens: nn.Embedding) -> Stack:
-    layers = [
-        DecoderLayer(
-            _attention(config, config.num_decoder_heads),
-            _attention(config, config.num_decoder_heads),
-            _ffn(config, config.d_decoder_ff),
-            attention_residual=_residual(config),
-            cross_attention_residual=_residual(config),
-            ffn_residual=_residual(config),
-        )
-        for _ in range(config.num_decoder_layers)
-    ]
-    pattern = Pattern(mask=Causal())
-    return Stack(
-        _embeddings(config, tokens),
-        layers,
-        patterns=[pattern] * len(layers),
-        norm=_last_norm(config),
-        numbering=_numbering(config),
+def _parts(config: BartConfig, num_heads: int, d_ff: int) -> Parts:
+    residual = PreNorm if config.norm_first else PostNorm
+    return Parts(
+        attention=lambda: MultiHeadAttention(config.d_model, num_heads, dropout_p=config.attention_dropout_p),
+        ffn=lambda: FeedForward(
+            config.d_model, d_ff, activation=config.activation, dropout_p=config.activation_dropout_p
+        ),
+        residual=lambda: residual(_norm(config), dropout_p=config.dropout_p),
     )
 
 
-def _embeddings(config: BartConfig, tokens: nn.Embedding) -> Embeddings:
+def _stack(
+    config: BartConfig,
+    tokens: nn.Embedding,
+    layers: Sequence[EncoderLayer | DecoderLayer],
+    pattern: Pattern,
+) -> Stack:
     positions: nn.Module
     if not config.has_sinusoids:
         positions = LearnedPositions(config.max_seq_len + _FIRST_POSITION, config.d_model)
@@ -102,7 +89,7 @@ def _embeddings(config: BartConfig, tokens: nn.Embedding) -> Embeddings:
         positions = LearnedPositions(config.max_seq_len, config.d_model).requires_grad_(False)
     else:
         positions = SinusoidalPositions(config.max_seq_len, config.d_model, layout="half")
-    return Embeddings(
+    embeddings = Embeddings(
         tokens.num_embeddings,
         config.d_model,
         tokens=tokens,
@@ -111,29 +98,13 @@ def _embeddings(config: BartConfig, tokens: nn.Embedding) -> Embeddings:
         scale=math.sqrt(config.d_model) if config.scale_embedding else 1.0,
         dropout_p=config.dropout_p,
     )
-
-
-def _numbering(config: BartConfig) -> CountFrom:
-    return CountFrom(0 if config.has_sinusoids else _FIRST_POSITION)
-
-
-def _attention(config: BartConfig, num_heads: int) -> MultiHeadAttention:
-    return MultiHeadAttention(config.d_model, num_heads, dropout_p=config.attention_dropout_p)
-
-
-def _ffn(config: BartConfig, d_ff: int) -> FeedForward:
-    return FeedForward(
-        config.d_model, d_ff, activation=config.activation, dropout_p=config.activation_dropout_p
+    return Stack(
+        embeddings,
+        layers,
+        patterns=[pattern] * len(layers),
+        norm=_norm(config) if config.norm_first else None,
+        numbering=CountFrom(0 if config.has_sinusoids else _FIRST_POSITION),
     )
-
-
-def _residual(config: BartConfig) -> PostNorm | PreNorm:
-    kind = PreNorm if config.norm_first else PostNorm
-    return kind(_norm(config), dropout_p=config.dropout_p)
-
-
-def _last_norm(config: BartConfig) -> nn.LayerNorm | None:
-    return _norm(config) if config.norm_first else None
 
 
 def _norm(config: BartConfig) -> nn.LayerNorm:
@@ -148,8 +119,8 @@ def _head(config: BartConfig, tokens: nn.Embedding) -> Head | None:
             return LanguageModelHead(output, bias=bias)
         case "sequence":
             return EndClassifier(
-                nn.Linear(config.d_model, config.d_model),
-                nn.Linear(config.d_model, config.num_labels),
+                config.d_model,
+                config.num_labels,
                 end_id=config.eos_token_id,
                 start_id=config.decoder_start_token_id,
                 pad_id=config.pad_token_id,

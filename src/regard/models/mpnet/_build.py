@@ -2,13 +2,13 @@
 
 from torch import nn
 
-from regard.blocks import CountTokens, Embeddings, Stack
+from regard.blocks import CountTokens
 from regard.core.errors import InputError
 from regard.models._inputs import check_sizes
-from regard.models._post_norm import Pooler, head_without_pooler, post_norm_layers
+from regard.models._post_norm import dense_classifier, post_norm_encoder
 from regard.models._transformer import Transformer
 from regard.models.mpnet._config import NUM_BUCKETS, PAD_ID, MPNetConfig
-from regard.positions import LearnedPositions, RelativeBias
+from regard.positions import RelativeBias
 
 
 def build(config: MPNetConfig) -> Transformer:
@@ -31,19 +31,12 @@ def build(config: MPNetConfig) -> Transformer:
     check_sizes(config)
     if config.num_buckets < NUM_BUCKETS:
         raise InputError(f"num_buckets must be at least {NUM_BUCKETS}; got {config.num_buckets}.")
-    embeddings = Embeddings(
-        config.vocab_size,
-        config.d_model,
-        positions=LearnedPositions(config.num_positions, config.d_model),
-        norm=nn.LayerNorm(config.d_model, eps=config.norm_eps),
-        dropout_p=config.dropout_p,
-    )
     bias = RelativeBias(config.num_heads, NUM_BUCKETS, max_distance=128, bidirectional=True)
     if config.num_buckets > NUM_BUCKETS:
         bias.table = nn.Embedding(config.num_buckets, config.num_heads)
-    return Transformer(
+    return post_norm_encoder(
         config,
-        encoder=Stack(embeddings, post_norm_layers(config), bias=bias, numbering=CountTokens(PAD_ID)),
-        pooler=Pooler(config.d_model) if config.use_pooler else None,
-        head=head_without_pooler(config, embeddings.tokens),
+        classifier=lambda: dense_classifier(config, "tanh"),
+        numbering=CountTokens(PAD_ID),
+        bias=bias,
     )

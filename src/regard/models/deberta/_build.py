@@ -1,11 +1,13 @@
 """DeBERTa v2 and v3: post-norm layers whose attention scores content and distance apart."""
 
+from dataclasses import replace
+
 from torch import nn
 
-from regard.blocks import Embeddings, EncoderLayer, FeedForward, Linear, PostNorm, Stack
-from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer, token_classifier
+from regard.blocks import Embeddings, EncoderLayer, FeedForward, PostNorm, Stack
+from regard.models._heads import Activation, Classifier, Head, token_classifier
 from regard.models._inputs import check_sizes
-from regard.models._post_norm import UntiedOutput
+from regard.models._post_norm import masked_lm_head
 from regard.models._reading import FirstPosition
 from regard.models._transformer import Transformer
 from regard.models.deberta._attention import DisentangledAttention, RelativePositions
@@ -107,7 +109,11 @@ def _norm(config: DebertaConfig) -> nn.LayerNorm:
 def _head(config: DebertaConfig, tokens: nn.Embedding) -> Head | None:
     match config.head:
         case "masked-lm":
-            return _masked_lm_head(config, tokens)
+            if config.is_legacy:
+                return masked_lm_head(config, tokens, config.activation)
+            return TrainedHead(
+                masked_lm_head(replace(config, tie_word_embeddings=True), tokens, config.activation)
+            )
         case "sequence":
             return Classifier(
                 FirstPosition(),
@@ -120,18 +126,3 @@ def _head(config: DebertaConfig, tokens: nn.Embedding) -> Head | None:
         case "token":
             return token_classifier(config.d_model, config.num_labels, dropout_p=config.dropout_p)
     return None
-
-
-def _masked_lm_head(config: DebertaConfig, tokens: nn.Embedding) -> Head:
-    is_tied = config.tie_word_embeddings or not config.is_legacy
-    if is_tied:
-        output = output_layer(tokens, is_tied=True, use_bias=True)
-    else:
-        output = UntiedOutput(config.d_embedding, config.vocab_size)
-    head = MaskedLMHead(
-        Linear(config.d_model, config.d_embedding),
-        config.activation,
-        nn.LayerNorm(config.d_embedding, eps=config.norm_eps),
-        output,
-    )
-    return head if config.is_legacy else TrainedHead(head)

@@ -1,5 +1,7 @@
 """T5: pre-norm stacks with RMSNorm, whose attention knows positions by a learned bias alone."""
 
+from collections.abc import Sequence
+
 from torch import nn
 
 from regard.blocks import (
@@ -15,6 +17,7 @@ from regard.blocks import (
     Stack,
 )
 from regard.core import Causal
+from regard.models._encoder_decoder import Parts
 from regard.models._heads import EndClassifier, Head, LanguageModelHead, output_layer, token_classifier
 from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
@@ -41,92 +44,62 @@ def build(config: T5Config) -> Transformer:
     """
     check_sizes(config)
     tokens = nn.Embedding(config.vocab_size, config.d_model)
+    parts, decoder = _parts(config), None
+    if config.has_decoder:
+        layers = parts.decoder_layers(config.num_decoder_layers)
+        decoder = _stack(config, tokens, layers, Pattern(mask=Causal()), is_bidirectional=False)
     return Transformer(
         config,
-        encoder=_encoder(config, tokens),
-        decoder=_decoder(config, tokens) if config.has_decoder else None,
+        encoder=_stack(
+            config, tokens, parts.encoder_layers(config.num_layers), Pattern(), is_bidirectional=True
+        ),
+        decoder=decoder,
         head=_head(config, tokens),
         start_id=config.decoder_start_token_id if config.has_decoder else None,
     )
 
 
-def _encoder(config: T5Config, tokens: nn.Embedding) -> Stack:
-    layers = [
-        EncoderLayer(
-            _attention(config),
-            _ffn(config),
-            attention_residual=_residual(config),
-            ffn_residual=_residual(config),
-        )
-        for _ in range(config.num_layers)
-    ]
-    return Stack(
-        _embeddings(config, tokens),
-        layers,
-        norm=_norm(config),
-        bias=_bias(config, bidirectional=True),
-        dropout_p=config.dropout_p,
+def _parts(config: T5Config) -> Parts:
+    ffn = GatedFeedForward if config.is_gated else FeedForward
+    return Parts(
+        # The scores are not scaled: the initial weights make up for it.
+        attention=lambda: MultiHeadAttention(
+            config.d_model,
+            config.num_heads,
+            head_dim=config.head_dim,
+            use_bias=False,
+            scale=1.0,
+            dropout_p=config.dropout_p,
+        ),
+        ffn=lambda: ffn(
+            config.d_model,
+            config.d_ff,
+            activation=config.activation,
+            use_bias=False,
+            dropout_p=config.dropout_p,
+        ),
+        residual=lambda: PreNorm(_norm(config), dropout_p=config.dropout_p),
     )
 
 
-def _decoder(config: T5Config, tokens: nn.Embedding) -> Stack:
-    layers = [
-        DecoderLayer(
-            _attention(config),
-            _attention(config),
-            _ffn(config),
-            attention_residual=_residual(config),
-            cross_attention_residual=_residual(config),
-            ffn_residual=_residual(config),
-        )
-        for _ in range(config.num_decoder_layers)
-    ]
-    pattern = Pattern(mask=Causal())
+def _stack(
+    config: T5Config,
+    tokens: nn.Embedding,
+    layers: Sequence[EncoderLayer | DecoderLayer],
+    pattern: Pattern,
+    *,
+    is_bidirectional: bool,
+) -> Stack:
     return Stack(
-        _embeddings(config, tokens),
+        Embeddings(config.vocab_size, config.d_model, tokens=tokens, dropout_p=config.dropout_p),
         layers,
         patterns=[pattern] * len(layers),
         norm=_norm(config),
-        bias=_bias(config, bidirectional=False),
+        bias=RelativeBias(
+            config.num_heads, config.num_buckets, config.max_distance, bidirectional=is_bidirectional
+        ),
         dropout_p=config.dropout_p,
     )
-
-
-def _embeddings(config: T5Config, tokens: nn.Embedding) -> Embeddings:
-    return Embeddings(config.vocab_size, config.d_model, tokens=tokens, dropout_p=config.dropout_p)
-
-
-def _bias(config: T5Config, *, bidirectional: bool) -> RelativeBias:
-    return RelativeBias(
-        config.num_heads, config.num_buckets, config.max_distance, bidirectional=bidirectional
-    )
-
-
-def _attention(config: T5Config) -> MultiHeadAttention:
-    # The scores are not scaled: the initial weights make up for it.
-    return MultiHeadAttention(
-        config.d_model,
-        config.num_heads,
-        head_dim=config.head_dim,
-        use_bias=False,
-        scale=1.0,
-        dropout_p=config.dropout_p,
-    )
-
-
-def _ffn(config: T5Config) -> FeedForward | GatedFeedForward:
-    kind = GatedFeedForward if config.is_gated else FeedForward
-    return kind(
-        config.d_model,
-        config.d_ff,
-        activation=config.activation,
-        use_bias=False,
-        dropout_p=config.dropout_p,
-    )
-
-
-def _residual(config: T5Config) -> PreNorm:
-    return PreNorm(_norm(config), dropout_p=config.dropout_p)
 
 
 def _norm(config: T5Config) -> RMSNorm:
@@ -140,8 +113,8 @@ def _head(config: T5Config, tokens: nn.Embedding) -> Head | None:
             return LanguageModelHead(output_layer(tokens, is_tied=config.tie_word_embeddings), scale=scale)
         case "sequence":
             return EndClassifier(
-                nn.Linear(config.d_model, config.d_model),
-                nn.Linear(config.d_model, config.num_labels),
+                config.d_model,
+                config.num_labels,
                 end_id=config.eos_token_id,
                 start_id=config.decoder_start_token_id,
                 pad_id=None,

@@ -12,9 +12,8 @@ from regard.blocks import (
     Stack,
 )
 from regard.core import Causal
-from regard.models._heads import Classifier, Head, LanguageModelHead, output_layer, token_classifier
+from regard.models._heads import decoder_head
 from regard.models._inputs import check_sizes
-from regard.models._reading import LastToken
 from regard.models._transformer import Transformer
 from regard.models.gpt2._config import Gpt2Config
 from regard.positions import LearnedPositions
@@ -48,7 +47,9 @@ def build(config: Gpt2Config) -> Transformer:
         patterns=[pattern] * config.num_layers,
         norm=_norm(config),
     )
-    return Transformer(config, decoder=stack, head=_head(config, embeddings.tokens))
+    return Transformer(
+        config, decoder=stack, head=decoder_head(config, embeddings.tokens, of_tokens="labels")
+    )
 
 
 def _layer(config: Gpt2Config, index: int) -> EncoderLayer:
@@ -67,15 +68,3 @@ def _layer(config: Gpt2Config, index: int) -> EncoderLayer:
 
 def _norm(config: Gpt2Config) -> nn.LayerNorm:
     return nn.LayerNorm(config.d_model, eps=config.norm_eps)
-
-
-def _head(config: Gpt2Config, tokens: nn.Embedding) -> Head | None:
-    match config.head:
-        case "language-model":
-            return LanguageModelHead(output_layer(tokens, is_tied=config.tie_word_embeddings))
-        case "sequence":
-            score = nn.Linear(config.d_model, config.num_labels, bias=False)
-            return Classifier(LastToken(config.pad_token_id), score=score)
-        case "token":
-            return token_classifier(config.d_model, config.num_labels, dropout_p=config.classifier_dropout_p)
-    return None

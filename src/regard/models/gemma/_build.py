@@ -2,8 +2,6 @@
 
 import math
 
-from torch import nn
-
 from regard.blocks import (
     Embeddings,
     EncoderLayer,
@@ -16,10 +14,9 @@ from regard.blocks import (
 )
 from regard.core import Causal, Mask, Window
 from regard.core.errors import InputError
-from regard.models._heads import Classifier, Head, LanguageModelHead, output_layer
+from regard.models._heads import decoder_head
 from regard.models._inputs import check_sizes
 from regard.models._layer_types import FULL, SLIDING
-from regard.models._reading import EveryPosition, LastToken
 from regard.models._transformer import Transformer
 from regard.models.gemma._config import GemmaConfig
 
@@ -53,7 +50,9 @@ def build(config: GemmaConfig) -> Transformer:
         patterns=[patterns[kind] for kind in config.layer_types],
         norm=_norm(config, config.d_model),
     )
-    return Transformer(config, decoder=stack, head=_head(config, embeddings.tokens))
+    return Transformer(
+        config, decoder=stack, head=decoder_head(config, embeddings.tokens, softcap=config.final_softcap)
+    )
 
 
 def _window(config: GemmaConfig) -> Mask:
@@ -88,17 +87,3 @@ def _residual(config: GemmaConfig) -> SandwichNorm:
 
 def _norm(config: GemmaConfig, size: int) -> RMSNorm:
     return RMSNorm(size, eps=config.norm_eps, offset=1.0)
-
-
-def _head(config: GemmaConfig, tokens: nn.Embedding) -> Head | None:
-    match config.head:
-        case "language-model":
-            output = output_layer(tokens, is_tied=config.tie_word_embeddings)
-            return LanguageModelHead(output, softcap=config.final_softcap)
-        case "sequence":
-            score = nn.Linear(config.d_model, config.num_labels, bias=False)
-            return Classifier(LastToken(config.pad_token_id), score=score)
-        case "token":
-            score = nn.Linear(config.d_model, config.num_labels)
-            return Classifier(EveryPosition(), dropout=nn.Dropout(config.classifier_dropout_p), score=score)
-    return None

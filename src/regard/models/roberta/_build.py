@@ -1,13 +1,9 @@
 """RoBERTa: BERT's layers, positions counted over the tokens only, and classifiers without the pooler."""
 
-from torch import nn
-
-from regard.blocks import CountTokens, Embeddings, Stack
-from regard.models._inputs import check_sizes
-from regard.models._post_norm import Pooler, head_without_pooler, post_norm_layers
+from regard.blocks import CountTokens
+from regard.models._post_norm import dense_classifier, post_norm_encoder
 from regard.models._transformer import Transformer
 from regard.models.roberta._config import RobertaConfig
-from regard.positions import LearnedPositions
 
 
 def build(config: RobertaConfig) -> Transformer:
@@ -27,18 +23,8 @@ def build(config: RobertaConfig) -> Transformer:
 
     Source: Liu et al. 2019, arXiv 1907.11692, section 4; XLM-R: Conneau et al. 2020, arXiv 1911.02116.
     """
-    check_sizes(config)
-    embeddings = Embeddings(
-        config.vocab_size,
-        config.d_model,
-        positions=LearnedPositions(config.num_positions, config.d_model),
-        num_token_types=config.num_token_types,
-        norm=nn.LayerNorm(config.d_model, eps=config.norm_eps),
-        dropout_p=config.dropout_p,
-    )
-    return Transformer(
+    return post_norm_encoder(
         config,
-        encoder=Stack(embeddings, post_norm_layers(config), numbering=CountTokens(config.pad_token_id)),
-        pooler=Pooler(config.d_model) if config.use_pooler else None,
-        head=head_without_pooler(config, embeddings.tokens),
+        classifier=lambda: dense_classifier(config, "tanh"),
+        numbering=CountTokens(config.pad_token_id),
     )

@@ -1,7 +1,5 @@
 """Llama: pre-norm decoder layers with RMSNorm, rotary positions, grouped heads and a gated feed-forward."""
 
-from torch import nn
-
 from regard.blocks import (
     Embeddings,
     EncoderLayer,
@@ -13,9 +11,8 @@ from regard.blocks import (
     Stack,
 )
 from regard.core import Causal, Window
-from regard.models._heads import Classifier, Head, LanguageModelHead, output_layer
+from regard.models._heads import decoder_head
 from regard.models._inputs import check_sizes
-from regard.models._reading import EveryPosition, LastToken
 from regard.models._transformer import Transformer
 from regard.models.llama._config import LlamaConfig
 
@@ -52,7 +49,7 @@ def build(config: LlamaConfig) -> Transformer:
         patterns=[patterns[kind] for kind in config.layer_types],
         norm=_norm(config, config.d_model),
     )
-    return Transformer(config, decoder=stack, head=_head(config, embeddings.tokens))
+    return Transformer(config, decoder=stack, head=decoder_head(config, embeddings.tokens))
 
 
 def _layer(config: LlamaConfig) -> EncoderLayer:
@@ -76,16 +73,3 @@ def _layer(config: LlamaConfig) -> EncoderLayer:
 
 def _norm(config: LlamaConfig, size: int) -> RMSNorm:
     return RMSNorm(size, eps=config.norm_eps)
-
-
-def _head(config: LlamaConfig, tokens: nn.Embedding) -> Head | None:
-    match config.head:
-        case "language-model":
-            return LanguageModelHead(output_layer(tokens, is_tied=config.tie_word_embeddings))
-        case "sequence":
-            score = nn.Linear(config.d_model, config.num_labels, bias=False)
-            return Classifier(LastToken(config.pad_token_id), score=score)
-        case "token":
-            score = nn.Linear(config.d_model, config.num_labels)
-            return Classifier(EveryPosition(), dropout=nn.Dropout(config.classifier_dropout_p), score=score)
-    return None
