@@ -79,12 +79,27 @@ def test_numpy_files(run: Run) -> None:
     found = np.load("v.npy")
     np.testing.assert_array_equal(found[[0, 1, 3]], embedded(GOOD, layer=3, pooling="max"))
     assert np.isnan(found[[2, 4]]).all()
-    code, out, err = run("embed", "a.jsonl", "-o", "v.npz", "--storage", "ubinary", "--id-column", "doc")
-    assert (code, out.splitlines()[-1]) == (0, "v.npz")
-    assert err.endswith("in v.npz.quarantine.jsonl\n")
-    with np.load("v.npz") as archive:
-        assert archive["id"].tolist() == ["d0", "d1", "d3"]
-        np.testing.assert_array_equal(archive["vectors"], embedded(GOOD, storage="ubinary"))
+    assert "'v.npy' is there already; remove it" in refused(run("embed", "a.txt", "-o", "v.npy"), 2)
+
+
+def test_no_vector_is_a_failure(run: Run) -> None:
+    Path("blank.txt").write_text("\n\n")
+    for output in ("out", "v.npy", "-"):
+        code, out, err = run("embed", "blank.txt", "-o", output)
+        assert (code, "[" in out) == (1, False)
+        told = "regard: none of the 2 rows could be embedded; is it the right --text-column?"
+        assert err.splitlines()[-1] == told
+    assert Path("out/_quarantine.jsonl").exists()
+    assert not Path("v.npy").exists()
+    assert run("embed", "a.txt", "-o", "out").code == 0  # such a folder does not refuse the right input
+
+
+def test_how_many_may_be_put_aside(run: Run) -> None:
+    for number, code in (("2", 0), ("1", 1), ("40%", 0), ("39.9%", 1)):
+        done = run("embed", "a.txt", "-o", "out", "--max-rejected", number)
+        assert done.code == code
+        assert ("2 of 5 rows were put aside, more than by --max-rejected" in done.err) == bool(code)
+    assert run("embed", "a.txt", "-o", "-", "--max-rejected", "1").code == 1
 
 
 def test_json_lines_on_stdout(run: Run) -> None:
@@ -136,7 +151,10 @@ def test_texts_that_are_cut_are_counted(run: Run) -> None:
             r"no column 'body'; it has 'text', 'doc', 'year'",
         ),
         (["a.txt", "-o", "new", "--id-column", "doc"], "plain text, which has no columns"),
-        (["a.jsonl", "-o", "new", "--format", "parquet"], "should be a Parquet file, and is JSON lines"),
+        (
+            ["a.jsonl", "-o", "new", "--format", "parquet"],
+            "not what --format says: it should be a Parquet",
+        ),
         (["a.jsonl", "-o", "new", "-l", "x"], "--layer must be a whole number, or several with commas"),
         (["a.jsonl", "-o", "new", "-l", "9"], "layer must be a whole number, from -7 to 6; got 9"),
         (["a.jsonl", "-o", "new", "-l", "1", "--mix", "1,2"], "give --layer or --mix, not both"),
@@ -150,9 +168,18 @@ def test_texts_that_are_cut_are_counted(run: Run) -> None:
         (["a.jsonl", "-o", "new", "--device", "cuda", "--ray"], "--ray spreads over processors; got"),
         (["a.jsonl", "-o", "-", "--json"], "leave --json out"),
         (["a.jsonl", "-o", "new", "--keep", "text", "--level", "word"], "--keep 'text': the result has"),
-        (["a.jsonl", "-o", "v.npy", "--level", "token"], "a NumPy file holds one vector a text"),
+        (["a.jsonl", "-o", "v.npy", "--level", "token"], r"a \.npy file holds one vector a text"),
         (["a.jsonl", "-o", "a.txt"], "'a.txt' must be a folder; it is a file"),
         (["a.jsonl", "-o", "."], r"'\.' holds 'a\.jsonl', which is not of a job"),
+        (
+            ["a.jsonl", "-o", "new", "--window", "5", "--overlap", "9"],
+            "overlap must be less than the 3",
+        ),
+        (["a.jsonl", "-o", "new", "--threads", "0"], "--threads must be a whole number, at least 1; got 0"),
+        (["a.jsonl", "-o", "new", "--batch-tokens", "0"], "--batch-tokens must be a whole number, at least"),
+        (["a.jsonl", "-o", "new", "--max-rejected", "1.5"], "--max-rejected must be a whole number, or a"),
+        (["a.jsonl", "-o", "new", "--encoding", "x"], "--encoding must be one that Python knows"),
+        (["a.jsonl", "-o", "v.npz"], "--output writes no .npz"),
     ],
 )
 def test_what_is_refused(run: Run, arguments: list[str], message: str) -> None:
@@ -163,9 +190,9 @@ def test_what_is_refused(run: Run, arguments: list[str], message: str) -> None:
 def test_a_folder_of_other_settings(run: Run) -> None:
     run("embed", "a.txt", "-o", "out")
     message = refused(run("embed", "a.txt", "-o", "out", "--layer", "3", "--storage", "float16"), 2)
-    assert "embedding.layers is [6] there and [3] here; embedding.storage is 'float32' there" in message
+    assert "layers is [6] there and [3] here; storage is 'float32' there" in message
     message = refused(run("embed", "a.jsonl", "-o", "out"), 2)
-    assert "a.jsonl is not what it was when 'out' was begun: its format was text and is jsonl" in message
+    assert "a.jsonl is not what it was when 'out' was begun: its format was 'text' and is 'jsonl'" in message
     assert "ModelNotFound" not in refused(run("embed", "a.txt", "-o", "out", "-m", "./nowhere"), 2)
 
 
@@ -173,5 +200,9 @@ def test_without_pyarrow(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    message = refused(run("embed", "a.txt", "-o", "new"), 1)
-    assert "pip install pyarrow" in message
+    assert "run: pip install pyarrow" in refused(run("embed", "a.txt", "-o", "new"), 1)
+    assert "run: pip install pyarrow" in refused(run("embed", "a.parquet", "-o", "-"), 1)
+    for name in ("a.txt", "a.jsonl"):
+        for level, vectors in (("sentence", 3), ("word", 19)):
+            code, out, _ = run("embed", name, "-o", "-", "--level", level)
+            assert (code, len(out.splitlines())) == (0, vectors)

@@ -1,5 +1,7 @@
 """`regard embed`: vectors of words, tokens or sentences, of as many texts as there are."""
 
+import json
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +18,7 @@ import typer
 from regard.cli._embed_progress import JobProgress, duration
 from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_output, print_json, status
 from regard.cli._ray_option import ray_workers
-from regard.core.errors import InputError
+from regard.core.errors import InputError, RegardError
 
 if TYPE_CHECKING:
     from regard.embedding.job import Inputs, RayWorkers, Summary, Work
@@ -77,13 +79,16 @@ def embed(
         list[Path],
         typer.Argument(
             metavar="IN...",
-            help="Files with texts: plain text, JSON lines, CSV, TSV or Parquet; compressed too; - is stdin.",
+            help="Files or folders: plain text, JSON lines, CSV, TSV or Parquet, compressed too; - is stdin.",
         ),
     ],
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="OUT", help="A folder; a .npy or .npz file; - prints JSON lines."
+            "--output",
+            "-o",
+            metavar="OUT",
+            help="A folder for Parquet files; a .npy file; - prints JSON.",
         ),
     ] = None,
     level: Annotated[
@@ -169,6 +174,15 @@ def embed(
     delimiter: Annotated[
         str | None, typer.Option("--delimiter", metavar="CHAR", help="Of CSV, where it is no comma.")
     ] = None,
+    encoding: Annotated[
+        str, typer.Option("--encoding", metavar="NAME", help="Of text, JSON lines and CSV, such as cp1252.")
+    ] = "utf-8",
+    max_rejected: Annotated[
+        str | None,
+        typer.Option(
+            "--max-rejected", metavar="N|N%", help="Exit 1 where more rows are put aside; by default, all."
+        ),
+    ] = None,
     rows_per_shard: Annotated[
         int | None, typer.Option("--rows-per-shard", metavar="N", help="Rows of IN a file; by default 8192.")
     ] = None,
@@ -197,7 +211,9 @@ def embed(
     OUT/_quarantine.jsonl; _manifest.json says what the vectors were made with.
     """
     if output is None and not dry_run:
-        raise InputError("--output names where the vectors go: a folder, a .npy or .npz file, or -.")
+        raise InputError("--output names where the vectors go: a folder, a .npy file, or -.")
+    if output is not None and output.suffix == ".npz":
+        raise InputError("--output writes no .npz; give a folder, whose files hold the same, or a .npy.")
     if mix is not None and layer != "-1":
         raise InputError("give --layer or --mix, not both.")
     if truncate and overlap is not None:
@@ -237,17 +253,25 @@ def embed(
         columns = Columns(
             text=None if not text_column else tuple(text_column), id=id_column, keep=tuple(keep or ())
         )
-        rows = Inputs(inputs, columns, format=None if format is None else format.value, delimiter=delimiter)
+        rows = Inputs(
+            inputs,
+            columns,
+            format=None if format is None else format.value,
+            delimiter=delimiter,
+            encoding=encoding,
+            copies=None if output is None or to_stdout else output.absolute().parent,
+        )
+    limit = _Limit(max_rejected)
     open_work = _opener(model, wanted)
     shard_rows = SHARD_ROWS if rows_per_shard is None else rows_per_shard
     if dry_run:
         _dry_run(rows, open_work, as_json)
     elif to_stdout:
-        _print_lines(rows, open_work, shard_rows)
+        _print_lines(rows, open_work, shard_rows, limit)
     else:
         assert output is not None
         spread = partial(ray_workers, ray, workers, model, wanted)
-        _run(rows, output, open_work, shard_rows, spread, as_json)
+        _run(rows, output, open_work, shard_rows, spread, limit, as_json)
 
 
 def _numbers(option: str, words: str) -> list[int]:
@@ -272,17 +296,40 @@ def _opener(model: str, wanted: Mapping[str, Any]) -> "OpenWork":
     return open_work
 
 
+class _Limit:
+    """How many rows may be put aside.
+
+    Args:
+        words: of the option: a number, or a share such as "1%"; None is any number.
+    """
+
+    def __init__(self, words: str | None) -> None:
+        found = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)%", words or "100%")
+        if found is None:
+            raise InputError(f"--max-rejected must be a whole number, or a share such as 1%; got {words!r}.")
+        self._number, self._share = found[1], found[2]
+
+    def check(self, rows: int, rejected: int) -> None:
+        """Ends the command with an error where there are more, or nothing is left."""
+        if rejected == rows:
+            raise RegardError(f"none of the {rows:,} rows could be embedded; is it the right --text-column?")
+        most = rows * float(self._share) / 100 if self._number is None else int(self._number)
+        if rejected > most:
+            raise RegardError(f"{rejected:,} of {rows:,} rows were put aside, more than by --max-rejected.")
+
+
 def _run(
     rows: "Inputs",
     output: Path,
     open_work: "OpenWork",
     shard_rows: int,
     spread: Callable[[Callable[[str], object]], "AbstractContextManager[RayWorkers | None]"],
+    limit: "_Limit",
     as_json: bool,
 ) -> None:
-    from regard.embedding.job import ARRAY_SUFFIXES, run, run_to_array
+    from regard.embedding.job import run, run_to_array
 
-    call = run_to_array if output.suffix in ARRAY_SUFFIXES else run
+    call = run_to_array if output.suffix == ".npy" else run
     try:
         with _ended_by_signals(), JobProgress() as progress, spread(progress.tell) as workers:
             summary = call(
@@ -294,6 +341,7 @@ def _run(
     if as_json:
         print_json(asdict(summary))
     _tell(summary, output, as_json)
+    limit.check(summary.rows, summary.rejected)
 
 
 def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
@@ -348,23 +396,26 @@ def _dry_run(rows: "Inputs", open_work: "OpenWork", as_json: bool) -> None:
         typer.echo(f"tokens, time and bytes are estimates, from {found.sample:,} texts drawn from all")
 
 
-def _print_lines(rows: "Inputs", open_work: "OpenWork", shard_rows: int) -> None:
+def _print_lines(inputs: "Inputs", open_work: "OpenWork", shard_rows: int, limit: "_Limit") -> None:
     from regard.embedding.job import json_lines
     from regard.views import printable
 
     work = open_work(None)
-    count = 0
+    count = rows = 0
 
     def put_aside(row: Mapping[str, Any]) -> None:
-        nonlocal count
+        nonlocal count, rows
         count += 1
+        rows = max(rows, row["row"] + 1)
         if count <= _TOLD:
             typer.echo(printable(f"regard: row {row['row']} is passed over: {row['reason']}"), err=True)
 
-    for line in json_lines(rows, work, on_rejected=put_aside, shard_rows=shard_rows):
-        typer.echo(line)
+    for line in json_lines(inputs, work, on_rejected=put_aside, shard_rows=shard_rows):
+        rows = max(rows, line["row"] + 1)
+        typer.echo(json.dumps(line, default=str))
     if count:
         typer.echo(f"regard: {count} row{'s were' if count > 1 else ' was'} passed over in all", err=True)
+    limit.check(rows, count)
 
 
 # Rows that are passed over and told of one by one; of more, only how many there are.

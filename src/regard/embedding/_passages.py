@@ -116,7 +116,7 @@ def room_of(window: Windows | Truncate, frame: Frame, *, limit: int | None, most
         most: the tokens that the model can take; None for no limit.
 
     Raises:
-        InputError: the window is longer than the model takes, or has no room.
+        InputError: the window is longer than the model takes, or has no room, or none beside its overlap.
     """
     size = limit if window.size is None else window.size
     if size is None:
@@ -128,7 +128,10 @@ def room_of(window: Windows | Truncate, frame: Frame, *, limit: int | None, most
             f"size must be more than the {len(frame)} tokens that the template puts around a text; "
             f"got {size}."
         )
-    return size - len(frame)
+    room = size - len(frame)
+    if isinstance(window, Windows):
+        window.check(room)
+    return room
 
 
 def _parts(window: Windows | Truncate, length: int, room: int | None, starts: Sequence[int]) -> list[Part]:

@@ -55,6 +55,17 @@ Part(start=3, stop=7, first=4, last=7)]
         if self.overlap is not None:
             whole("overlap", self.overlap, least=0)
 
+    def check(self, room: int) -> None:
+        """Refuse an overlap that leaves nothing of a window.
+
+        Args:
+            room: the pieces that a window has room for.
+        """
+        if self.overlap is not None and self.overlap >= room:
+            raise InputError(
+                f"overlap must be less than the {room} pieces that a window has room for; got {self.overlap}."
+            )
+
     def parts(self, length: int, *, room: int, starts: Sequence[int]) -> list[Part]:
         """How a text is read.
 
@@ -65,11 +76,8 @@ Part(start=3, stop=7, first=4, last=7)]
         """
         if length <= room:
             return [Part(0, length, 0, length)]
+        self.check(room)
         overlap = room // 2 if self.overlap is None else self.overlap
-        if overlap >= room:
-            raise InputError(
-                f"overlap must be less than the {room} pieces that a window has room for; got {overlap}."
-            )
         count = -(-(length - overlap) // (room - overlap))
         begins = [index * (length - room) // (count - 1) for index in range(count)]
         middles = [(left + room + right) // 2 for left, right in pairwise(begins)]

@@ -6,7 +6,6 @@
 The job knows the model only as a `Work`.
 """
 
-from regard.embedding.job._arrays import SUFFIXES as ARRAY_SUFFIXES
 from regard.embedding.job._arrays import run_to_array
 from regard.embedding.job._columns import Columns
 from regard.embedding.job._estimate import Estimate, estimate
@@ -20,7 +19,6 @@ from regard.embedding.job._ray import RayWorkers
 from regard.embedding.job._work import Piece, Work
 
 __all__ = [
-    "ARRAY_SUFFIXES",
     "FORMATS",
     "SHARD_ROWS",
     "Columns",

@@ -1,19 +1,29 @@
 """CSV and TSV with a header, record by record."""
 
 import csv
+from collections import deque
 from collections.abc import Iterator
 
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
 from regard.embedding.job._columns import Carried, Columns
-from regard.embedding.job._line_sources import Gather, Lines, Parsed
+from regard.embedding.job._lines import BOM, Parsed, gathered, lines, too_long, undecodable
 from regard.embedding.job._opening import Opened
 from regard.embedding.job._rows import Chunk
 from regard.embedding.job._texts import LONGEST, joined
 
+# Beyond so many lines a record whose every line reads as one is taken for several.
+_LINES = 20
+_STRAY = "a quotation mark in the line is not closed, or not at the end of its field"
+
 
 class CsvSource:
     """CSV, as RFC 4180 and spreadsheets write it; a field may hold line ends. Lines with nothing are no rows.
+
+    A quotation mark that is never closed, or closed by another stray one, would swallow all records between.
+    So of a record of several lines that cannot be read, or does not have the header's fields, only the first
+    line is rejected, and reading goes on with the second. The same is done where such a record is good, but
+    has more than 20 lines and each of them reads as a record of its own.
 
     Args:
         opened: the input.
@@ -28,8 +38,7 @@ class CsvSource:
         self.opened = opened
         self._columns = columns
         self._delimiter = delimiter or ("\t" if opened.format == "tsv" else ",")
-        pa, _ = pyarrow()
-        self.fields = [Carried(name, pa.string()) for name in columns.carried]
+        self.fields = [Carried(name, pyarrow()[0].string()) for name in columns.carried]
         self._header = self._read_header(opened)
         try:
             columns.check(self._header, opened.name)
@@ -42,27 +51,28 @@ class CsvSource:
         self._carried = [self._header.index(name) for name in columns.carried]
 
     def _read_header(self, opened: Opened) -> list[str]:
-        head = opened.head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+        head = opened.head.removeprefix(BOM).decode(opened.encoding, "surrogateescape")
         try:
             with _long_fields():
-                lines = (f"{line}\n" for line in head.split("\n"))
-                rows = csv.reader(lines, delimiter=self._delimiter, strict=True)
+                rows = csv.reader(
+                    (f"{line}\n" for line in head.split("\n")), delimiter=self._delimiter, strict=True
+                )
                 return next(row for row in rows if row)
         except (csv.Error, StopIteration) as error:
             raise InputError(
                 f"{opened.name} should be CSV, and has no header that can be read ({error or 'it is blank'})."
             ) from error
 
-    def chunks(self, source: int, offset: int, row: int, fields: list[Carried]) -> Iterator[Chunk]:
+    def chunks(self, fields: list[Carried]) -> Iterator[Chunk]:
         """As of a `LineSource`; the header is no row."""
-        with self.opened.reading(offset) as file:
-            lines = Lines(file, offset, stream=self.opened.stream is not None)
-            yield from Gather(source, self.opened.label, row, fields).chunks(self._rows(lines), lines)
+        with self.opened.reading() as file:
+            records = self._records(_Feed(lines(file), self.opened.encoding))
+            next(records, None)
+            yield from gathered(self.opened.label, fields, (self._parsed(*each) for each in records))
 
-    def _rows(self, lines: Lines) -> Iterator[Parsed]:
-        feed = _Feed(lines)
+    def _records(self, feed: "_Feed") -> Iterator[tuple[list[str], str | None]]:
+        """Each record, the header too, and why it is rejected."""
         reader = csv.reader(feed, delimiter=self._delimiter, strict=True)
-        header = lines.offset == 0
         while True:
             feed.begin()
             record: list[str] = []
@@ -71,25 +81,35 @@ class CsvSource:
                 with _long_fields():
                     record = next(reader)
             except StopIteration:
-                break
+                return
             except csv.Error as error:
                 reason = f"the record is no CSV ({error})"
-            reason = reason or feed.reason
-            if reason is None and not record:
+            if not record and reason is None and feed.reason is None:
                 continue
-            if header:
-                header = False
-                continue
-            yield self._parsed(record, reason)
+            if reason is None and len(record) != len(self._header):
+                reason = f"the record has {len(record)} fields, the header {len(self._header)}"
+            if len(feed.taken) > 1 and (reason is not None or self._swallows(feed)):
+                feed.give_back()
+                record, reason = [], _STRAY
+            yield record, feed.reason or reason
+
+    def _swallows(self, feed: "_Feed") -> bool:
+        """Whether a record of many lines is rather as many records, between two stray quotation marks."""
+        if len(feed.taken) <= _LINES or len(self._header) == 1:
+            return False
+        lines = [line for line in map(feed.decoded, feed.taken[1:]) if line.strip()]
+        with _long_fields():
+            records = [next(csv.reader([line], delimiter=self._delimiter)) for line in lines]
+        return len(records) >= _LINES and all(len(record) == len(self._header) for record in records)
 
     def _parsed(self, record: list[str], reason: str | None) -> Parsed:
-        none: list[object] = [None] * len(self._carried)
-        if reason is not None:
-            return None, reason, none
+        values: list[object] = [None] * len(self._carried)
         if len(record) != len(self._header):
-            return None, f"the record has {len(record)} fields, the header {len(self._header)}", none
-        values: list[object] = [record[place] for place in self._carried]
-        text, reason = joined([record[place] for place in self._texts])
+            return None, reason, values
+        # What could not be decoded is no id.
+        values = [None if "\ufffd" in record[place] and reason else record[place] for place in self._carried]
+        text, problem = joined([record[place] for place in self._texts])
+        reason = reason or problem
         if reason is None and self._columns.id is not None and values[0] == "":
             reason = f"the id is empty (column {self._columns.id!r})"
         return text if reason is None else None, reason, values
@@ -98,33 +118,38 @@ class CsvSource:
 class _Feed:
     """Lines for csv.reader, which takes as many as a record has, and not one more."""
 
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
-        self._first = lines.offset == 0
+    def __init__(self, lines: Iterator[bytes], encoding: str) -> None:
+        self._lines, self._encoding = lines, encoding
+        self._again: deque[bytes] = deque()
         self.begin()
 
     def begin(self) -> None:
         """A new record begins."""
+        self.taken: list[bytes] = []
         self.reason: str | None = None
+
+    def give_back(self) -> None:
+        """Has all lines of the record but the first read again."""
+        self._again.extendleft(reversed(self.taken[1:]))
+        self.reason = None
+
+    def decoded(self, line: bytes) -> str:
+        return line.decode(self._encoding, "replace")
 
     def __iter__(self) -> "_Feed":
         return self
 
     def __next__(self) -> str:
-        line = self._lines.next()
-        if line is None:
-            raise StopIteration
-        if self._first:
-            line, self._first = line.removeprefix(b"\xef\xbb\xbf"), False
+        line = self._again.popleft() if self._again else next(self._lines)
+        self.taken.append(line)
         if len(line) > LONGEST:
-            self.reason = f"a line is longer than {LONGEST:,} bytes"
+            self.reason = too_long("a line")
             return "\n"
         try:
-            return line.decode("utf-8")
+            return line.decode(self._encoding)
         except UnicodeDecodeError as error:
-            byte = f"byte {error.start} of a line is 0x{line[error.start]:02x}"
-            self.reason = f"the record is not UTF-8: {byte}"
-            return line.decode("utf-8", "replace")
+            self.reason = undecodable("a line", self._encoding, line, error)
+            return self.decoded(line)
 
 
 class _long_fields:

@@ -47,7 +47,7 @@ def estimate(inputs: Inputs, work: Work, *, sample: int = 256) -> Estimate:
     """Reads all rows, and embeds a sample of them.
 
     Args:
-        inputs: the rows; a stream is used up.
+        inputs: the rows.
         work: the model.
         sample: texts that are embedded at most; the same ones every time.
 
@@ -90,9 +90,6 @@ def estimate(inputs: Inputs, work: Work, *, sample: int = 256) -> Estimate:
         rejected=[],
         count=len(kept),
         closes=True,
-        ends=True,
-        next=None,  # type: ignore[arg-type]
-        digest=None,
     )
     file = io.BytesIO()
     with parquet.ParquetWriter(file, schema, **writing(schema)) as writer:

@@ -9,19 +9,17 @@
 What begins with _ or . is passed over by what reads a folder of Parquet files (pyarrow, pandas, Spark).
 """
 
-import fcntl
 import json
-import os
 import re
 import shutil
-import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
+from regard.embedding.job._lock import locked
 
 MANIFEST, QUARANTINE = "_manifest.json", "_quarantine.jsonl"
 _PROGRESS, _LOCK = ".progress", ".lock"
@@ -51,20 +49,14 @@ class Folder:
         made = not path.exists()
         _check_names(path)
         try:
-            path.mkdir(exist_ok=True)
-            lock = _lock(path)
-        except OSError as error:
-            if isinstance(error, OutputError):
-                raise
-            raise OutputError(f"{str(path)!r} cannot be written to ({error.strerror or error}).") from error
-        try:
-            folder = Folder(path)
-            folder._begin()
-            yield folder
+            with ExitStack() as held:
+                with _written(path):
+                    path.mkdir(exist_ok=True)
+                    held.enter_context(locked(path, _LOCK))
+                folder = Folder(path)
+                folder._begin()
+                yield folder
         finally:
-            with suppress(OSError):
-                (path / _LOCK).unlink()
-            os.close(lock)
             for left in (path / _PROGRESS, *([path] if made else [])):
                 with suppress(OSError):
                     left.rmdir()  # if nothing was written
@@ -120,16 +112,19 @@ class Folder:
         write_whole(self._record(shard), json.dumps(record).encode())
 
     def records(self) -> dict[int, dict[str, Any]]:
-        """What was recorded of each shard, without the rows that were rejected, in order."""
-        found = {}
-        for path in sorted(self._progress.glob("part-*.json")):
+        """What was recorded of each shard, with the number of rows that were rejected, in order."""
+        return {
+            shard: {**record, "rejected": len(record["rejected"])} for shard, record in self._read_records()
+        }
+
+    def _read_records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        numbers = sorted(int(path.stem.removeprefix("part-")) for path in self._progress.glob("part-*.json"))
+        for shard in numbers:
+            path = self._record(shard)
             try:
-                record = json.loads(path.read_text(encoding="utf-8"))
+                yield shard, json.loads(path.read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
                 raise InputError(f"{str(path)!r} cannot be read ({error}); choose a new folder.") from error
-            record["rejected"] = len(record["rejected"])
-            found[int(record["shard"])] = record
-        return dict(sorted(found.items()))
 
     def is_there(self, shard: int, size: int) -> bool:
         """Whether a shard is in its place, as long as it should be."""
@@ -138,47 +133,30 @@ class Folder:
         except OSError:
             return False
 
-    def rejected(self, shards: int) -> Iterator[dict[str, Any]]:
-        """The rejected rows of all shards, in order."""
-        for shard in range(shards):
-            yield from json.loads(self._record(shard).read_text(encoding="utf-8"))["rejected"]
-
-    def write_quarantine(self, shards: int) -> int:
-        """Writes the rejected rows of all shards into one file, and says how many; no rows, no file."""
-        count = 0
+    def write_quarantine(self) -> None:
+        """Writes the rejected rows of all records into one file; no rows, no file."""
 
         def write(path: Path) -> None:
-            nonlocal count
-            with path.open("w", encoding="ascii") as file:
-                for row in self.rejected(shards):
-                    file.write(json.dumps(row) + "\n")
-                    count += 1
+            # Its bytes are the same on every system.
+            with path.open("w", encoding="ascii", newline="\n") as file:
+                for _, record in self._read_records():
+                    file.writelines(json.dumps(row) + "\n" for row in record["rejected"])
 
-        if next(self.rejected(shards), None) is not None:
+        if any(record["rejected"] for _, record in self._read_records()):
             write_whole(self.path / QUARANTINE, write)
-        return count
 
-    def quarantined(self) -> Iterator[dict[str, Any]]:
-        """The rows of the quarantine file, if there is one."""
-        with suppress(FileNotFoundError), (self.path / QUARANTINE).open(encoding="ascii") as file:
-            for line in file:
-                yield json.loads(line)
-
-    def finish(self, shards: int) -> None:
-        """Leaves nothing but the result: drops the records, and shards beyond the last."""
-        with _written(self.path):
-            for path in self.path.iterdir():
-                found = _PART.fullmatch(path.name)
-                if found and int(found[1]) >= shards:
-                    path.unlink()
-            if self._progress.exists():
+    def finish(self) -> None:
+        """Leaves nothing but the result."""
+        if self._progress.exists():
+            with _written(self.path):
                 shutil.rmtree(self._progress)
 
     def remove(self) -> None:
         """Removes all of it, but the lock."""
         with _written(self.path):
             shutil.rmtree(self._progress, ignore_errors=True)
-            for path in self.path.iterdir():
+            # The manifest at last: without it, shards that are left would belong to nobody.
+            for path in sorted(self.path.iterdir(), key=lambda each: each.name == MANIFEST):
                 if path.name != _LOCK:
                     path.unlink()
 
@@ -190,6 +168,8 @@ class Folder:
 def _written(path: Path) -> Iterator[None]:
     try:
         yield
+    except OutputError:
+        raise
     except OSError as error:
         raise OutputError(f"{str(path)!r} cannot be written to ({error.strerror or error}).") from error
 
@@ -214,30 +194,3 @@ def _check_names(path: Path) -> None:
             f"{str(path)!r} holds {foreign[0]!r}, which is not of a job; choose a new folder, or one that a "
             "job was begun in."
         )
-
-
-def _lock(path: Path) -> int:
-    """A lock on the folder's lock file; it dies with the process."""
-    name = path / _LOCK
-    while True:
-        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(file, 200, 0).decode("ascii", "replace").strip()
-            os.close(file)
-            raise OutputError(
-                f"{str(path)!r} is being written to by another job"
-                + (f", {holder}" if holder else "")
-                + ". Wait until it ends, or stop it and go on here."
-            ) from None
-        except OSError:
-            os.close(file)
-            raise
-        # Whoever held it before may have removed the file in the meantime: then this lock is of no use.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file), name.stat()):
-                os.ftruncate(file, 0)
-                os.pwrite(file, f"process {os.getpid()} on {ascii(socket.gethostname())[1:-1]}".encode(), 0)
-                return file
-        os.close(file)

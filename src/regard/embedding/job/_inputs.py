@@ -9,29 +9,33 @@ from regard.core.errors import InputError
 from regard.embedding.job._columns import Carried, Columns
 from regard.embedding.job._csv_source import CsvSource
 from regard.embedding.job._line_sources import LineSource
-from regard.embedding.job._opening import FORMATS, Opened, identity, look_into, unreadable
+from regard.embedding.job._opening import FORMATS, Opened, files, identity, look_into, unreadable
 from regard.embedding.job._parquet_source import ParquetSource
-from regard.embedding.job._rows import Block, Chunk, Position, blocks
+from regard.embedding.job._rows import Block, Chunk, blocks
 
 
 class _Source(Protocol):
     opened: Opened
     fields: list[Carried]
 
-    def chunks(self, source: int, offset: int, row: int, fields: list[Carried]) -> Iterator[Chunk]: ...
+    def chunks(self, fields: list[Carried]) -> Iterator[Chunk]: ...
 
 
 class Inputs:
     """Files of texts, and perhaps stdin, in the order given.
 
     Plain text (one text a line), JSON lines, CSV and TSV with a header, and Parquet; all but the last also
-    compressed by gzip, zstd, bz2 or xz. Opening them reads no more than their beginnings.
+    compressed by gzip, zstd, bz2 or xz. Opening them reads no more than their beginnings; but stdin and pipes
+    are copied to a temporary file, so that all inputs can be read from their beginning again.
 
     Args:
-        paths: the files; "-" is stdin.
+        paths: the files; "-" is stdin. A folder stands for its files, and a pattern such as "*.csv" for those
+            that it fits, in the order of their names.
         columns: which columns are used.
         format: one of `FORMATS`; None goes by the name of each file and by what it holds.
         delimiter: between the fields of CSV.
+        encoding: of text, JSON lines and CSV; one whose lines end in the byte 0x0A.
+        copies: the folder for copies of stdin and pipes; None is the system's for temporary files.
 
     Raises:
         InputError: one cannot be read, is not what its name says, or lacks a column; or they do not fit.
@@ -53,89 +57,69 @@ class Inputs:
         *,
         format: str | None = None,
         delimiter: str | None = None,
+        encoding: str = "utf-8",
+        copies: Path | None = None,
     ) -> None:
         if not paths:
             raise InputError("IN must name at least one file; - is stdin.")
+        if [str(path) for path in paths].count("-") > 1:
+            raise InputError("- can stand for one input only: stdin is read once.")
         if format is not None and format not in FORMATS:
             raise InputError(f"--format must be one of {', '.join(FORMATS)}; got {format!r}.")
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
             raise InputError(f"--delimiter must be one character, no quote or line end; got {delimiter!r}.")
-        self.columns = columns
+        if not _has_lines(encoding):
+            raise InputError(
+                f"--encoding must be one that Python knows and whose lines end in the byte 0x0A, such as "
+                f"cp1252; got {encoding!r}."
+            )
+        self.columns, self.delimiter, self.encoding = columns, delimiter, encoding
         self.sources: list[_Source] = []
-        for path in paths:
-            opened = look_into(path, format=format)
-            if opened.path is None and any(each.opened.path is None for each in self.sources):
-                raise InputError("IN can name one stream only, such as stdin.")
+        for path in files(paths, format):
+            opened = look_into(path, format=format, encoding=encoding, copies=copies)
             self.sources.append(_source(opened, columns, delimiter))
         self.fields = self._shared_fields()
         self._identities = [_identity(each.opened) for each in self.sources]
 
-    @property
-    def stream(self) -> int | None:
-        """The number of the source that can be read but once; None where there is none."""
-        return next((n for n, each in enumerate(self.sources) if each.opened.path is None), None)
-
-    def rows(self) -> int | None:
-        """How many rows there are, where that is known without reading them: in Parquet files."""
-        counts = [getattr(each, "rows", None) for each in self.sources]
-        return None if None in counts else sum(counts)  # type: ignore[arg-type]
-
     def fingerprint(self) -> tuple[list[dict[str, Any]], int | None]:
-        """What the inputs hold: for each its name, format, bytes and SHA-256, None of a stream; and the rows.
+        """What the inputs hold: for each its name, format, bytes and SHA-256; and the rows.
 
         It reads every file once, at more than a gigabyte a second; the rows are counted on the way where a
         line is a row, else None.
         """
-        found, rows = [], 0
+        found: list[dict[str, Any]] = []
+        rows: list[int | None] = []
         for source in self.sources:
             opened = source.opened
-            stated: dict[str, Any] = {
-                "name": opened.label,
-                "format": opened.format,
-                "compressed": opened.packed,
-            }
-            if opened.path is None:
-                found.append({**stated, "bytes": None, "sha256": None})
-                rows = -1
-                continue
             size, digest, lines = _digest(opened)
-            found.append({**stated, "bytes": size, "sha256": digest})
-            counted = getattr(source, "rows", None)
-            if counted is None and opened.packed is None and opened.format in ("text", "jsonl"):
-                counted = lines
-            rows = -1 if counted is None or rows < 0 else rows + counted
-        return found, None if rows < 0 else rows
+            found.append(
+                {
+                    "name": opened.label,
+                    "format": opened.format,
+                    "compressed": opened.packed,
+                    "bytes": size,
+                    "sha256": digest,
+                }
+            )
+            by_lines = opened.packed is None and opened.format in ("text", "jsonl")
+            rows.append(lines if by_lines else getattr(source, "rows", None))
+        return found, None if None in rows else sum(filter(None, rows))
 
-    def blocks(
-        self,
-        *,
-        shard_rows: int,
-        characters: int,
-        shard: int = 0,
-        known: tuple[int, Position] | None = None,
-    ) -> Iterator[Block]:
-        """The rows in blocks.
-
-        Args:
-            shard_rows, characters: as `regard.embedding.job._rows.blocks` takes them.
-            shard: the first one wanted.
-            known: a shard at or before it, and where that one begins; None is the beginning of the input.
+    def blocks(self, *, shard_rows: int, characters: int) -> Iterator[Block]:
+        """All rows in blocks, which are cut as `regard.embedding.job._rows.blocks` says.
 
         Raises:
-            InputError: an input cannot be read on, or is no longer what it was.
+            InputError: an input cannot be read on, or is no longer what it was; or there are no rows.
         """
-        begin, position = known or (0, Position(0, 0, 0))
-        for block in blocks(
-            self._chunks(position),
-            first=begin * shard_rows,
-            shard_rows=shard_rows,
-            characters=characters,
-            has_id=self.columns.id is not None,
-        ):
+        block = None
+        chunks = (chunk for source in self.sources for chunk in source.chunks(self.fields))
+        has_id = self.columns.id is not None
+        for block in blocks(chunks, shard_rows=shard_rows, characters=characters, has_id=has_id):
             if block.closes:
                 self.check_unchanged()
-            if block.shard >= shard:
-                yield block
+            yield block
+        if block is None:
+            raise InputError("IN holds no rows; give a file with texts.")
 
     def check_unchanged(self) -> None:
         """Refuse to go on with a file that somebody writes to.
@@ -146,22 +130,6 @@ class Inputs:
         for source, before in zip(self.sources, self._identities, strict=True):
             if _identity(source.opened) != before:
                 raise InputError(f"{source.opened.name} was changed while it was read.")
-
-    def read_through(self, source: int) -> tuple[int, str]:
-        """The bytes of a stream that nothing is wanted of, and their SHA-256."""
-        opened = self.sources[source].opened
-        digest, size = hashlib.sha256(), 0
-        with opened.reading(0) as file:
-            while data := file.read(1 << 20):
-                size += len(data)
-                digest.update(data)
-        return size, digest.hexdigest()
-
-    def _chunks(self, position: Position) -> Iterator[Chunk]:
-        offset, row = position.offset, position.row
-        for number in range(position.source, len(self.sources)):
-            yield from self.sources[number].chunks(number, offset, row, self.fields)
-            offset = row = 0
 
     def _shared_fields(self) -> list[Carried]:
         """The columns that are carried along, of the same type in every source."""
@@ -199,15 +167,18 @@ def _identity(opened: Opened) -> tuple[int, int] | None:
 
 def _digest(opened: Opened) -> tuple[int, str, int]:
     """The bytes of a file as it lies there, their SHA-256, and its lines."""
-    assert opened.path is not None
     digest, size, lines, last = hashlib.sha256(), 0, 0, b"\n"
-    try:
-        with opened.path.open("rb") as file:
-            while data := file.read(1 << 20):
-                digest.update(data)
-                size += len(data)
-                lines += data.count(b"\n")
-                last = data[-1:]
-    except OSError as error:
-        raise unreadable(opened.name, error) from error
+    with opened.reading(raw=True) as file:
+        while data := file.read(1 << 20):
+            digest.update(data)
+            size += len(data)
+            lines += data.count(b"\n")
+            last = data[-1:]
     return size, digest.hexdigest(), lines + (last != b"\n")
+
+
+def _has_lines(encoding: str) -> bool:
+    try:
+        return b"a\n".decode(encoding) == "a\n"
+    except (LookupError, UnicodeError):
+        return False

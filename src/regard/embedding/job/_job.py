@@ -13,7 +13,7 @@ from regard.core.errors import InputError, OutputError
 from regard.core.extras import pyarrow
 from regard.embedding.job._folder import MANIFEST, Folder
 from regard.embedding.job._inputs import Inputs
-from regard.embedding.job._rows import BLOCK_ROWS, Block, Position, rejected_row
+from regard.embedding.job._rows import BLOCK_ROWS, Block
 from regard.embedding.job._settings import check_inputs, check_same
 from regard.embedding.job._shards import Shard, result_schema, table
 from regard.embedding.job._threads import Ahead, Behind
@@ -116,13 +116,16 @@ def run(
     shard_rows = whole("rows per shard", shard_rows, least=1)
     with _system_memory(), Folder.locked(out) as folder:
         manifest = folder.manifest()
+        if manifest is not None and manifest.get("vectors") == 0:
+            folder.remove()  # nobody has any use for it: the corrected command may have its place
+            manifest = None
         # While the model is loaded.
         with Ahead((each.fingerprint() for each in (inputs,)), 1) as fingerprint:
-            settled = None if manifest is None else _earlier(manifest, folder)
-            work = open_work(settled)
+            work = open_work(None if manifest is None else _earlier(manifest, folder))
             stated, rows = next(fingerprint)
         settings = _settings(inputs, work, shard_rows)
         schema = result_schema(inputs, work)
+        begun = manifest is not None
         if manifest is None:
             manifest = {
                 "format": _FORMAT,
@@ -134,9 +137,14 @@ def run(
             folder.write_manifest(manifest)
         else:
             check_same(str(out), manifest["settings"], settings)
-            check_inputs(str(out), _without_streams(manifest["inputs"], inputs), stated)
+            check_inputs(str(out), manifest["inputs"], stated)
         job = _Job(inputs, folder, work, schema, manifest, shard_rows, rows, on_progress, spread or _here)
-        return job.run()
+        try:
+            return job.run()
+        except InputError:
+            if not begun and not folder.records():
+                folder.remove()  # what is refused leaves nothing that would refuse the corrected command
+            raise
 
 
 @contextmanager
@@ -170,17 +178,11 @@ def _settings(inputs: Inputs, work: Work, shard_rows: int) -> dict[str, Any]:
         "text_columns": list(columns.texts),
         "id_column": columns.id,
         "kept_columns": list(columns.keep),
+        "encoding": inputs.encoding,
+        "delimiter": inputs.delimiter,
         "types": {field.name: field.stated for field in inputs.fields},
         "versions": {"regard": __version__, "pyarrow": pa.__version__},
     }
-
-
-def _without_streams(stated: list[dict[str, Any]], inputs: Inputs) -> list[dict[str, Any]]:
-    """What the manifest states of the inputs; a stream's bytes are compared as they come."""
-    return [
-        {**each, "bytes": None, "sha256": None} if number == inputs.stream else each
-        for number, each in enumerate(stated)
-    ]
 
 
 def _here(work: Work, blocks: Iterable[Block]) -> Iterator[tuple[Block, Piece | None]]:
@@ -215,7 +217,8 @@ class _Job:
         }
         before = sum(record["rows"] for record in done.values())
         try:
-            self._embed(records, done, began)
+            if not self._manifest["complete"] or len(done) < len(records):
+                self._embed(done, before, began)
         except OutputError as error:
             raise OutputError(
                 f"{error} What is done stays: {len(self._folder.records())} shards of {self._shard_rows} "
@@ -224,87 +227,26 @@ class _Job:
         return self._finish(before, time.perf_counter() - began)
 
     def _records(self) -> dict[int, dict[str, Any]]:
-        """What is recorded of the shards; a folder that was complete and lost one gets its records back."""
-        if not self._manifest["complete"]:
-            self._folder.go_on()
-            return self._folder.records()
-        stated = {each["shard"]: each for each in self._manifest["shards"]}
-        if all(self._folder.is_there(shard, each["bytes"]) for shard, each in stated.items()):
-            return stated
+        """What is recorded of the shards: in the manifest at the end, before that in files of their own."""
+        stated = {each["shard"]: each for each in self._manifest.get("shards", [])}
+        return stated | self._folder.records()
+
+    def _embed(self, done: Mapping[int, object], before: int, began: float) -> None:
+        """Reads all rows, and embeds those of shards that are not done."""
         self._folder.go_on()
-        rejected: dict[int, list[dict[str, Any]]] = {shard: [] for shard in stated}
-        for row in self._folder.quarantined():
-            rejected[row["row"] // self._shard_rows].append(row)
-        for shard, each in stated.items():
-            self._folder.record(shard, {**each, "rejected": rejected[shard]})
-        self._manifest = {
-            **{name: self._manifest[name] for name in ("format", "about", "settings", "inputs")},
-            "complete": False,
-        }
-        self._folder.write_manifest(self._manifest)
-        return self._folder.records()
-
-    def _embed(
-        self, records: Mapping[int, dict[str, Any]], done: Mapping[int, dict[str, Any]], began: float
-    ) -> None:
-        rows = sum(record["rows"] for record in done.values())
         here = tokens = 0
-        for first, stop in self._runs(records, done):
-            known = None
-            if first and self._inputs.stream is None:
-                known = (first, Position(*records[first - 1]["next"]))
-            blocks = self._inputs.blocks(
-                shard_rows=self._shard_rows, characters=self._work.characters, shard=first, known=known
-            )
-            writer = _Writer(self._folder, self._schema, self._inputs.columns.id is not None)
-            try:
-                with Ahead(blocks, _DEPTH) as ahead, Behind(writer.take, _DEPTH) as behind:
-                    for block, piece in self._spread(self._work, self._wanted(ahead, stop, done)):
-                        behind.put((block, piece))
-                        here += block.count
-                        tokens += 0 if piece is None else piece.counts.get("tokens", 0)
-                        self._tell(rows + here, here, tokens, began)
-            finally:
-                writer.abandon()
-
-    def _wanted(
-        self, blocks: Iterable[Block], stop: int | None, done: Mapping[int, dict[str, Any]]
-    ) -> Iterator[Block]:
-        """Those that are to be embedded; of a stream the others are read too, and compared."""
-        for block in blocks:
-            if stop is not None and block.shard >= stop:
-                return
-            if block.shard in done:
-                self._check_stream(block, done[block.shard])
-            else:
-                yield block
-
-    def _runs(
-        self, records: Mapping[int, dict[str, Any]], done: Mapping[int, Any]
-    ) -> Iterator[tuple[int, int | None]]:
-        """The shards that are to be done, as ranges; the end of the last one is not known."""
-        if self._inputs.stream is not None:
-            yield 0, None  # read once, from its beginning; what is done is compared
-            return
-        last = next((shard for shard, record in records.items() if record["end"]), None)
-        beyond = max(records, default=-1) + 1
-        first = None
-        for shard in range(beyond):
-            if shard in done:
-                if first is not None:
-                    yield first, shard
-                first = None
-            elif first is None:
-                first = shard
-        if first is not None or last is None:
-            yield (beyond if first is None else first), (None if last is None else last + 1)
-
-    def _check_stream(self, block: Block, record: Mapping[str, Any]) -> None:
-        if block.closes and (block.digest, block.ends) != (record["digest"], record["end"]):
-            raise InputError(
-                f"stdin is not what it was when {str(self._folder.path)!r} was begun: shard {block.shard} "
-                "differs. Give the same input to go on, or choose a new folder."
-            )
+        rows = self._inputs.blocks(shard_rows=self._shard_rows, characters=self._work.characters)
+        wanted = (block for block in rows if block.shard not in done)
+        writer = _Writer(self._folder, self._schema, self._inputs.columns.id is not None)
+        try:
+            with Ahead(wanted, _DEPTH) as ahead, Behind(writer.take, _DEPTH) as behind:
+                for block, piece in self._spread(self._work, ahead):
+                    behind.put((block, piece))
+                    here += block.count
+                    tokens += 0 if piece is None else piece.counts.get("tokens", 0)
+                    self._tell(before + here, here, tokens, began)
+        finally:
+            writer.abandon()
 
     def _tell(self, rows: int, here: int, tokens: int, began: float) -> None:
         if self._on_progress is not None:
@@ -312,28 +254,14 @@ class _Job:
             self._on_progress(Progress(rows=rows, of=self._of, here=here, tokens=tokens, seconds=seconds))
 
     def _finish(self, before: int, seconds: float) -> Summary:
-        records = self._manifest.get("shards")
-        if records is None:
-            records = list(self._folder.records().values())
-            end = next((n + 1 for n, record in enumerate(records) if record["end"]), 0)
-            records = records[:end]
-            if not records:
-                self._folder.remove()
-                raise InputError("IN holds no rows; give a file with texts.")
-            self._folder.write_quarantine(len(records))
-            inputs = [dict(each) for each in self._manifest["inputs"]]
-            if self._inputs.stream is not None:
-                inputs[self._inputs.stream]["sha256"] = records[-1]["digest"]
-            self._manifest = {
-                **self._manifest,
-                "inputs": inputs,
-                "complete": True,
-                **_totals(records),
-                "shards": records,
-            }
-            self._folder.write_manifest(self._manifest)
-        self._folder.finish(len(records))
-        totals = {name: self._manifest[name] for name in _totals(records)}
+        records = list(self._records().values())
+        if not self._manifest["complete"]:
+            self._folder.write_quarantine()
+        totals = _totals(records)
+        manifest = {**self._manifest, "complete": True, **totals, "shards": records}
+        if manifest != self._manifest:
+            self._folder.write_manifest(manifest)
+        self._folder.finish()
         return Summary(
             folder=str(self._folder.path), shards=len(records), **totals, before=before, seconds=seconds
         )
@@ -364,15 +292,14 @@ class _Writer:
             self._rows = self._texts = 0
             self._rejected: list[dict[str, Any]] = []
             self._counts: dict[str, int] = {}
-        rejected = list(block.rejected)
+        reasons: Mapping[int, str] = {}
         if piece is not None:
             self._shard.write(table(self._schema, block, piece))
-            for place, reason in piece.rejected.items():
-                id = block.columns[0][place].as_py() if self._has_id else None
-                rejected.append(rejected_row(block.rows[place], *block.origins[place], id, reason))
+            reasons = piece.rejected
             for name, count in piece.counts.items():
                 self._counts[name] = self._counts.get(name, 0) + count
-        self._rejected += sorted(rejected, key=lambda row: int(row["row"]))
+        rejected = block.without(reasons, has_id=self._has_id)
+        self._rejected += rejected
         self._rows += block.count
         self._texts += block.count - len(rejected)
         if block.closes:
@@ -390,9 +317,6 @@ class _Writer:
                     "counts": self._counts,
                     "bytes": size,
                     "sha256": digest,
-                    "next": list(block.next),
-                    "end": block.ends,
-                    "digest": block.digest,
                 },
             )
 

@@ -1,7 +1,6 @@
-"""Vectors as JSON lines, for a few texts."""
+"""Vectors as plain values, for JSON lines of a few texts."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,9 +8,8 @@ import numpy as np
 from regard.core.extras import pyarrow
 from regard.embedding.job._inputs import Inputs
 from regard.embedding.job._job import SHARD_ROWS
-from regard.embedding.job._rows import rejected_row
-from regard.embedding.job._shards import result_schema, table
-from regard.embedding.job._work import Work
+from regard.embedding.job._shards import carried_names, check_names
+from regard.embedding.job._work import Column, Work
 
 
 def json_lines(
@@ -20,10 +18,10 @@ def json_lines(
     *,
     on_rejected: Callable[[dict[str, Any]], object],
     shard_rows: int = SHARD_ROWS,
-) -> Iterator[str]:
-    """The rows of the result, each as a line of JSON without its end.
+) -> Iterator[dict[str, Any]]:
+    """The rows of the result, each with its values by column.
 
-    Numbers of single precision are written with as many digits as tell them apart.
+    Numbers of single precision have as many digits as tell them apart.
 
     Args:
         inputs: the rows.
@@ -32,32 +30,40 @@ def json_lines(
         shard_rows: rows that are packed together at most, as for `run`.
 
     Raises:
-        InputError: an input cannot be read.
+        InputError: an input cannot be read, or there are no rows.
     """
-    schema = result_schema(inputs, work)
+    check_names(inputs, work)
+    names = ["row", *carried_names(inputs), *work.sample]
     for block in inputs.blocks(shard_rows=shard_rows, characters=work.characters):
-        rejected = list(block.rejected)
+        reasons: Mapping[int, str] = {}
         if block.texts:
             piece = work.embed(block.texts)
-            for place, reason in piece.rejected.items():
-                id = block.columns[0][place].as_py() if inputs.columns.id is not None else None
-                rejected.append(rejected_row(block.rows[place], *block.origins[place], id, reason))
-            rows = table(schema, block, piece)
-            columns = {name: _plain(rows.column(name).combine_chunks()) for name in schema.names}
-            for values in zip(*columns.values(), strict=True):
-                yield json.dumps(dict(zip(columns, values, strict=True)), default=str)
-        for row in sorted(rejected, key=lambda row: int(row["row"])):
+            reasons = piece.rejected
+            columns = [
+                [block.rows[place] for place in piece.rows],
+                *(_values(each.take(piece.rows)) for each in block.columns),
+                *map(_plain, piece.columns.values()),
+            ]
+            for values in zip(*columns, strict=True):
+                yield dict(zip(names, values, strict=True))
+        for row in block.without(reasons, has_id=inputs.columns.id is not None):
             on_rejected(row)
 
 
-def _plain(array: Any) -> list[Any]:
+def _values(array: Any) -> list[Any]:
+    """Those of an Arrow array."""
     pa, _ = pyarrow()
-    if pa.types.is_fixed_size_list(array.type):
-        numbers = array.flatten().to_numpy().reshape(-1, array.type.list_size)
-        return [[_number(each) for each in row] for row in numbers]
     if pa.types.is_temporal(array.type):  # Python has no nanoseconds
         array = array.cast(pa.int64() if pa.types.is_duration(array.type) else pa.string())
     return list(array.to_pylist())
+
+
+def _plain(column: Column) -> list[Any]:
+    if not isinstance(column, np.ndarray):
+        return list(column)
+    if column.ndim == 1:
+        return [_number(each) for each in column]
+    return [[_number(each) for each in row] for row in column]
 
 
 def _number(value: Any) -> float | int:

@@ -9,14 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from regard.core.errors import InputError
-from regard.core.extras import pyarrow
 from regard.core.heap import give_back
 from regard.core.marks import mark
 from regard.embedding._embedder import Embedder, Sentences
 from regard.embedding._embeddings import Embeddings, Report
 from regard.embedding._request import Request
 from regard.embedding._settings import read_sentence_settings
-from regard.embedding.job._work import Piece
+from regard.embedding.job._work import Column, Piece
 from regard.models import Loaded
 
 # What vectors may take of memory before they are written, about: of words four bytes of text give one.
@@ -31,7 +30,7 @@ class ModelWork:
     Args:
         loaded: the model.
         request: which vectors.
-        earlier: what was settled when the job was begun, which is obeyed where `request` leaves it open.
+        earlier: what was settled when the job was begun, of which the size of blocks is obeyed.
 
     Raises:
         InputError: what the model cannot do, or layers that are named twice.
@@ -40,7 +39,9 @@ class ModelWork:
     def __init__(self, loaded: Loaded, request: Request, earlier: Mapping[str, Any] | None = None) -> None:
         self._embedder = Embedder(loaded, request)
         self._of_sentences = request.level == "sentence"
-        settled = self._embedder.settled
+        settled = dict(self._embedder.settled)
+        # Not what bytes depend on: a job may go on with more cores, or fewer.
+        self.threads = int(settled.pop("threads"))
         layers = settled["layers"]
         self._suffixes = [""] if request.is_single else [f"_{layer}" for layer in layers]
         width = loaded.network.config.d_model * len(self._suffixes) * np.dtype(np.float32).itemsize
@@ -58,11 +59,13 @@ class ModelWork:
         self.about: dict[str, Any] = {
             "model": loaded.source.name,
             "processor": torch.backends.cpu.get_cpu_capability(),
+            "threads": self.threads,
             # Not among what is settled: another processor measures the loss anew, in its own last digits.
             "computed": str(self._embedder.computed),
             "loss": None if loss is None else loss._asdict(),
         }
-        self.fields = self._fields()
+        # Of one word, since that has all columns.
+        self.sample = self._columns(self._compute(["a"]))
 
     def embed(self, texts: Sequence[str]) -> Piece:
         """The vectors of some texts, which are Unicode and not blank; see `Work`."""
@@ -99,40 +102,19 @@ class ModelWork:
                 found[place] = str(error).removeprefix("texts[0] ")
         return found
 
-    def _fields(self) -> list[Any]:
-        """Of one word's vectors, since that has all columns."""
-        pa, _ = pyarrow()
-        columns = self._columns(self._compute(["a"]))
-        return [pa.field(name, column.type) for name, column in zip(self._names(), columns, strict=True)]
-
-    def _names(self) -> list[str]:
-        names = ["tokens", "windows", "cut"] if self._of_sentences else ["index", "text", "start", "end"]
-        for suffix in self._suffixes:
-            names.append(f"vector{suffix}")
-            if self._embedder.settled["storage"] == "int8":
-                names.append(f"scale{suffix}")
-        return names
-
-    def _columns(self, found: Sentences | Embeddings) -> list[Any]:
-        """In the order of `_names`."""
-        pa, _ = pyarrow()
+    def _columns(self, found: Sentences | Embeddings) -> dict[str, Column]:
+        columns: dict[str, Column] = {}
         if isinstance(found, Sentences):
-            report = found.report
-            columns = [pa.array(each, pa.int32()) for each in (report.tokens, report.windows, report.cut)]
+            for name in ("tokens", "windows", "cut"):
+                columns[name] = getattr(found.report, name).astype(np.int32)
         else:
-            columns = [
-                pa.array(_index(found.rows), pa.int32()),
-                pa.array(found.texts, pa.string()),
-                pa.array(found.spans[:, 0], pa.int32()),
-                pa.array(found.spans[:, 1], pa.int32()),
-            ]
-        for place in range(len(self._suffixes)):
-            vectors = found.vectors if found.vectors.ndim == 2 else found.vectors[:, place]
-            flat = pa.array(np.ascontiguousarray(vectors).reshape(-1))
-            columns.append(pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]))
+            columns["index"] = _index(found.rows).astype(np.int32)
+            columns["text"] = found.texts
+            columns["start"], columns["end"] = found.spans.astype(np.int32).T
+        for place, suffix in enumerate(self._suffixes):
+            columns[f"vector{suffix}"] = found.vectors if found.vectors.ndim == 2 else found.vectors[:, place]
             if found.scales is not None:
-                scales = found.scales if found.scales.ndim == 1 else found.scales[:, place]
-                columns.append(pa.array(np.ascontiguousarray(scales)))
+                columns[f"scale{suffix}"] = found.scales if found.scales.ndim == 1 else found.scales[:, place]
         return columns
 
 

@@ -37,11 +37,16 @@ def open_model(name: str, wanted: Mapping[str, Any], earlier: Mapping[str, Any] 
         truncate_dim=wanted["truncate_dim"],
         precision=_precision(wanted["precision"], earlier),
         storage=wanted["storage"],
-        batch_tokens=wanted["batch_tokens"] or earlier.get("batch_tokens", BATCH_TOKENS),
-        threads=wanted["threads"] or earlier.get("threads"),
+        batch_tokens=_first(wanted["batch_tokens"], earlier.get("batch_tokens"), BATCH_TOKENS),
+        threads=_first(wanted["threads"], earlier.get("threads")),
     )
     loaded = load_checkpoint(name, device=wanted["device"] or earlier.get("device"))
     return ModelWork(loaded, request, earlier)
+
+
+def _first(*values: Any) -> Any:
+    """The first that is not None."""
+    return next((each for each in values if each is not None), None)
 
 
 def _layer(wanted: Mapping[str, Any]) -> int | list[int] | Mix:

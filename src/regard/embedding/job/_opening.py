@@ -6,16 +6,21 @@ import io
 import json
 import lzma
 import os
+import shutil
 import stat
 import sys
+import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import glob
+from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, cast
+from tempfile import TemporaryFile
+from typing import IO, cast
 
-from regard.core.errors import InputError
+from regard.core.errors import InputError, OutputError, RegardError
 from regard.core.extras import pyarrow
 
 FORMATS = ("text", "jsonl", "csv", "tsv", "parquet")
@@ -55,21 +60,23 @@ class Opened:
 
     Args:
         name: as in messages: the path as given, "stdin" for "-".
-        path: None for stdin.
+        path: of the file; None where it was copied, from stdin or a pipe.
         format: one of `FORMATS`.
+        encoding: of its text.
         packed: how it is compressed; None where it is not.
         head: the first bytes, unpacked; at most a mebibyte.
         whole: whether these are all.
-        stream: what can be read but once, with the head read already; else None.
+        copy: of what could be read but once; else None.
     """
 
     name: str
     path: Path | None
     format: str
+    encoding: str
     packed: str | None
     head: bytes
     whole: bool
-    stream: IO[bytes] | None
+    copy: IO[bytes] | None
 
     @property
     def label(self) -> str:
@@ -77,86 +84,140 @@ class Opened:
         return self.name if self.path is None else self.path.name
 
     @contextmanager
-    def reading(self, offset: int) -> Iterator[IO[bytes]]:
-        """The unpacked bytes from an offset on, buffered; of a stream from its beginning on, and only once.
+    def reading(self, *, raw: bool = False) -> Iterator[IO[bytes]]:
+        """Its bytes from the beginning on, buffered: unpacked, or as they lie there.
 
         Raises:
             InputError: it cannot be read, or not on.
         """
         try:
-            if self.stream is not None:
-                yield io.BufferedReader(cast(io.RawIOBase, _Joined(self.head, self.stream)), _BUFFER)
-                return
-            assert self.path is not None
-            with self.path.open("rb") as raw:
-                file = unpacked(raw, self.packed)
-                if self.packed is None:
-                    file.seek(offset)
-                else:
-                    left = offset
-                    while left and (skipped := file.read(min(left, _BUFFER))):
-                        left -= len(skipped)
-                yield file
+            with _from_start(self.path, self.copy) as file:
+                yield file if raw else unpacked(file, self.packed)
         except BROKEN as error:
             raise unreadable(self.name, error) from error
 
 
-def look_into(path: Path, *, format: str | None = None) -> Opened:
+def files(paths: Iterable[Path], format: str | None) -> list[Path]:
+    """The files that paths stand for: those of a folder, and those that fit a pattern, by name.
+
+    Raises:
+        InputError: there are none, or those of a folder are of several formats.
+    """
+    found: list[Path] = []
+    for path in paths:
+        name = str(path)
+        if path.is_dir():
+            try:
+                here = sorted(each for each in path.iterdir() if each.is_file() and each.name[0] not in "._")
+            except OSError as error:
+                raise unreadable(name, error) from error
+            if not here:
+                raise InputError(f"{name!r} is a folder without files of texts.")
+            kinds = {each.name: _named(each) for each in here}
+            if format is None and len(set(kinds.values())) > 1:
+                one, other = next((a, b) for a, b in pairwise(kinds) if kinds[a] != kinds[b])
+                raise InputError(
+                    f"{name!r} holds files of several formats, such as {one!r} and {other!r}; name the files "
+                    "that are meant, or give --format."
+                )
+            found += here
+        elif any(each in name for each in "*?[") and not path.exists():
+            fitting = sorted(Path(each) for each in glob(name, recursive=True))
+            if not fitting:
+                raise InputError(f"no file fits {name!r}.")
+            found += fitting
+        else:
+            found.append(path)
+    return found
+
+
+def look_into(
+    path: Path, *, format: str | None = None, encoding: str = "utf-8", copies: Path | None = None
+) -> Opened:
     """Finds out what an input is.
 
     Args:
         path: "-" is stdin.
         format: what it is said to be; None goes by its name, and where that says nothing by what it holds.
+        encoding: of its text.
+        copies: the folder where stdin or a pipe is copied to first; None is the system's for temporary files.
 
     Raises:
         InputError: it cannot be read, is empty, or is not what it is said to be.
+        OutputError: there is no room for a copy.
     """
     if str(path) == "-":
         if sys.stdin is None:
             raise InputError("- reads stdin, but stdin is closed.")
-        return _looked("stdin", None, sys.stdin.buffer, format)
-    name = str(path)
+        return _copied("stdin", sys.stdin.buffer, format, encoding, copies)
     try:
-        kind = path.stat().st_mode
-        if stat.S_ISDIR(kind):
-            raise InputError(f"{name!r} is a folder; name its files, such as {name.rstrip('/')}/*.parquet.")
-        file = path.open("rb")
+        if stat.S_ISREG(path.stat().st_mode):
+            return _looked(str(path), path, None, format, encoding)
+        with path.open("rb") as pipe:
+            return _copied(str(path), pipe, format, encoding, copies)
     except (OSError, ValueError) as error:
-        raise unreadable(name, error) from error
-    if not stat.S_ISREG(kind):
-        return _looked(name, None, file, format)
-    with file:
-        return _looked(name, path, file, format)
+        if isinstance(error, RegardError):
+            raise
+        raise unreadable(str(path), error) from error
 
 
-def _looked(name: str, path: Path | None, file: IO[bytes], format: str | None) -> Opened:
+def _copied(name: str, stream: IO[bytes], said: str | None, encoding: str, folder: Path | None) -> Opened:
+    """Looks into what can be read but once, in a file without a name, which goes with the process."""
+    where = "the folder for temporary files" if folder is None else repr(str(folder))
     try:
-        first = _read(file, _HEAD)
-        packed = _packing(first)
-        _check_packing(name, path, packed, first)
-        raw: IO[bytes] | None = None
-        head, whole = first, len(first) < _HEAD
-        if path is not None and packed is not None:
+        copy = cast(IO[bytes], TemporaryFile(dir=folder))  # noqa: SIM115 - it lives as long as `opened`
+        try:
+            shutil.copyfileobj(stream, copy, _BUFFER)
+            copy.flush()
+            opened = _looked(name, None, copy, said, encoding)
+        except BaseException:
+            copy.close()
+            raise
+    except OSError as error:
+        raise OutputError(
+            f"{name} cannot be copied to {where} ({error.strerror or error}); make room, or give a file."
+        ) from error
+    weakref.finalize(opened, copy.close)
+    return opened
+
+
+@contextmanager
+def _from_start(path: Path | None, copy: IO[bytes] | None) -> Iterator[IO[bytes]]:
+    if copy is not None:
+        copy.seek(0)
+        yield copy
+        return
+    assert path is not None
+    with path.open("rb") as file:
+        yield file
+
+
+def _looked(name: str, path: Path | None, copy: IO[bytes] | None, said: str | None, encoding: str) -> Opened:
+    try:
+        with _from_start(path, copy) as file:
+            packed = _packing(file.read(16))
+            _check_packing(name, path, packed)
             file.seek(0)
-            head = _read(unpacked(file, packed), _HEAD)
-            whole = len(head) < _HEAD
-        elif path is None:
-            raw = file
-            if packed is not None:
-                joined = io.BufferedReader(cast(io.RawIOBase, _Joined(first, file)), _BUFFER)
-                raw = unpacked(joined, packed)
-                head = _read(raw, _HEAD)
-                whole = len(head) < _HEAD
+            head = unpacked(file, packed).read(_HEAD)
     except BROKEN as error:
         raise unreadable(name, error) from error
     if not head:
         raise InputError(f"{name} is empty; give a file with texts.")
-    found = _format(name, path, packed, head, format)
+    found = said or _format(name, path, head)
     if found == "parquet":
-        _check_parquet(name, path, packed, head)
+        _check_parquet(name, path, packed, head, said)
     else:
         _check_text(name, found, head)
-    return Opened(name=name, path=path, format=found, packed=packed, head=head, whole=whole, stream=raw)
+    return Opened(
+        name=name,
+        path=path,
+        format=found,
+        encoding=encoding,
+        packed=packed,
+        head=head,
+        whole=len(head) < _HEAD,
+        copy=copy,
+    )
 
 
 def unpacked(file: IO[bytes], packed: str | None) -> IO[bytes]:
@@ -180,40 +241,6 @@ def unreadable(name: str, error: Exception) -> InputError:
     return InputError(f"{name} cannot be read ({reason}).")
 
 
-class _Joined(io.RawIOBase):
-    """Bytes that were read already, and then the rest of a stream."""
-
-    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
-        self._head, self._rest = memoryview(head), rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: Any) -> int:
-        into = memoryview(target).cast("B")
-        data: Any = self._head[: len(into)]
-        if data:
-            self._head = self._head[len(data) :]
-        else:
-            # read1: a line that was typed is handed on at once.
-            read = getattr(self._rest, "read1", self._rest.read)
-            data = read(len(into))
-            if not data and self._rest is not sys.stdin.buffer:
-                self._rest.close()
-        into[: len(data)] = data
-        return len(data)
-
-
-def _read(file: IO[bytes], at_most: int) -> bytes:
-    """The first bytes, also where a pipe gives them bit by bit."""
-    parts = []
-    left = at_most
-    while left and (part := file.read(left)):
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
-
-
 def _packing(first: bytes) -> str | None:
     if first[:3] == b"\x1f\x8b\x08":
         return "gzip"
@@ -224,11 +251,11 @@ def _packing(first: bytes) -> str | None:
     return "xz" if first[:6] == b"\xfd7zXZ\x00" else None
 
 
-def _check_packing(name: str, path: Path | None, packed: str | None, first: bytes) -> None:
-    if path is None:
+def _check_packing(name: str, path: Path | None, packed: str | None) -> None:
+    if path is None or path.stat().st_size == 0:
         return
     said = _PACKED.get(path.suffix.lower())
-    if said == packed or not first:
+    if said == packed:
         return
     if said is not None:
         what = "not compressed" if packed is None else f"compressed by {packed}"
@@ -241,11 +268,8 @@ def _check_packing(name: str, path: Path | None, packed: str | None, first: byte
         )
 
 
-def _format(name: str, path: Path | None, packed: str | None, head: bytes, said: str | None) -> str:
-    if said is not None:
-        return said
-    plain = path.with_suffix("") if path is not None and packed and path.suffix.lower() in _PACKED else path
-    named = None if plain is None else _NAMED.get(plain.suffix.lower())
+def _format(name: str, path: Path | None, head: bytes) -> str:
+    named = None if path is None else _named(path)
     if head[:4] == b"PAR1" and b"\0" in head:
         if named not in (None, "parquet"):
             raise InputError(f"{name} is not what its name says: it is a Parquet file. Rename it.")
@@ -255,10 +279,17 @@ def _format(name: str, path: Path | None, packed: str | None, head: bytes, said:
     return "jsonl" if _is_json(_lines(head)[0]) else "text"
 
 
-def _check_parquet(name: str, path: Path | None, packed: str | None, head: bytes) -> None:
+def _named(path: Path) -> str | None:
+    """What a file is by its name."""
+    plain = path.with_suffix("") if path.suffix.lower() in _PACKED else path
+    return _NAMED.get(plain.suffix.lower())
+
+
+def _check_parquet(name: str, path: Path | None, packed: str | None, head: bytes, said: str | None) -> None:
     if head[:4] != b"PAR1":
         what = "JSON lines" if _is_json(_lines(head)[0]) else "something else"
-        raise InputError(f"{name} is not what its name says: it should be a Parquet file, and is {what}.")
+        who = "--format" if said else "its name"
+        raise InputError(f"{name} is not what {who} says: it should be a Parquet file, and is {what}.")
     if packed is not None or path is None:
         where = "in a stream" if path is None else f"inside {packed}"
         raise InputError(
@@ -297,7 +328,7 @@ def _lines(head: bytes) -> list[bytes]:
 
 def _is_json(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), dict | str)
+        return isinstance(json.loads(line.decode("utf-8", "replace")), dict | str)
     except (ValueError, RecursionError):
         return False
 

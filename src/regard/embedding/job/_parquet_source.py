@@ -6,14 +6,14 @@ from typing import Any
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
 from regard.embedding.job._columns import Carried, Columns
-from regard.embedding.job._line_sources import ROWS
+from regard.embedding.job._lines import ROWS
 from regard.embedding.job._opening import Opened
 from regard.embedding.job._rows import Chunk
 from regard.embedding.job._texts import joined
 
 
 class ParquetSource:
-    """A Parquet file; its offsets are rows.
+    """A Parquet file.
 
     Args:
         opened: the input.
@@ -46,23 +46,20 @@ class ParquetSource:
                     f"holds {type}."
                 )
 
-    def chunks(self, source: int, offset: int, row: int, fields: list[Carried]) -> Iterator[Chunk]:
+    def chunks(self, fields: list[Carried]) -> Iterator[Chunk]:
         """As of a `LineSource`."""
         pa, _ = pyarrow()
         wanted = list(dict.fromkeys((*self._columns.texts, *self._columns.carried)))
+        first = 0
         try:
             with _file(self.opened) as file:
-                group, before = _group_of(file.metadata, offset)
-                groups = list(range(group, file.metadata.num_row_groups))
-                place = before
-                for batch in file.iter_batches(batch_size=ROWS, row_groups=groups, columns=wanted):
-                    if place + batch.num_rows > offset:
-                        yield self._chunk(source, batch.slice(max(0, offset - place)), max(place, offset))
-                    place += batch.num_rows
+                for batch in file.iter_batches(batch_size=ROWS, columns=wanted):
+                    yield self._chunk(batch, first)
+                    first += batch.num_rows
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{self.opened.name} is damaged ({_line(error)}).") from error
 
-    def _chunk(self, source: int, batch: Any, first: int) -> Chunk:
+    def _chunk(self, batch: Any, first: int) -> Chunk:
         columns = {name: _decoded(batch.column(name)) for name in batch.schema.names}
         parts = [_texts(columns[name]) for name in self._columns.texts]
         carried = [columns[name] for name in self._columns.carried]
@@ -82,13 +79,11 @@ class ParquetSource:
             if reason is not None:
                 reasons[place] = reason
         return Chunk(
-            source=source,
             name=self.opened.label,
             first=first,
             texts=texts,
             reasons=reasons,
             columns=[_mended(each, rows) for each, rows in zip(carried, broken, strict=True)],
-            ends=range(first + 1, first + batch.num_rows + 1),
         )
 
 
@@ -103,17 +98,6 @@ def _file(opened: Opened) -> Any:
 
 def _line(error: Exception) -> str:
     return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-
-
-def _group_of(metadata: Any, row: int) -> tuple[int, int]:
-    """The row group that holds a row, and how many rows come before it."""
-    before = 0
-    for group in range(metadata.num_row_groups):
-        rows = metadata.row_group(group).num_rows
-        if row < before + rows:
-            return group, before
-        before += rows
-    return metadata.num_row_groups, before
 
 
 def _plain(type: Any) -> Any:

@@ -130,7 +130,7 @@ class RayWorkers:
             yield self._taken(waiting)
 
     def _begin(self, work: Work) -> None:
-        threads = work.settled.get("threads", 1)
+        threads = work.threads
         if self._ray.is_initialized():
             count = self._workers or self._room(threads)
         elif self._address == "local":
@@ -138,7 +138,7 @@ class RayWorkers:
             if not count:
                 raise InputError(
                     f"threads is {threads}, and this machine has {_some(cores(), 'core')} for Ray; give "
-                    f"--threads {cores()} and a new folder, or the address of a cluster."
+                    f"--threads {cores()}, or the address of a cluster."
                 )
             self._connect(num_cpus=count * threads, include_dashboard=False)
         else:
@@ -191,8 +191,8 @@ class RayWorkers:
         if not count:
             raise RegardError(
                 f"no node of the Ray cluster has the {threads} cores that threads asks for; the largest has "
-                f"{max(nodes, default=0):.0f}. Give --threads a smaller number and a new folder; or "
-                "--workers, to wait for nodes that are still to come."
+                f"{max(nodes, default=0):.0f}. Give --threads a smaller number; or --workers, "
+                "to wait for nodes that are still to come."
             )
         return count
 
@@ -204,7 +204,7 @@ class RayWorkers:
             strategies = self._ray.util.scheduling_strategies
             there = strategies.NodeAffinitySchedulingStrategy(near.about["node"], soft=True)
             actor = actor.options(scheduling_strategy=there)
-        started = actor.remote(self._open_work, dict(self._work.settled), versions())
+        started = actor.remote(self._open_work, dict(self._work.settled), self._work.threads, versions())
         deaths = near.deaths if near is not None else 0
         return _Member(actor=started, ready=started.make_ready.remote(), deaths=deaths)
 
@@ -247,10 +247,8 @@ class RayWorkers:
             self._hand_out(waiting)
         if not heard and seconds and not running:
             assert self._work is not None
-            threads = self._work.settled.get("threads", 1)
-            self._tell(
-                f"waiting for Ray to start a worker, which takes {_some(threads, 'free core')} of a node"
-            )
+            free = _some(self._work.threads, "free core")
+            self._tell(f"waiting for Ray to start a worker, which takes {free} of a node")
 
     def _hand_out(self, waiting: Iterable[_Task]) -> None:
         ready = [member for member in self._members if member.about is not None]

@@ -13,7 +13,6 @@ import torch
 from regard._version import __version__
 from regard.blocks import is_native
 from regard.core.errors import RegardError
-from regard.core.extras import pyarrow
 from regard.embedding._cores import cores
 from regard.embedding.job._job import OpenWork
 from regard.embedding.job._settings import differences
@@ -21,10 +20,8 @@ from regard.embedding.job._work import Piece, Work
 
 
 def versions() -> dict[str, str]:
-    """What must be the same on every node: the numbers depend on it, or what is sent to and fro."""
-    pa, _ = pyarrow()
+    """What must be the same on every node, since the numbers depend on it."""
     return {
-        "pyarrow": pa.__version__,
         "regard": __version__,
         "tokenizers": tokenizers.__version__,
         "torch": torch.__version__,
@@ -42,15 +39,18 @@ class Worker:
     Args:
         open_work: makes the work from what was settled.
         settled: when the job was begun.
+        threads: how many cores it may use.
         stated: the `versions` of the process that leads.
     """
 
-    def __init__(self, open_work: OpenWork, settled: Mapping[str, Any], stated: Mapping[str, str]) -> None:
+    def __init__(
+        self, open_work: OpenWork, settled: Mapping[str, Any], threads: int, stated: Mapping[str, str]
+    ) -> None:
         self._open_work, self._settled, self._stated = open_work, dict(settled), dict(stated)
+        self._threads = threads
         self._work: Work | None = None
-        threads = str(self._settled.get("threads", 1))
         # Read when the tokenizer is first used. Else each worker of a node would take all its cores.
-        os.environ["RAYON_NUM_THREADS"] = threads
+        os.environ["RAYON_NUM_THREADS"] = str(threads)
 
     def make_ready(self) -> dict[str, Any]:
         """Where this is, and why it is `refused`: None where it obeys."""
@@ -64,12 +64,11 @@ class Worker:
     def _refused(self) -> str | None:
         if found := differences(versions(), self._stated):
             return f"{'; '.join(found)}. Install the same versions on all nodes"
-        threads = self._settled.get("threads", 1)
-        if cores() < threads:
-            return f"threads is {threads}, and it may use {cores()} cores"
+        if cores() < self._threads:
+            return f"threads is {self._threads}, and it may use {cores()} cores"
         if self._settled.get("precision") == "bfloat16" and not is_native(torch.bfloat16):
             return "its processor has no arithmetic for bfloat16; give --precision float32"
-        work = self._open_work(self._settled)
+        work = self._open_work({**self._settled, "threads": self._threads})
         if found := differences(work.settled, self._settled):
             return "; ".join(found)
         self._work = work

@@ -1,27 +1,12 @@
 """Rows on their way from the sources to the model: chunks as they are read, blocks as they are embedded."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from regard.core.extras import pyarrow
-
-
-class Position(NamedTuple):
-    """A place between two rows of the input.
-
-    Args:
-        source: which of the sources, from 0.
-        offset: bytes of the unpacked text before it, or rows of a Parquet file.
-        row: rows of this source before it.
-    """
-
-    source: int
-    offset: int
-    row: int
-
-
-START = Position(0, 0, 0)
 
 BLOCK_ROWS = 2048
 """Of a block: more are embedded no faster, and their vectors wait together to be written."""
@@ -32,24 +17,18 @@ class Chunk:
     """Some rows of one source, as they were read.
 
     Args:
-        source: which of the sources.
-        name: what it is called.
+        name: of the source.
         first: the number of the first row in its source.
         texts: one a row; None where the row is rejected.
         reasons: by place in `texts`, why a row is rejected.
         columns: an Arrow array for each column that is carried along, the id first where there is one.
-        ends: the source's offset after each row.
-        digest: of a stream, the SHA-256 of all that was read up to each row's end; else None.
     """
 
-    source: int
     name: str
     first: int
     texts: list[str | None]
     reasons: dict[int, str]
     columns: list[Any]
-    ends: Sequence[int]
-    digest: list[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,9 +44,6 @@ class Block:
         rejected: the others, as they stand in the quarantine file.
         count: how many rows were read, the rejected ones too.
         closes: whether the shard ends with it.
-        ends: whether the input ends with it.
-        next: where the row after it begins.
-        digest: of a stream, the SHA-256 of all that was read up to here; else None.
     """
 
     shard: int
@@ -78,29 +54,41 @@ class Block:
     rejected: list[dict[str, Any]]
     count: int
     closes: bool
-    ends: bool
-    next: Position
-    digest: str | None
+
+    def without(self, reasons: Mapping[int, str], *, has_id: bool) -> list[dict[str, Any]]:
+        """The rows that get no vector, in order: those that were rejected, and those that the model refuses.
+
+        Args:
+            reasons: why the model refuses a text, by its place.
+            has_id: whether the first column is the id.
+        """
+        refused = [
+            rejected_row(
+                self.rows[place],
+                *self.origins[place],
+                self.columns[0][place].as_py() if has_id else None,
+                reason,
+            )
+            for place, reason in reasons.items()
+        ]
+        return sorted([*self.rejected, *refused], key=lambda row: int(row["row"]))
 
 
-def blocks(
-    chunks: Iterable[Chunk], *, first: int, shard_rows: int, characters: int, has_id: bool
-) -> Iterator[Block]:
+def blocks(chunks: Iterable[Chunk], *, shard_rows: int, characters: int, has_id: bool) -> Iterator[Block]:
     """Cuts chunks into blocks: at every shard's end, and before a block would hold too much text.
 
     Where chunks begin and end does not show in the blocks.
 
     Args:
-        chunks: in order, from the beginning of a shard.
-        first: the number of the first row.
+        chunks: all, in order.
         shard_rows: rows a shard.
         characters: bytes of UTF-8 that a block holds at most, if it holds more than one row.
         has_id: whether the first column is the id.
 
     Returns:
-        The blocks; the last one is marked as the end of the input.
+        The blocks; the last one closes its shard.
     """
-    cutter = _Cutter(first, shard_rows, characters, has_id)
+    cutter = _Cutter(shard_rows, characters, has_id)
     held: Block | None = None
     for chunk in chunks:
         for block in cutter.cut(chunk):
@@ -113,12 +101,12 @@ def blocks(
             yield held
         held = rest
     if held is not None:
-        yield replace(held, closes=True, ends=True)
+        yield replace(held, closes=True)
 
 
 class _Cutter:
-    def __init__(self, row: int, shard_rows: int, characters: int, has_id: bool) -> None:
-        self._row = row  # the number of the next row
+    def __init__(self, shard_rows: int, characters: int, has_id: bool) -> None:
+        self._row = 0  # the number of the next row
         self._shard_rows, self._characters, self._has_id = shard_rows, characters, has_id
         self._parts: list[tuple[Chunk, int, int]] = []
         self._weight = self._count = 0
@@ -151,7 +139,6 @@ class _Cutter:
             self._parts.append((chunk, start, stop))
 
     def _block(self, *, closes: bool) -> Block:
-        pa, _ = pyarrow()
         count = sum(stop - start for _, start, stop in self._parts)
         number = self._row - count
         # A cut before a row comes when the row itself is not yet counted; one at a shard's end, when it is.
@@ -173,24 +160,19 @@ class _Cutter:
                     origins.append((chunk.name, chunk.first + place + 1))
                     texts.append(text)
                 number += 1
-            whole = len(good) == stop - start
-            taken = pa.array(good, pa.int64())
+            whole, taken = len(good) == stop - start, np.array(good, np.int64)
             pieces.append(
                 [each.slice(start, stop - start) if whole else each.take(taken) for each in chunk.columns]
             )
-        chunk, _, stop = self._parts[-1]
         block = Block(
             shard=shard,
             rows=rows,
             origins=origins,
             texts=texts,
-            columns=[pa.concat_arrays(same) for same in zip(*pieces, strict=True)],
+            columns=[pyarrow()[0].concat_arrays(same) for same in zip(*pieces, strict=True)],
             rejected=rejected,
             count=count,
             closes=closes,
-            ends=False,
-            next=Position(chunk.source, chunk.ends[stop - 1], chunk.first + stop),
-            digest=None if chunk.digest is None else chunk.digest[stop - 1],
         )
         self._parts, self._weight, self._count = [], 0, 0
         return block

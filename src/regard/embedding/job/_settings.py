@@ -1,5 +1,6 @@
 """What a folder was made with, compared to what is asked for now."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,17 @@ def check_same(folder: str, there: Mapping[str, Any], here: Mapping[str, Any]) -
     """
     found = differences(there, here)
     if found:
-        raise InputError(
-            f"{folder!r} was made with other settings: {'; '.join(found)}. Give the same ones to go on, or "
-            "choose a new folder."
-        )
+        told = "; ".join(each.removeprefix("embedding.") for each in found)
+        way_out = "Give the same ones to go on, or choose a new folder."
+        if any(each.startswith(f"{_KERNEL} ") for each in found):
+            way_out = (
+                "The kernel follows from the processor: go on with one of the first kind, or begin a new "
+                "folder with --precision float32, which any processor can go on with."
+            )
+        raise InputError(f"{folder!r} was made with other settings: {told}. {way_out}")
+
+
+_KERNEL = "embedding.kernel"
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
@@ -49,12 +57,14 @@ def check_inputs(folder: str, there: Sequence[Mapping[str, Any]], here: Sequence
             if before[what] != now[what]:
                 raise InputError(
                     f"{now['name']} is not what it was when {folder!r} was begun: its {what} was "
-                    f"{before[what]} and is {now[what]}. Give the same input to go on, or choose a new "
-                    "folder."
+                    f"{_told(before, what)} and is {_told(now, what)}. Give the same input to go on, or "
+                    "choose a new folder."
                 )
 
 
 _UNSET = object()
+# Of a hash the first digits tell enough.
+_HASH = re.compile(r"([0-9a-f]{12})[0-9a-f]{28,}")
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -68,4 +78,4 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _told(settings: Mapping[str, Any], name: str) -> str:
-    return repr(settings[name]) if name in settings else "not stated"
+    return _HASH.sub(r"\1...", repr(settings[name])) if name in settings else "not stated"

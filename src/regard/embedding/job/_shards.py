@@ -6,33 +6,49 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from regard.core.errors import InputError, OutputError
 from regard.core.extras import pyarrow
 from regard.embedding.job._inputs import Inputs
 from regard.embedding.job._rows import Block
-from regard.embedding.job._work import Piece, Work
+from regard.embedding.job._work import Column, Piece, Work
 
 
-def result_schema(inputs: Inputs, work: Work) -> Any:
-    """The columns of the result: a row's number, its id, what is carried along, and what is computed.
+def check_names(inputs: Inputs, work: Work) -> None:
+    """Refuse columns that are carried along under a name that the result uses itself.
 
     Raises:
-        InputError: a column is carried along under a name that the result uses itself.
+        InputError: the name.
     """
-    pa, _ = pyarrow()
-    own = {"row", "id", *(field.name for field in work.fields)}
+    own = {"row", "id", *work.sample}
     taken = next((name for name in inputs.columns.keep if name in own), None)
     if taken is not None:
         raise InputError(
             f"--keep {taken!r}: the result has a column of this name of its own; rename it in the input, or "
             "leave it out."
         )
+
+
+def carried_names(inputs: Inputs) -> list[str]:
+    """What the columns that are carried along are called in the result."""
     has_id = inputs.columns.id is not None
+    return ["id" if has_id and place == 0 else field.name for place, field in enumerate(inputs.fields)]
+
+
+def result_schema(inputs: Inputs, work: Work) -> Any:
+    """The columns of the result: a row's number, its id, what is carried along, and what is computed.
+
+    Raises:
+        InputError: as `check_names`.
+    """
+    check_names(inputs, work)
+    pa, _ = pyarrow()
     carried = [
-        pa.field("id" if has_id and place == 0 else field.name, field.type)
-        for place, field in enumerate(inputs.fields)
+        pa.field(name, field.type) for name, field in zip(carried_names(inputs), inputs.fields, strict=True)
     ]
-    return pa.schema([pa.field("row", pa.int64(), nullable=False), *carried, *work.fields])
+    computed = [pa.field(name, _arrow(column).type) for name, column in work.sample.items()]
+    return pa.schema([pa.field("row", pa.int64(), nullable=False), *carried, *computed])
 
 
 def table(schema: Any, block: Block, piece: Piece) -> Any:
@@ -41,7 +57,18 @@ def table(schema: Any, block: Block, piece: Piece) -> Any:
     places = pa.array(piece.rows)
     numbers = pa.array(block.rows, pa.int64()).take(places)
     carried = [each.take(places) for each in block.columns]
-    return pa.Table.from_arrays([numbers, *carried, *piece.columns], schema=schema)
+    computed = map(_arrow, piece.columns.values())
+    return pa.Table.from_arrays([numbers, *carried, *computed], schema=schema)
+
+
+def _arrow(column: Column) -> Any:
+    pa, _ = pyarrow()
+    if not isinstance(column, np.ndarray):
+        return pa.array(column, pa.string())
+    if column.ndim == 1:
+        return pa.array(np.ascontiguousarray(column))
+    flat = pa.array(np.ascontiguousarray(column).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, column.shape[1])
 
 
 def writing(schema: Any) -> dict[str, Any]:

@@ -7,6 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+Column = NDArray[Any] | Sequence[str]
+"""Values for n rows: numbers (n,), vectors (n, width), or n strings."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Piece:
@@ -14,13 +17,13 @@ class Piece:
 
     Args:
         rows: (n,), for each row of the result which of the texts it is of; ascending.
-        columns: an Arrow array of n values for each of the work's fields.
+        columns: for each column of the work's sample, by name and in the same order, n values.
         rejected: by place, why a text has no row.
         counts: whole numbers that the manifest adds up, such as tokens.
     """
 
     rows: NDArray[np.int64]
-    columns: list[Any]
+    columns: Mapping[str, Column]
     rejected: Mapping[int, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -39,8 +42,13 @@ class Work(Protocol):
         ...
 
     @property
-    def fields(self) -> Sequence[Any]:
-        """The result's columns, as Arrow fields."""
+    def sample(self) -> Mapping[str, Column]:
+        """The result's columns, by name: as of a `Piece`, of any text."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """How many cores it takes. The bytes do not depend on it."""
         ...
 
     @property

@@ -31,18 +31,5 @@ def plain(block: Block) -> Any:
     columns = [each.to_pylist() for each in block.columns]
     return (
         (block.shard, block.rows, block.origins, block.texts, columns, block.rejected),
-        (block.count, block.closes, block.ends, block.next),
+        (block.count, block.closes),
     )
-
-
-def check_from_every_shard(inputs: Inputs, *, shard_rows: int = 2, characters: int = 30) -> None:
-    """What is read from the beginning of any shard is what a reading of all gives from there on."""
-    full = blocks(inputs, shard_rows=shard_rows, characters=characters)
-    assert len({block.shard for block in full}) > 2
-    for place, block in enumerate(full):
-        if block.closes and not block.ends:
-            shard = block.shard + 1
-            again = inputs.blocks(
-                shard_rows=shard_rows, characters=characters, shard=shard, known=(shard, block.next)
-            )
-            assert [plain(each) for each in again] == [plain(each) for each in full[place + 1 :]]

@@ -8,29 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from regard.core.errors import InputError, OutputError
+from regard.core.errors import InputError
 from regard.embedding.job import Columns, Inputs, Piece, Progress, run_to_array
 from unit.embedding.job.works import WIDTH, Hashed, Worded, vector
 
 
-class Whole(Hashed):
-    """Two layers of whole numbers, with their scales."""
+class Layers(Hashed):
+    """Two layers, of floats or of whole numbers."""
 
-    def __init__(self, settled: Mapping[str, Any] | None = None):
+    def __init__(self, settled: Mapping[str, Any] | None = None, *, type: Any = np.float16):
         super().__init__(settled)
-        for layer in (2, 3):
-            self.fields += [pa.field(f"scale_{layer}", pa.float32())]
-            self.fields += [pa.field(f"vector_{layer}", pa.list_(pa.int8(), WIDTH))]
-        del self.fields[0]
+        self.sample = {f"vector_{layer}": np.zeros((1, WIDTH), type) for layer in (2, 3)}
 
     def embed(self, texts: Sequence[str]) -> Piece:
-        codes = np.arange(len(texts) * WIDTH, dtype=np.int8)
-        array = pa.FixedSizeListArray.from_arrays(pa.array(codes), WIDTH)
-        scales = pa.array(np.full(len(texts), 0.5, np.float32))
-        return Piece(rows=np.arange(len(texts)), columns=[scales, array, scales, array])
+        found = np.array([vector(text) for text in texts], np.float16)
+        return Piece(rows=np.arange(len(texts)), columns={"vector_2": found, "vector_3": -found})
 
 
 @pytest.fixture
@@ -55,27 +49,23 @@ def test_npy(texts: Path, tmp_path: Path) -> None:
         "v.npy.quarantine.jsonl",
     ]
     assert (summary.rejected, summary.bytes) == (1, out.stat().st_size)
-    before = out.read_bytes()
-    run_to_array(Inputs([texts], Columns()), out, Hashed, shard_rows=4)
-    assert out.read_bytes() == before
+    with pytest.raises(InputError, match=r"v\.npy' is there already; remove it, or choose another name"):
+        run_to_array(Inputs([texts], Columns()), out, Hashed, shard_rows=4)
+    assert np.isnan(np.load(out)[5]).all()
 
 
-@pytest.mark.parametrize("numbers", [False, True])
-def test_npz(texts: Path, tmp_path: Path, numbers: bool) -> None:
-    if numbers:
-        texts.write_text(texts.read_text().replace('"d', "").replace('"}', "}"))
-    out = tmp_path / "v.npz"
-    run_to_array(Inputs([texts], Columns(id="id")), out, Whole, shard_rows=4)
-    good = [n for n in range(23) if n != 5]
-    with np.load(out) as found:
-        assert sorted(found) == ["id", "row", "scale_2", "scale_3", "vectors"]
-        assert (found["vectors"].shape, found["vectors"].dtype) == ((22, 2, WIDTH), np.int8)
-        assert found["row"].tolist() == good
-        assert found["id"].tolist() == [n if numbers else f"d{n}" for n in good]
-        assert found["scale_2"].tolist() == [0.5] * 22
-    before = out.read_bytes()
-    run_to_array(Inputs([texts], Columns(id="id")), out, Whole, shard_rows=4)
-    assert out.read_bytes() == before
+def test_layers(texts: Path, tmp_path: Path) -> None:
+    run_to_array(Inputs([texts], Columns()), tmp_path / "v.npy", Layers, shard_rows=4)
+    found = np.load(tmp_path / "v.npy")
+    assert (found.shape, found.dtype) == ((23, 2, WIDTH), np.float16)
+    wanted = vector("text 22").astype(np.float16)
+    assert (found[22] == [wanted, -wanted]).all()
+
+
+def test_no_vector_no_file(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n\n")
+    assert run_to_array(Inputs([tmp_path / "a.txt"], Columns()), tmp_path / "v.npy", Hashed).vectors == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "v.npy.quarantine.jsonl"]
 
 
 def test_going_on(texts: Path, tmp_path: Path) -> None:
@@ -95,24 +85,16 @@ def test_going_on(texts: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "columns", "work", "told"),
+    ("columns", "work", "told"),
     [
-        ("v.npy", Columns(id="id"), Hashed, "vectors of floats and no ids"),
-        ("v.npy", Columns(), Whole, "vectors of floats and no ids"),
-        ("v.npz", Columns(keep=("id",)), Hashed, "--keep goes with a folder"),
-        ("v.npz", Columns(), lambda earlier: Worded(), "holds one vector a text"),
+        (Columns(id="id"), Hashed, "for --id-column and --keep give -o a folder"),
+        (Columns(), lambda earlier: Layers(type=np.int8), "holds vectors of floats"),
+        (Columns(), lambda earlier: Worded(), "holds one vector a text"),
     ],
 )
 def test_what_a_file_does_not_hold(
-    texts: Path, tmp_path: Path, name: str, columns: Columns, work: Any, told: str
+    texts: Path, tmp_path: Path, columns: Columns, work: Any, told: str
 ) -> None:
     with pytest.raises(InputError, match=told):
-        run_to_array(Inputs([texts], columns), tmp_path / name, work)
+        run_to_array(Inputs([texts], columns), tmp_path / "v.npy", work)
     assert [path.name for path in tmp_path.iterdir()] == ["texts.jsonl"]
-
-
-def test_a_place_that_cannot_be_written(texts: Path, tmp_path: Path) -> None:
-    (tmp_path / "v.npy").mkdir()
-    with pytest.raises(OutputError, match="not a plain file"):
-        run_to_array(Inputs([texts], Columns()), tmp_path / "v.npy", Hashed)
-    assert (tmp_path / "v.npy.parts/_manifest.json").exists()  # the work of hours stays

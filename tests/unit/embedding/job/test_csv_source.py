@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from regard.core.errors import InputError
-from regard.embedding.job import Columns, Inputs, _csv_source, _line_sources
-from unit.embedding.job.reading import check_from_every_shard, rows
+from regard.embedding.job import Columns, Inputs, _csv_source, _lines
+from regard.embedding.job._lines import too_long
+from unit.embedding.job.reading import rows
 
 ODD = (
     b'\xef\xbb\xbfid,text,year\r\n1,one,1999\r\n2,"two\nlines, and ""quotes""",\r\n\r\n3\r\n4,"bad"x,3\r\n'
@@ -27,12 +28,11 @@ def test_records(tmp_path: Path) -> None:
         2: [None, "the record has 1 fields, the header 3"],
         3: [None, "the record is no CSV (',' expected after '\"')"],
         4: ["5", "the text is empty"],
-        5: [None, "the record is not UTF-8: byte 5 of a line is 0xff"],
+        5: ["6", "a line is not UTF-8: byte 5 is 0xff; --encoding names another"],
         6: ["", "the id is empty (column 'id')"],
         7: ("last", "8", "3"),
     }
     assert csv.field_size_limit() == limit
-    check_from_every_shard(Inputs([path], Columns(id="id", keep=("year",))))
 
 
 def test_tabs_and_other_delimiters(tmp_path: Path) -> None:
@@ -63,13 +63,61 @@ def test_a_header_that_is_none(tmp_path: Path) -> None:
         Inputs([path], Columns())
 
 
-def test_a_quote_that_is_never_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_csv_source, _line_sources):
+def test_another_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("t\u00e9xt,id\nna\u00efve,1\n\u20ac 5,2\n".encode("cp1252"))
+    columns = Columns(text=("t\u00e9xt",), id="id")
+    assert rows(path, columns, encoding="cp1252") == {0: ("na\u00efve", "1"), 1: ("\u20ac 5", "2")}
+    for encoding in ("no-such", "utf-16", "hex"):
+        with pytest.raises(InputError, match="--encoding must be one that Python knows"):
+            Inputs([path], columns, encoding=encoding)
+
+
+STRAY = [None, "a quotation mark in the line is not closed, or not at the end of its field"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "closing"),
+    [
+        ('10,"text 10', "2990,text 2990"),  # never closed
+        ('10,"text 10', '2990,"text 2990"'),  # closed by the next field that is quoted
+        ('10,"text 10', '2990,text 2990"'),  # closed by another stray one, where a field ends
+        ('10,"text" 10', "2990,text 2990"),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_stray_quotation_mark_costs_one_row(tmp_path: Path, bad: str, closing: str, end: str) -> None:
+    path = tmp_path / "a.csv"
+    lines = [f"{n},text {n}" for n in range(3000)]
+    lines[10], lines[2990] = bad, closing
+    path.write_bytes(end.join(["id,text", *lines, ""]).encode())
+    found = rows(path, Columns(id="id"))
+    assert len(found) == 3000
+    assert found.pop(10)[0] is None
+    closed = found.pop(2990)[0]
+    assert closed.strip('"') == "text 2990"
+    assert all(each == (f"text {row}", str(row)) for row, each in found.items())
+
+
+def test_honest_fields_of_many_lines(tmp_path: Path) -> None:
+    """Also where each of a few lines, or some of many, would read as a record."""
+    path = tmp_path / "a.csv"
+    texts = ["Dear all,\nhello, there\nyours, me", "\n\n".join(f"line, {n}" for n in range(9))]
+    texts.append("\n".join(f"line {n}" + ", and more" * (n % 2) for n in range(500)))
+    texts.append('"quoted"\r\nand on')
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["text", "id"], *([text, n] for n, text in enumerate(texts))])
+    assert rows(path, Columns(id="id")) == {n: (text, str(n)) for n, text in enumerate(texts)}
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["text"], *([text] for text in texts)])
+    assert rows(path) == dict(enumerate(texts))
+
+
+def test_lines_and_fields_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (_csv_source, _lines):
         monkeypatch.setattr(module, "LONGEST", 30)
     path = tmp_path / "a.csv"
     path.write_text('text\none\n"open\n' + "three\n" * 9 + "four\n")
-    assert rows(path)[0] == "one"
-    assert rows(path)[1] == [None, "the record is no CSV (field larger than field limit (30))"]
-    assert rows(path)[6] == "four"
+    assert rows(path) == {0: "one", 1: STRAY, **dict.fromkeys(range(2, 11), "three"), 11: "four"}
     path.write_text("text\none\n" + "x" * 50 + "\nthree\n")
-    assert rows(path) == {0: "one", 1: [None, "a line is longer than 30 bytes"], 2: "three"}
+    assert rows(path) == {0: "one", 1: [None, too_long("a line")], 2: "three"}

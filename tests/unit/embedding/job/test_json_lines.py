@@ -21,7 +21,8 @@ def test_lines(tmp_path: Path) -> None:
     pq.write_table(table, path)
     rejected: list[dict[str, Any]] = []
     inputs = Inputs([path], Columns(id="id", keep=("when",)))
-    lines = [json.loads(line) for line in json_lines(inputs, Hashed(), on_rejected=rejected.append)]
+    found = list(json_lines(inputs, Hashed(), on_rejected=rejected.append))
+    lines = json.loads(json.dumps(found))
     assert [(line["row"], line["id"]) for line in lines] == [(0, 7), (3, 10)]
     assert lines[0]["when"] == "1970-01-01 00:00:00.000000001"
     assert (np.array(lines[0]["vector"], np.float32) == vector("one")).all()

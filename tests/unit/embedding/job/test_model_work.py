@@ -24,9 +24,10 @@ def loaded() -> Loaded:
 def columns(work: ModelWork, texts: list[str]) -> dict[str, Any]:
     piece = work.embed(texts)
     found = {}
-    for field, column in zip(work.fields, piece.columns, strict=True):
-        assert column.type == field.type
-        found[field.name] = np.array(column.to_pylist())
+    for (name, sample), column in zip(work.sample.items(), piece.columns.values(), strict=True):
+        found[name] = np.asarray(column)
+        assert not len(column) or found[name].dtype.kind == np.asarray(sample).dtype.kind
+        assert found[name].shape == (len(piece.rows), *np.asarray(sample).shape[1:])
     return found | {"rows": piece.rows, "rejected": piece.rejected, "counts": piece.counts}
 
 
@@ -104,13 +105,16 @@ def wanted(**values: Any) -> dict[str, Any]:
 def test_what_was_settled_before_is_obeyed() -> None:
     name = "sentence-transformers/all-MiniLM-L6-v2"
     first = open_model(name, wanted(precision="bfloat16", threads=3, batch_tokens=77), None)
-    assert (first.settled["precision"], first.settled["threads"]) == ("bfloat16", 3)
+    assert (first.settled["precision"], first.threads, first.about["threads"]) == ("bfloat16", 3, 3)
     earlier = first.settled | {"bytes_at_a_time": 12345}
     again = open_model(name, wanted(precision="fast"), earlier)
     assert again.settled == earlier
     assert again.characters == 12345
-    assert open_model(name, wanted(precision="fast", threads=1), earlier).settled["threads"] == 1
+    assert open_model(name, wanted(precision="fast", threads=1), earlier).settled == earlier
     assert open_model(name, wanted(), earlier).settled["precision"] == "float32"
+    for nothing in ("threads", "batch_tokens"):
+        with pytest.raises(InputError, match=f"{nothing} must be a whole number, at least 1; got 0"):
+            open_model(name, wanted(**{nothing: 0}), None)
 
 
 def test_fast_goes_on_as_what_it_was_and_its_loss_is_written_down() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from regard.core.errors import InputError
+from regard.core.errors import InputError, OutputError
 from regard.embedding.job import Columns, Inputs
 from regard.embedding.job._opening import look_into
 from unit.embedding.job.reading import rows
@@ -80,11 +80,37 @@ def test_parquet_by_another_name(tmp_path: Path) -> None:
         Inputs([tmp_path / "a.parquet.gz"], Columns())
 
 
+def test_folders_and_patterns(tmp_path: Path) -> None:
+    for name in ("b.jsonl", "a.jsonl", "_SUCCESS", ".a.jsonl.crc"):
+        (tmp_path / name).write_text(f'"{name}"\n')
+    both = {0: "a.jsonl", 1: "b.jsonl"}
+    assert rows(tmp_path) == rows(tmp_path / "[ab].jsonl") == both
+    with pytest.raises(InputError, match=r"no file fits '.*\*\.csv'"):
+        rows(tmp_path / "*.csv")
+    (tmp_path / "c.txt").write_text("c.txt\n")
+    with pytest.raises(InputError, match=r"holds files of several formats, such as 'b\.jsonl' and 'c\.txt'"):
+        rows(tmp_path)
+    assert rows(tmp_path, format="text")[2] == "c.txt"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="empty' is a folder without files of texts"):
+        rows(tmp_path / "empty")
+
+
+def test_no_room_for_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("regard.embedding.job._opening.shutil.copyfileobj", full)
+    os.mkfifo(tmp_path / "pipe")
+    threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes(b"")).start()
+    told = r"pipe cannot be copied to '.*' \(No space left on device\); make room"
+    with pytest.raises(OutputError, match=told):
+        Inputs([tmp_path / "pipe"], Columns(), copies=tmp_path)
+
+
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         Inputs([tmp_path / "none.txt"], Columns())
-    with pytest.raises(InputError, match=r"is a folder; name its files"):
-        Inputs([tmp_path], Columns())
     with pytest.raises(InputError, match="at least one file"):
         Inputs([], Columns())
     with pytest.raises(InputError, match="--format must be one of text, "):
@@ -96,12 +122,10 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
 def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    writer = threading.Thread(target=lambda: path.write_bytes(b"one\n" * 300_000))
+    writer = threading.Thread(target=lambda: path.write_bytes(b"one\n" * 30_000))  # more than it holds
     writer.start()
-    inputs = Inputs([path], Columns())
-    assert inputs.stream == 0
-    found = list(inputs.blocks(shard_rows=100_000, characters=10_000_000))
-    assert sum(len(block.texts) for block in found) == 300_000
+    found = list(Inputs([path], Columns()).blocks(shard_rows=10_000, characters=10_000_000))
+    assert sum(len(block.texts) for block in found) == 30_000
     assert [block.shard for block in found if block.closes] == [0, 1, 2]
     writer.join()
 

@@ -16,7 +16,7 @@ from regard.embedding.job import Columns, Inputs, Piece, RayWorkers, Summary, ru
 from unit.embedding.job.fake_ray import Actor, FakeRay, RayError, Ref
 from unit.embedding.job.works import Hashed
 
-SETTLED = {"layer": -1, "threads": 1, "precision": "float32"}
+SETTLED = {"layer": -1, "precision": "float32"}
 
 
 class Settled(Hashed):
@@ -243,7 +243,7 @@ def test_what_is_under_way_is_bounded(texts: Path, tmp_path: Path, use: Any) -> 
         read = []
 
         def blocks() -> Iterator[Any]:
-            for block in Inputs([texts], Columns()).blocks(shard_rows=8, characters=500, shard=0, known=None):
+            for block in Inputs([texts], Columns()).blocks(shard_rows=8, characters=500):
                 read.append(block)
                 yield block
 
@@ -270,7 +270,7 @@ def test_how_many_workers(texts: Path, tmp_path: Path, use: Any, monkeypatch: py
     assert len(ray.actors) == 5
     assert ray.started["address"] == "head:6379"
     monkeypatch.setenv("RAY_ADDRESS", "auto")
-    monkeypatch.setitem(SETTLED, "threads", 5)
+    monkeypatch.setitem(SETTLED, "threads", 5)  # which `Hashed` takes for itself
     with (
         RayWorkers(Settled) as spread,
         pytest.raises(RegardError, match=r"the 5 cores .*the largest has 4"),

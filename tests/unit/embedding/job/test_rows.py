@@ -7,44 +7,39 @@ import random
 import pyarrow as pa
 import pytest
 
-from regard.embedding.job._rows import BLOCK_ROWS, Block, Chunk, Position, blocks
+from regard.embedding.job._rows import BLOCK_ROWS, Block, Chunk, blocks
 from unit.embedding.job.reading import plain
 
 
 def chunks(texts: list[str | None], cuts: list[int]) -> list[Chunk]:
     return [
         Chunk(
-            source=0,
             name="in",
             first=start,
             texts=texts[start:stop],
             reasons={place: "bad" for place, text in enumerate(texts[start:stop]) if text is None},
             columns=[pa.array(range(start, stop), pa.int64())],
-            ends=[10 * (row + 1) for row in range(start, stop)],
         )
         for start, stop in zip([0, *cuts], [*cuts, len(texts)], strict=True)
     ]
 
 
 def cut(texts: list[str | None], cuts: list[int], *, shard_rows: int, characters: int) -> list[Block]:
-    return list(
-        blocks(chunks(texts, cuts), first=0, shard_rows=shard_rows, characters=characters, has_id=True)
-    )
+    return list(blocks(chunks(texts, cuts), shard_rows=shard_rows, characters=characters, has_id=True))
 
 
 def test_by_hand() -> None:
     texts = ["aaa", None, "bb", "cccc", "ééé", "d", "eeeeeeeee", "f"]
     found = cut(texts, [], shard_rows=4, characters=6)
-    assert [(block.shard, block.rows, block.closes, block.ends) for block in found] == [
-        (0, [0, 2], False, False),  # 5 bytes; 4 more would be too many
-        (0, [3], True, False),
-        (1, [4], False, False),  # 6 bytes
-        (1, [5], False, False),
-        (1, [6], False, False),  # alone, though too long
-        (1, [7], True, True),
+    assert [(block.shard, block.rows, block.closes) for block in found] == [
+        (0, [0, 2], False),  # 5 bytes; 4 more would be too many
+        (0, [3], True),
+        (1, [4], False),  # 6 bytes
+        (1, [5], False),
+        (1, [6], False),  # alone, though too long
+        (1, [7], True),
     ]
     assert [block.count for block in found] == [3, 1, 1, 1, 1, 1]
-    assert found[0].next == Position(0, 30, 3)
     assert found[0].rejected == [{"row": 1, "id": 1, "input": "in", "input_row": 2, "reason": "bad"}]
     assert [block.columns[0].to_pylist() for block in found] == [[0, 2], [3], [4], [5], [6], [7]]
 
@@ -66,9 +61,9 @@ def test_a_block_has_so_many_rows_at_most() -> None:
     ]
 
 
-def test_a_full_last_shard_ends_the_input() -> None:
+def test_a_last_shard_that_is_full_is_closed_once() -> None:
     found = cut(["a", "b", "c", "d"], [2], shard_rows=2, characters=100)
-    assert [(block.closes, block.ends) for block in found] == [(True, False), (True, True)]
+    assert [(block.shard, block.closes) for block in found] == [(0, True), (1, True)]
     assert cut([], [], shard_rows=2, characters=100) == []
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from regard.embedding.job import Piece
 
@@ -27,7 +26,8 @@ class Hashed:
     def __init__(self, settled: Mapping[str, Any] | None = None, *, characters: int = 500, slow: float = 0.0):
         self.settled = dict(settled or {"layer": -1, "engine": {"dtype": "float32"}})
         self.about = {"model": "hashed"}
-        self.fields = [pa.field("vector", pa.list_(pa.float32(), WIDTH))]
+        self.threads = self.settled.pop("threads", 1)
+        self.sample: Any = {"vector": np.zeros((1, WIDTH), np.float32)}
         self.characters = characters
         self.slow = slow
 
@@ -36,10 +36,9 @@ class Hashed:
         good = [place for place, text in enumerate(texts) if "refuse" not in text]
         vectors = np.array([vector(texts[place]) for place in good], np.float32).reshape(-1, WIDTH)
         vectors[:, 0] = vector(texts[0])[0]
-        array = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), WIDTH)
         return Piece(
             rows=np.array(good, np.int64),
-            columns=[array],
+            columns={"vector": vectors},
             rejected={n: "no token is left" for n, text in enumerate(texts) if "refuse" in text},
             counts={"tokens": sum(map(len, texts))},
         )
@@ -50,11 +49,10 @@ class Worded(Hashed):
 
     def __init__(self, **options: Any):
         super().__init__(**options)
-        self.fields = [pa.field("text", pa.string()), pa.field("vector", pa.list_(pa.float32(), WIDTH))]
+        self.sample = {"text": ["a"], **self.sample}
 
     def embed(self, texts: Sequence[str]) -> Piece:
         words = [(place, word) for place, text in enumerate(texts) for word in text.split()]
-        vectors = np.array([vector(word) for _, word in words], np.float32)
-        array = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), WIDTH)
         rows = np.array([place for place, _ in words], np.int64)
-        return Piece(rows=rows, columns=[pa.array([word for _, word in words]), array])
+        vectors = np.array([vector(word) for _, word in words], np.float32)
+        return Piece(rows=rows, columns={"text": [word for _, word in words], "vector": vectors})
