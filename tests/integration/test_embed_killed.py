@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -83,7 +84,10 @@ def test_killed_when_all_is_done_but_the_tidying(
     out = tmp_path / "out"
     assert jobs.run(texts, out, err) == 0
     (out / ".progress").mkdir()
-    (out / ".progress/part-00000.json").write_text("{}")
+    rejected = [json.loads(line) for line in (out / "_quarantine.jsonl").read_text().splitlines()]
+    first = json.loads((out / "_manifest.json").read_text())["shards"][0]
+    record = {**first, "rejected": [row for row in rejected if row["row"] < 64]}
+    (out / ".progress/part-00000.json").write_text(json.dumps(record))
     (out / f".regard-{'0' * 16}.tmp").write_text("x")
     assert jobs.run(texts, out, err) == 0
     assert content(out) == whole

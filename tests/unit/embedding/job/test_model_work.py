@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.core.errors import InputError
 from regard.embedding import Embedder, Mix, Request, Truncate
 from regard.embedding.job import ModelWork, open_model
 from regard.models import Loaded, load_checkpoint
