@@ -24,7 +24,7 @@ export PIP_NO_INPUT := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help look test system lint types unit format bench pictures lock clean
+.PHONY: help look test system lint types unit format oldest bench pictures lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,13 @@ unit: $(VENV)/.test ## The quick tests: units and doctests
 format: $(VENV)/.test ## Rewrite the sources in the project's style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+oldest: $(VENV)/.test ## Test the command line with the oldest versions that pyproject.toml allows, but torch's
+	rm -rf build/oldest
+	mkdir -p build
+	sed -n '/^dependencies/,/^]/s/^ *"\(.*\)>=\(.*\)",/\1==\2/p' pyproject.toml | grep -v torch > build/oldest.txt
+	PIP_CONSTRAINT= $(BIN)/python -m pip install --no-deps --target build/oldest -r build/oldest.txt
+	PYTHONPATH=build/oldest $(BIN)/pytest -n auto -W default tests/integration/test_cli.py
 
 bench: $(VENV)/.bench ## Run every benchmark; each prints one line of JSON
 	@for file in $(wildcard benchmarks/bench_*.py); do $(BIN)/python "$$file" || exit 1; done

@@ -350,7 +350,7 @@ def test_wrong_usage(
             ("explain", "a", "-k", "self"),
             r"--kind must be one of 'encoder', 'decoder', 'cross'; got 'self'\.$",
         ),
-        (("look", "a", "--max-mb", "0"), "--max-mb must be at least 0.1; got '0'"),
+        (("look", "a", "--max-mb", "0"), "--max-mb must be at least 0.1; got '?0"),
         (("look", "a", "--max-mb", "x"), "--max-mb must be a number; got 'x'"),
         (("models", "nope"), "No such command 'nope'"),
         (("\x1b[31m",), r"No such command '\\x1b\[31m'"),

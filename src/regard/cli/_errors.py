@@ -17,11 +17,14 @@ _ALIASES: Final = {"truncate_dim": "dims", "num_tokens": "tokens", "selector": "
 
 _IN_WORDS: Final = (
     (r"(?:Value error, )?(.+) is not one of (.+?)\.?", r"must be one of \2; got \1"),
-    (r"Input should be a valid integer.*|'.*' is not a valid integer\.?", "must be a whole number"),
-    (r"Input should be a (?:valid|finite) number.*|'.*' is not a valid float\.?", "must be a number"),
+    (r"Input should be a valid integer.*", "must be a whole number"),
+    (r"Input should be a (?:valid|finite) number.*", "must be a number"),
     (r"Input should be greater than or equal to (.+)", r"must be at least \1"),
+    (r"(.+) is not a valid integer\.", r"must be a whole number; got \1"),
+    (r"(.+) is not a valid float.*", r"must be a number; got \1"),
+    (r"(.+) is not in the range x>=(.+)\.", r"must be at least \2; got \1"),
 )
-"""What typer and the pydantic below it say of a value, and what regard says."""
+"""What typer says of a value (newer ones by pydantic, older ones by click), and what regard says."""
 
 
 class Command(TyperCommand):
