@@ -1,13 +1,15 @@
-"""Hold the lens before every architecture of transformers, tiny and random; the table goes into docs/lens.md.
+"""Put every architecture of transformers, tiny and random, under the lens; what came goes into docs/lens.csv.
 
-    .venv/bin/python scripts/sweep.py                 all, and rewrite the table
-    .venv/bin/python scripts/sweep.py bert t5         some, and print what came
+    .venv/bin/python scripts/sweep.py           all; writes docs/lens.csv, and the counts in docs/lens.md
+    .venv/bin/python scripts/sweep.py bert t5   some, and print what came
 
 Each architecture runs in a worker process with a time limit, so that one that crashes or hangs is a row of
-the table and no more.
+the file and no more.
 """
 
 import argparse
+import csv
+import io
 import json
 import os
 import queue
@@ -15,10 +17,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "lens.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 BEGIN, END = "<!-- sweep: begin (scripts/sweep.py writes this) -->", "<!-- sweep: end -->"
 SECONDS = 120.0
 
@@ -96,58 +99,39 @@ _MEANING = {
 }
 
 
-def table(rows: list[dict[str, Any]], version: str) -> str:
-    """The Markdown between the markers."""
-    counts = {result: sum(row["result"] == result for row in rows) for result in _ORDER}
+def counts(rows: list[dict[str, Any]], version: str) -> str:
+    """The Markdown between the markers: how many of each result."""
+    found = Counter(row["result"] for row in rows)
     lines = [
         f"transformers {version}: {len(rows)} architectures.",
         "",
         "| result | number | meaning |",
         "|---|---:|---|",
-        *(f"| {each} | {counts[each]} | {_MEANING[each]} |" for each in _ORDER if counts[each]),
-        "",
-        "### Seen",
-        "",
-        "Attention layers are those of encoder + decoder + cross-attention. The errors: weights x values "
-        "against the model's own context, relative to its largest entry; weights against `output_attentions` "
-        "of the eager model, absolute (`-`: it gives none).",
-        "",
-        "| architecture | class | kernel | layers | context | weights |",
-        "|---|---|---|---:|---:|---:|",
+        *(f"| {each} | {found[each]} | {_MEANING[each]} |" for each in _ORDER if found[each]),
     ]
-    for row in rows:
-        if row["result"] == "seen":
-            eager = "-" if row["eager"] is None else f"{row['eager']:.0e}"
-            lines.append(
-                f"| {row['model_type']} | {row['class']} | {row['kernel']} | {row['layers']} | "
-                f"{row['context']:.0e} | {eager} |"
-            )
-    for result, title in (("refused", "Refused"), ("fails", "Fails"), ("not built", "Not built")):
-        some = [row for row in rows if row["result"] == result]
-        if some:
-            lines += ["", f"### {title}", "", "| architecture | class | reason |", "|---|---|---|"]
-            lines += [
-                f"| {row['model_type']} | {row.get('class') or '-'} | {_cell(row['why'])} |" for row in some
-            ]
-    silent = [row["model_type"] for row in rows if row["result"] == "no text"]
-    if silent:
-        lines += ["", "### No text", "", ", ".join(silent) + "."]
     return "\n".join(lines)
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+_FIELDS = ("result", "architecture", "class", "kernel", "layers", "context", "weights", "reason")
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The CSV: a row for each architecture, in the order of the results."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(_FIELDS)
+    for row in sorted(rows, key=lambda row: _ORDER.index(row["result"])):
+        errors = [f"{row[name]:.0e}" if row.get(name) is not None else "" for name in ("context", "eager")]
+        told = [row.get(name) or "" for name in ("class", "kernel", "layers")]
+        why = " ".join((row.get("why") or "").split())
+        writer.writerow([row["result"], row["model_type"], *told, *errors, why])
+    return file.getvalue()
 
 
 def write(block: str, path: Path) -> None:
-    """Put the block between the markers, or at the end of the page."""
-    page = path.read_text("utf-8") if path.exists() else "# The lens\n"
-    if BEGIN in page and END in page:
-        before, rest = page.split(BEGIN, 1)
-        page = f"{before}{BEGIN}\n{block}\n{END}{rest.split(END, 1)[1]}"
-    else:
-        page = f"{page.rstrip()}\n\n{BEGIN}\n{block}\n{END}\n"
-    path.write_text(page, encoding="utf-8")
+    """Put the block between the page's markers."""
+    before, rest = path.read_text("utf-8").split(BEGIN, 1)
+    path.write_text(f"{before}{BEGIN}\n{block}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
 
 
 def main() -> None:
@@ -165,11 +149,11 @@ def main() -> None:
     rows = sweep(chosen, arguments.seconds)
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    block = table(rows, transformers.__version__)
     if arguments.model_type:
-        print(block)
+        print(table(rows), end="")
     else:
-        write(block, DOCS)
+        (DOCS / "lens.csv").write_text(table(rows), encoding="utf-8")
+        write(counts(rows, transformers.__version__), DOCS / "lens.md")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """What the README and the docs show is what happens."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 import regard
+from regard.cli import main
 from regard.models import FAMILIES
 from regard.views import print_comparison
 
@@ -36,6 +38,33 @@ def test_python_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     code = blocks(document, "python")
     assert code
     exec(compile("\n".join(code), document, "exec"), {})
+
+
+def test_the_walk_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = zip(blocks("docs/walkthrough.md", "python"), blocks("docs/walkthrough.md", "text"), strict=True)
+    names: dict[str, object] = {}
+    for code, wanted in shown:
+        exec(compile(code, "docs/walkthrough.md", "exec"), names)
+        assert capsys.readouterr().out == wanted
+
+
+def test_the_commands_in_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("webbrowser.open", lambda address: True)
+    [shell] = [block for block in blocks("README.md", "sh") if "regard look" in block]
+    written = re.findall(r'printf "%s\\n" (.*) > (\S+)', shell)
+    for lines, name in written:
+        Path(name).write_text("\n".join(shlex.split(lines)), encoding="utf-8")
+    commands = re.findall(r"^regard .*", shell.replace("\\\n", " "), re.MULTILINE)
+    assert len(commands) >= 9
+    for command in commands:
+        monkeypatch.setattr("sys.argv", shlex.split(command, comments=True))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0, command
+    assert {"texts.txt", "smaller", "vectors"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_the_comparison_in_the_readme(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ Function-local imports and those under TYPE_CHECKING count, and so does `import_
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,6 +157,18 @@ def test_imports_point_strictly_down(module: str, path: Path) -> None:
 def test_every_module_is_walked() -> None:
     walked = {name for name, _ in _modules()}
     assert {"regard", "regard._version", "regard.core", "regard.core.errors"} <= walked
+
+
+def test_contributing_lists_what_is_there() -> None:
+    text = (SRC.parent / "CONTRIBUTING.md").read_text("utf-8")
+    listed = {
+        name: int(floor)
+        for floor, names in re.findall(r"^\| (\d+) \| ((?:`[^`]+` ?)+)\|", text, re.MULTILINE)
+        for name in re.findall(r"`(\w+?)(?:\.py|/)?`", names)
+    }
+    assert listed.pop("__init__") == ROOF
+    there = {name for name in FLOORS if next((SRC / "regard").glob(f"{name}*"), None) is not None}
+    assert listed == {name: FLOORS[name] for name in there if FLOORS[name] >= 0}
 
 
 @pytest.mark.parametrize(
