@@ -14,7 +14,8 @@ from parity.conftest import Workshop
 from parity.families import ENTRIES, UNDER_TEST
 from parity.families_entry import Saved
 from parity.harness import Run, assert_same_run, run_ours, run_theirs
-from regard.models import FAMILIES, Loaded, attentions, load_checkpoint, loads_in, prune, save_checkpoint
+from regard.models import FAMILIES, Loaded, attentions, load_checkpoint, save_checkpoint
+from regard.pruning import loads_in, prune
 from tolerances import PARITY_FP32, assert_close_to_largest
 
 pytestmark = pytest.mark.usefixtures("quiet")

@@ -7,25 +7,15 @@ from typing import Self
 
 from regard._model._held import Held
 from regard.core.arguments import check_function
-from regard.models import (
-    Heads,
-    Importance,
-    OfLayers,
-    Part,
-    PruningCurve,
-    loads_in,
-    prune,
-    pruning_curve,
-    save_checkpoint,
-    weakest_heads,
-)
+from regard.models import Heads, OfLayers, Part, save_checkpoint
+from regard.pruning import Importance, PruningCurve, loads_in, prune, pruning_curve, weakest_heads
 
 
 class Pruning(Held):
     """Heads removed for good, what that costs, and the checkpoint that is left."""
 
     def prune(self, heads: OfLayers | Mapping[Part, OfLayers]) -> Self:
-        """A smaller model without these heads, with weights of its own: see `regard.models.prune`.
+        """A smaller model without these heads, with weights of its own: see `regard.pruning.prune`.
 
         Args:
             heads: {layer: [heads]}; by kind of attention where there are several, {"cross": {0: [3]}}.
@@ -38,7 +28,7 @@ class Pruning(Held):
         return type(self)(prune(self.loaded, heads))
 
     def weakest_heads(self, importance: Importance, number: int, *, evenly: bool | None = None) -> Heads:
-        """The heads to prune first by an importance: see `regard.models.weakest_heads`."""
+        """The heads to prune first by an importance: see `regard.pruning.weakest_heads`."""
         return weakest_heads(self.network, importance, number, evenly=evenly)
 
     def pruning_curve(
@@ -50,7 +40,7 @@ class Pruning(Held):
         every: int = 1,
         progress: Callable[[int, int], None] | None = None,
     ) -> PruningCurve:
-        """What the model is worth with fewer and fewer heads: see `regard.models.pruning_curve`."""
+        """What the model is worth with fewer and fewer heads: see `regard.pruning.pruning_curve`."""
         check_function("metric", metric, "from a model to one number")
         return pruning_curve(
             self.loaded,
@@ -63,7 +53,7 @@ class Pruning(Held):
 
     @property
     def loads_in(self) -> tuple[str, ...]:
-        """Where what `save` writes can be loaded: see `regard.models.loads_in`."""
+        """Where what `save` writes can be loaded: see `regard.pruning.loads_in`."""
         return loads_in(self.loaded)
 
     def save(self, folder: str | PathLike[str]) -> Path:

@@ -103,7 +103,8 @@ def _without_weakest(
     """The model without the heads that matter least for the texts, and how alike it is there."""
     import torch
 
-    from regard.models import attentions, pruning_curve
+    from regard.models import attentions
+    from regard.pruning import pruning_curve
     from regard.tracing import Likeness
 
     likeness = Likeness(full.loaded, texts)

@@ -9,21 +9,32 @@ from regard.models._inputs import as_mask, check_ids
 from regard.models._kinds import Kind, attention_name, keys_of, stack_of
 from regard.models._loaded import Loaded, load_checkpoint
 from regard.models._network import Network, NetworkConfig, Output, StackKind
-from regard.models._prune import heads_told, loads_in, prune, removed_words
-from regard.models._prune_curve import CurvePoint, PruningCurve, pruning_curve
-from regard.models._prune_order import Importance, removal_order, weakest_heads
+from regard.models._pruned_files import WITHOUT_CODE
 from regard.models._reading import LastState
 from regard.models._registry import FAMILIES, Family, family_of
 from regard.models._saving import check_new_folder, save_checkpoint
-from regard.models._surgery import Heads, OfLayers, Part, attentions, removed_heads
+from regard.models._surgery import (
+    Heads,
+    OfLayers,
+    Part,
+    attentions,
+    check_heads,
+    cut,
+    has_table,
+    head_words,
+    heads_told,
+    kept_heads,
+    removed_heads,
+    removed_words,
+    settle,
+)
 from regard.models._transformer import Transformer
 
 __all__ = [
     "FAMILIES",
-    "CurvePoint",
+    "WITHOUT_CODE",
     "Family",
     "Heads",
-    "Importance",
     "Kind",
     "LanguageModelHead",
     "LastState",
@@ -33,27 +44,27 @@ __all__ = [
     "OfLayers",
     "Output",
     "Part",
-    "PruningCurve",
     "StackKind",
     "Transformer",
     "as_mask",
     "attention_name",
     "attentions",
+    "check_heads",
     "check_ids",
     "check_new_folder",
+    "cut",
     "family_of",
+    "has_table",
+    "head_words",
     "heads_told",
+    "kept_heads",
     "keys_of",
     "load_checkpoint",
-    "loads_in",
     "masks_of",
     "positions_of",
-    "prune",
-    "pruning_curve",
-    "removal_order",
     "removed_heads",
     "removed_words",
     "save_checkpoint",
+    "settle",
     "stack_of",
-    "weakest_heads",
 ]

@@ -73,6 +73,20 @@ def _gone(attention: MultiHeadAttention) -> tuple[int, ...]:
     return tuple(sorted(set(range(attention.num_built)) - set(attention.kept)))
 
 
+def kept_heads(network: Network) -> dict[Part, list[tuple[int, ...]]]:
+    """For each layer the heads that it has, as they were numbered before any was removed.
+
+    Where the config says the smaller number itself, they count from 0.
+
+    Example:
+        >>> from regard.models import load_checkpoint
+        >>> from regard.pruning import prune
+        >>> kept_heads(prune(load_checkpoint(), {0: [0, 2, 3, 4, 5, 6, 8, 9, 10]}).network)["encoder"][0]
+        (1, 7, 11)
+    """
+    return {part: [each.kept for each in layers] for part, layers in attentions(network).items()}
+
+
 def check_heads(network: Network, heads: "OfLayers | Mapping[Part, OfLayers]") -> Heads:
     """Heads that somebody asks to be removed, counted from 0: each of them is there, each layer keeps one.
 
@@ -210,3 +224,31 @@ def head_words(heads: Heads, *, several: bool) -> list[str]:
         for layer, numbers in layers.items()
         for head in numbers
     ]
+
+
+def heads_told(network: Network) -> str:
+    """How many heads its layers have, in words.
+
+    Example:
+        >>> from regard.models import load_checkpoint
+        >>> from regard.pruning import prune
+        >>> heads_told(prune(load_checkpoint(), {0: [3]}).network)
+        '12 heads less 1 in all'
+    """
+    number = len(removed_words(network))
+    told = f"{network.config.num_heads} heads"
+    return f"{told} less {number} in all" if number else told
+
+
+def removed_words(network: Network) -> list[str]:
+    """Heads that the config counts and the network lacks: `3.5`, layer and head, or `cross.3.5`, kind before.
+
+    Example:
+        >>> from regard.models import load_checkpoint
+        >>> from regard.pruning import prune
+        >>> removed_words(prune(load_checkpoint(), {0: [3], 2: [1, 7]}).network)
+        ['0.3', '2.1', '2.7']
+    """
+    if not isinstance(network, Transformer):
+        return []
+    return head_words(removed_heads(network), several=len(attentions(network)) > 1)

@@ -30,7 +30,8 @@ class Likeness:
         InputError: no texts, a text that the model cannot take, or an encoder and a decoder.
 
     Example:
-        >>> from regard.models import load_checkpoint, prune
+        >>> from regard.models import load_checkpoint
+        >>> from regard.pruning import prune
         >>> full = load_checkpoint()
         >>> likeness = Likeness(full, ["a river bank", "a bank loan"])
         >>> round(likeness(full), 4), likeness(prune(full, {0: [3]})) < 1

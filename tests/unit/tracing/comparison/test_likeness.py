@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from regard.core.errors import InputError
-from regard.models import Loaded, load_checkpoint, prune
+from regard.models import Loaded, load_checkpoint
+from regard.pruning import prune
 from regard.tracing import Likeness
 from tolerances import FP64
 from unit.models.folders import write, write_tokenizer

@@ -22,12 +22,11 @@ from regard.models import (
     attentions,
     heads_told,
     load_checkpoint,
-    loads_in,
-    prune,
     removed_heads,
     removed_words,
     save_checkpoint,
 )
+from regard.pruning import loads_in, prune
 from tolerances import FP64, assert_close_to_largest
 from unit.models.folders import call, ids, network, write, write_tokenizer
 

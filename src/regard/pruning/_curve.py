@@ -13,10 +13,9 @@ from typing import Any
 from regard.core.arguments import check_function, whole
 from regard.core.errors import InputError
 from regard.core.files import write_whole
-from regard.models._loaded import Loaded
-from regard.models._prune import loads_in, prune
-from regard.models._prune_order import Importance, joined_steps, removal_order
-from regard.models._surgery import Heads, head_words
+from regard.models import Heads, Loaded, head_words
+from regard.pruning._order import Importance, joined_steps, removal_order
+from regard.pruning._prune import loads_in, prune
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,20 +4,18 @@ import copy
 from collections.abc import Mapping
 from dataclasses import replace
 
-from regard.models._loaded import Loaded
-from regard.models._network import Network
-from regard.models._pruned_files import WITHOUT_CODE
-from regard.models._surgery import (
+from regard.models import (
+    WITHOUT_CODE,
+    Loaded,
     OfLayers,
     Part,
+    Transformer,
     attentions,
     check_heads,
     cut,
-    head_words,
     removed_heads,
     settle,
 )
-from regard.models._transformer import Transformer
 
 # Where transformers 4 cuts the heads of `pruned_heads` when it loads: tried with 4.57.1. MPNet's layers and
 # T5's have the method, and fail in the forward pass and in the cut.
@@ -60,32 +58,6 @@ def prune(loaded: Loaded, heads: "OfLayers | Mapping[Part, OfLayers]") -> Loaded
     settle(network, loaded.family)
     name = f"{loaded.source.name} without {number} of {total} heads"
     return replace(loaded, network=network, source=replace(loaded.source, name=name))
-
-
-def heads_told(network: Network) -> str:
-    """How many heads its layers have, in words.
-
-    Example:
-        >>> from regard.models import load_checkpoint
-        >>> heads_told(prune(load_checkpoint(), {0: [3]}).network)
-        '12 heads less 1 in all'
-    """
-    number = len(removed_words(network))
-    told = f"{network.config.num_heads} heads"
-    return f"{told} less {number} in all" if number else told
-
-
-def removed_words(network: Network) -> list[str]:
-    """Heads that the config counts and the network lacks: `3.5`, layer and head, or `cross.3.5`, kind before.
-
-    Example:
-        >>> from regard.models import load_checkpoint
-        >>> removed_words(prune(load_checkpoint(), {0: [3], 2: [1, 7]}).network)
-        ['0.3', '2.1', '2.7']
-    """
-    if not isinstance(network, Transformer):
-        return []
-    return head_words(removed_heads(network), several=len(attentions(network)) > 1)
 
 
 def loads_in(loaded: Loaded) -> tuple[str, ...]:

@@ -11,16 +11,8 @@ from torch import Tensor
 
 import regard
 from regard.core.errors import InputError, OutputError
-from regard.models import (
-    CurvePoint,
-    Loaded,
-    attentions,
-    load_checkpoint,
-    prune,
-    pruning_curve,
-    removal_order,
-    weakest_heads,
-)
+from regard.models import Loaded, attentions, load_checkpoint
+from regard.pruning import CurvePoint, PruningCurve, prune, pruning_curve, removal_order, weakest_heads
 from unit.models.folders import network, write
 
 
@@ -204,7 +196,7 @@ def a_point(**fields: Any) -> CurvePoint:
 
 
 def test_written_as_json_and_csv(tmp_path: Path) -> None:
-    curve = regard.models.PruningCurve((a_point(heads_removed=0, removed={}), a_point()))
+    curve = PruningCurve((a_point(heads_removed=0, removed={}), a_point()))
     curve.write(tmp_path / "curve.json")
     rows = json.loads((tmp_path / "curve.json").read_text(encoding="utf-8"))
     assert rows == curve.rows()

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from regard.blocks import MultiHeadAttention
 from regard.core.errors import InputError
-from regard.models._network import Network
-from regard.models._surgery import Heads, Part, attentions, has_table
+from regard.models import Heads, Network, Part, attentions, has_table
 
 Importance: TypeAlias = Tensor | Mapping[Part, Tensor]
 """(layers, heads) of the one kind of attention, or such a tensor for each kind; the least goes first."""

@@ -1,0 +1,19 @@
+"""A model without some of its heads: which go first, the cut, and the curve of what is lost.
+
+What is removed, and how a checkpoint says so, stands in `regard.models`, which reads and writes it.
+"""
+
+from regard.pruning._curve import CurvePoint, PruningCurve, pruning_curve
+from regard.pruning._order import Importance, removal_order, weakest_heads
+from regard.pruning._prune import loads_in, prune
+
+__all__ = [
+    "CurvePoint",
+    "Importance",
+    "PruningCurve",
+    "loads_in",
+    "prune",
+    "pruning_curve",
+    "removal_order",
+    "weakest_heads",
+]
