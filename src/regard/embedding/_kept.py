@@ -1,27 +1,23 @@
 """An embedder that is kept from one call to the next, while what it was made of is as it was."""
 
-import io
-import pickle
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.embedding._embedder import Embedder
 from regard.embedding._request import Request
-from regard.models import Loaded, Network
-
-# Tensors of fewer entries, and those of other numbers than floats, are copied.
-_FEW = 2**12
+from regard.models import Loaded
 
 
 class KeptEmbedder:
     """The embedder of a model's last call.
 
-    To make one takes a tenth of a second: weights are folded and made codes, and a probe decides in which
-    type; a short text itself takes thousandths. It holds folded weights, and is made again as soon as
-    anything of the network is another: a weight, also one that was written to in place, or an attribute of a
-    module. To see that takes as long as to read all weights once.
+    To make one takes up to a tenth of a second: weights are folded and made codes, their loss is measured.
+    It is made again as soon as the request or the network is another: a module, an attribute of one, or a
+    weight, also one that was written to in place. Only what is written through `weight.data[...]` or a NumPy
+    array of the same memory is not seen, as autograd does not see it either: write through the weight itself,
+    under `torch.no_grad()`.
 
     Example:
         >>> from regard.models import load_checkpoint
@@ -34,7 +30,7 @@ class KeptEmbedder:
     """
 
     def __init__(self) -> None:
-        self._last: tuple[Loaded, _State, Embedder] | None = None
+        self._last: tuple[Loaded, Request, _State, Embedder] | None = None
 
     def of(self, loaded: Loaded, request: Request) -> Embedder:
         """The embedder of a request.
@@ -42,70 +38,51 @@ class KeptEmbedder:
         Raises:
             InputError, CheckpointError: see `Embedder`.
         """
-        state = _State(loaded.network, request)
+        state = _State(loaded.network)
         last = self._last  # other threads may put theirs there
-        if last is not None and last[0] is loaded and last[1] == state:
-            return last[2]
+        if last is not None and last[0] is loaded and last[1] == request and last[2].is_same(state):
+            return last[3]
         embedder = Embedder(loaded, request)
-        self._last = (loaded, state, embedder) if state.is_known else None
+        self._last = (loaded, request, state, embedder)
         return embedder
 
 
 class _State:
-    """What a network and a request are at a time, to be told from what they are later."""
+    """Everything that a network is made of at a time, piece by piece.
 
-    def __init__(self, network: Network, request: Request) -> None:
-        structure = io.BytesIO()
-        pickler = _Structure(structure)
-        try:
-            pickler.dump((request, network))
-        except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError):
-            self.is_known = False  # such as a function without a name
-            return
-        self.is_known = True
-        self._structure = structure.getvalue()
-        with torch.inference_mode():
-            self._tensors = [_told(each) for each in pickler.tensors]
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _State)
-            and self.is_known
-            and other.is_known
-            and self._structure == other._structure
-            and all(map(_same, self._tensors, other._tensors))
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-class _Structure(pickle.Pickler):
-    """All of an object but its tensors, which it collects."""
-
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
-        self.tensors: list[Tensor] = []
-
-    def persistent_id(self, obj: Any) -> Any:
-        """A tensor's number, type, shape and place."""
-        if not isinstance(obj, Tensor):
-            return None
-        self.tensors.append(obj)
-        return len(self.tensors), str(obj.dtype), tuple(obj.shape), str(obj.device)
-
-
-def _told(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The tensor, or the sums of its rows and of its columns.
-
-    What is written to a tensor changes them, but for changes that are lost in the rounding of a sum, and for
-    such that cancel in all rows and all columns.
+    What is no module, tensor or collection of such counts as another where it is another object, or, of
+    numbers and strings, where it is not equal.
     """
-    own = tensor.detach()
-    if own.numel() < _FEW or not own.is_floating_point():
-        return (own.clone(),)
-    rows, dtype = own.reshape(-1, own.shape[-1]), torch.promote_types(own.dtype, torch.float32)
-    return rows.sum(1, dtype=dtype), rows.sum(0, dtype=dtype)
+
+    def __init__(self, network: nn.Module) -> None:
+        self._pieces: list[Any] = []
+        self._memory: list[Tensor] = []  # kept, so that no other tensor can come to lie there
+        self._seen: set[int] = set()
+        self._add(network)
+
+    def is_same(self, other: "_State") -> bool:
+        """Whether nothing has changed in between."""
+        return len(self._pieces) == len(other._pieces) and all(map(_same, self._pieces, other._pieces))
+
+    def _add(self, value: Any) -> None:
+        if isinstance(value, Tensor):
+            self._memory.append(value.detach())
+            self._pieces += (value, value.data_ptr(), value._version, value.dtype, value.shape)
+        elif isinstance(value, dict):
+            self._pieces.append(len(value))
+            for name, each in value.items():
+                self._pieces.append(name)
+                self._add(each)
+        elif isinstance(value, list | tuple | set):
+            self._pieces.append(len(value))
+            for each in value:
+                self._add(each)
+        else:
+            self._pieces.append(value)
+            if isinstance(value, nn.Module) and id(value) not in self._seen:
+                self._seen.add(id(value))
+                self._add(vars(value))
 
 
-def _same(one: tuple[Tensor, ...], other: tuple[Tensor, ...]) -> bool:
-    return all(map(torch.equal, one, other))
+def _same(one: Any, other: Any) -> bool:
+    return one is other or (isinstance(one, int | float | str | torch.Size) and one == other)

@@ -41,6 +41,7 @@ class Mix:
     weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
+        _keep(self, "layers", "weights")
         if not self.layers:
             raise InputError("layers must name at least one layer; got none.")
         if self.weights is not None and len(self.weights) != len(self.layers):
@@ -104,6 +105,7 @@ class Request:
     threads: int | None = None
 
     def __post_init__(self) -> None:
+        _keep(self, "layer", "pooling")
         _one_of("level", self.level, get_args(Level))
         _one_of("precision", self.precision, get_args(Precision))
         _one_of("storage", self.storage, get_args(Storage))
@@ -153,6 +155,14 @@ class Request:
 def _layer(layer: object, depth: int) -> int:
     number = whole("layer", layer, least=-depth - 1, most=depth)
     return number if number >= 0 else depth + 1 + number
+
+
+def _keep(holder: object, *names: str) -> None:
+    """Lists as tuples: whoever gave them may write to them later."""
+    for name in names:
+        value = getattr(holder, name)
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            object.__setattr__(holder, name, tuple(value))
 
 
 def _one_of(name: str, value: object, known: Sequence[str]) -> None:

@@ -17,7 +17,11 @@ _before = 0
 
 
 class _OneThread:
-    """torch computes with one thread while anybody is inside; after the last, with as many as before."""
+    """torch computes with one thread while anybody is inside; who leaves gets back as many as there were.
+
+    The number is one of each thread's own, and what a new thread begins with is what was set last, anywhere.
+    So the first one in remembers it, for all who come while others are inside.
+    """
 
     def __enter__(self) -> None:
         global _users, _before
@@ -25,14 +29,13 @@ class _OneThread:
             if not _users:
                 _before = torch.get_num_threads()
             _users += 1
-        torch.set_num_threads(1)  # of this thread, and of those that torch makes for it
+            torch.set_num_threads(1)
 
     def __exit__(self, *_: object) -> None:
         global _users
         with _settings:
             _users -= 1
-            if not _users:
-                torch.set_num_threads(_before)
+            torch.set_num_threads(_before)
 
 
 def over(packs: Sequence[Pack], compute: Callable[[Pack], None], *, threads: int) -> None:

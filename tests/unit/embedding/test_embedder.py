@@ -280,15 +280,6 @@ def test_one_text_is_not_several(model: regard.Model) -> None:
         model.embed("fish")
 
 
-def test_an_error_in_a_thread_is_raised(model: regard.Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    embedder = Embedder(model.loaded, Request(threads=3, batch_tokens=5))
-    before = torch.get_num_threads()
-    monkeypatch.setattr(embedder._engine, "hidden", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        embedder.sentences(TEXTS)
-    assert torch.get_num_threads() == before
-
-
 def test_what_is_settled_is_plain_json(model: regard.Model) -> None:
     settled = Embedder(model.loaded, Request(level="word", layer=Mix([1, 2]), threads=3)).settled
     assert json.loads(json.dumps(settled)) == settled
