@@ -12,7 +12,7 @@ from regard.core.errors import InputError
 UsageError: Final[Any] = typer.BadParameter.__base__
 """What typer raises for a command line that it cannot read; typer names only this class below it."""
 
-_ALIASES: Final = {"truncate_dim": "dims", "num_tokens": "tokens", "selector": "word"}
+_ALIASES: Final = {"num_tokens": "tokens", "selector": "word"}
 """Arguments of the Python below whose options have other names."""
 
 _IN_WORDS: Final = (

@@ -1,80 +1,25 @@
 """`regard embed`: vectors of words, tokens or sentences, of as many texts as there are."""
 
-import json
-import re
-import signal
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
-from enum import StrEnum
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli._embed_progress import JobProgress, duration
-from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_output, print_json, status
+from regard.cli._embed_job import Limit, estimated, printed, written
+from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_output, status
 from regard.cli._ray_option import ray_workers
-from regard.core.errors import InputError, RegardError
+from regard.core.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.embedding.job import Inputs, RayWorkers, Summary, Work
+    from regard.embedding.job import Work
 
     OpenWork = Callable[[Mapping[str, Any] | None], Work]
 
 
-class Level(StrEnum):
-    """What gets a vector."""
-
-    sentence = "sentence"
-    word = "word"
-    token = "token"
-
-
-class Pooling(StrEnum):
-    """How the tokens of a sentence become one vector."""
-
-    mean = "mean"
-    cls = "cls"
-    max = "max"
-    last = "last"
-    weighted_mean = "weighted_mean"
-    mean_sqrt_len = "mean_sqrt_len"
-
-
-class Precision(StrEnum):
-    """What the model computes in."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    int16 = "int16"
-    int8 = "int8"
-    fast = "fast"
-
-
-class Storage(StrEnum):
-    """What a vector's entries are stored as."""
-
-    float32 = "float32"
-    float16 = "float16"
-    int8 = "int8"
-    ubinary = "ubinary"
-
-
-class Format(StrEnum):
-    """What an input is."""
-
-    text = "text"
-    jsonl = "jsonl"
-    csv = "csv"
-    tsv = "tsv"
-    parquet = "parquet"
-
-
 def embed(
+    ctx: typer.Context,
     inputs: Annotated[
         list[Path],
         typer.Argument(
@@ -92,16 +37,17 @@ def embed(
         ),
     ] = None,
     level: Annotated[
-        Level, typer.Option("--level", metavar="WHAT", help="sentence, word or token: what gets a vector.")
-    ] = Level.sentence,
+        str, typer.Option("--level", metavar="WHAT", help="sentence, word or token: what gets a vector.")
+    ] = "sentence",
     layer: Annotated[
-        str, typer.Option("--layer", "-l", metavar="N[,N...]", help="0 is the table; several: a column each.")
-    ] = "-1",
+        str | None,
+        typer.Option("--layer", "-l", metavar="N[,N...]", help="0 is the table; several: a column each."),
+    ] = None,
     mix: Annotated[
         str | None, typer.Option("--mix", metavar="N,N...", help="In place of --layer, the mean of these.")
     ] = None,
     pooling: Annotated[
-        Pooling | None,
+        str | None,
         typer.Option(
             "--pooling",
             metavar="HOW",
@@ -128,21 +74,20 @@ def embed(
     prompt_name: Annotated[
         str | None, typer.Option("--prompt-name", metavar="NAME", help="One of the model's own prompts.")
     ] = None,
-    dims: Annotated[
+    truncate_dim: Annotated[
         int | None, typer.Option("--dims", metavar="N", help="Keep the first N numbers of each vector.")
     ] = None,
     precision: Annotated[
-        Precision,
+        str,
         typer.Option(
             "--precision",
             metavar="TYPE",
             help="float32, bfloat16, int16 or int8 to compute in; fast: the fastest that is near float32.",
         ),
-    ] = Precision.float32,
+    ] = "float32",
     storage: Annotated[
-        Storage,
-        typer.Option("--storage", metavar="TYPE", help="Vectors as float32, float16, int8 or ubinary."),
-    ] = Storage.float32,
+        str, typer.Option("--storage", metavar="TYPE", help="Vectors as float32, float16, int8 or ubinary.")
+    ] = "float32",
     device: Annotated[
         str | None, typer.Option("--device", metavar="NAME", help="By default cpu; cuda is a GPU.")
     ] = None,
@@ -164,7 +109,7 @@ def embed(
         typer.Option("--keep", metavar="NAME", help="A column to carry along; give it again for more."),
     ] = None,
     format: Annotated[
-        Format | None,
+        str | None,
         typer.Option(
             "--format",
             metavar="NAME",
@@ -214,7 +159,7 @@ def embed(
         raise InputError("--output names where the vectors go: a folder, a .npy file, or -.")
     if output is not None and output.suffix == ".npz":
         raise InputError("--output writes no .npz; give a folder, whose files hold the same, or a .npy.")
-    if mix is not None and layer != "-1":
+    if mix is not None and layer is not None:
         raise InputError("give --layer or --mix, not both.")
     if truncate and overlap is not None:
         raise InputError("--overlap goes with windows, not with --truncate.")
@@ -224,29 +169,14 @@ def embed(
         raise InputError("--ray writes files: leave it out with --dry-run and -o -.")
     if ray is not None and device not in (None, "cpu"):
         raise InputError(f"--ray spreads over processors; got --device {device}. Give one of the two.")
-    wanted = {
-        "level": level.value,
-        "layer": _numbers("--layer", layer),
-        "mix": None if mix is None else _numbers("--mix", mix),
-        "pooling": None if pooling is None else pooling.value,
-        "normalize": normalize,
-        "window": window,
-        "overlap": overlap,
-        "truncate": truncate,
-        "prompt": prompt,
-        "prompt_name": prompt_name,
-        "truncate_dim": dims,
-        "precision": precision.value,
-        "storage": storage.value,
-        "device": device,
-        "batch_tokens": batch_tokens,
-        "threads": threads,
-    }
+    limit = Limit(max_rejected)
     to_stdout = output is not None and str(output) == "-"
     if to_stdout and as_json:
         raise InputError("-o - prints JSON lines by itself; leave --json out.")
     if output is not None and not to_stdout:
         check_output(output)
+    # What is asked of the vectors goes on by its name.
+    wanted = dict(ctx.params, layer=_numbers("--layer", layer), mix=_numbers("--mix", mix))
     with status("looking at the input"):
         from regard.embedding.job import SHARD_ROWS, Columns, Inputs
 
@@ -256,27 +186,26 @@ def embed(
         rows = Inputs(
             inputs,
             columns,
-            format=None if format is None else format.value,
+            format=format,
             delimiter=delimiter,
             encoding=encoding,
             copies=None if output is None or to_stdout else output.absolute().parent,
         )
-    limit = _Limit(max_rejected)
     open_work = _opener(model, wanted)
     shard_rows = SHARD_ROWS if rows_per_shard is None else rows_per_shard
     if dry_run:
-        _dry_run(rows, open_work, as_json)
+        estimated(rows, open_work, as_json)
     elif to_stdout:
-        _print_lines(rows, open_work, shard_rows, limit)
+        printed(rows, open_work, shard_rows, limit)
     else:
         assert output is not None
         spread = partial(ray_workers, ray, workers, model, wanted)
-        _run(rows, output, open_work, shard_rows, spread, limit, as_json)
+        written(rows, output, open_work, shard_rows, spread, limit, as_json)
 
 
-def _numbers(option: str, words: str) -> list[int]:
+def _numbers(option: str, words: str | None) -> list[int] | None:
     try:
-        return [int(word) for word in words.split(",")]
+        return None if words is None else [int(word) for word in words.split(",")]
     except ValueError:
         raise InputError(f"{option} must be a whole number, or several with commas; got {words!r}.") from None
 
@@ -294,153 +223,3 @@ def _opener(model: str, wanted: Mapping[str, Any]) -> "OpenWork":
         return work
 
     return open_work
-
-
-class _Limit:
-    """How many rows may be put aside.
-
-    Args:
-        words: of the option: a number, or a share such as "1%"; None is any number.
-    """
-
-    def __init__(self, words: str | None) -> None:
-        found = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)%", words or "100%")
-        if found is None:
-            raise InputError(f"--max-rejected must be a whole number, or a share such as 1%; got {words!r}.")
-        self._number, self._share = found[1], found[2]
-
-    def check(self, rows: int, rejected: int) -> None:
-        """Ends the command with an error where there are more, or nothing is left."""
-        if rejected == rows:
-            raise RegardError(f"none of the {rows:,} rows could be embedded; is it the right --text-column?")
-        most = rows * float(self._share) / 100 if self._number is None else int(self._number)
-        if rejected > most:
-            raise RegardError(f"{rejected:,} of {rows:,} rows were put aside, more than by --max-rejected.")
-
-
-def _run(
-    rows: "Inputs",
-    output: Path,
-    open_work: "OpenWork",
-    shard_rows: int,
-    spread: Callable[[Callable[[str], object]], "AbstractContextManager[RayWorkers | None]"],
-    limit: "_Limit",
-    as_json: bool,
-) -> None:
-    from regard.embedding.job import run, run_to_array
-
-    call = run_to_array if output.suffix == ".npy" else run
-    try:
-        with _ended_by_signals(), JobProgress() as progress, spread(progress.tell) as workers:
-            summary = call(
-                rows, output, open_work, shard_rows=shard_rows, on_progress=progress, spread=workers
-            )
-    except (KeyboardInterrupt, _TerminatedError) as error:
-        typer.echo("regard: stopped; the same command goes on where it was", err=True)
-        raise typer.Exit(143 if isinstance(error, _TerminatedError) else 130) from None
-    if as_json:
-        print_json(asdict(summary))
-    _tell(summary, output, as_json)
-    limit.check(summary.rows, summary.rejected)
-
-
-def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
-    from regard.views import printable
-
-    if summary.rejected:
-        where = (
-            output / "_quarantine.jsonl"
-            if output.is_dir()
-            else output.with_name(f"{output.name}.quarantine.jsonl")
-        )
-        were = "row was" if summary.rejected == 1 else "rows were"
-        typer.echo(
-            f"regard: {summary.rejected:,} {were} put aside, with the reason, in {printable(str(where))}",
-            err=True,
-        )
-    if as_json:
-        return
-    counts = summary.counts
-    typer.echo(f"{summary.texts:,} texts, {counts.get('tokens', 0):,} tokens")
-    if summary.vectors != summary.texts:
-        typer.echo(f"{summary.vectors:,} vectors")
-    for name, what, told in (
-        ("windowed", "text", "in several windows"),
-        ("cut", "text", "cut off"),
-        ("cut_tokens", "token", "cut off"),
-        ("without_vector", "word", "without a vector, of which no token was left"),
-    ):
-        count = counts.get(name, 0)
-        if count:
-            typer.echo(f"{count:,} {what}{'s' * (count != 1)} {told}")
-    if summary.before:
-        typer.echo(f"{summary.before:,} rows were done before")
-    typer.echo(f"{_size(summary.bytes)} in {duration(summary.seconds)}")
-    typer.echo(printable(str(output)))
-
-
-def _dry_run(rows: "Inputs", open_work: "OpenWork", as_json: bool) -> None:
-    from regard.embedding.job import estimate
-
-    work = open_work(None)
-    with status("reading all rows, and embedding a sample"):
-        found = estimate(rows, work)
-    if as_json:
-        print_json(asdict(found))
-        return
-    about = "" if found.exact else "about "
-    typer.echo(f"{found.rows:,} rows, {found.rejected:,} of them with no text")
-    typer.echo(f"{about}{found.tokens:,} tokens, {about}{found.vectors:,} vectors")
-    typer.echo(f"about {duration(found.seconds)} on this machine, {about}{_size(found.bytes)}")
-    if not found.exact:
-        typer.echo(f"tokens, time and bytes are estimates, from {found.sample:,} texts drawn from all")
-
-
-def _print_lines(inputs: "Inputs", open_work: "OpenWork", shard_rows: int, limit: "_Limit") -> None:
-    from regard.embedding.job import json_lines
-    from regard.views import printable
-
-    work = open_work(None)
-    count = rows = 0
-
-    def put_aside(row: Mapping[str, Any]) -> None:
-        nonlocal count, rows
-        count += 1
-        rows = max(rows, row["row"] + 1)
-        if count <= _TOLD:
-            typer.echo(printable(f"regard: row {row['row']} is passed over: {row['reason']}"), err=True)
-
-    for line in json_lines(inputs, work, on_rejected=put_aside, shard_rows=shard_rows):
-        rows = max(rows, line["row"] + 1)
-        typer.echo(json.dumps(line, default=str))
-    if count:
-        typer.echo(f"regard: {count} row{'s were' if count > 1 else ' was'} passed over in all", err=True)
-    limit.check(rows, count)
-
-
-# Rows that are passed over and told of one by one; of more, only how many there are.
-_TOLD = 10
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB" if count < 1e9 else f"{count / 1e9:,.2f} GB"
-
-
-class _TerminatedError(BaseException):
-    """SIGTERM came; no error, so nothing catches it on the way."""
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Has SIGTERM end what runs as Ctrl-C does: files that are not whole go, and the lock is given back."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise _TerminatedError
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        sys.stderr.flush()

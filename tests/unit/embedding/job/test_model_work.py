@@ -97,10 +97,7 @@ def test_what_is_settled_is_json_and_names_model_and_tokenizer(loaded: Loaded) -
 
 
 def wanted(**values: Any) -> dict[str, Any]:
-    names = ("mix", "pooling", "normalize", "window", "overlap", "prompt", "prompt_name", "truncate_dim")
-    plain = dict.fromkeys((*names, "device", "batch_tokens", "threads"))
-    fixed = {"level": "word", "layer": [3], "truncate": False, "precision": "float32", "storage": "float16"}
-    return plain | fixed | values
+    return {"level": "word", "layer": [3], "mix": None, "storage": "float16", **values}
 
 
 def test_what_was_settled_before_is_obeyed() -> None:

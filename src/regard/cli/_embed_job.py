@@ -1,0 +1,173 @@
+"""What `regard embed` does once it is understood: it runs the job, and says what has come of it."""
+
+import json
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from regard.cli._embed_progress import JobProgress, duration
+from regard.cli._options import print_json, status
+from regard.core.errors import InputError, RegardError
+
+if TYPE_CHECKING:
+    from regard.embedding.job import Inputs, RayWorkers, Summary, Work
+
+    OpenWork = Callable[[Mapping[str, Any] | None], Work]
+
+
+class Limit:
+    """How many rows may be put aside.
+
+    Args:
+        words: of the option: a number, or a share such as "1%"; None is any number.
+    """
+
+    def __init__(self, words: str | None) -> None:
+        found = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)%", words or "100%")
+        if found is None:
+            raise InputError(f"--max-rejected must be a whole number, or a share such as 1%; got {words!r}.")
+        self._number, self._share = found[1], found[2]
+
+    def check(self, rows: int, rejected: int) -> None:
+        """Ends the command with an error where there are more, or nothing is left."""
+        if rejected == rows:
+            raise RegardError(f"none of the {rows:,} rows could be embedded; is it the right --text-column?")
+        most = rows * float(self._share) / 100 if self._number is None else int(self._number)
+        if rejected > most:
+            raise RegardError(f"{rejected:,} of {rows:,} rows were put aside, more than by --max-rejected.")
+
+
+def written(
+    rows: "Inputs",
+    output: Path,
+    open_work: "OpenWork",
+    shard_rows: int,
+    spread: Callable[[Callable[[str], object]], "AbstractContextManager[RayWorkers | None]"],
+    limit: Limit,
+    as_json: bool,
+) -> None:
+    from regard.embedding.job import run, run_to_array
+
+    call = run_to_array if output.suffix == ".npy" else run
+    try:
+        with _ended_by_signals(), JobProgress() as progress, spread(progress.tell) as workers:
+            summary = call(
+                rows, output, open_work, shard_rows=shard_rows, on_progress=progress, spread=workers
+            )
+    except (KeyboardInterrupt, _TerminatedError) as error:
+        typer.echo("regard: stopped; the same command goes on where it was", err=True)
+        raise typer.Exit(143 if isinstance(error, _TerminatedError) else 130) from None
+    if as_json:
+        print_json(asdict(summary))
+    _tell(summary, output, as_json)
+    limit.check(summary.rows, summary.rejected)
+
+
+def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
+    from regard.views import printable
+
+    if summary.rejected:
+        where = (
+            output / "_quarantine.jsonl"
+            if output.is_dir()
+            else output.with_name(f"{output.name}.quarantine.jsonl")
+        )
+        were = "row was" if summary.rejected == 1 else "rows were"
+        typer.echo(
+            f"regard: {summary.rejected:,} {were} put aside, with the reason, in {printable(str(where))}",
+            err=True,
+        )
+    if as_json:
+        return
+    counts = summary.counts
+    typer.echo(f"{summary.texts:,} texts, {counts.get('tokens', 0):,} tokens")
+    if summary.vectors != summary.texts:
+        typer.echo(f"{summary.vectors:,} vectors")
+    for name, what, told in (
+        ("windowed", "text", "in several windows"),
+        ("cut", "text", "cut off"),
+        ("cut_tokens", "token", "cut off"),
+        ("without_vector", "word", "without a vector, of which no token was left"),
+    ):
+        count = counts.get(name, 0)
+        if count:
+            typer.echo(f"{count:,} {what}{'s' * (count != 1)} {told}")
+    if summary.before:
+        typer.echo(f"{summary.before:,} rows were done before")
+    typer.echo(f"{_size(summary.bytes)} in {duration(summary.seconds)}")
+    typer.echo(printable(str(output)))
+
+
+def estimated(rows: "Inputs", open_work: "OpenWork", as_json: bool) -> None:
+    from regard.embedding.job import estimate
+
+    work = open_work(None)
+    with status("reading all rows, and embedding a sample"):
+        found = estimate(rows, work)
+    if as_json:
+        print_json(asdict(found))
+        return
+    about = "" if found.exact else "about "
+    typer.echo(f"{found.rows:,} rows, {found.rejected:,} of them with no text")
+    typer.echo(f"{about}{found.tokens:,} tokens, {about}{found.vectors:,} vectors")
+    typer.echo(f"about {duration(found.seconds)} on this machine, {about}{_size(found.bytes)}")
+    if not found.exact:
+        typer.echo(f"tokens, time and bytes are estimates, from {found.sample:,} texts drawn from all")
+
+
+def printed(inputs: "Inputs", open_work: "OpenWork", shard_rows: int, limit: Limit) -> None:
+    from regard.embedding.job import json_lines
+    from regard.views import printable
+
+    work = open_work(None)
+    count = rows = 0
+
+    def put_aside(row: Mapping[str, Any]) -> None:
+        nonlocal count, rows
+        count += 1
+        rows = max(rows, row["row"] + 1)
+        if count <= _TOLD:
+            typer.echo(printable(f"regard: row {row['row']} is passed over: {row['reason']}"), err=True)
+
+    for line in json_lines(inputs, work, on_rejected=put_aside, shard_rows=shard_rows):
+        rows = max(rows, line["row"] + 1)
+        typer.echo(json.dumps(line, default=str))
+    if count:
+        typer.echo(f"regard: {count} row{'s were' if count > 1 else ' was'} passed over in all", err=True)
+    limit.check(rows, count)
+
+
+# Rows that are passed over and told of one by one; of more, only how many there are.
+_TOLD = 10
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB" if count < 1e9 else f"{count / 1e9:,.2f} GB"
+
+
+class _TerminatedError(BaseException):
+    """SIGTERM came; no error, so nothing catches it on the way."""
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Has SIGTERM end what runs as Ctrl-C does: files that are not whole go, and the lock is given back."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise _TerminatedError
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        sys.stderr.flush()
