@@ -9,7 +9,6 @@ import pytest
 import regard
 from regard.cli import main
 from regard.models import FAMILIES
-from regard.views import print_comparison
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,7 +71,7 @@ def test_the_comparison_in_the_readme(capsys: pytest.CaptureFixture[str]) -> Non
 
     [shell] = [block for block in blocks("README.md", "sh") if "regard compare" in block]
     texts = re.findall(r'"([^"]+bank\.)"', shell[shell.index("regard compare") :])
-    print_comparison(regard.load().compare(texts, "bank"), Console(width=80))
+    Console(width=80).print(regard.load().compare(texts, "bank"))
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     [shown] = blocks("README.md", "text")
     for line in shown.splitlines():

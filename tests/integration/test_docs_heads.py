@@ -8,7 +8,6 @@ import pytest
 import regard
 from integration.test_docs import blocks
 from regard.tracing import default_patterns
-from regard.views import print_heads
 
 DOCUMENT = "docs/heads.md"
 TEXT = (Path(__file__).parents[2] / DOCUMENT).read_text(encoding="utf-8")
@@ -25,7 +24,7 @@ def test_the_table_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> Non
 
     shell = blocks(DOCUMENT, "sh")[0]
     [(sentence, layer)] = re.findall(r'regard heads "([^"]+)" --layer (\d)', shell)
-    print_heads(regard.load().heads(sentence, layer=int(layer)), Console(width=80))
+    Console(width=80).print(regard.load().heads(sentence, layer=int(layer)))
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     shown = blocks(DOCUMENT, "text")[0].splitlines()
     assert len(shown) > 15

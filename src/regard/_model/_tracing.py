@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.models import Kind, Output
-    from regard.tracing import Forecast, Keep, TextOrIds, Trace
+    from regard.tracing import Comparison, Forecast, HeadTable, Keep, TextOrIds, Trace
     from regard.tracing.record import Trace as Recorded
-    from regard.views import Comparison, HeadTable
 
 
 class Tracing(Held):

@@ -85,17 +85,16 @@ def compare(
     traces = load_model(model).trace(texts)
     from regard.tracing import compare as compare_traces
     from regard.tracing import comparison_page
-    from regard.views import plot_comparison, print_comparison
 
     comparison = compare_traces(traces, chosen)
     if page is not None:
         comparison_page(traces, chosen).write(page)
     if plot is not None:
-        plot_comparison(comparison, plot)
+        comparison.plot(plot)
     if as_json:
         print_json(comparison.to_json())
     else:
-        print_comparison(comparison, console())
+        console().print(comparison)
 
 
 def _compare_heads(
@@ -115,13 +114,11 @@ def _compare_heads(
     # A page shows values and vectors too.
     traces = [each.trace(text, keep="qk" if page is None else "all") for each in models for text in texts]
     from regard.tracing import divergence
-    from regard.views import print_divergences
 
-    shared, names = (models[0].name, texts) if against is None else (texts[0], [each.name for each in models])
     if page is not None:
         traces[0].difference_page(traces[1]).write(page)
-    found = divergence(traces[0], traces[1], None if kind is None else kind.value).record(shared, names)
+    found = divergence(traces[0], traces[1], None if kind is None else kind.value)
     if as_json:
         print_json(found.to_json())
     else:
-        print_divergences(found, console())
+        console().print(found)

@@ -59,9 +59,7 @@ def explain(
     if as_json:
         print_json(explanation.to_json())
         return
-    from regard.views import print_explanation
-
-    print_explanation(explanation, console())
+    console().print(explanation)
 
 
 def _check_stacks(kind: Kind | None, target: str | None) -> None:

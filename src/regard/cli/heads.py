@@ -27,7 +27,7 @@ from regard.cli._options import (
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.views import HeadTable
+    from regard.tracing import HeadTable
 
 
 def heads(
@@ -83,7 +83,7 @@ def heads(
         raise InputError(f"--repeat must be at least 1; got {repeat}.")
     if output is not None:
         check_output(output)
-        from regard.views import check_heads_file
+        from regard.tracing.patterns import check_heads_file
 
         check_heads_file(output)
     total = repeat if file is None else count_lines(file)
@@ -125,14 +125,12 @@ def heads(
 
 
 def _deliver(table: "HeadTable", output: Path | None, as_json: bool) -> None:
-    from regard.views import print_heads, write_heads
-
     if output is not None:
-        write_heads(table, output)
+        table.write(output)
     if as_json:
         print_json(table.to_json())
     elif output is None:
-        print_heads(table, console())
+        console().print(table)
 
 
 class _Numbered:

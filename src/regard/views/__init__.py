@@ -6,12 +6,8 @@ attention over hundreds of tokens is one file of a few megabytes.
 
 from regard.views._arrays import view
 from regard.views._budget import MOST_MB
-from regard.views._comparison import Comparison, plot_comparison, print_comparison
 from regard.views._difference import Difference, KindDifference, WordLikeness
-from regard.views._divergence import HeadDivergences, print_divergences
-from regard.views._explanation import Explanation, print_explanation
-from regard.views._heads import HeadCard, HeadExample, HeadFinding, HeadTable, print_heads
-from regard.views._heads_file import check_heads_file, write_heads
+from regard.views._figure import check_format, new_figure, write_figure
 from regard.views._live import LiveMeasures, LiveRun, Work
 from regard.views._measure_records import MEASURES, MeasureName, MeasureRecord, check_measures
 from regard.views._measures import MOST_MEASURES, matrix_bytes
@@ -21,7 +17,7 @@ from regard.views._picture import HeadPicture, PictureForm
 from regard.views._plots import plot_entropy, plot_weights
 from regard.views._position_records import PositionsRecord, RotaryRecord
 from regard.views._positions import plot_positions
-from regard.views._printable import printable
+from regard.views._printable import excerpt, printable
 from regard.views._records import (
     AttentionRecord,
     HeadStatistics,
@@ -32,6 +28,7 @@ from regard.views._records import (
     Side,
     encoder_record,
 )
+from regard.views._shown import Shown, plain_table
 from regard.views._values import Held, ValueHead, value_contexts
 from regard.views._weights import weight_rows
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
@@ -41,16 +38,9 @@ __all__ = [
     "MOST_MB",
     "MOST_MEASURES",
     "AttentionRecord",
-    "Comparison",
     "Difference",
-    "Explanation",
-    "HeadCard",
-    "HeadDivergences",
-    "HeadExample",
-    "HeadFinding",
     "HeadPicture",
     "HeadStatistics",
-    "HeadTable",
     "Held",
     "KindDifference",
     "LayerRecord",
@@ -67,26 +57,25 @@ __all__ = [
     "Projection",
     "RecordKind",
     "RotaryRecord",
+    "Shown",
     "Side",
     "ValueHead",
     "WordLikeness",
     "Work",
-    "check_heads_file",
+    "check_format",
     "check_measures",
     "encoder_record",
+    "excerpt",
     "make_widget",
     "marimo_object",
     "matrix_bytes",
+    "new_figure",
     "notebook_bundle",
-    "plot_comparison",
+    "plain_table",
     "plot_entropy",
     "plot_movement",
     "plot_positions",
     "plot_weights",
-    "print_comparison",
-    "print_divergences",
-    "print_explanation",
-    "print_heads",
     "printable",
     "render_comparison",
     "render_difference",
@@ -94,6 +83,6 @@ __all__ = [
     "value_contexts",
     "view",
     "weight_rows",
-    "write_heads",
+    "write_figure",
     "write_page",
 ]

@@ -1,12 +1,14 @@
 """Two traces or more: one word between sentences, heads between texts or models."""
 
 from regard.tracing.comparison._compare import compare, found_words
+from regard.tracing.comparison._comparison import Comparison
 from regard.tracing.comparison._difference import difference
 from regard.tracing.comparison._divergence import Divergence, divergence
 from regard.tracing.comparison._likeness import Likeness
 from regard.tracing.comparison._movement import movement
 
 __all__ = [
+    "Comparison",
     "Divergence",
     "Likeness",
     "compare",

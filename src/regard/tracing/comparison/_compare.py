@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 
 from regard.core.errors import InputError
+from regard.tracing.comparison._comparison import Comparison
 from regard.tracing.record import Trace
-from regard.views import Comparison
 
 
 def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:

@@ -7,7 +7,7 @@ from torch import Tensor
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
 from regard.models import Kind
-from regard.tracing.comparison._divergence import Divergence, cells_of, divergence, partners_of
+from regard.tracing.comparison._divergence import Divergence, cells_of, divergence, partners_of, told_texts
 from regard.tracing.record import Trace
 from regard.views import Difference, KindDifference, WordLikeness
 
@@ -46,12 +46,12 @@ def difference(one: Trace, other: Trace) -> Difference:
             left[f"{kind} attention"] = str(error)
             if kind == one.kinds[-1] and not kinds:
                 raise
-    same = _texts(one) == _texts(other)
+    same = told_texts(one) == told_texts(other)
     likeness = None
     if same:
         names = one.model, other.model
     else:
-        names = _texts(one), _texts(other)
+        names = told_texts(one), told_texts(other)
         try:
             likeness = _likeness(one, other)
         except InputError as error:
@@ -61,16 +61,16 @@ def difference(one: Trace, other: Trace) -> Difference:
     )
 
 
-def _texts(trace: Trace) -> str:
-    passages = [each for each in (trace.encoder, trace.decoder) if each is not None]
-    texts = [text for each in passages for text in each.encoding.texts if text]
-    return " | ".join(texts) or " ".join(trace.tokens)
-
-
 def _of_kind(one: Trace, other: Trace, found: Divergence) -> KindDifference:
     most = np.full(found.heads.shape, np.nan)
     for place, layer in enumerate(found.layers):
         pair = [trace.attention_of(layer, found.kind).inputs for trace in (one, other)]
+        if pair[0].num_heads != pair[1].num_heads:
+            raise InputError(
+                f"layer {layer} has {pair[0].num_heads} heads in the one and {pair[1].num_heads} in the "
+                "other, and a page draws all heads of both; `divergence`, or regard compare --heads without "
+                "--page, compares the heads that both have."
+            )
         with torch.no_grad():  # a bias may be learned
             largest = _largest(pair, found)
         most[place, : len(largest)] = largest.numpy()

@@ -1,28 +1,40 @@
 """How differently two traces attend, head by head: the Jensen-Shannon divergence of their rows."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from regard.core import AttentionInputs, attention_weights
 from regard.core.errors import InputError
-from regard.models import Kind
+from regard.models import Kind, Transformer, removed_heads
 from regard.text import Token
 from regard.tracing.record import Trace, check_trace
-from regard.views import HeadDivergences
+from regard.views import Shown, excerpt, plain_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# Columns of heads that fit 80 characters beside the layer.
+_HEADS_A_TABLE = 12
+_MAX_TEXT = 200
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Divergence:
+class Divergence(Shown):
     """How differently two traces attend, in bits: 0 for the same rows, 1 for rows that share no key.
 
     Args:
+        shared: what they have in common: the model's name, or the text.
+        names: what the two are: two texts, or two models.
         kind: "encoder", "decoder" or "cross".
         layers: the numbers of the layers, in the order of the first axes below.
-        heads: float64 (layers, heads), the mean over the rows; NaN where a layer has fewer heads.
+        heads: float64 (layers, heads), the mean over the rows; NaN where a layer lacks the head, or one of
+            the two does: heads that were pruned keep their numbers.
         rows: float64 (layers, heads, rows), row by row.
         queries: for each row the query's place in the one and in the other.
         keys: the places of the keys that have partners.
@@ -31,6 +43,8 @@ class Divergence:
             rest is compared as one.
     """
 
+    shared: str
+    names: tuple[str, str]
     kind: Kind
     layers: tuple[int, ...]
     heads: Tensor
@@ -40,23 +54,6 @@ class Divergence:
     coverage: float
     compared: Tensor
 
-    def record(self, shared: str, names: Sequence[str]) -> HeadDivergences:
-        """What is printed of it.
-
-        Args:
-            shared: what the two have in common: the model's name, or the text.
-            names: what the two are: the texts, or the models' names.
-        """
-        return HeadDivergences(
-            shared=shared,
-            names=(names[0], names[1]),
-            kind=self.kind,
-            layers=self.layers,
-            bits=self.heads.numpy(),
-            rows=len(self.queries),
-            coverage=self.coverage,
-        )
-
     def __repr__(self) -> str:
         layers, heads = self.heads.shape
         mean = float(self.heads.nanmean())
@@ -64,6 +61,52 @@ class Divergence:
             f"Divergence({self.kind}, {layers} layers x {heads} heads, {len(self.queries)} rows, "
             f"mean {mean:.3f} bits, coverage {self.coverage:.0%})"
         )
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row a head that both have: layer, head, bits, and the share of attention that was compared."""
+        return [
+            {"layer": layer, "head": head, "bits": float(bits), "compared": float(self.compared[place, head])}
+            for place, layer in enumerate(self.layers)
+            for head, bits in enumerate(self.heads[place].tolist())
+            if not math.isnan(bits)
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """What is shown, by name; `bits` as nested lists, NaN as None."""
+        return {
+            "shared": self.shared,
+            "names": list(self.names),
+            "kind": self.kind,
+            "layers": list(self.layers),
+            "bits": [[None if math.isnan(bits) else bits for bits in row] for row in self.heads.tolist()],
+            "rows": len(self.queries),
+            "coverage": self.coverage,
+        }
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        from rich.text import Text
+
+        yield Text(f"{excerpt(self.shared, _MAX_TEXT)}: how differently each head attends", style="dim")
+        for number, name in enumerate(self.names, start=1):
+            yield Text.assemble((f"{number} ", "bold"), excerpt(name, _MAX_TEXT))
+        told = (
+            f"Jensen-Shannon divergence in bits, {self.kind} attention, {len(self.queries):,} rows, "
+            f"{self.coverage:.0%} of tokens"
+        )
+        yield Text(told, style="dim")
+        heads = self.heads.shape[1]
+        for start in range(0, heads, _HEADS_A_TABLE):
+            shown = range(start, min(heads, start + _HEADS_A_TABLE))
+            cells = [
+                [str(layer), *("-" if math.isnan(row[head]) else f"{row[head]:.3f}" for head in shown)]
+                for layer, row in zip(self.layers, self.heads.tolist(), strict=True)
+            ]
+            yield ""
+            yield plain_table(["layer", *map(str, shown)], cells, gap=1)
+        place, head = divmod(int(self.heads.nan_to_num(-1.0).argmax()), heads)
+        most = f"most in layer {self.layers[place]}, head {head}: {self.heads[place, head]:.3f}"
+        yield ""
+        yield Text(f"mean {float(self.heads.nanmean()):.3f}, {most}")
 
 
 def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence:
@@ -107,19 +150,19 @@ def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence
     queries, keys, coverage = partners_of(one, other, kind)
     rows, compared = [], []
     for layer in layers:
+        numbers = shared_heads(one, other, kind, layer)
         ours, theirs = (trace.attention_of(layer, kind).inputs for trace in (one, other))
-        if ours.num_heads != theirs.num_heads:
-            raise InputError(
-                f"both traces must have as many heads; layer {layer} has {ours.num_heads} in the one and "
-                f"{theirs.num_heads} in the other."
-            )
         with torch.no_grad():  # a bias may be learned
-            of_layer = _of_layer(ours, theirs, queries, keys)
+            of_layer = _of_layer(ours, theirs, queries, keys, numbers)
         rows.append(of_layer[0])
         compared.append(of_layer[1])
     most = max(each.shape[0] for each in rows)
     stacked = torch.stack([_filled(each, most) for each in rows])
+    texts = told_texts(one), told_texts(other)
+    models = one.model, other.model
     return Divergence(
+        shared=models[0] if texts[0] != texts[1] else texts[0],
+        names=texts if texts[0] != texts[1] else models,
         kind=kind,
         layers=tuple(layers),
         heads=stacked.mean(dim=2),
@@ -129,6 +172,39 @@ def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence
         coverage=coverage,
         compared=torch.stack([_filled(each, most) for each in compared]).mean(dim=2),
     )
+
+
+def told_texts(trace: Trace) -> str:
+    """The texts of a trace in one line; of ids without a text, the tokens."""
+    passages = [each for each in (trace.encoder, trace.decoder) if each is not None]
+    texts = [text for each in passages for text in each.encoding.texts if text]
+    return " | ".join(texts) or " ".join(trace.tokens)
+
+
+def shared_heads(one: Trace, other: Trace, kind: Kind, layer: int) -> list[tuple[int, int, int]]:
+    """The heads of a layer that both have: (number, place in the one, place in the other).
+
+    Heads keep their numbers where others were pruned.
+
+    Raises:
+        InputError: the layers had unlike numbers of heads before any were pruned.
+    """
+    (ours, before), (theirs, after) = (_numbers(trace, kind, layer) for trace in (one, other))
+    if before != after:
+        raise InputError(
+            f"both traces must have as many heads; layer {layer} has {before} in the one and {after} in the "
+            "other."
+        )
+    return [(head, ours.index(head), theirs.index(head)) for head in ours if head in theirs]
+
+
+def _numbers(trace: Trace, kind: Kind, layer: int) -> tuple[list[int], int]:
+    """The numbers of the heads that are there, and how many there were before pruning."""
+    gone: Sequence[int] = ()
+    if trace.loaded is not None and isinstance(network := trace.loaded.network.plain, Transformer):
+        gone = removed_heads(network).get(kind, {}).get(layer, ())
+    built = trace.attention_of(layer, kind).inputs.num_heads + len(gone)
+    return [head for head in range(built) if head not in gone], built
 
 
 Pairs = list[tuple[int, int]]
@@ -186,21 +262,29 @@ _ENTRIES = 2**20
 
 
 def _of_layer(
-    one: AttentionInputs, other: AttentionInputs, queries: Pairs, keys: Pairs
+    one: AttentionInputs,
+    other: AttentionInputs,
+    queries: Pairs,
+    keys: Pairs,
+    numbers: list[tuple[int, int, int]],
 ) -> tuple[Tensor, Tensor]:
-    """(heads, rows) divergences, and the attention on keys with partners, the mean of both sides."""
-    heads = one.num_heads
-    found, compared = torch.zeros(2, heads, len(queries), dtype=torch.float64)
+    """(heads, rows) divergences, and the attention on keys with partners, the mean of both sides.
+
+    NaN for the heads that are not among the numbers.
+    """
+    heads = max(one.num_heads, other.num_heads)
+    named, *places = (torch.tensor(each) for each in zip(*numbers, strict=True))
+    found, compared = torch.full((2, int(named[-1]) + 1, len(queries)), torch.nan, dtype=torch.float64)
     size = max(1, _ENTRIES // (heads * max(one.num_columns, other.num_columns)))
     for start in range(0, len(queries), size):
         block = queries[start : start + size]
         at = slice(start, start + len(block))
         cells = [
-            cells_of(inputs, [pair[side] for pair in block], [pair[side] for pair in keys])
+            cells_of(inputs, [pair[side] for pair in block], [pair[side] for pair in keys])[places[side]]
             for side, inputs in enumerate((one, other))
         ]
-        found[:, at] = _jensen_shannon(*cells)
-        compared[:, at] = sum(each[..., : len(keys)].sum(dim=2) for each in cells) / 2
+        found[named, at] = _jensen_shannon(*cells)
+        compared[named, at] = sum(each[..., : len(keys)].sum(dim=2) for each in cells) / 2
     return found, compared
 
 

@@ -1,8 +1,9 @@
 """Every head's statistics over a text: entropy, distances, and the weight on tokens of some kind."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -10,10 +11,14 @@ from torch import Tensor
 from regard.core.errors import InputError
 from regard.models import Kind
 from regard.tracing.record import TokenSets, Trace
+from regard.views import Shown, plain_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Statistics:
+class Statistics(Shown):
     """Statistics of the attention of one kind: float32 on the CPU, of every layer and head for every query.
 
     With p_ij the weight of query i on key j, each is (layers, heads, queries) unless it says otherwise. What
@@ -107,10 +112,49 @@ class Statistics:
             f"{', '.join(self.names)})"
         )
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row a head: layer, head, and the mean of each statistic over the queries that it exists for."""
+        means = {name: self.mean(name).tolist() for name in self.names if name not in _NO_QUANTITIES}
+        heads = self.entropy.shape[1]
+        return [
+            {"layer": layer, "head": head, **{name: of[place][head] for name, of in means.items()}}
+            for place, layer in enumerate(self.layers)
+            for head in range(heads)
+            if not math.isnan(means["entropy"][place][head])
+        ]
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        from rich.text import Text
+
+        rows = self.to_rows()
+        shown = [name for name in _IN_TABLE if name in rows[0]] if rows else []
+        where = f"{self.kind} attention, {len(self.tokens)} queries"
+        yield Text(f"Means over the queries: {where}; entropy in nats", style="dim")
+        yield ""
+        cells = (
+            [
+                f"{row['layer']}.{row['head']}",
+                *("-" if math.isnan(row[name]) else f"{row[name]:.3f}" for name in shown),
+            ]
+            for row in rows
+        )
+        yield plain_table(["head", *(name.removeprefix("to_") for name in shown)], cells)
+
 
 _MEASURED = tuple(
     field.name for field in fields(Statistics) if field.name not in ("kind", "layers", "tokens", "key_tokens")
 )
+_IN_TABLE = (
+    "entropy",
+    "distance",
+    "to_self",
+    "to_previous",
+    "to_next",
+    "to_first",
+    "to_special",
+    "to_punctuation",
+)
+"""What fits 80 columns; `to_rows` and `to_pandas` have all of them."""
 _NO_QUANTITIES = ("largest_at", "top_keys", "top_weights")
 
 

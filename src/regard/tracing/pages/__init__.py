@@ -1,12 +1,16 @@
 """From traces to what people look at: pages, pictures, notebooks, the worked calculation."""
 
 from regard.tracing.pages._explain import explain
+from regard.tracing.pages._explanation import Explanation
 from regard.tracing.pages._notebook import display, mimebundle, widget
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._pages import comparison_page, difference_page, page, write_page
 from regard.tracing.pages._picture import plot
+from regard.tracing.pages._sublayers import Step
 
 __all__ = [
+    "Explanation",
+    "Step",
     "comparison_page",
     "difference_page",
     "display",

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from regard.core import reference_attention
 from regard.core.errors import InputError
-from regard.models import Kind
+from regard.models import Kind, Transformer, stack_of
+from regard.tracing.pages._explanation import Explanation
+from regard.tracing.pages._sublayers import steps_around
 from regard.tracing.record import Trace, token_of
-from regard.views import Explanation
 
 
 def explain(
@@ -27,7 +28,7 @@ def explain(
         kind: "encoder", "decoder" or "cross"; needed only where there are several.
 
     Returns:
-        Every step, as numpy arrays: see `regard.views.Explanation`.
+        Every step, as numpy arrays: see `Explanation`. `print` walks through it.
 
     Raises:
         InputError: a layer, head, token or word that is not there, a kind that is not said, or a layer whose
@@ -50,6 +51,7 @@ def explain(
     with torch.no_grad():  # a bias may be learned
         worked = reference_attention(exact, queries=range(row, row + 1))
     learned = of_queries.embeddings(0)
+    before, after = steps_around(trace, kind, layer, row)
     # A sink is a column of the softmax, and no key: it has no token, no value and no share in the context.
     keys = exact.k_len
     sink = None if exact.sinks is None else float(worked.weights[0, 0, 0, keys])
@@ -71,7 +73,10 @@ def explain(
         scaled=_row(of_queries.scaled, row),
         position=_row(of_queries.positions, row),
         token_type=_row(of_queries.token_types, row),
+        embedded=_array(of_queries.hidden[0][row]),
+        embedding_norm=_embedding_norm(trace, kind),
         x=_array(of_queries.hidden[layer][row]),
+        before=before,
         q=_array(inputs.q[0, 0, row]),
         k=_array(inputs.k[0, 0]),
         v=_array(inputs.v[0, 0]),
@@ -83,8 +88,15 @@ def explain(
         context=_array(worked.context[0, 0, 0]),
         joined=_array(traced.context[:, row].flatten()),
         output=_row(traced.output, row),
+        after=after,
         contextual=_array(of_queries.hidden[layer + 1][row]),
     )
+
+
+def _embedding_norm(trace: Trace, kind: Kind) -> str | None:
+    network = None if trace.loaded is None else trace.loaded.network.plain
+    norm = network.stack(stack_of(kind)).embeddings.norm if isinstance(network, Transformer) else None
+    return None if norm is None else type(norm).__name__
 
 
 def _row(values: Tensor | None, row: int) -> np.ndarray | None:

@@ -16,19 +16,26 @@ from regard.tracing.patterns._patterns import (
 )
 from regard.tracing.patterns._probe import repeated_tokens
 from regard.tracing.patterns._reading import TextOrIds
+from regard.tracing.patterns._table import HeadCard, HeadExample, HeadFinding, HeadTable
+from regard.tracing.patterns._table_file import check_heads_file
 
 __all__ = [
     "Alignment",
     "Broadcast",
     "DelimiterSink",
     "DuplicateToken",
+    "HeadCard",
+    "HeadExample",
+    "HeadFinding",
     "HeadPattern",
+    "HeadTable",
     "Induction",
     "KeyPattern",
     "Offset",
     "RowPattern",
     "Sides",
     "TextOrIds",
+    "check_heads_file",
     "default_patterns",
     "heads",
     "heads_of_trace",

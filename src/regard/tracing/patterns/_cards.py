@@ -10,8 +10,8 @@ from regard.models import Kind, Loaded
 from regard.tracing.patterns._counter import Counter
 from regard.tracing.patterns._patterns import HeadPattern, default_patterns
 from regard.tracing.patterns._reading import Reading, Texts
+from regard.tracing.patterns._table import HeadTable
 from regard.tracing.record import Trace, check_trace
-from regard.views import HeadTable
 
 Patterns = Callable[[Kind], Sequence[HeadPattern]]
 """What a kind of attention is tried on."""

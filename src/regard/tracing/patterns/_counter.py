@@ -14,8 +14,8 @@ from regard.tracing.patterns._examples import Examples
 from regard.tracing.patterns._patterns import HeadPattern, KeyPattern, Sides
 from regard.tracing.patterns._rows import Rows, measure
 from regard.tracing.patterns._seen import Seen, look_at_mask, same_view
+from regard.tracing.patterns._table import HeadCard, HeadFinding
 from regard.tracing.record import AttentionTrace, Trace, counted
-from regard.views import HeadCard, HeadFinding
 
 
 class Counter:

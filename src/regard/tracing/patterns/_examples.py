@@ -4,7 +4,7 @@ import numpy as np
 
 from regard.tracing.patterns._patterns import Sides
 from regard.tracing.patterns._rows import EXAMPLES, Rows
-from regard.views import HeadExample
+from regard.tracing.patterns._table import HeadExample
 
 
 class Examples:

@@ -10,8 +10,17 @@ from torch import Tensor
 
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
-from regard.models import Loaded
-from regard.tracing import AttentionTrace, Keeping, Passage, Trace, divergence, trace_ids, trace_text
+from regard.models import Loaded, prune
+from regard.tracing import (
+    AttentionTrace,
+    Keeping,
+    Passage,
+    Trace,
+    difference_page,
+    divergence,
+    trace_ids,
+    trace_text,
+)
 from tolerances import FP64, WEIGHTS
 from unit.models import tiny
 from unit.tracing import heads_by_hand as by_hand
@@ -176,3 +185,27 @@ def test_layers_with_fewer_heads() -> None:
     trace = Trace(model="pruned", encoder=passage)
     found = divergence(trace, trace)
     assert found.heads.isnan().tolist() == [[False] * 3, [False, False, True]]
+
+
+def test_heads_keep_their_numbers_after_pruning() -> None:
+    """Of a model and its pruned copy, the heads that both have are compared under their old numbers."""
+    loaded = make_loaded()
+    whole, pruned = (trace_text(each, "the fishing bank") for each in (loaded, prune(loaded, {0: [1]})))
+    found = divergence(whole, pruned)
+    assert found.heads[0].isnan().tolist() == [False, True, False]
+    assert found.heads[0, [0, 2]].max() < WEIGHTS  # layer 0 reads the same
+    one, other = whole.weights(1, 2), pruned.weights(1, 2)
+    rows = [by_entropies(p.tolist(), q.tolist()) for p, q in zip(one, other, strict=True)]
+    assert float(found.heads[1, 2]) == pytest.approx(sum(rows) / len(rows), abs=WEIGHTS)
+    assert {row["head"] for row in found.to_rows() if row["layer"] == 0} == {0, 2}
+    with pytest.raises(InputError, match="layer 0 has 3 heads in the one and 2 in the other"):
+        difference_page(whole, pruned)
+
+
+def test_it_shows_itself() -> None:
+    one, other = (trace_text(make_loaded(), text) for text in ("the fishing bank", "the money bank"))
+    text = str(divergence(one, other))
+    assert text.startswith("tiny: how differently each head attends\n1 the fishing bank\n2 the money bank\n")
+    assert max(map(len, text.splitlines())) <= 80
+    same = str(divergence(one, replace(one, model="second")))
+    assert same.startswith("the fishing bank: how differently each head attends\n1 tiny\n2 second\n")

@@ -338,3 +338,13 @@ def test_the_trace_is_left_as_it_was(pair: Trace) -> None:
     pair.statistics(top_k=1)
     assert all(torch.equal(q, each.inputs.q) for q, each in zip(before, pair.attention(), strict=True))
     assert torch.equal(pair.weights(0), weights)
+
+
+def test_it_shows_itself(trace: Trace) -> None:
+    found = trace.statistics()
+    lines = str(found).splitlines()
+    assert lines[2].split()[:3] == ["head", "entropy", "distance"]
+    assert lines[3].split()[:2] == ["0.0", f"{found.mean('entropy')[0, 0]:.3f}"]
+    assert len(found.to_pandas()) == 6
+    assert found.to_rows()[5]["to_special"] == pytest.approx(float(found.mean("to_special")[1, 2]))
+    assert "<pre" in found._repr_html_()

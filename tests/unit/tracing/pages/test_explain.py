@@ -9,15 +9,20 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from torch import nn
 
 from lens_models import FAMILIES
 from regard import lens
+from regard.blocks import SandwichNorm
 from regard.core import Causal
-from regard.core.errors import InputError
-from regard.models import Loaded
-from regard.tracing import Trace, explain, trace_text
-from regard.views import Explanation, print_explanation
+from regard.core.errors import InputError, RegardError
+from regard.models import Kind, Loaded
+from regard.tracing import Explanation, Trace, explain, trace_ids, trace_text
+from regard.tracing.pages._sublayers import _around, _Walked
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
+from unit.models import tiny
+from unit.tracing.conftest import TEXT, make_loaded
+from unit.tracing.stacks import loaded as of_network
 
 CASES = [("bank", 4, 0, 0), ("the#2", 6, 1, 2), (0, 0, 1, 1), (-1, 8, -1, -1), ("fishing", 2, 0, 2)]
 
@@ -140,5 +145,66 @@ def test_a_record_by_hand_with_a_sink(trace: Trace) -> None:
 
 def printed(explanation: Explanation) -> str:
     file = io.StringIO()
-    print_explanation(explanation, Console(file=file, width=80, highlight=False))
+    Console(file=file, width=80, highlight=False).print(explanation)
     return file.getvalue()
+
+
+def test_the_steps_around_attention_lead_from_input_to_output() -> None:
+    """Post-norm, pre-norm, sandwich, and all three sublayers of a decoder: each sum and norm by hand."""
+    trace = trace_text(make_loaded(), TEXT)
+    network = trace.require_model().network
+    e = trace.explain("bank", 0)
+    layer = network.encoder.layers[0]
+    named = {step.name: step.vector for step in e.after}
+    assert [step.name for step in e.after] == [
+        "x + attention", "LayerNorm", "hidden", "feed-forward", "x + feed-forward", "LayerNorm",
+    ]  # fmt: skip
+    assert e.before == ()
+    assert e.embedding_norm == "LayerNorm"
+    added = torch.from_numpy(e.x) + torch.from_numpy(e.output)
+    assert_close_to_largest(named["x + attention"], added, FP32_OF_LARGEST)
+    middle = layer.attention_residual.norm(added)
+    assert_close_to_largest(e.after[1].vector, middle, FP32_OF_LARGEST)
+    assert_close_to_largest(named["feed-forward"], layer.ffn(middle), FP32_OF_LARGEST)
+    assert_close_to_largest(e.after[-1].vector, e.contextual, FP32_OF_LARGEST)
+
+
+def test_the_steps_of_a_decoder() -> None:
+    trace = trace_ids(of_network(tiny.decoder(), tokenizer=False), [3, 5, 7, 4])
+    for layer in (0, 1):
+        e = trace.explain(2, layer)
+        assert [step.name for step in e.before] == ["RMSNorm"]
+        assert [step.name for step in e.after[:4]] == ["x + attention", "RMSNorm", "hidden", "feed-forward"]
+        assert_close_to_largest(e.after[-1].vector, e.contextual, FP32_OF_LARGEST)
+
+
+@pytest.mark.parametrize("kind", ["decoder", "cross"])
+def test_the_steps_around_the_attentions_of_a_decoder_beside_an_encoder(kind: Kind) -> None:
+    network = tiny.both()
+    e = trace_ids(of_network(network, tokenizer=False), [3, 5, 7], [4, 6, 1, 2]).explain(2, 1, kind=kind)
+    names = [step.name for step in (*e.before, *e.after)]
+    crossing = names.index("x + cross-attention")
+    assert "x + attention" in names[:crossing]
+    assert ("x + attention" in [step.name for step in e.before]) == (kind == "cross")
+    assert_close_to_largest(e.after[-1].vector, e.contextual, FP32_OF_LARGEST)
+
+
+def test_a_norm_on_either_side() -> None:
+    torch.manual_seed(3)
+    before, after, x, y = nn.LayerNorm(5), nn.LayerNorm(5), torch.randn(5).double(), torch.randn(5).double()
+    steps = _around(SandwichNorm(before, after), x, lambda _: [_Walked("attention", y)], "attention")
+    assert [step.name for step in steps] == ["LayerNorm", "attention", "LayerNorm", "x + attention"]
+    assert torch.equal(steps[-1].value, x + steps[2].value)
+
+
+def test_steps_that_do_not_add_up_are_refused(trace: Trace) -> None:
+    passage = trace.source
+    hidden = (*passage.hidden[:1], passage.hidden[1] + 0.01, *passage.hidden[2:])
+    with pytest.raises(RegardError, match="the residual does not add up"):
+        replace(trace, encoder=replace(passage, hidden=hidden)).explain("bank", 0)
+
+
+def test_without_the_model_there_are_no_steps_around(trace: Trace) -> None:
+    e = replace(trace, loaded=None).explain("bank", 0)
+    assert (e.before, e.after) == ((), ())
+    assert "after residual, norm and feed-forward network" in str(e)

@@ -15,8 +15,7 @@ from regard.models import Loaded, gpt2, llama
 from regard.models.bert import BertConfig
 from regard.models.bert import build as build_bert
 from regard.positions import Rotary
-from regard.tracing import heads, heads_of_trace
-from regard.views import HeadCard
+from regard.tracing import HeadCard, heads, heads_of_trace
 from tolerances import WEIGHTS
 from unit.tracing import heads_by_hand as by_hand
 from unit.tracing.heads_by_hand import scored, shuffled, traced

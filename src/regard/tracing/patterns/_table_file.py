@@ -7,11 +7,10 @@ from typing import Any
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
 from regard.core.files import write_whole
-from regard.views._heads import HeadCard, HeadTable
 
 
 def check_heads_file(path: Path) -> None:
-    """Refuse a file that `write_heads` could not write, before the work is done.
+    """Refuse a file that `HeadTable.write` could not write, before the work is done.
 
     Raises:
         InputError: an ending other than .parquet.
@@ -22,23 +21,8 @@ def check_heads_file(path: Path) -> None:
     pyarrow()
 
 
-def write_heads(table: HeadTable, path: Path) -> None:
-    """Write a table of heads, whole or not at all.
-
-    A row has kind, layer, head, pattern, detail, effect, low, high, mass, captured, queries (of the named
-    pattern, or of the strongest where there is none), `findings`, a list of the same for every pattern, and
-    `examples`. What belongs to all rows (model, texts, level, ...) stands as JSON in the file's metadata,
-    under "regard".
-
-    Args:
-        table: the table.
-        path: the file, which ends in .parquet.
-
-    Raises:
-        InputError: another ending.
-        MissingExtraError: pyarrow is not installed.
-        OutputError: the file cannot be written.
-    """
+def write_rows(rows: list[dict[str, Any]], about: dict[str, Any], path: Path) -> Path:
+    """Write the rows of a table of heads, and what belongs to all of them: see `HeadTable.write`."""
     check_heads_file(path)
     pa, parquet = pyarrow()
     finding = {
@@ -64,12 +48,8 @@ def write_heads(table: HeadTable, path: Path) -> None:
             "findings": pa.list_(pa.struct(list(finding.items()))),
             "examples": pa.list_(pa.struct(list(example.items()))),
         },
-        metadata={"regard": json.dumps({**table.to_json(), "cards": len(table.cards)})},
+        metadata={"regard": json.dumps(about)},
     )
-    rows = pa.Table.from_pylist([_row(card) for card in table.cards], schema=schema)
-    write_whole(path, lambda temporary: parquet.write_table(rows, temporary))
-
-
-def _row(card: HeadCard) -> dict[str, Any]:
-    plain = card.to_json()
-    return {**plain["findings"][0], **plain}  # the card's own pattern may be "none"
+    table = pa.Table.from_pylist(rows, schema=schema)
+    write_whole(path, lambda temporary: parquet.write_table(table, temporary))
+    return path

@@ -15,8 +15,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from regard.core.errors import InputError
-from regard.views import Comparison, plot_comparison, print_comparison
-from regard.views import _comparison as module
+from regard.tracing import Comparison
+from regard.tracing.comparison import _comparison as module
 
 
 def make(count: int = 2, /, layers: int = 5, **fields: Any) -> Comparison:
@@ -34,7 +34,7 @@ def make(count: int = 2, /, layers: int = 5, **fields: Any) -> Comparison:
 
 def printed(comparison: Comparison, width: int = 80) -> str:
     file = io.StringIO()
-    print_comparison(comparison, Console(file=file, width=width, highlight=False))
+    Console(file=file, width=width, highlight=False).print(comparison)
     return file.getvalue()
 
 
@@ -115,7 +115,7 @@ def test_a_negative_similarity_has_no_bar() -> None:
 )
 def test_plot_in_every_format(tmp_path: Path, ending: str, start: bytes) -> None:
     path = tmp_path / f"plot{ending}"
-    plot_comparison(make(3), path)
+    make(3).plot(path)
     assert path.read_bytes().startswith(start)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
@@ -130,7 +130,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, comparison: Comparison, path: Path) -
         write(figure, where)
 
     monkeypatch.setattr(module, "write_figure", keep)
-    plot_comparison(comparison, path)
+    comparison.plot(path)
     return figures[0]
 
 
@@ -169,5 +169,5 @@ def test_plot_of_many_texts_has_no_legend(monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.parametrize("name", ["plot.jpg", "plot", ".png", "plot.png.txt"])
 def test_plot_refuses_other_endings(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"the plot's file must end in \.pdf, \.png or \.svg; got "):
-        plot_comparison(make(), tmp_path / name)
+        make().plot(tmp_path / name)
     assert list(tmp_path.iterdir()) == []

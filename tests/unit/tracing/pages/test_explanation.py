@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from regard.views import Explanation, print_explanation
+from regard.tracing import Explanation, Step
 
 HEADS, HEAD_DIM, D_MODEL = 3, 5, 15
 
@@ -44,7 +44,10 @@ def make(count: int = 7, /, **fields: Any) -> Explanation:
         "scaled": None,
         "position": random(D_MODEL),
         "token_type": None,
+        "embedded": random(D_MODEL),
+        "embedding_norm": "LayerNorm",
         "x": random(D_MODEL),
+        "before": (),
         "q": q,
         "k": k,
         "v": v,
@@ -56,6 +59,7 @@ def make(count: int = 7, /, **fields: Any) -> Explanation:
         "context": weights @ v,
         "joined": random(HEADS * HEAD_DIM),
         "output": random(D_MODEL),
+        "after": (),
         "contextual": random(D_MODEL),
     }
     if "tokens" in fields:
@@ -65,13 +69,19 @@ def make(count: int = 7, /, **fields: Any) -> Explanation:
 
 def printed(explanation: Explanation, width: int = 80) -> str:
     file = io.StringIO()
-    print_explanation(explanation, Console(file=file, width=width, highlight=False))
+    Console(file=file, width=width, highlight=False).print(explanation)
     return file.getvalue()
 
 
 def table(lines: list[str]) -> list[list[str]]:
     """The rows of the table of keys, cell by cell."""
-    return [line.split() for line in lines if re.match(r" *\d+ t\d+ ", line)]
+    return [line.split() for line in keys_part(lines) if re.match(r" *\d+ t\d+ ", line)]
+
+
+def keys_part(lines: list[str]) -> list[str]:
+    """The lines of step 6."""
+    first, last = (next(at for at, line in enumerate(lines) if line.startswith(f"{n}. ")) for n in (6, 7))
+    return lines[first:last]
 
 
 def columns(line: str) -> int:
@@ -135,7 +145,7 @@ def test_works_out_the_largest_weight() -> None:
 def test_fits_its_columns(fields: dict[str, Any], width: int) -> None:
     lines = printed(make(**fields), width).splitlines()
     assert max(map(columns, lines)) <= width
-    numbers = [line.split()[0] for line in lines if line[:5].strip().isdigit() and "row" not in line]
+    numbers = [line.split()[0] for line in keys_part(lines) if line[:5].strip().isdigit()]
     assert numbers == list("0123456")
 
 
@@ -143,7 +153,7 @@ def test_a_row_that_may_attend_to_nothing() -> None:
     e = make(masked_scores=np.full(7, -np.inf), weights=np.zeros(7), context=np.zeros(5))
     text = printed(e)
     assert "weight = 0, since the mask forbids every key" in text
-    assert [row[5:] for row in table(text.splitlines())] == [["-inf", "0.0000"]] * 7
+    assert [row[6:] for row in table(text.splitlines())] == [["-inf", "0.0000"]] * 7
 
 
 def test_one_token_and_one_dimension() -> None:
@@ -160,7 +170,7 @@ def test_another_scale_is_no_root() -> None:
 def test_many_tokens_are_summed_up() -> None:
     e = make(503, token=250, pieces=(250,), text="t " * 5000)
     lines = printed(e).splitlines()
-    assert len(lines) < 90
+    assert len(lines) < 100
     assert max(map(columns, lines)) <= 80
     text = "\n".join(lines)
     assert "(218 more) … t218:318" in text
@@ -188,8 +198,8 @@ def test_text_is_printed_literally_and_not_obeyed() -> None:
 def test_pieces_and_token_type_are_named() -> None:
     text = printed(make(pieces=(4, 5), token_type=np.full(15, 0.25)))
     assert "The word is 2 tokens: t4 (4), t5 (5). This is the first; --token asks for one." in text
-    assert "Position and token type, added" in text
-    assert "token type    0.2500" in text
+    assert "Position and token type, added, then LayerNorm" in text
+    assert "token type         0.2500" in text
     assert "The word is" not in printed(make())
     assert "token type" not in printed(make())
 
@@ -206,7 +216,7 @@ def test_what_is_not_there_is_not_printed() -> None:
     assert not re.search(r"^  (position|output) ", text, re.MULTILINE)
     of_type = printed(make(position=None, token_type=np.full(15, 0.25)))
     assert "3. Token type, added" in of_type
-    assert "token type    0.2500" in of_type
+    assert "token type         0.2500" in of_type
     assert "3. Position, added" in printed(make())
     assert make(position=None, output=None).to_json()["position"] is None
 
@@ -217,7 +227,8 @@ def test_cross_attention_is_over_the_other_text_s_tokens() -> None:
     text = printed(e)
     assert text.startswith("Cross-attention of b (token 1), layer 1 of 0..1")
     assert "a:7 b:8 c:9" in text
-    assert re.findall(r"^ *(\d+) (s\d) ", text, re.MULTILINE) == [(str(i), f"s{i}") for i in range(7)]
+    keys = re.findall(r"^ *(\d+) (s\d) ", "\n".join(keys_part(text.splitlines())), re.MULTILINE)
+    assert keys == [(str(i), f"s{i}") for i in range(7)]
     assert f"Worked out for the largest, s{int(np.argmax(e.weights))}:" in text
     assert "The weights of all 7 tokens sum to 1.000000." in text
     assert "… 7 terms" in text
@@ -268,3 +279,39 @@ def test_a_sink_may_take_everything() -> None:
     text = printed(make(weights=np.zeros(7), context=np.zeros(5), sink=1.0))
     assert "The rest, 1.000000, goes to the head's sink" in text
     assert "= 1 / inf = 0.0000" in text
+
+
+def test_every_step_is_shown() -> None:
+    """The sum of the embeddings, its norm, the mask, values, and what follows the attention."""
+    masked = np.array([1.5, -np.inf, 2, 3, 4, 5, 6], np.float32)
+    powers = np.where(np.isfinite(masked), np.exp(masked), 0)
+    after = (Step("x + attention", np.full(15, 0.125)), Step("LayerNorm", np.full(15, 0.375)))
+    e = make(
+        masked_scores=masked,
+        weights=powers / powers.sum(),
+        before=(Step("RMSNorm", np.full(15, 0.5)),),
+        after=after,
+    )
+    text = printed(e)
+    lines = text.splitlines()
+    total = " ".join(f"{value:.4f}" for value in (e.learned + e.position)[:5])
+    [summed] = [line for line in lines if line.startswith("  sum ")]
+    assert " ".join(summed.split()[1:6]) == total
+    assert [row[5:7] for row in table(lines)][:2] == [[f"{e.scaled_scores[0]:.4f}", f"{e.weights[0]:.4f}"],
+                                                     [f"{e.scaled_scores[1]:.4f}", "-inf"]]  # fmt: skip
+    assert "Query q, made from x by way of RMSNorm" in text
+    assert re.search(r"^  RMSNorm +0\.5000", text, re.MULTILINE)
+    assert re.search(r"^  x \+ attention +0\.1250 .*\n  LayerNorm +0\.3750", text, re.MULTILINE)
+    start = next(at for at, line in enumerate(lines) if line.startswith("7. ")) + 2
+    order = np.argsort(-e.weights, kind="stable")
+    shares = [line.split()[-1] for line in lines[start : start + len(order)]]
+    assert shares == [f"{e.weights[key] * e.v[key, 0]:.4f}" for key in order]
+    assert json.loads(json.dumps(e.to_json()))["after"][0]["name"] == "x + attention"
+
+
+def test_it_shows_itself() -> None:
+    e = make(tokens=("<b>", *"cdefgh"))
+    assert "Attention of" in str(e)
+    assert "&lt;b&gt;" in e._repr_html_()
+    assert e.to_pandas()["weight"].tolist() == pytest.approx(e.weights.tolist())
+    assert e.to_arrow().column_names == ["key", "token", "score", "scaled", "seen", "weight"]

@@ -1,15 +1,18 @@
-"""What each head does: the record, its table and its card in a terminal, and its file."""
+"""What each head does: the cards, and the table of them, which shows itself."""
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.core.errors import InputError
-from regard.views._printable import excerpt, printable
+from regard.tracing.patterns._table_file import write_rows
+from regard.views import Shown, excerpt, plain_table, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import RenderableType
     from rich.text import Text
 
 NONE = "none"
@@ -65,8 +68,8 @@ class HeadExample:
     mass: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadCard:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HeadCard(Shown):
     """What one head does.
 
     Args:
@@ -85,6 +88,9 @@ class HeadCard:
     findings: tuple[HeadFinding, ...]
     examples: tuple[HeadExample, ...]
 
+    def __repr__(self) -> str:
+        return f"HeadCard({self.kind} {self.layer}.{self.head}: {self.pattern}, {self.best.effect:.2f})"
+
     @property
     def best(self) -> HeadFinding:
         """What is said of the pattern; of a head without one, of the strongest that it almost has."""
@@ -101,10 +107,20 @@ class HeadCard:
         plain["findings"] = [_without_nan(finding) for finding in plain["findings"]]
         return plain
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row a pattern, the strongest first."""
+        rows: list[dict[str, Any]] = self.to_json()["findings"]
+        return rows
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        yield from _card_parts(self)
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class HeadTable:
+class HeadTable(Shown):
     """What every head of a model does over a text or a corpus.
+
+    `table[layer, head]` is one head's card, a loop goes over all of them, and `print` shows the table.
 
     Args:
         model: its name.
@@ -134,6 +150,9 @@ class HeadTable:
 
     def __len__(self) -> int:
         return len(self.cards)
+
+    def __iter__(self) -> Iterator[HeadCard]:
+        return iter(self.cards)
 
     def __getitem__(self, at: tuple[int, int] | tuple[str, int, int]) -> HeadCard:
         """The card of (layer, head), or of (kind, layer, head) where there are several kinds of attention.
@@ -167,6 +186,49 @@ class HeadTable:
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "cards"}
         return {**plain, "cards": [card.to_json() for card in self.cards]}
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row a head: kind, layer, head, its pattern, and what was found of that pattern."""
+        return [_row_of(card) for card in self.cards]
+
+    def write(self, path: str | Path) -> Path:
+        """Write a Parquet file of the rows, with every finding and example, whole or not at all.
+
+        A row has kind, layer, head, pattern, detail, effect, low, high, mass, captured, queries (of the named
+        pattern, or of the strongest where there is none), `findings`, a list of the same for every pattern,
+        and `examples`. What belongs to all rows (model, texts, level, ...) stands as JSON in the file's
+        metadata, under "regard".
+
+        Raises:
+            InputError: an ending other than .parquet.
+            MissingExtraError: pyarrow is not installed.
+            OutputError: the file cannot be written.
+        """
+        rows = [_row_of(card) | card.to_json() for card in self.cards]
+        return write_rows(rows, {**self.to_json(), "cards": len(self.cards)}, Path(path))
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        from rich.text import Text
+
+        yield Text(_heading(self), style="dim")
+        if len(self.cards) == 1:
+            yield ""
+            yield from _card_parts(self.cards[0])
+            return
+        for kind in dict.fromkeys(card.kind for card in self.cards):
+            cards = [card for card in self.cards if card.kind == kind]
+            yield ""
+            if len(cards) < len(self.cards):
+                yield Text(f"{kind} attention", style="bold")
+            yield _table(cards, self.threshold)
+        yield ""
+        counts = (f"{count} {name}" for name, count in self.counts().items())
+        yield Text.assemble((f"{len(self)} heads: ", "bold"), ", ".join(counts))
+
+
+def _row_of(card: HeadCard) -> dict[str, Any]:
+    place = {"kind": card.kind, "layer": card.layer, "head": card.head}
+    return place | card.to_rows()[0] | {"pattern": card.pattern}  # the card's own pattern may be "none"
+
 
 def _without_nan(fields: dict[str, Any]) -> dict[str, Any]:
     return {
@@ -177,25 +239,6 @@ def _without_nan(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _plural(count: int, noun: str) -> str:
     return noun if count == 1 else {"query": "queries"}.get(noun, f"{noun}s")
-
-
-def print_heads(table: HeadTable, console: "Console") -> None:
-    """A row a head, in 80 columns; where there is one head only, its card."""
-    from rich.text import Text
-
-    console.print(Text(_heading(table), style="dim"))
-    if len(table.cards) == 1:
-        _print_card(table.cards[0], console)
-        return
-    for kind in dict.fromkeys(card.kind for card in table.cards):
-        cards = [card for card in table.cards if card.kind == kind]
-        console.print()
-        if len(cards) < len(table.cards):
-            console.print(Text(f"{kind} attention", style="bold"))
-        _print_table(cards, table.threshold, console)
-    console.print()
-    counts = (f"{count} {name}" for name, count in table.counts().items())
-    console.print(Text.assemble((f"{len(table)} heads: ", "bold"), ", ".join(counts)))
 
 
 def _heading(table: HeadTable) -> str:
@@ -211,7 +254,7 @@ def _heading(table: HeadTable) -> str:
 _WEAK = 0.05
 
 
-def _print_table(cards: list[HeadCard], threshold: float, console: "Console") -> None:
+def _table(cards: list[HeadCard], threshold: float) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
@@ -237,7 +280,7 @@ def _print_table(cards: list[HeadCard], threshold: float, console: "Console") ->
             *((f"{best.effect:.2f}", _interval(best), f"{best.captured:.0%}") if named else ("", "", "")),
             _following(following, threshold),
         )
-    console.print(drawn)
+    return drawn
 
 
 _STYLES = {
@@ -270,46 +313,36 @@ def _following(finding: HeadFinding | None, threshold: float) -> "Text":
 _AROUND = 4
 
 
-def _print_card(card: HeadCard, console: "Console") -> None:
-    from rich.table import Table
+def _card_parts(card: HeadCard) -> "Iterator[RenderableType]":
     from rich.text import Text
 
-    console.print()
     verdict = card.best.name if card.pattern != NONE else "no pattern"
     style = f"bold {_STYLES.get(card.pattern, '')}".replace("bold bold", "bold").rstrip()
-    console.print(
-        Text.assemble(
-            (f"{card.kind} layer {card.layer}, head {card.head}: ", "bold"), (printable(verdict), style)
-        )
-    )
-    console.print()
-    drawn = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    drawn.add_column("pattern", width=27, no_wrap=True)
-    for name, width in (("effect", 6), ("interval", 12), ("mass", 5), ("captured", 8), ("queries", 9)):
-        drawn.add_column(name, justify="left" if name == "interval" else "right", width=width)
-    for finding in card.findings:
-        unknown = math.isnan(finding.effect)
-        drawn.add_row(
-            Text(printable(finding.name), style=_STYLES.get(finding.pattern, "")),
-            "-" if unknown else f"{finding.effect:.2f}",
-            _interval(finding),
-            "-" if unknown else f"{finding.mass:.2f}",
-            "-" if unknown else f"{finding.captured:.0%}",
-            f"{finding.queries:,}",
-        )
-    console.print(drawn)
+    place = f"{card.kind} layer {card.layer}, head {card.head}: "
+    yield Text.assemble((place, "bold"), (printable(verdict), style))
+    yield ""
+    columns = ("pattern", "interval", "effect", "mass", "captured", "queries")
+    yield plain_table(columns, (_finding_cells(finding) for finding in card.findings), left=2)
     for number, example in enumerate(card.examples):
         if number == 0:
-            console.print()
+            yield ""
             where = f"Where {printable(card.best.name)} is strongest: the [query] reads the <key>"
-            console.print(Text(where, "dim"))
+            yield Text(where, "dim")
         line = Text.assemble((f"{example.mass:.2f}  ", "bold"))
         if card.kind != "cross":
             line.append_text(_marked(example.tokens, {example.query: "query", example.key: "key"}))
         else:
             line.append_text(_marked(example.tokens, {example.query: "query"}))
             line.append("  reads  ", "dim").append_text(_marked(example.keys, {example.key: "key"}))
-        console.print(line)
+        yield line
+
+
+def _finding_cells(finding: HeadFinding) -> tuple[str, ...]:
+    if math.isnan(finding.effect):
+        numbers = ("-", "-", "-")
+    else:
+        numbers = (f"{finding.effect:.2f}", f"{finding.mass:.2f}", f"{finding.captured:.0%}")
+    return (printable(finding.name), _interval(finding), *numbers, f"{finding.queries:,}")
 
 
 _MARKS = {"query": ("[", "]", "bold"), "key": ("<", ">", "bold underline")}

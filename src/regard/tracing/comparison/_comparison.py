@@ -1,5 +1,6 @@
-"""One word in several sentences, layer by layer: the record, its table in a terminal, and its plot."""
+"""One word in several sentences, layer by layer: the result, which shows itself, and its plot."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -7,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.views._figure import check_format, new_figure, write_figure
-from regard.views._printable import excerpt, printable
+from regard.views import Shown, check_format, excerpt, new_figure, plain_table, printable, write_figure
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import RenderableType
 
 # Columns of similarities that fit 80 characters beside the layer.
 _PAIRS_A_TABLE = 7
@@ -22,7 +22,7 @@ _MAX_LEGEND = 15
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Shown):
     """How alike one word's vectors are between texts, at every embedding layer.
 
     Args:
@@ -58,49 +58,66 @@ class Comparison:
             "similarity": numbers.tolist(),
         }
 
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """What each embedding layer is called: "0 learned", "1", ..., "6 contextual"."""
+        last = len(self.similarity) - 1
+        return ("0 learned", *map(str, range(1, last)), f"{last} contextual")
 
-def print_comparison(comparison: Comparison, console: "Console") -> None:
-    """The similarities as a table, a row a layer and a column a pair of texts, in 80 columns."""
-    from rich.table import Table
-    from rich.text import Text
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row a layer and pair of texts (counted from 1), with their cosine."""
+        return [
+            {"layer": layer, "text": a + 1, "other": b + 1, "cosine": float(matrix[a, b])}
+            for layer, matrix in enumerate(self.similarity)
+            for a, b in self.pairs
+        ]
 
-    last = len(comparison.similarity) - 1
-    console.print(
-        Text(f"{printable(comparison.model)}: cosine similarity of the word's vectors", style="dim")
-    )
-    for number, (word, text) in enumerate(zip(comparison.words, comparison.texts, strict=True), start=1):
-        word, text = excerpt(word, 30), excerpt(text, _MAX_TEXT)
-        console.print(Text.assemble((f"{number} ", "bold"), (word, "bold"), f"  {text}"))
-    pairs = comparison.pairs
-    for start in range(0, len(pairs), _PAIRS_A_TABLE):
-        shown = pairs[start : start + _PAIRS_A_TABLE]
-        table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-        table.add_column("layer", width=14)
-        for a, b in shown:
-            table.add_column(f"{a + 1}-{b + 1}", justify="right", width=7)
-        if len(pairs) == 1:
-            table.add_column("", width=40)
-        for layer, matrix in enumerate(comparison.similarity):
-            name = {0: "0 learned", last: f"{last} contextual"}.get(layer, str(layer))
-            values = [float(matrix[a, b]) for a, b in shown]
-            bar = ["█" * round(40 * max(0.0, np.nan_to_num(values[0])))] if len(pairs) == 1 else []
-            table.add_row(name, *("-" if np.isnan(value) else f"{value:.3f}" for value in values), *bar)
-        console.print()
-        console.print(table)
+    def _parts(self) -> "Iterator[RenderableType]":
+        from rich.text import Text
+
+        yield Text(f"{printable(self.model)}: cosine similarity of the word's vectors", style="dim")
+        for number, (word, text) in enumerate(zip(self.words, self.texts, strict=True), start=1):
+            word, text = excerpt(word, 30), excerpt(text, _MAX_TEXT)
+            yield Text.assemble((f"{number} ", "bold"), (word, "bold"), f"  {text}")
+        pairs = self.pairs
+        for start in range(0, len(pairs), _PAIRS_A_TABLE):
+            shown = pairs[start : start + _PAIRS_A_TABLE]
+            single = len(pairs) == 1
+            cells = [
+                [
+                    name,
+                    *(_cosine(float(matrix[a, b])) for a, b in shown),
+                    *([_bar(matrix[shown[0]])] if single else []),
+                ]
+                for name, matrix in zip(self.layers, self.similarity, strict=True)
+            ]
+            names = [f"{a + 1}-{b + 1}" for a, b in shown]
+            yield ""
+            yield plain_table(["layer", *names, *([""] if single else [])], cells, bar=single)
+
+    def plot(self, path: str | Path) -> None:
+        """Draw similarity against layer, a line a pair of texts.
+
+        Args:
+            path: the file; its ending says the format: .png, .svg or .pdf.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+            InputError: an ending that is none of these.
+            OutputError: the file cannot be written.
+        """
+        _plot(self, Path(path))
 
 
-def plot_comparison(comparison: Comparison, path: Path) -> None:
-    """Draw similarity against layer, a line a pair of texts.
+def _cosine(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.3f}"
 
-    Args:
-        comparison: the record.
-        path: the file; its ending says the format: .png, .svg or .pdf.
 
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        InputError: an ending that is none of these.
-        OutputError: the file cannot be written.
-    """
+def _bar(value: float) -> str:
+    return "█" * round(40 * max(0.0, float(np.nan_to_num(value))))
+
+
+def _plot(comparison: Comparison, path: Path) -> None:
     check_format(path)
     figure = new_figure(width=7.0, height=4.5 + 0.12 * len(comparison.texts))
     axes = figure.subplots()

@@ -1,0 +1,111 @@
+"""Results that show themselves: as a table in a terminal, in `print`, in a notebook, and as a data frame."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Final
+
+from regard.core.extras import missing, pyarrow
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+
+_WIDTH: Final = 80
+_IN_HTML: Final = '<pre style="line-height: 1.25; font-family: Menlo, Consolas, monospace">{code}</pre>'
+
+
+class Shown(ABC):
+    """A result that shows itself.
+
+    `print(result)` gives text in 80 columns, a notebook shows the same with colours, `to_pandas` and
+    `to_arrow` give its rows as a table. A class says what is drawn (`_parts`) and its rows (`to_rows`).
+
+    Example:
+        >>> import regard
+        >>> found = regard.load().heads("The cat sat on the mat.", layer=0)
+        >>> print(found)  # doctest: +ELLIPSIS
+        sentence-transformers/all-MiniLM-L6-v2: 1 text, 9 tokens
+        ...
+        >>> found.to_pandas().columns.tolist()[:4]
+        ['kind', 'layer', 'head', 'pattern']
+    """
+
+    @abstractmethod
+    def _parts(self) -> "Iterator[RenderableType]":
+        """What is drawn, from top to bottom, in 80 columns."""
+
+    @abstractmethod
+    def to_rows(self) -> list[dict[str, Any]]:
+        """The rows of its table, each by column name."""
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[RenderableType]":
+        yield from self._parts()
+
+    def __str__(self) -> str:
+        return _drawn(self).file.getvalue().rstrip()  # type: ignore[attr-defined, no-any-return]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        html = _drawn(self, record=True).export_html(inline_styles=True, code_format=_IN_HTML)
+        return html.rstrip()
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas data frame.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        try:
+            pandas = import_module("pandas")
+        except ImportError as error:
+            raise missing("data frames need", error, "pandas") from error
+        return pandas.DataFrame(self.to_rows())
+
+    def to_arrow(self) -> Any:
+        """The rows as an Arrow table.
+
+        Raises:
+            MissingExtraError: pyarrow is not installed.
+        """
+        pa, _ = pyarrow()
+        return pa.Table.from_pylist(self.to_rows())
+
+
+def _drawn(shown: Shown, *, record: bool = False) -> "Console":
+    from rich.console import Console
+
+    console = Console(
+        file=StringIO(),
+        width=_WIDTH,
+        record=record,
+        force_jupyter=False,
+        color_system="truecolor" if record else None,
+    )
+    console.print(shown)
+    return console
+
+
+def plain_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, gap: int = 2, bar: bool = False
+) -> "RenderableType":
+    """A table without lines.
+
+    Args:
+        columns: their headings.
+        rows: of as many cells.
+        left: how many of the first columns are aligned to the left; numbers stand to the right.
+        gap: blanks between two columns.
+        bar: whether the last column is a bar, which begins at the left.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
+    for place, name in enumerate(columns):
+        table.add_column(
+            name, justify="left" if place < left or (bar and place == len(columns) - 1) else "right"
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))  # not strings: rich would read "[SEP]" as its own markup
+    return table
