@@ -10,7 +10,8 @@ from torch import Tensor
 
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
-from regard.models import Loaded, prune
+from regard.models import Loaded
+from regard.pruning import prune
 from regard.tracing import (
     AttentionTrace,
     Keeping,
