@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.blocks._embeddings import Embeddings
 from regard.blocks._layers import DecoderLayer, EncoderLayer
-from regard.core import Bias, Mask, Taps, forget, shared
+from regard.core import Bias, DenseBias, Mask, Taps
 from regard.positions import Rotary, Rotation
 
 
@@ -152,27 +152,38 @@ class Stack(nn.Module):
         inner = None if taps is None else taps.at("embeddings")
         x: Tensor = self.embeddings(token_ids, positions=positions, token_types=token_types, taps=inner)
         bias = None if self.bias is None else self.bias()
-        if isinstance(bias, Bias):
-            bias = shared(bias)
-        encoded_mask = shared(encoded_mask)
+        if isinstance(bias, Bias) and taps is None:  # a record keeps the rule: it is smaller
+            bias = _written_out(bias, positions.shape[1], x)
         masks: dict[Pattern, Mask | None] = {}
         rotations: dict[Rotary, Rotation] = {}
         cross = {} if encoded is None else {"encoded": encoded, "encoded_mask": encoded_mask}
         for index, (layer, pattern) in enumerate(zip(self.layers, self.patterns, strict=True)):
             if pattern not in masks:
-                masks[pattern] = shared(_conjoined(pattern.mask, mask))
+                masks[pattern] = _conjoined(pattern.mask, mask)
             rotary = pattern.rotary
             if rotary is not None and rotary not in rotations:
                 rotations[rotary] = rotary.rotation(positions, dtype=x.dtype, device=x.device)
             rotation = None if rotary is None else rotations[rotary]
             inner = None if taps is None else taps.at(f"layers.{index}")
             x = layer(x, mask=masks[pattern], bias=bias, rotation=rotation, taps=inner, **cross)
-        forget(*masks.values(), encoded_mask, bias)
         if self.norm is not None:
             x = self.norm(x)
         if self.dropout is not None:
             x = self.dropout(x)
         return x if taps is None else taps.offer("output", x)
+
+
+# A bias is written out up to so many numbers, 64 MB in float32: beyond, each layer asks for blocks of it.
+_MOST_ENTRIES = 2**24
+
+
+def _written_out(bias: Bias, length: int, like: Tensor) -> Bias:
+    """A bias as a tensor that all layers read; as it is where it is large, or where a gradient is wanted."""
+    at = torch.arange(length, device=like.device)
+    heads = bias.block(at[:1], at[:1]).shape[1]
+    if torch.is_grad_enabled() or heads * length**2 > _MOST_ENTRIES:
+        return bias
+    return DenseBias(bias.block(at, at))
 
 
 def _conjoined(one: Mask | None, other: Mask | None) -> Mask | None:

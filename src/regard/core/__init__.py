@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from regard.core._matrices import Matrices, matrices_of
     from regard.core._row_statistics import RowStatistics, row_statistics
     from regard.core._rows import attention_scores, attention_weights
-    from regard.core._shared import forget, shared, unshared
     from regard.core._taps import Listener, Taps
 
 _HOME = {
@@ -48,14 +47,11 @@ _HOME = {
     "attention_errors": "_identities",
     "attention_scores": "_rows",
     "attention_weights": "_rows",
-    "forget": "_shared",
     "fused_attention": "_fused",
     "matrices_of": "_matrices",
     "padding_of": "_inputs",
     "reference_attention": "_attention",
     "row_statistics": "_row_statistics",
-    "shared": "_shared",
-    "unshared": "_shared",
 }
 
 __all__ = [
@@ -83,14 +79,11 @@ __all__ = [
     "attention_errors",
     "attention_scores",
     "attention_weights",
-    "forget",
     "fused_attention",
     "matrices_of",
     "padding_of",
     "reference_attention",
     "row_statistics",
-    "shared",
-    "unshared",
 ]
 
 __getattr__, __dir__ = _on_use(__name__, _HOME)

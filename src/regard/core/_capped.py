@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.core._attention import at_least_float32
 from regard.core._blocks import Plan, empty_context, plan
 from regard.core._inputs import AttentionInputs
-from regard.core._kernel import Added, added_to_scores
+from regard.core._kernel import added_to_scores, empty_rows
 
 # Scores of one block for each thread that works on it: 2^18 are 1 MB in float32.
 _BLOCK_ENTRIES = 2**18
@@ -30,7 +30,7 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
     context = empty_context(q, inputs.v)
     entries = _entries()
 
-    def attend(items: slice, rows: range, keys: range, made: Added | None) -> Tensor:
+    def attend(items: slice, rows: range, keys: range, added: Tensor | None, empty: Tensor | None) -> Tensor:
         """A function of its own, so that a block's matrices have gone before the next is begun."""
         at_rows, at_keys = slice(rows.start, rows.stop), slice(keys.start, keys.stop)
         some = q[items, :, at_rows].to(dtype)
@@ -38,22 +38,23 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
         scaled = torch.mul(some, inputs.factor / softcap, out=some.new_empty(some.shape))
         scores = scaled.view(-1, kv_heads, group * len(rows), q.shape[3]) @ k[items, :, at_keys].mT
         matrices = scores.tanh_().view(-1, heads, len(rows), len(keys))
-        if made is None:
+        if added is None:
             matrices *= softcap
         else:
-            torch.add(_items(made.matrix, items), matrices, alpha=softcap, out=matrices)
+            torch.add(_items(added, items), matrices, alpha=softcap, out=matrices)
         weights = torch.softmax(matrices, dim=-1)
-        if made is not None and made.empty is not None:
-            weights.masked_fill_(_items(made.empty, items), 0.0)
+        if empty is not None:
+            weights.masked_fill_(_items(empty, items), 0.0)
         product = weights.view_as(scores) @ v[items, :, at_keys]
         return product.view(-1, heads, len(rows), v.shape[3])
 
     for rows, keys in capped_plan(inputs):
-        made = added_to_scores(inputs, rows, keys)
+        added = added_to_scores(inputs, rows, keys)
+        empty = None if added is None else empty_rows(added)
         size = max(1, entries // (heads * len(rows) * len(keys)))
         for start in range(0, batch, size):
             items = slice(start, min(batch, start + size))
-            context[items, :, rows.start : rows.stop] = attend(items, rows, keys, made)
+            context[items, :, rows.start : rows.stop] = attend(items, rows, keys, added, empty)
     return context
 
 

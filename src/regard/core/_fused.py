@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.core._attention import attend_rows, learned_by
 from regard.core._blocks import Plan, by_blocks, plan
 from regard.core._capped import capped_attention, capped_plan
+from regard.core._devices import on_cpu
 from regard.core._inputs import AttentionInputs, as_object, padding_of, silence_padding
 from regard.core._kernel import attend, attend_block
 from regard.core._masks import Causal, Padding
@@ -80,9 +81,7 @@ def _harmless(*tensors: Tensor) -> bool:
     devices than the CPU its answer would have to be waited for.
     """
     # `<` is False for NaN. A norm in half precision overflows early: then entries are set, as without it.
-    return all(
-        x.device.type == "cpu" and float(torch.linalg.vector_norm(x.detach())) < _HARMLESS for x in tensors
-    )
+    return all(on_cpu(x) and float(torch.linalg.vector_norm(x.detach())) < _HARMLESS for x in tensors)
 
 
 def blocks_of(inputs: AttentionInputs) -> Plan:
@@ -143,7 +142,7 @@ def _causal_by_blocks(inputs: AttentionInputs) -> bool:
     return (
         length**2 >= _WORTH_BLOCKS
         and length < _CAUSAL_BLOCKS_BELOW
-        and inputs.q.device.type == "cpu"
+        and on_cpu(inputs.q)
         and not _wants_gradient(inputs)
     )
 
@@ -157,7 +156,7 @@ def _in_one_call(inputs: AttentionInputs) -> bool:
     if inputs.q.shape[0] * inputs.num_heads * size > _BLOCK_ENTRIES:
         return False
     # In training a block is worked out twice, and elsewhere than on the CPU calls cost more than masks.
-    return size < _WORTH_BLOCKS or _wants_gradient(inputs) or inputs.q.device.type != "cpu"
+    return size < _WORTH_BLOCKS or _wants_gradient(inputs) or not on_cpu(inputs.q)
 
 
 def planes_of(inputs: AttentionInputs) -> int:

@@ -5,18 +5,15 @@ whose last axis is not contiguous, for dropout and for a mask with a gradient. H
 d_v is padded with zeros, and mask and bias come as one float matrix of the rows at hand.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from regard.core._attention import at_least_float32, bias_block, expand_heads, mask_block
 from regard.core._bias import DenseBias
+from regard.core._devices import on_cpu
 from regard.core._inputs import AttentionInputs
 from regard.core._positions import as_tensor, take
-from regard.core._shared import SharedBias, memory_of
 
 _MINUS_INFINITY = float("-inf")
 
@@ -32,7 +29,7 @@ def attend(
 ) -> Tensor:
     """One call of the kernel; `added` is what is added to the scaled scores."""
     grouped = k.shape[1] != q.shape[1]
-    if grouped and added is not None and q.device.type != "cpu":
+    if grouped and added is not None and not on_cpu(q):
         # Elsewhere than on the CPU no fused kernel takes both a mask and grouped heads.
         k, v, grouped = expand_heads(k, q.shape[1]), expand_heads(v, q.shape[1]), False
     v_dim = v.shape[3]
@@ -60,63 +57,31 @@ def attend_block(
     inputs: AttentionInputs, q: Tensor, k: Tensor, v: Tensor, rows: range, keys: range
 ) -> Tensor:
     """The context of some rows over the keys that they may see, mask, bias and sinks taken into account."""
-    made = added_to_scores(inputs, rows, keys)
-    added = None if made is None else made.matrix
+    matrix = added = added_to_scores(inputs, rows, keys)
     if inputs.sinks is not None:
         # The sink is one more key whose own score is zero, so that what is added is its score.
         k, v, added = pad(k, (0, 0, 0, 1)), pad(v, (0, 0, 0, 1)), _with_sinks(inputs, added, len(keys))
-    if made is None or q.device.type == "cpu":
+    if added is None or matrix is None or on_cpu(q):
         # The CPU's kernel gives zero for a row of -inf, with zero gradients; it is tested for that.
         return attend(q, k, v, inputs.factor, added=added)
-    empty = made.empty
-    assert added is not None, "what was made is added"
-    assert empty is not None, "only on the CPU is it known that there are none"
+    empty = _empty(matrix)
     added = added.masked_fill(empty, 0.0)
     return attend(q, k, v, inputs.factor, added=added).masked_fill(empty, 0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class Added:
-    """Mask and bias of some rows as one matrix to add, -inf where the mask forbids.
+def added_to_scores(inputs: AttentionInputs, rows: range, keys: range) -> Tensor | None:
+    """Mask and bias of some rows as one matrix to add, -inf where the mask forbids; None where neither is.
 
-    Args:
-        matrix: four axes that broadcast to (batch, heads, rows, keys), the last in full.
-    """
-
-    matrix: Tensor
-
-    @cached_property
-    def empty(self) -> Tensor | None:
-        """bool (.., rows, 1): rows whose every key is hidden; None where it is known that there are none."""
-        empty = (self.matrix == _MINUS_INFINITY).all(dim=3, keepdim=True)
-        # Looked at only where the answer need not be waited for.
-        return None if empty.device.type == "cpu" and not bool(empty.any()) else empty
-
-
-def added_to_scores(inputs: AttentionInputs, rows: range, keys: range) -> Added | None:
-    """Mask and bias of some rows over some keys; None where neither is. Shared ones are made once.
-
-    In float32 also for half precision on the CPU, whose kernel takes that and loses nothing of the bias. A
-    bias that wants a gradient does not come here: it is written out.
+    Four axes that broadcast to (batch, heads, rows, keys), the last in full. In float32 also for half
+    precision on the CPU, whose kernel takes that and loses nothing of the bias. A bias that wants a gradient
+    does not come here: it is written out.
     """
     if inputs.mask is None and inputs.bias is None:
         return None
-    memory = memory_of(inputs.mask, inputs.bias)
-    if memory is None:
-        return Added(_matrix(inputs, rows, keys))
-    key = (rows, keys, inputs.q.dtype, inputs.q.device)
-    made: Added | None = memory.recall(key, of=inputs.bias)
-    if made is None:
-        made = Added(_matrix(inputs, rows, keys))
-        memory.keep(key, of=inputs.bias, made=made, entries=made.matrix.numel())
-    return made
-
-
-def _matrix(inputs: AttentionInputs, rows: range, keys: range) -> Tensor:
     q = inputs.q
-    dtype = at_least_float32(q) if q.device.type == "cpu" else q.dtype
+    dtype = at_least_float32(q) if on_cpu(q) else q.dtype
     at_rows, at_keys = as_tensor(rows, q.device), as_tensor(keys, q.device)
-    bias = inputs.bias.bias if isinstance(inputs.bias, SharedBias) else inputs.bias
+    bias = inputs.bias
     if isinstance(bias, DenseBias):
         added: Tensor | None = _part(bias.values, rows, keys)  # picking by numbers would copy it
     else:
@@ -129,6 +94,17 @@ def _matrix(inputs: AttentionInputs, rows: range, keys: range) -> Tensor:
     if added.shape[3] != len(keys) or added.stride(3) != 1:
         added = added.expand(-1, -1, -1, len(keys)).contiguous()
     return added if added.dtype == q.dtype else added.to(dtype)
+
+
+def empty_rows(matrix: Tensor) -> Tensor | None:
+    """bool (.., rows, 1): rows whose every key is hidden; None where it is known that there are none."""
+    empty = _empty(matrix)
+    # Looked at only where the answer need not be waited for.
+    return None if on_cpu(empty) and not bool(empty.any()) else empty
+
+
+def _empty(matrix: Tensor) -> Tensor:
+    return (matrix == _MINUS_INFINITY).all(dim=3, keepdim=True)
 
 
 def _part(values: Tensor, rows: range, keys: range) -> Tensor:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.core._devices import on_cpu
 from regard.core.errors import InputError
 
 
@@ -277,4 +278,4 @@ class Predicate(Mask):
 
 def _holds_everywhere(answers: Tensor) -> bool:
     """Whether all are true; False where asking would make a device wait."""
-    return answers.device.type == "cpu" and bool(answers.all())
+    return on_cpu(answers) and bool(answers.all())

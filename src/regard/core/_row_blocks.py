@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.core._attention import bias_block, mask_block
+from regard.core._devices import on_cpu
 from regard.core._inputs import AttentionInputs
 from regard.core._positions import as_tensor
 from regard.core._row_sums import PORTION
@@ -80,7 +81,7 @@ def write_products(inputs: AttentionInputs, k: Tensor, place: Place, scores: Ten
         scores.tanh_().mul_(softcap)
 
 
-class Added:
+class MaskAndBias:
     """Mask and bias of a block, made once for all the heads and items that come one after the other.
 
     Args:
@@ -112,7 +113,7 @@ def _hidden_columns(allowed: Tensor, count: int) -> slice:
 
     Of a causal block these are the last few: the mask then costs next to nothing.
     """
-    if allowed.device.type != "cpu" or allowed.shape[3] == 1:
+    if not on_cpu(allowed) or allowed.shape[3] == 1:
         return slice(0, count)
     hidden = (~allowed.flatten(0, 2).all(dim=0)).nonzero()[:, 0]
     return slice(int(hidden[0]), int(hidden[-1]) + 1) if len(hidden) else slice(0, 0)

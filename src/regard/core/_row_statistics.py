@@ -23,9 +23,10 @@ from torch import Tensor
 
 from regard.core._attention import at_least_float32
 from regard.core._blocks import plan
+from regard.core._devices import on_cpu
 from regard.core._groups import Groups, GroupSums, Members
 from regard.core._inputs import AttentionInputs
-from regard.core._row_blocks import Added, Place, at_places, largest, places, write_products
+from regard.core._row_blocks import MaskAndBias, Place, at_places, largest, places, write_products
 from regard.core._row_sums import BlockSums
 from regard.core.errors import InputError
 
@@ -235,14 +236,14 @@ class _Pass:
     def statistics(self) -> RowStatistics:
         inputs = self.inputs
         batch, heads, queries, _ = inputs.q.shape
-        most = _AT_ONCE if inputs.q.device.type == "cpu" else _ON_DEVICE
+        most = _AT_ONCE if on_cpu(inputs.q) else _ON_DEVICE
         group = heads // inputs.k.shape[1]
         # A group's heads share a product, and are worked on together however many they are.
         of_one_head = min(max(1, most // group), max(_OF_ONE_HEAD, _ROWS * inputs.k_len))
         size = min(batch * heads * queries * inputs.k_len, max(most, group * inputs.k_len))
         room = inputs.q.new_empty(2, size, dtype=self.dtype)
         for rows, keys in plan(inputs, planes=1, entries=of_one_head):
-            added = Added(inputs, rows, keys, self.floor)
+            added = MaskAndBias(inputs, rows, keys, self.floor)
             block = self._block(rows, keys)
             for place in places(inputs, rows, keys, most):
                 shape = (

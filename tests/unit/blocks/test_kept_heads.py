@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.blocks import MultiHeadAttention, RMSNorm
-from regard.core import Bias, BiasOfHeads, Causal, DenseBias, Taps, shared
+from regard.core import Bias, BiasOfHeads, DenseBias, Taps
 from regard.core.errors import InputError
 from regard.positions import RelativeBias
 from tolerances import FP64, assert_close_to_largest
@@ -91,10 +91,10 @@ def biases() -> list[Bias]:
     dense = DenseBias(torch.randn(1, 5, QUERIES, KEYS))
     relative = RelativeBias(5, num_buckets=8, max_distance=16)()
     same = DenseBias(torch.randn(BATCH, 1, QUERIES, KEYS))
-    return [dense, relative, same, shared(dense)]
+    return [dense, relative, same]
 
 
-@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("which", range(3))
 def test_a_bias_of_some_heads(which: int) -> None:
     whole = biases()[which]
     rows, columns = torch.tensor([0, 3]), torch.arange(KEYS)
@@ -104,17 +104,3 @@ def test_a_bias_of_some_heads(which: int) -> None:
     some = BiasOfHeads(whole, (3, 0))
     assert torch.equal(some.block(rows, columns), wanted)
     assert some.learned() == whole.learned()
-
-
-def test_a_shared_bias_of_all_heads_and_of_some_do_not_mix() -> None:
-    """Layers that lost heads and layers that lost none read the same object in one pass."""
-    plain = RelativeBias(3, num_buckets=8, max_distance=16).double()()
-    bias = shared(plain)
-    mask = shared(Causal())
-    x = torch.randn(BATCH, QUERIES, D_MODEL).double()
-    for kept in ((0, 1, 2), (2,), (0, 2), (0, 1, 2)):
-        block = MultiHeadAttention(D_MODEL, 3, head_dim=4).double()
-        expected = block(x, mask=Causal(), bias=plain, taps=zeroing(kept))
-        block.keep_heads(kept)
-        with torch.no_grad():
-            assert_close_to_largest(block(x, mask=mask, bias=bias), expected, FP64)

@@ -18,6 +18,7 @@ from regard.blocks import (
     PostNorm,
     PreNorm,
     Stack,
+    _stack,
 )
 from regard.core import Causal, DenseBias, Mask, Padding, Taps, Window
 from regard.positions import LearnedPositions, RelativeBias
@@ -202,25 +203,42 @@ def test_layers_of_one_pattern_share_its_mask_and_rotation() -> None:
     assert [type(part) for part in calls[1]["mask"].parts()] == [Padding]
 
 
-def test_what_a_pass_shared_is_gone_after_it() -> None:
-    """A trace keeps the masks and the bias of its pass: they must not hold matrices."""
-    layers = [encoder_layer(), encoder_layer()]
-    bias = RelativeBias(HEADS, 8, 5)
-    made = Stack(Embeddings(VOCAB, D_MODEL), layers, patterns=[Pattern(mask=Window(1, 1))] * 2, bias=bias)
-    records: list[Any] = []
-    within: list[int] = []
+class _Counted(nn.Module):
+    """A bias that counts how often it is asked for the rows of more than one query."""
 
-    def look(record: Any) -> None:
-        records.append(record)
-        within.append(len(record.mask.memory._kept))
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.asked = RelativeBias(HEADS, 8, 5), 0
 
-    taps = Taps({f"layers.{index}.attention.inputs": look for index in range(2)})
-    with torch.no_grad():
-        made(IDS, mask=Padding(REAL), taps=taps)
-    assert within[1] > 0  # the second layer finds what the first has made
-    for record in records:
-        assert record.mask.memory._kept == {}
-        assert record.bias.memory._kept == {}
+    def forward(self) -> "_Counted":
+        return self
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        self.asked += len(queries) > 1
+        return self.inner().block(queries, keys)
+
+    def learned(self) -> tuple[Tensor, ...]:
+        return self.inner().learned()
+
+
+@pytest.mark.parametrize(
+    ("how", "times"), [("no gradient", 1), ("a gradient", 3), ("a listener", 3), ("no room", 3)]
+)
+def test_the_bias_is_written_out_once_where_only_the_output_counts(
+    how: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bias = _Counted()
+    made = stack(bias=bias, patterns=[Pattern(mask=Causal())] * 3)
+    expected = made(IDS, mask=Padding(REAL))
+    bias.asked, records = 0, []
+    if how == "no room":
+        monkeypatch.setattr(_stack, "_MOST_ENTRIES", HEADS * LENGTH**2 - 1)
+    taps = Taps({"*.inputs": records.append}) if how == "a listener" else None
+    with torch.set_grad_enabled(how == "a gradient"):
+        output = made(IDS, mask=Padding(REAL), taps=taps)
+    assert bias.asked == times
+    assert all(record.bias is bias for record in records)
+    torch.testing.assert_close(output, expected)
 
 
 def test_patterns_are_told_apart_by_identity_and_rotaries_by_value() -> None:

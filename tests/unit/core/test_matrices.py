@@ -13,10 +13,8 @@ from regard.core import (
     Matrices,
     Window,
     _fused,
-    _shared,
     fused_attention,
     matrices_of,
-    shared,
 )
 from regard.core._capped import added_to_scores
 
@@ -67,21 +65,7 @@ def test_the_blocks_are_those_that_run(case: str, length: int, monkeypatch: pyte
     if told is None:
         assert not seen
     else:
-        assert (math.prod(told.largest), told.shared, told.whole) == (max(seen), sum(seen), length**2)
-        assert told.planes == (3 if case == "bias" else 1)
-
-
-def test_no_more_is_shared_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside what the mask then keeps."""
-    monkeypatch.setattr("regard.core._matrices.MOST_ENTRIES", 40_000)
-    monkeypatch.setattr(_shared, "MOST_ENTRIES", 40_000)
-    mask = shared(Window(left=31, right=7))
-    inputs = record(1009, mask=mask)
-    told = matrices_of(inputs)
-    fused_attention(inputs)
-    kept = sum(made.matrix.numel() for _, made in mask.simplified(1009, 1009).memory._kept.values())
-    assert told is not None
-    assert math.prod(told.largest) < told.shared == kept <= 40_000
+        assert (math.prod(told.largest), told.whole) == (max(seen), length**2)
 
 
 def test_by_hand() -> None:
@@ -91,4 +75,4 @@ def test_by_hand() -> None:
     """
     one = torch.full((1, 1, 1, 1), torch.nan).expand(1, 12, 4096, 64)
     inputs = AttentionInputs(q=one, k=one, v=one, mask=Window(left=64, right=64))
-    assert matrices_of(inputs) == Matrices(largest=(129, 257), shared=1035072, whole=2**24, planes=1)
+    assert matrices_of(inputs) == Matrices(largest=(129, 257), whole=2**24)

@@ -22,7 +22,6 @@ from regard.core import (
     attention_weights,
     fused_attention,
     reference_attention,
-    shared,
 )
 from regard.core.errors import CheckpointError, InputError
 from regard.models.deberta._attention import DisentangledAttention, DisentangledBias, RelativePositions
@@ -202,7 +201,7 @@ def test_only_the_table_is_taken_for_a_bias() -> None:
     with pytest.raises(InputError, match="RelativePositions"):
         attention.bias_of(inputs.q, inputs.k, inputs.bias)
     with pytest.raises(InputError, match="RelativePositions"):
-        attention.bias_of(inputs.q, inputs.k, shared(inputs.bias))
+        attention.bias_of(inputs.q, inputs.k, inputs.bias)
 
 
 # --- taps and traces

@@ -22,7 +22,6 @@ from regard.core import (
     Padding,
     Segments,
     Window,
-    unshared,
 )
 from regard.core.errors import InputError
 from regard.models.deberta import DisentangledBias, DistanceTerm
@@ -86,14 +85,13 @@ class Writer:
             numbers = None if value.numbers is None else list(value.numbers)
             about = {"what": value.what, "why": value.why, "length": len(value), "numbers": numbers}
             return {"partial": about, "kept": kept}
-        own = unshared(value)
-        name = type(own).__name__
-        if _RECORDS.get(name) is not type(own):
+        name = type(value).__name__
+        if _RECORDS.get(name) is not type(value):
             raise InputError(
                 f"{at} of this trace is a {name}, which a file cannot hold: it is a rule that only code can "
                 "tell. Ask it what you need now, or save its weights as tensors of your own."
             )
-        return self._shared(own, at) if at.endswith((".mask", ".bias")) else self._record(own, at)
+        return self._shared(value, at) if at.endswith((".mask", ".bias")) else self._record(value, at)
 
     def _record(self, value: Any, at: str) -> Any:
         left_out = _UNWRITTEN.get(type(value), ())

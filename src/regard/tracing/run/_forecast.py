@@ -218,12 +218,9 @@ _OF_BLOCKS = 2 * 4 * 2**21
 
 
 def _told(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> Forecast:
-    masks = 0
-    if isinstance(network.plain, Transformer):
-        masks = in_blocks(network, lengths).masks
     kept, surplus = _kept(network, lengths, keeping)
-    forward = _peak(network, lengths, None) + masks
-    allocated = max(kept, _peak(network, lengths, keeping) + masks - surplus)
+    forward = _peak(network, lengths, None)
+    allocated = max(kept, _peak(network, lengths, keeping) - surplus)
     total = allocated
     if next(network.parameters()).device.type == "cpu":
         total += _holes(allocated - kept, given_back=_given_back(network, lengths, keeping))
@@ -284,14 +281,14 @@ def _peak(network: Network, lengths: tuple[int, ...], keeping: Keeping | None) -
     if len({len(course) for course in courses}) > 1:  # other operations at other lengths
         courses = [((*max(course, key=lambda each: sum(each[:3]))[:3], 0),) for course in courses]
     rows, few = _few(network, samples, lengths)
-    outside, inside, output, attends = np.moveaxis(np.array(courses, dtype=np.float64), 2, 0)
+    outside, inside, output, _ = np.moveaxis(np.array(courses, dtype=np.float64), 2, 0)
     weights = np.array([float(each.weight) for each, _ in samples])
     total = weights @ outside + few @ inside
     if rows != lengths:
         total += weights @ output
     if isinstance(network.plain, Transformer) and not _written_squares(network):
         square = np.array([float(each.square) for each, _ in samples]) @ outside
-        total -= square - in_blocks(network, lengths).of(square, attends=attends.any(axis=0))
+        total -= square - in_blocks(network, lengths) * square
     return int(total.max().round())
 
 

@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from regard._lens import Windows, is_activation, looking_at
 from regard.blocks import FeedForward, GatedFeedForward, MultiHeadAttention
-from regard.core import AttentionInputs, Taps, unshared
+from regard.core import AttentionInputs, Taps
 from regard.models import Network
 from regard.models.deberta import DistanceTerm, RelativePositions
 from regard.text import Encoding
@@ -297,7 +297,7 @@ def _attention(passages: Sequence[Passage]) -> tuple[tuple[AttentionInputs, int,
             for layer in _layers(layers):
                 if not isinstance(layer.inputs, ScoreInputs):
                     of_one = {name: getattr(layer.inputs, name)[:, :, :1].clone() for name in ("q", "k", "v")}
-                    alike = id(layer.inputs.mask), type(unshared(layer.inputs.bias)), axes
+                    alike = id(layer.inputs.mask), type(layer.inputs.bias), axes
                     found.setdefault(alike, (layer.inputs.changed(**of_one), *axes))
     return tuple(found.values())
 

@@ -19,7 +19,6 @@ from regard.core import (
     Segments,
     Window,
     attention_weights,
-    shared,
 )
 from regard.core.errors import InputError, OutputError
 from regard.models import Loaded
@@ -104,8 +103,8 @@ DRAWN: dict[str, dict[str, Any]] = {
     "segments twice": {"mask": SEGMENTS & Segments(torch.arange(TOKENS)[None] // 2)},
     "any rule": {"mask": EVERY_SECOND},
     "a rule of each head": {"mask": OF_HEADS & EVERY_SECOND},
-    "all masks": {"mask": shared(Causal() & Window(left=5) & REAL & SEGMENTS & EVERY_SECOND)},
-    "relative bias": {"bias": shared(RelativeBias(3, 8, 6)())},
+    "all masks": {"mask": Causal() & Window(left=5) & REAL & SEGMENTS & EVERY_SECOND},
+    "relative bias": {"bias": RelativeBias(3, 8, 6)()},
     "relative bias, one way": {"bias": RelativeBias(3, 8, 6, bidirectional=False)(), "mask": Causal()},
     "alibi": {"bias": Alibi(3), "mask": Causal()},
     "dense bias": {"bias": _random(1, 3, TOKENS, TOKENS)},

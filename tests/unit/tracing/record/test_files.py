@@ -24,7 +24,6 @@ from regard.core import (
     Predicate,
     Segments,
     Window,
-    shared,
 )
 from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.models import Loaded
@@ -147,18 +146,18 @@ MASKS = [
     Segments(SEGMENTS),
     Segments(SEGMENTS, SEGMENTS.flip(1)),
     Conjunction((Causal(), Padding(REAL), Segments(SEGMENTS))),
-    shared(Causal() & Padding(REAL)),
+    Causal() & Padding(REAL),
     TensorMask(torch.rand(1, 3, 7, 7) > 0.3),
     TensorMask(torch.where(torch.rand(1, 1, 7, 7) > 0.3, 0.0, torch.finfo(torch.float32).min)),
 ]
 BIASES = [
     None,
     DenseBias(torch.randn(1, 3, 7, 7)),
-    shared(DenseBias(torch.randn(1, 1, 7, 7))),
+    DenseBias(torch.randn(1, 1, 7, 7)),
     Alibi(3),
     Alibi(3, steepest=4.0),
     BiasOfHeads(Alibi(5), (4, 0, 2)),
-    BiasOfHeads(shared(DenseBias(torch.randn(1, 5, 7, 7))), (1, 3, 4)),
+    BiasOfHeads(DenseBias(torch.randn(1, 5, 7, 7)), (1, 3, 4)),
 ]
 
 

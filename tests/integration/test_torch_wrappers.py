@@ -1,0 +1,61 @@
+"""Networks inside what torch wraps around a model: FSDP2, DDP, torch.compile."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed
+from torch import Tensor
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from regard.core import Padding
+from regard.models import Transformer
+from regard.models.bert import BertConfig
+from regard.models.bert import build as bert
+from regard.models.gpt2 import Gpt2Config
+from regard.models.gpt2 import build as gpt2
+
+SIZES: dict[str, Any] = {"vocab_size": 13, "d_model": 6, "num_layers": 2, "num_heads": 2, "d_ff": 11}
+
+
+def texts(length: int) -> tuple[Tensor, Tensor]:
+    """Ids (2, length) and which are tokens: the second text is padded."""
+    real = torch.ones(2, length, dtype=torch.bool)
+    real[1, 3:] = False
+    return torch.randint(13, (2, length)), real
+
+
+def networks() -> list[Transformer]:
+    return [bert(BertConfig(**SIZES)), gpt2(Gpt2Config(**SIZES))]
+
+
+@pytest.fixture
+def world_of_one() -> Iterator[None]:
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("world_of_one")
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_fully_sharded(dtype: torch.dtype | None) -> None:
+    for network in networks():
+        stack = network.stack("encoder" if network.decoder is None else "decoder")
+        for module in (*stack.layers, network):
+            fully_shard(module, mp_policy=MixedPrecisionPolicy(param_dtype=dtype))
+        ids, real = texts(5)
+        state = network(ids, mask=real).last_hidden_state
+        state.float().square().sum().backward()
+        assert state.dtype == (dtype or torch.float32)
+        assert all(parameter.grad is not None for parameter in stack.layers.parameters())
+
+
+@torch.no_grad()  # with gradients torch itself warns: dynamo looks at the `.grad` of a tensor inside
+def test_compiled_at_two_lengths() -> None:
+    """In one graph; the second length is a symbol to dynamo."""
+    stack = bert(BertConfig(**SIZES)).eval().stack("encoder")
+    compiled = torch.compile(stack, backend="eager", fullgraph=True)
+    for length in (5, 7):
+        ids, real = texts(length)
+        torch.testing.assert_close(compiled(ids, mask=Padding(real)), stack(ids, mask=Padding(real)))
