@@ -13,11 +13,11 @@ from regard.models import FAMILIES, Transformer
 from regard.models._heads import Classifier, MaskedLMHead, token_classifier
 from regard.models._post_norm import (
     Pooler,
+    PostNormConfig,
     UntiedOutput,
     dense_classifier,
     masked_lm_head,
 )
-from regard.models._post_norm_config import PostNormConfig
 from regard.models._reading import LastState
 from regard.models.bert import BertConfig, build
 from regard.models.distilbert import DistilBertConfig

@@ -7,7 +7,7 @@ from typing import Any
 from regard.checkpoints import Fields, HeadKind
 from regard.core.errors import CheckpointError
 from regard.models._config import hf
-from regard.models._post_norm_config import PostNormConfig
+from regard.models._post_norm import PostNormConfig
 from regard.models.deberta._attention import C2P, P2C
 
 

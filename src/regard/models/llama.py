@@ -1,11 +1,24 @@
-"""The sizes of a Llama, Mistral, Qwen 2 or Qwen 3 model, and the fields of config.json that give them."""
+"""Llama (Touvron et al. 2023) and the decoders built like it: Mistral, Qwen 2 and Qwen 3."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from regard.checkpoints import Fields
+from regard.blocks import (
+    Embeddings,
+    EncoderLayer,
+    GatedFeedForward,
+    MultiHeadAttention,
+    Pattern,
+    PreNorm,
+    RMSNorm,
+    Stack,
+)
+from regard.checkpoints import Fields, KeyMap, Rename
+from regard.core import Causal, Window
 from regard.models._config import DecoderConfig, hf
+from regard.models._heads import decoder_head
+from regard.models._inputs import check_sizes
 from regard.models._layer_types import (
     FULL,
     SLIDING,
@@ -16,6 +29,7 @@ from regard.models._layer_types import (
     read_window,
 )
 from regard.models._rope import read_rope, write_rope
+from regard.models._transformer import Transformer
 from regard.positions import Rotary
 
 
@@ -75,10 +89,6 @@ class LlamaConfig(DecoderConfig):
 
     Args:
         model_type: "llama", "mistral", "qwen2" or "qwen3".
-        vocab_size: rows of the table of learned embeddings.
-        d_model: size of the residual stream (`hidden_size`).
-        num_layers: layers (`num_hidden_layers`).
-        num_heads: query heads a layer (`num_attention_heads`).
         num_kv_heads: key and value heads a layer (`num_key_value_heads`).
         head_dim: size of a query, key and value.
         d_ff: size inside the feed-forward network (`intermediate_size`).
@@ -91,10 +101,8 @@ class LlamaConfig(DecoderConfig):
         qkv_bias, output_bias, ffn_bias: whether linear layers have a bias.
         qk_norm: whether queries and keys are normed.
         attention_dropout_p: in training, on attention weights.
-        head: what the checkpoint's head is for, or None.
-        num_labels, classifier_dropout_p: of a classifier.
-        pad_token_id: what fills up a text; a classifier of texts reads the token before.
-        tie_word_embeddings: whether the output layer is the table of learned embeddings.
+
+    The others are those of `DecoderConfig`.
 
     Example:
         >>> LlamaConfig().head_dim
@@ -169,3 +177,89 @@ class LlamaConfig(DecoderConfig):
             written["use_sliding_window"] = self.sliding_window is not None
             written["layer_types"] = list(self.layer_types)
         return written
+
+
+def build(config: LlamaConfig) -> Transformer:
+    """A decoder that predicts the next token.
+
+    Raises:
+        InputError: a size that no network can have, or sizes that do not divide.
+
+    Example:
+        >>> import torch
+        >>> from regard.positions import Rotary
+        >>> config = LlamaConfig(
+        ...     vocab_size=13, d_model=12, num_layers=1, layer_types=("full_attention",), num_heads=6,
+        ...     num_kv_heads=3, head_dim=2, d_ff=11, rotary=Rotary(2, base=10000.0))
+        >>> build(config)(torch.tensor([[3, 1, 4]])).logits.shape
+        torch.Size([1, 3, 13])
+
+    Source: Touvron et al. 2023, arXiv 2302.13971, section 2.2; grouped heads: Ainslie et al. 2023, arXiv
+    2305.13245; the window: Jiang et al. 2023 (Mistral), arXiv 2310.06825, section 2; norms of queries and
+    keys: Yang et al. 2025 (Qwen 3), arXiv 2505.09388, section 2.
+    """
+    check_sizes(config)
+    embeddings = Embeddings(config.vocab_size, config.d_model)
+    window = Causal() if config.sliding_window is None else Causal() & Window(left=config.sliding_window - 1)
+    patterns = {
+        "full_attention": Pattern(mask=Causal(), rotary=config.rotary),
+        "sliding_attention": Pattern(mask=window, rotary=config.rotary),
+    }
+    stack = Stack(
+        embeddings,
+        [_layer(config) for _ in range(config.num_layers)],
+        patterns=[patterns[kind] for kind in config.layer_types],
+        norm=_norm(config, config.d_model),
+    )
+    return Transformer(config, decoder=stack, head=decoder_head(config, embeddings.tokens))
+
+
+def _layer(config: LlamaConfig) -> EncoderLayer:
+    return EncoderLayer(
+        MultiHeadAttention(
+            config.d_model,
+            config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            use_bias=config.qkv_bias,
+            output_bias=config.output_bias,
+            q_norm=_norm(config, config.head_dim) if config.qk_norm else None,
+            k_norm=_norm(config, config.head_dim) if config.qk_norm else None,
+            dropout_p=config.attention_dropout_p,
+        ),
+        GatedFeedForward(config.d_model, config.d_ff, activation=config.activation, use_bias=config.ffn_bias),
+        attention_residual=PreNorm(_norm(config, config.d_model)),
+        ffn_residual=PreNorm(_norm(config, config.d_model)),
+    )
+
+
+def _norm(config: LlamaConfig, size: int) -> RMSNorm:
+    return RMSNorm(size, eps=config.norm_eps)
+
+
+_LAYER = "decoder.layers.{layer}"
+
+LLAMA_KEYS = KeyMap(
+    rules=(
+        Rename("embed_tokens.weight", "decoder.embeddings.tokens.weight"),
+        Rename("layers.{layer}.input_layernorm.weight", f"{_LAYER}.attention_residual.norm.weight"),
+        Rename("layers.{layer}.self_attn.q_proj.{part}", f"{_LAYER}.attention.q.{{part}}"),
+        Rename("layers.{layer}.self_attn.k_proj.{part}", f"{_LAYER}.attention.k.{{part}}"),
+        Rename("layers.{layer}.self_attn.v_proj.{part}", f"{_LAYER}.attention.v.{{part}}"),
+        Rename("layers.{layer}.self_attn.o_proj.{part}", f"{_LAYER}.attention.output.{{part}}"),
+        Rename("layers.{layer}.self_attn.q_norm.weight", f"{_LAYER}.attention.q_norm.weight"),
+        Rename("layers.{layer}.self_attn.k_norm.weight", f"{_LAYER}.attention.k_norm.weight"),
+        Rename("layers.{layer}.post_attention_layernorm.weight", f"{_LAYER}.ffn_residual.norm.weight"),
+        Rename("layers.{layer}.mlp.gate_proj.{part}", f"{_LAYER}.ffn.gate.{{part}}"),
+        Rename("layers.{layer}.mlp.up_proj.{part}", f"{_LAYER}.ffn.up.{{part}}"),
+        Rename("layers.{layer}.mlp.down_proj.{part}", f"{_LAYER}.ffn.output.{{part}}"),
+        Rename("norm.weight", "decoder.norm.weight"),
+        Rename("lm_head.weight", "head.output.weight"),
+        Rename("score.{part}", "head.score.{part}"),
+    ),
+    prefixes=("model.",),
+    heads=("lm_head.", "score.", "qa_outputs."),
+    # 1 / base^(2i/d), which follows from the config: written by transformers before 4.30.
+    buffers=("layers.{layer}.self_attn.rotary_emb.inv_freq",),
+)
+"""Llama's names on disk and in the network."""

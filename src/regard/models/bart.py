@@ -1,11 +1,33 @@
-"""The sizes of a BART, an mBART or a Marian model, and the fields of config.json that give them."""
+"""BART (Lewis et al. 2020), and the encoder-decoders built like it: mBART and Marian."""
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from regard.checkpoints import Fields, HeadKind
+import torch
+from torch import nn
+
+from regard.blocks import (
+    CountFrom,
+    DecoderLayer,
+    Embeddings,
+    EncoderLayer,
+    FeedForward,
+    MultiHeadAttention,
+    Pattern,
+    PostNorm,
+    PreNorm,
+    Stack,
+)
+from regard.checkpoints import Fields, HeadKind, KeyMap, Rename, Shared
+from regard.core import Causal
 from regard.models._config import FamilyConfig, hf
+from regard.models._encoder_decoder import Parts
+from regard.models._heads import EndClassifier, Head, LanguageModelHead, output_layer
+from regard.models._inputs import check_sizes
+from regard.models._transformer import Transformer
+from regard.positions import LearnedPositions, SinusoidalPositions
 
 # Spellings of configs written before transformers 4; each at the only value that its family can have.
 _OLD_FIELDS: dict[str, dict[str, bool]] = {
@@ -53,12 +75,13 @@ class BartConfig(FamilyConfig):
         dropout_p, attention_dropout_p, activation_dropout_p: in training, on sublayers, attention weights and
             inside the feed-forward networks.
         stores_positions: whether Marian's sinusoids stand in the checkpoint, which then gives them.
-        head: what the checkpoint's head is for, or None.
         has_logits_bias: whether the language-model head has one (`final_logits_bias`).
         num_labels, classifier_dropout_p: of a classifier.
         decoder_start_token_id: what the decoder reads first; None where the text's language says (mBART).
         pad_token_id: what fills up a text.
         eos_token_id: where a classifier reads.
+
+    The others are those of `FamilyConfig`.
 
     Example:
         >>> BartConfig(model_type="mbart").norm_first
@@ -163,3 +186,162 @@ class BartConfig(FamilyConfig):
             "share_encoder_decoder_embeddings": self.share_embeddings,
         }
         return {"is_encoder_decoder": True, **(of_marian if self.model_type == "marian" else {})}
+
+
+# The first two rows of the table of learned positions are never read: fairseq kept them for padding.
+_FIRST_POSITION = 2
+
+
+def build(config: BartConfig) -> Transformer:
+    """An encoder-decoder from text to text.
+
+    Raises:
+        InputError: a size that no network can have, or sizes that do not divide.
+
+    Example:
+        >>> import torch
+        >>> config = BartConfig(vocab_size=13, decoder_vocab_size=13, d_model=6, num_layers=1, d_ff=11,
+        ...                     num_decoder_layers=2, num_heads=2, num_decoder_heads=3, d_decoder_ff=7)
+        >>> output = build(config)(torch.tensor([[3, 1, 4]]), decoder_token_ids=torch.tensor([[2, 5]]))
+        >>> output.logits.shape
+        torch.Size([1, 2, 13])
+
+    Source: Lewis et al. 2020, arXiv 1910.13461; mBART: Liu et al. 2020, arXiv 2001.08210; Marian:
+    Junczys-Dowmunt et al. 2018, arXiv 1804.00344.
+    """
+    check_sizes(config)
+    tokens = nn.Embedding(config.vocab_size, config.d_model)
+    targets = tokens
+    if not config.share_embeddings:
+        targets = nn.Embedding(config.decoder_vocab_size, config.d_model)
+    encoder = _parts(config, config.num_heads, config.d_ff).encoder_layers(config.num_layers)
+    parts = _parts(config, config.num_decoder_heads, config.d_decoder_ff)
+    return Transformer(
+        config,
+        encoder=_stack(config, tokens, encoder, Pattern()),
+        decoder=_stack(
+            config, targets, parts.decoder_layers(config.num_decoder_layers), Pattern(mask=Causal())
+        ),
+        head=_head(config, targets),
+        start_id=config.decoder_start_token_id,
+    )
+
+
+def _parts(config: BartConfig, num_heads: int, d_ff: int) -> Parts:
+    residual = PreNorm if config.norm_first else PostNorm
+    return Parts(
+        attention=lambda: MultiHeadAttention(config.d_model, num_heads, dropout_p=config.attention_dropout_p),
+        ffn=lambda: FeedForward(
+            config.d_model, d_ff, activation=config.activation, dropout_p=config.activation_dropout_p
+        ),
+        residual=lambda: residual(_norm(config), dropout_p=config.dropout_p),
+    )
+
+
+def _stack(
+    config: BartConfig,
+    tokens: nn.Embedding,
+    layers: Sequence[EncoderLayer | DecoderLayer],
+    pattern: Pattern,
+) -> Stack:
+    positions: nn.Module
+    if not config.has_sinusoids:
+        positions = LearnedPositions(config.max_seq_len + _FIRST_POSITION, config.d_model)
+    elif config.stores_positions:
+        positions = LearnedPositions(config.max_seq_len, config.d_model).requires_grad_(False)
+    else:
+        positions = SinusoidalPositions(config.max_seq_len, config.d_model, layout="half")
+    embeddings = Embeddings(
+        tokens.num_embeddings,
+        config.d_model,
+        tokens=tokens,
+        positions=positions,
+        norm=_norm(config) if config.has_embedding_norm else None,
+        scale=math.sqrt(config.d_model) if config.scale_embedding else 1.0,
+        dropout_p=config.dropout_p,
+    )
+    return Stack(
+        embeddings,
+        layers,
+        patterns=[pattern] * len(layers),
+        norm=_norm(config) if config.norm_first else None,
+        numbering=CountFrom(0 if config.has_sinusoids else _FIRST_POSITION),
+    )
+
+
+def _norm(config: BartConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(config.d_model, eps=config.norm_eps)
+
+
+def _head(config: BartConfig, tokens: nn.Embedding) -> Head | None:
+    match config.head:
+        case "language-model":
+            output = output_layer(tokens, is_tied=config.tie_word_embeddings)
+            bias = torch.zeros(1, tokens.num_embeddings) if config.has_logits_bias else None
+            return LanguageModelHead(output, bias=bias)
+        case "sequence":
+            return EndClassifier(
+                config.d_model,
+                config.num_labels,
+                end_id=config.eos_token_id,
+                start_id=config.decoder_start_token_id,
+                pad_id=config.pad_token_id,
+                dropout_p=config.classifier_dropout_p,
+            )
+    return None
+
+
+def _names_of_stack(stack: str) -> tuple[Rename, ...]:
+    theirs, ours = f"{stack}.layers.{{layer}}", f"{stack}.layers.{{layer}}"
+    return (
+        Rename(f"{stack}.embed_tokens.weight", f"{stack}.embeddings.tokens.weight"),
+        Rename(f"{stack}.embed_positions.weight", f"{stack}.embeddings.positions.weight"),
+        Rename(f"{stack}.layernorm_embedding.{{part}}", f"{stack}.embeddings.norm.{{part}}"),
+        *_names_of_attention(f"{theirs}.self_attn", f"{ours}.attention"),
+        Rename(f"{theirs}.fc1.{{part}}", f"{ours}.ffn.hidden.{{part}}"),
+        Rename(f"{theirs}.fc2.{{part}}", f"{ours}.ffn.output.{{part}}"),
+        Rename(f"{theirs}.final_layer_norm.{{part}}", f"{ours}.ffn_residual.norm.{{part}}"),
+        # mBART has a norm after the last layer.
+        Rename(f"{stack}.layer_norm.{{part}}", f"{stack}.norm.{{part}}"),
+    )
+
+
+def _names_of_attention(theirs: str, ours: str) -> tuple[Rename, ...]:
+    return (
+        Rename(f"{theirs}.q_proj.{{part}}", f"{ours}.q.{{part}}"),
+        Rename(f"{theirs}.k_proj.{{part}}", f"{ours}.k.{{part}}"),
+        Rename(f"{theirs}.v_proj.{{part}}", f"{ours}.v.{{part}}"),
+        Rename(f"{theirs}.out_proj.{{part}}", f"{ours}.output.{{part}}"),
+        Rename(f"{theirs}_layer_norm.{{part}}", f"{ours}_residual.norm.{{part}}"),
+    )
+
+
+BART_KEYS = KeyMap(
+    rules=(
+        Shared(
+            "shared.weight",
+            (
+                "encoder.embeddings.tokens.weight",
+                "decoder.embeddings.tokens.weight",
+                "head.output.weight",
+            ),
+        ),
+        *_names_of_stack("encoder"),
+        *_names_of_stack("decoder"),
+        *_names_of_attention("decoder.layers.{layer}.encoder_attn", "decoder.layers.{layer}.cross_attention"),
+        Rename("lm_head.weight", "head.output.weight"),
+        Rename("final_logits_bias", "head.bias"),
+        Rename("classification_head.dense.{part}", "head.hidden.{part}"),
+        Rename("classification_head.out_proj.{part}", "head.score.{part}"),
+    ),
+    prefixes=("model.",),
+    heads=("lm_head.", "final_logits_bias", "classification_head.", "qa_outputs."),
+    # fairseq's, and Marian's sinusoids, which follow from the sizes.
+    buffers=(
+        "encoder.version",
+        "decoder.version",
+        "encoder.embed_positions._float_tensor",
+        "decoder.embed_positions._float_tensor",
+    ),
+)
+"""BART's names on disk and in the network."""

@@ -1,14 +1,29 @@
-"""The sizes of a Gemma 2 or 3, and the fields of config.json that give them."""
+"""Gemma 2 and Gemma 3, text only (Gemma Team 2024, 2025)."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from regard.checkpoints import Fields, HeadKind
-from regard.core.errors import CheckpointError
+from regard.blocks import (
+    Embeddings,
+    EncoderLayer,
+    GatedFeedForward,
+    MultiHeadAttention,
+    Pattern,
+    RMSNorm,
+    SandwichNorm,
+    Stack,
+)
+from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
+from regard.core import Causal, Mask, Window
+from regard.core.errors import CheckpointError, InputError
 from regard.models._config import DecoderConfig, hf
+from regard.models._heads import decoder_head
+from regard.models._inputs import check_sizes
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
+from regard.models._transformer import Transformer
 from regard.positions import Rotary
 
 
@@ -46,9 +61,6 @@ class GemmaConfig(DecoderConfig):
 
     Args:
         model_type: "gemma2" or "gemma3_text".
-        vocab_size: rows of the table of learned embeddings.
-        d_model: size of the residual stream (`hidden_size`).
-        num_layers: layers (`num_hidden_layers`).
         num_heads, num_kv_heads: query heads, and key and value heads, a layer.
         head_dim: size of a query, key and value.
         d_ff: size inside the feed-forward network (`intermediate_size`).
@@ -65,10 +77,8 @@ class GemmaConfig(DecoderConfig):
         norm_eps: added to the mean of squares by every norm (`rms_norm_eps`).
         attention_bias: whether the projections have a bias.
         attention_dropout_p: in training, on attention weights.
-        head: what the checkpoint's head is for, or None.
-        num_labels, classifier_dropout_p: of a classifier.
-        pad_token_id: what fills up a text; a classifier of texts reads the token before.
-        tie_word_embeddings: whether the output layer is the table of learned embeddings.
+
+    The others are those of `DecoderConfig`.
 
     Example:
         >>> GemmaConfig().layer_types[:2]
@@ -164,3 +174,99 @@ class GemmaConfig(DecoderConfig):
 def _whole(value: float) -> float:
     """As an int where it is one, which is what the code of transformers has the field as."""
     return int(value) if value == int(value) else value
+
+
+def build(config: GemmaConfig) -> Transformer:
+    """A decoder that predicts the next token; a bidirectional one is an encoder in all but name.
+
+    Raises:
+        InputError: a size that no network can have, or sizes that do not divide.
+
+    Example:
+        >>> import torch
+        >>> from regard.positions import Rotary
+        >>> config = GemmaConfig(
+        ...     vocab_size=13, d_model=10, num_layers=1, layer_types=("sliding_attention",), num_heads=6,
+        ...     num_kv_heads=3, head_dim=2, d_ff=11, rope={"sliding_attention": Rotary(2, base=10000.0)})
+        >>> build(config)(torch.tensor([[3, 1, 4]])).logits.shape
+        torch.Size([1, 3, 13])
+
+    Source: Gemma Team 2024, arXiv 2408.00118, section 2; Gemma Team 2025, arXiv 2503.19786, section 2.1.
+    """
+    check_sizes(config)
+    if config.query_scalar <= 0:
+        raise InputError(f"query_scalar must be greater than 0; got {config.query_scalar}.")
+    embeddings = Embeddings(config.vocab_size, config.d_model, scale=math.sqrt(config.d_model))
+    masks = {FULL: None if config.is_bidirectional else Causal(), SLIDING: _window(config)}
+    patterns = {kind: Pattern(mask=masks[kind], rotary=rotary) for kind, rotary in config.rope.items()}
+    stack = Stack(
+        embeddings,
+        [_layer(config) for _ in range(config.num_layers)],
+        patterns=[patterns[kind] for kind in config.layer_types],
+        norm=_norm(config, config.d_model),
+    )
+    return Transformer(
+        config, decoder=stack, head=decoder_head(config, embeddings.tokens, softcap=config.final_softcap)
+    )
+
+
+def _window(config: GemmaConfig) -> Mask:
+    if config.is_bidirectional:
+        return Window(left=config.sliding_window // 2, right=config.sliding_window // 2)
+    return Causal() & Window(left=config.sliding_window - 1)
+
+
+def _layer(config: GemmaConfig) -> EncoderLayer:
+    return EncoderLayer(
+        MultiHeadAttention(
+            config.d_model,
+            config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            use_bias=config.attention_bias,
+            scale=config.query_scalar**-0.5,
+            softcap=config.softcap,
+            q_norm=_norm(config, config.head_dim) if config.qk_norm else None,
+            k_norm=_norm(config, config.head_dim) if config.qk_norm else None,
+            dropout_p=config.attention_dropout_p,
+        ),
+        GatedFeedForward(config.d_model, config.d_ff, activation=config.activation),
+        attention_residual=_residual(config),
+        ffn_residual=_residual(config),
+    )
+
+
+def _residual(config: GemmaConfig) -> SandwichNorm:
+    return SandwichNorm(_norm(config, config.d_model), _norm(config, config.d_model))
+
+
+def _norm(config: GemmaConfig, size: int) -> RMSNorm:
+    return RMSNorm(size, eps=config.norm_eps, offset=1.0)
+
+
+_LAYER = "decoder.layers.{layer}"
+
+GEMMA_KEYS = KeyMap(
+    rules=(
+        Rename("embed_tokens.weight", "decoder.embeddings.tokens.weight"),
+        Rename("layers.{layer}.input_layernorm.weight", f"{_LAYER}.attention_residual.before.weight"),
+        Rename("layers.{layer}.self_attn.q_proj.{part}", f"{_LAYER}.attention.q.{{part}}"),
+        Rename("layers.{layer}.self_attn.k_proj.{part}", f"{_LAYER}.attention.k.{{part}}"),
+        Rename("layers.{layer}.self_attn.v_proj.{part}", f"{_LAYER}.attention.v.{{part}}"),
+        Rename("layers.{layer}.self_attn.o_proj.{part}", f"{_LAYER}.attention.output.{{part}}"),
+        Rename("layers.{layer}.self_attn.q_norm.weight", f"{_LAYER}.attention.q_norm.weight"),
+        Rename("layers.{layer}.self_attn.k_norm.weight", f"{_LAYER}.attention.k_norm.weight"),
+        Rename("layers.{layer}.post_attention_layernorm.weight", f"{_LAYER}.attention_residual.after.weight"),
+        Rename("layers.{layer}.pre_feedforward_layernorm.weight", f"{_LAYER}.ffn_residual.before.weight"),
+        Rename("layers.{layer}.mlp.gate_proj.weight", f"{_LAYER}.ffn.gate.weight"),
+        Rename("layers.{layer}.mlp.up_proj.weight", f"{_LAYER}.ffn.up.weight"),
+        Rename("layers.{layer}.mlp.down_proj.weight", f"{_LAYER}.ffn.output.weight"),
+        Rename("layers.{layer}.post_feedforward_layernorm.weight", f"{_LAYER}.ffn_residual.after.weight"),
+        Rename("norm.weight", "decoder.norm.weight"),
+        Rename("lm_head.weight", "head.output.weight"),
+        Rename("score.{part}", "head.score.{part}"),
+    ),
+    prefixes=("model.",),
+    heads=("lm_head.", "score.", "qa_outputs."),
+)
+"""Gemma's names on disk and in the network."""

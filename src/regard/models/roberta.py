@@ -1,13 +1,26 @@
-"""The sizes of a RoBERTa, and the fields of config.json that give them."""
+"""RoBERTa (Liu et al. 2019) and XLM-R (Conneau et al. 2020), which differ in their vocabulary only."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from regard.checkpoints import Fields
+from regard.blocks import CountTokens
+from regard.checkpoints import Fields, KeyMap
 from regard.core.errors import CheckpointError
 from regard.models._config import hf
-from regard.models._post_norm_config import PostNormConfig, has_pooler
+from regard.models._post_norm import (
+    ATTENTION_RULES,
+    DENSE_CLASSIFIER_RULES,
+    EMBEDDING_RULES,
+    FEED_FORWARD_RULES,
+    LM_HEAD_RULES,
+    POOLER_RULES,
+    PostNormConfig,
+    dense_classifier,
+    has_pooler,
+    post_norm_encoder,
+)
+from regard.models._transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,3 +72,45 @@ class RobertaConfig(PostNormConfig):
     def extra(self) -> dict[str, Any]:
         """See `FamilyConfig`."""
         return {"max_position_embeddings": self.num_positions}
+
+
+def build(config: RobertaConfig) -> Transformer:
+    """A BERT trained longer, on more text, without the next sentence; XLM-R is one in a hundred languages.
+
+    Padding is told by its id: where it is masked but has another id, positions count on over it, unless they
+    are given.
+
+    Raises:
+        InputError: a size that no network can have, or sizes that do not divide.
+
+    Example:
+        >>> import torch
+        >>> config = RobertaConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
+        >>> build(config)(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
+        torch.Size([1, 3, 6])
+
+    Source: Liu et al. 2019, arXiv 1907.11692, section 4; XLM-R: Conneau et al. 2020, arXiv 1911.02116.
+    """
+    return post_norm_encoder(
+        config,
+        classifier=lambda: dense_classifier(config, "tanh"),
+        numbering=CountTokens(config.pad_token_id),
+    )
+
+
+ROBERTA_KEYS = KeyMap(
+    rules=(
+        *EMBEDDING_RULES,
+        *ATTENTION_RULES,
+        *FEED_FORWARD_RULES,
+        *POOLER_RULES,
+        *LM_HEAD_RULES,
+        *DENSE_CLASSIFIER_RULES,
+    ),
+    prefixes=("roberta.",),
+    # What a network may lack of these: answers to questions.
+    heads=("lm_head.", "classifier.", "qa_outputs."),
+    # 0, 1, 2, ..: written by transformers before 4.31.
+    buffers=("embeddings.position_ids",),
+)
+"""RoBERTa's names on disk and in the network."""

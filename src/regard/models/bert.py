@@ -1,0 +1,108 @@
+"""BERT (Devlin et al. 2019) and the many encoders that share its shape, MiniLM among them."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from regard.checkpoints import Fields, KeyMap, Rename
+from regard.models._config import hf
+from regard.models._heads import Classifier
+from regard.models._post_norm import (
+    ATTENTION_RULES,
+    EMBEDDING_RULES,
+    FEED_FORWARD_RULES,
+    POOLER_RULES,
+    PostNormConfig,
+    has_pooler,
+    post_norm_encoder,
+)
+from regard.models._reading import Pooled
+from regard.models._transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertConfig(PostNormConfig):
+    """A BERT encoder; the defaults are those of bert-base-uncased.
+
+    Args:
+        num_token_types: rows of the table of token types.
+        use_pooler: whether the checkpoint has the pooler, a dense layer with tanh on the first position.
+
+    The others are those of `PostNormConfig`.
+
+    Example:
+        >>> BertConfig(num_layers=6).d_model
+        768
+    """
+
+    STEMS = {"bert": "Bert"}
+    STARTS = {"masked-lm": "cls.predictions.", "sequence": "classifier.", "token": "classifier."}
+    # Pre-training had a second head, which tells whether two sentences follow each other. It is left out, and
+    # so the class that is written has the masked-LM head only.
+    HEADS = {"ForPreTraining": "masked-lm"}
+    # These stand in the released TensorFlow checkpoints, whose code never read them.
+    INERT = frozenset(
+        {
+            *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
+            *("pooler_size_per_head", "pooler_type"),
+        }
+    )
+
+    num_token_types: int = hf("type_vocab_size", 2)
+    use_pooler: bool = True
+
+    @classmethod
+    def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
+        """See `FamilyConfig`."""
+        fields.expect("directionality", ("bidi",), default="bidi")
+        # A classifier of texts reads it: if it is not stored, loading says so.
+        use_pooler = has_pooler(tensors) or read["head"] == "sequence"
+        return super().derived(fields, tensors, read) | {"use_pooler": use_pooler}
+
+
+def build(config: BertConfig) -> Transformer:
+    """Bidirectional Encoder Representations from Transformers.
+
+    Raises:
+        InputError: a size that no network can have, or sizes that do not divide.
+
+    Example:
+        >>> import torch
+        >>> bert = build(BertConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11))
+        >>> bert(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
+        torch.Size([1, 3, 6])
+
+    Source: Devlin et al. 2019, arXiv 1810.04805, section 3.
+    """
+
+    def classifier() -> Classifier:
+        labels = nn.Linear(config.d_model, config.num_labels)
+        return Classifier(Pooled(), dropout=nn.Dropout(config.label_dropout_p), labels=labels)
+
+    return post_norm_encoder(config, classifier=classifier, lm_activation=config.activation)
+
+
+BERT_KEYS = KeyMap(
+    rules=(
+        *EMBEDDING_RULES,
+        *ATTENTION_RULES,
+        *FEED_FORWARD_RULES,
+        *POOLER_RULES,
+        Rename("cls.predictions.transform.dense.{part}", "head.dense.{part}"),
+        Rename("cls.predictions.transform.LayerNorm.{part}", "head.norm.{part}"),
+        Rename("cls.predictions.bias", "head.output.bias"),
+        Rename("cls.predictions.decoder.weight", "head.output.weight"),
+        Rename("cls.predictions.decoder.bias", "head.output.own_bias"),
+        Rename("classifier.{part}", "head.labels.{part}"),
+    ),
+    prefixes=("bert.",),
+    # TensorFlow's names for a layer norm's parameters, still in bert-base-uncased.
+    aliases=((".gamma", ".weight"), (".beta", ".bias")),
+    # What a network may lack of these: whether the next sentence follows, answers to questions.
+    heads=("cls.", "classifier.", "qa_outputs."),
+    # 0, 1, 2, ..: written by transformers before 4.31.
+    buffers=("embeddings.position_ids",),
+)
+"""BERT's names on disk and in the network."""

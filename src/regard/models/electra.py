@@ -1,0 +1,98 @@
+"""ELECTRA (Clark et al. 2020): its generator, and its discriminator, which is what one builds on."""
+
+from dataclasses import dataclass
+
+from regard.checkpoints import KeyMap, Rename
+from regard.models._config import hf
+from regard.models._post_norm import (
+    ATTENTION_RULES,
+    DENSE_CLASSIFIER_RULES,
+    EMBEDDING_RULES,
+    FEED_FORWARD_RULES,
+    PostNormConfig,
+    dense_classifier,
+    post_norm_encoder,
+)
+from regard.models._transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElectraConfig(PostNormConfig):
+    """An ELECTRA encoder; the defaults are those of electra-small-discriminator.
+
+    Args:
+        d_embedding: size of the tables of embeddings; where it is not `d_model`, a linear layer leads from
+            one to the other.
+        num_token_types: rows of the table of token types.
+
+    The others are those of `PostNormConfig`.
+
+    Example:
+        >>> ElectraConfig().d_model, ElectraConfig().d_embedding
+        (256, 128)
+    """
+
+    STEMS = {"electra": "Electra"}
+    STARTS = {"masked-lm": "generator_", "sequence": "classifier.", "token": "classifier."}
+    # Of the head for multiple choice only.
+    INERT = frozenset(
+        {
+            *("summary_activation", "summary_first_dropout", "summary_last_dropout"),
+            *("summary_proj_to_labels", "summary_type", "summary_use_proj"),
+        }
+    )
+
+    d_model: int = hf("hidden_size", 256, is_required=True)
+    num_heads: int = hf("num_attention_heads", 4, is_required=True)
+    d_ff: int = hf("intermediate_size", 1024, is_required=True)
+    d_embedding: int = hf("embedding_size", 128, is_required=True)
+    num_token_types: int = hf("type_vocab_size", 2)
+
+
+def build(config: ElectraConfig) -> Transformer:
+    """The generator, or the discriminator without the layers that tell whether a token was replaced.
+
+    Raises:
+        InputError: a size that no network can have, or sizes that do not divide.
+
+    Example:
+        >>> import torch
+        >>> config = ElectraConfig(vocab_size=13, d_embedding=5, d_model=6, num_layers=1, num_heads=2)
+        >>> build(config)(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
+        torch.Size([1, 3, 6])
+
+    Source: Clark et al. 2020, arXiv 2003.10555, sections 2 and 3.1; the smaller embeddings: appendix A.
+    """
+    return post_norm_encoder(
+        config,
+        classifier=lambda: dense_classifier(config, "gelu"),
+        has_own_bias=False,
+        d_embedding=config.d_embedding,
+    )
+
+
+ELECTRA_KEYS = KeyMap(
+    rules=(
+        *EMBEDDING_RULES,
+        Rename("embeddings_project.{part}", "encoder.embeddings.projection.{part}"),
+        *ATTENTION_RULES,
+        *FEED_FORWARD_RULES,
+        Rename("generator_predictions.dense.{part}", "head.dense.{part}"),
+        Rename("generator_predictions.LayerNorm.{part}", "head.norm.{part}"),
+        Rename("generator_lm_head.{part}", "head.output.{part}"),
+        *DENSE_CLASSIFIER_RULES,
+    ),
+    prefixes=("electra.",),
+    # What a network may lack of these: whether a token was replaced, answers to questions, multiple choice.
+    heads=(
+        "generator_predictions.",
+        "generator_lm_head.",
+        "discriminator_predictions.",
+        "classifier.",
+        "qa_outputs.",
+        "sequence_summary.",
+    ),
+    # 0, 1, 2, ..: written by transformers before 4.31.
+    buffers=("embeddings.position_ids",),
+)
+"""ELECTRA's names on disk and in the network."""

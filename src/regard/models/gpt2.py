@@ -1,0 +1,158 @@
+"""GPT-2 (Radford et al. 2019)."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from regard.blocks import (
+    Embeddings,
+    EncoderLayer,
+    FeedForward,
+    MultiHeadAttention,
+    Pattern,
+    PreNorm,
+    Stack,
+)
+from regard.checkpoints import Fields, KeyMap, Rename, Split
+from regard.core import Causal
+from regard.models._config import DecoderConfig, hf
+from regard.models._heads import decoder_head
+from regard.models._inputs import check_sizes
+from regard.models._transformer import Transformer
+from regard.positions import LearnedPositions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpt2Config(DecoderConfig):
+    """A GPT-2; the defaults are those of the smallest, `gpt2`.
+
+    Args:
+        d_ff: size inside the feed-forward network (`n_inner`, or 4 d_model).
+        max_seq_len: rows of the table of positions.
+        activation: of the feed-forward network.
+        norm_eps: added to the variance by every layer norm.
+        scale_by_head_dim: whether scores are divided by sqrt(head_dim).
+        scale_by_layer: whether also by the layer's number from 1.
+        dropout_p, embedding_dropout_p, attention_dropout_p: in training, on sublayers, embeddings, weights.
+
+    The others are those of `DecoderConfig`.
+
+    Example:
+        >>> Gpt2Config(num_layers=24, num_heads=16, d_model=1024).d_model
+        1024
+    """
+
+    STEMS = {"gpt2": "GPT2"}
+    ENDINGS = {**DecoderConfig.ENDINGS, "language-model": "LMHeadModel"}
+    # The summary is of a head for multiple choice; upcasting only says in which type the same numbers come
+    # about; `predict_special_tokens` is about as many as `n_special` says, and there are none.
+    INERT = frozenset(
+        {
+            *("n_ctx", "predict_special_tokens", "reorder_and_upcast_attn", "summary_activation"),
+            *("summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"),
+        }
+    )
+
+    vocab_size: int = hf("vocab_size", 50257, is_required=True)
+    d_model: int = hf("n_embd", 768, is_required=True)
+    num_layers: int = hf("n_layer", 12, is_required=True)
+    num_heads: int = hf("n_head", 12, is_required=True)
+    d_ff: int = hf("n_inner", 3072, is_derived=True)
+    max_seq_len: int = hf("n_positions", 1024, is_required=True)
+    activation: str = hf("activation_function", "gelu_new")
+    norm_eps: float = hf("layer_norm_epsilon", 1e-5)
+    scale_by_head_dim: bool = hf("scale_attn_weights", True)
+    scale_by_layer: bool = hf("scale_attn_by_inverse_layer_idx", False)
+    dropout_p: float = hf("resid_pdrop", 0.1)
+    embedding_dropout_p: float = hf("embd_pdrop", 0.1)
+    attention_dropout_p: float = hf("attn_pdrop", 0.1)
+
+    @classmethod
+    def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
+        """See `FamilyConfig`."""
+        del tensors
+        fields.expect("n_special", (0,), default=0)
+        inner = fields.get("n_inner", int, None)
+        return {"d_ff": 4 * read["d_model"] if inner is None else inner}
+
+
+def build(config: Gpt2Config) -> Transformer:
+    """A decoder that predicts the next token.
+
+    Raises:
+        InputError: a size that no network can have, or sizes that do not divide.
+
+    Example:
+        >>> import torch
+        >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
+        >>> build(config)(torch.tensor([[3, 1, 4]])).logits.shape
+        torch.Size([1, 3, 13])
+
+    Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3.
+    """
+    check_sizes(config)
+    embeddings = Embeddings(
+        config.vocab_size,
+        config.d_model,
+        positions=LearnedPositions(config.max_seq_len, config.d_model),
+        dropout_p=config.embedding_dropout_p,
+    )
+    pattern = Pattern(mask=Causal())
+    stack = Stack(
+        embeddings,
+        [_layer(config, index) for index in range(config.num_layers)],
+        patterns=[pattern] * config.num_layers,
+        norm=_norm(config),
+    )
+    return Transformer(
+        config, decoder=stack, head=decoder_head(config, embeddings.tokens, of_tokens="labels")
+    )
+
+
+def _layer(config: Gpt2Config, index: int) -> EncoderLayer:
+    scale = max(1, config.d_model // config.num_heads) ** -0.5 if config.scale_by_head_dim else 1.0
+    if config.scale_by_layer:
+        scale /= index + 1
+    return EncoderLayer(
+        MultiHeadAttention(
+            config.d_model, config.num_heads, scale=scale, dropout_p=config.attention_dropout_p
+        ),
+        FeedForward(config.d_model, config.d_ff, activation=config.activation),
+        attention_residual=PreNorm(_norm(config), dropout_p=config.dropout_p),
+        ffn_residual=PreNorm(_norm(config), dropout_p=config.dropout_p),
+    )
+
+
+def _norm(config: Gpt2Config) -> nn.LayerNorm:
+    return nn.LayerNorm(config.d_model, eps=config.norm_eps)
+
+
+_ATTENTION = "decoder.layers.{layer}.attention"
+
+GPT2_KEYS = KeyMap(
+    rules=(
+        Rename("wte.weight", "decoder.embeddings.tokens.weight"),
+        Rename("wpe.weight", "decoder.embeddings.positions.weight"),
+        Rename("h.{layer}.ln_1.{part}", "decoder.layers.{layer}.attention_residual.norm.{part}"),
+        Split(
+            "h.{layer}.attn.c_attn.{part}",
+            (f"{_ATTENTION}.q.{{part}}", f"{_ATTENTION}.k.{{part}}", f"{_ATTENTION}.v.{{part}}"),
+            transposed=True,
+        ),
+        Rename("h.{layer}.attn.c_proj.{part}", f"{_ATTENTION}.output.{{part}}", transposed=True),
+        Rename("h.{layer}.ln_2.{part}", "decoder.layers.{layer}.ffn_residual.norm.{part}"),
+        Rename("h.{layer}.mlp.c_fc.{part}", "decoder.layers.{layer}.ffn.hidden.{part}", transposed=True),
+        Rename("h.{layer}.mlp.c_proj.{part}", "decoder.layers.{layer}.ffn.output.{part}", transposed=True),
+        Rename("ln_f.{part}", "decoder.norm.{part}"),
+        Rename("lm_head.weight", "head.output.weight"),
+        Rename("score.weight", "head.score.weight"),
+        Rename("classifier.{part}", "head.labels.{part}"),
+    ),
+    prefixes=("transformer.",),
+    heads=("lm_head.", "score.", "classifier.", "qa_outputs.", "multiple_choice_head."),
+    # The causal mask, and the number that stood in for minus infinity: written by transformers before 4.31.
+    buffers=("h.{layer}.attn.bias", "h.{layer}.attn.masked_bias"),
+)
+"""GPT-2's names on disk and in the network."""

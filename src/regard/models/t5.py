@@ -1,0 +1,312 @@
+"""T5 (Raffel et al. 2020) and FLAN-T5."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from regard.blocks import (
+    DecoderLayer,
+    Embeddings,
+    EncoderLayer,
+    FeedForward,
+    GatedFeedForward,
+    MultiHeadAttention,
+    Pattern,
+    PreNorm,
+    RMSNorm,
+    Stack,
+)
+from regard.checkpoints import Fields, HeadKind, KeyMap, Rename, Shared
+from regard.core import Causal
+from regard.core.errors import CheckpointError
+from regard.models._config import FamilyConfig, hf
+from regard.models._encoder_decoder import Parts
+from regard.models._heads import EndClassifier, Head, LanguageModelHead, output_layer, token_classifier
+from regard.models._inputs import check_sizes
+from regard.models._transformer import Transformer
+from regard.positions import RelativeBias
+
+_WITH_DECODER = ("T5Model", "ForConditionalGeneration", "ForSequenceClassification", "WithLMHeadModel")
+
+
+@dataclass(frozen=True, kw_only=True)
+class T5Config(FamilyConfig):
+    """A T5; the defaults are those of t5-small.
+
+    Args:
+        vocab_size: rows of the table of learned embeddings.
+        d_model: size of the residual stream.
+        num_layers: layers of the encoder.
+        num_decoder_layers: layers of the decoder.
+        num_heads: heads a layer.
+        head_dim: size of a query, key and value (`d_kv`).
+        d_ff: size inside the feed-forward network.
+        num_buckets: distances that the relative bias tells apart (`relative_attention_num_buckets`).
+        max_distance: from which on it tells none apart (`relative_attention_max_distance`).
+        activation: of the feed-forward network (`feed_forward_proj`, "relu" or "gated-gelu").
+        is_gated: whether that is gated.
+        norm_eps: added to the mean of squares by every norm (`layer_norm_epsilon`).
+        dropout_p: in training, everywhere (`dropout_rate`).
+        has_decoder: False for an encoder alone.
+        classifier_dropout_p: before a classifier, in training.
+        tie_word_embeddings: whether the output layer is the table of learned embeddings.
+        scale_decoder_outputs: whether the decoder's output is divided by sqrt(d_model) before it.
+        pad_token_id: what fills up a text.
+        decoder_start_token_id: what the decoder reads first.
+        eos_token_id: where a classifier of texts reads.
+
+    The others are those of `FamilyConfig`.
+
+    Example:
+        >>> T5Config().num_decoder_layers
+        6
+    """
+
+    STEMS = {"t5": "T5"}
+    ENDINGS = {**FamilyConfig.ENDINGS, "language-model": "ForConditionalGeneration"}
+    # Written by the first T5 files, read by no code.
+    INERT = frozenset({"n_positions"})
+
+    vocab_size: int = hf("vocab_size", 32128, is_required=True)
+    d_model: int = hf("d_model", 512, is_required=True)
+    num_layers: int = hf("num_layers", 6, is_required=True)
+    num_decoder_layers: int = hf("num_decoder_layers", 6, is_derived=True)
+    num_heads: int = hf("num_heads", 8, is_required=True)
+    head_dim: int = hf("d_kv", 64, is_required=True)
+    d_ff: int = hf("d_ff", 2048, is_required=True)
+    num_buckets: int = hf("relative_attention_num_buckets", 32)
+    max_distance: int = hf("relative_attention_max_distance", 128)
+    activation: str = "relu"
+    is_gated: bool = False
+    norm_eps: float = hf("layer_norm_epsilon", 1e-6)
+    dropout_p: float = hf("dropout_rate", 0.1)
+    has_decoder: bool = True
+    head: HeadKind | None = "language-model"
+    classifier_dropout_p: float = hf("classifier_dropout", 0.0)
+    tie_word_embeddings: bool = True
+    scale_decoder_outputs: bool = hf("scale_decoder_outputs", True, is_derived=True)
+    pad_token_id: int | None = hf("pad_token_id", 0)
+    decoder_start_token_id: int = hf("decoder_start_token_id", 0, is_derived=True)
+    eos_token_id: int = hf("eos_token_id", 1)
+
+    @property
+    def max_seq_len(self) -> None:
+        """None: a relative bias has no last position."""
+        return None
+
+    @classmethod
+    def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
+        """See `FamilyConfig`; the tensors say that the output layer is tied, and that there is no decoder."""
+        # A class that has a decoder says so, also where a half-downloaded file lacks it: it is missing then.
+        written_by = fields.list_of("architectures", str, None) or [""]
+        has_decoder = written_by[0].endswith(_WITH_DECODER) or any(
+            name.removeprefix("transformer.").startswith("decoder.") for name in tensors
+        )
+        fields.expect("is_encoder_decoder", (True, False) if not has_decoder else (True,), default=True)
+        fields.expect("is_decoder", (False,), default=False)
+        activation, is_gated = _activation(fields)
+        # Of T5 1.1 and FLAN-T5 the field says that outputs are not scaled; that is what it stands for since
+        # transformers 5, which has a field for it. Whether the layer is tied, the stored tensors show.
+        tied = fields.get("tie_word_embeddings", bool, True)
+        return {
+            "num_decoder_layers": fields.get("num_decoder_layers", int, None) or read["num_layers"],
+            "activation": activation,
+            "is_gated": is_gated,
+            "has_decoder": has_decoder,
+            "tie_word_embeddings": "lm_head.weight" not in tensors,
+            "scale_decoder_outputs": fields.get("scale_decoder_outputs", bool, tied),
+            "decoder_start_token_id": fields.get("decoder_start_token_id", int, read["pad_token_id"] or 0),
+        }
+
+    def endings(self) -> Mapping[HeadKind | None, str]:
+        """See `FamilyConfig`."""
+        return self.ENDINGS if self.has_decoder else {**self.ENDINGS, None: "EncoderModel"}
+
+    def extra(self) -> dict[str, Any]:
+        """See `FamilyConfig`."""
+        gelu_of_t5 = self.is_gated and self.activation == "gelu_new"
+        activation = "gelu" if gelu_of_t5 else self.activation
+        return {
+            "is_encoder_decoder": self.has_decoder,
+            "feed_forward_proj": f"gated-{activation}" if self.is_gated else activation,
+            # transformers 5 reads this field as `scale_decoder_outputs`; older ones as both.
+            "tie_word_embeddings": self.scale_decoder_outputs,
+        }
+
+
+def _activation(fields: Fields) -> tuple[str, bool]:
+    """The activation's name, and whether the feed-forward network is gated."""
+    name = fields.get("feed_forward_proj", str, "relu")
+    gate, _, gated = name.rpartition("-")
+    if gate not in ("", "gated"):
+        raise CheckpointError(
+            f"{fields.file}: the field 'feed_forward_proj' must be an activation or gated-<activation>; "
+            f"got {name!r}"
+        )
+    is_gated = gate == "gated"
+    # "gated-gelu" has always meant the tanh approximation.
+    activation = "gelu_new" if name == "gated-gelu" else gated
+    # transformers writes both beside `feed_forward_proj`, and obeys them where they say something else.
+    fields.expect("dense_act_fn", (activation,), default=activation)
+    fields.expect("is_gated_act", (is_gated,), default=is_gated)
+    return activation, is_gated
+
+
+def build(config: T5Config) -> Transformer:
+    """An encoder-decoder from text to text; or its encoder alone.
+
+    Raises:
+        InputError: a size that no network can have.
+
+    Example:
+        >>> import torch
+        >>> config = T5Config(vocab_size=13, d_model=6, num_layers=1, num_decoder_layers=2, num_heads=2,
+        ...                   head_dim=5, d_ff=11)
+        >>> output = build(config)(torch.tensor([[3, 1, 4]]), decoder_token_ids=torch.tensor([[0, 5]]))
+        >>> output.logits.shape
+        torch.Size([1, 2, 13])
+
+    Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1; the gated feed-forward of T5 1.1: Shazeer 2020,
+    arXiv 2002.05202.
+    """
+    check_sizes(config)
+    tokens = nn.Embedding(config.vocab_size, config.d_model)
+    parts, decoder = _parts(config), None
+    if config.has_decoder:
+        layers = parts.decoder_layers(config.num_decoder_layers)
+        decoder = _stack(config, tokens, layers, Pattern(mask=Causal()), is_bidirectional=False)
+    return Transformer(
+        config,
+        encoder=_stack(
+            config, tokens, parts.encoder_layers(config.num_layers), Pattern(), is_bidirectional=True
+        ),
+        decoder=decoder,
+        head=_head(config, tokens),
+        start_id=config.decoder_start_token_id if config.has_decoder else None,
+    )
+
+
+def _parts(config: T5Config) -> Parts:
+    ffn = GatedFeedForward if config.is_gated else FeedForward
+    return Parts(
+        # The scores are not scaled: the initial weights make up for it.
+        attention=lambda: MultiHeadAttention(
+            config.d_model,
+            config.num_heads,
+            head_dim=config.head_dim,
+            use_bias=False,
+            scale=1.0,
+            dropout_p=config.dropout_p,
+        ),
+        ffn=lambda: ffn(
+            config.d_model,
+            config.d_ff,
+            activation=config.activation,
+            use_bias=False,
+            dropout_p=config.dropout_p,
+        ),
+        residual=lambda: PreNorm(_norm(config), dropout_p=config.dropout_p),
+    )
+
+
+def _stack(
+    config: T5Config,
+    tokens: nn.Embedding,
+    layers: Sequence[EncoderLayer | DecoderLayer],
+    pattern: Pattern,
+    *,
+    is_bidirectional: bool,
+) -> Stack:
+    return Stack(
+        Embeddings(config.vocab_size, config.d_model, tokens=tokens, dropout_p=config.dropout_p),
+        layers,
+        patterns=[pattern] * len(layers),
+        norm=_norm(config),
+        bias=RelativeBias(
+            config.num_heads, config.num_buckets, config.max_distance, bidirectional=is_bidirectional
+        ),
+        dropout_p=config.dropout_p,
+    )
+
+
+def _norm(config: T5Config) -> RMSNorm:
+    return RMSNorm(config.d_model, eps=config.norm_eps)
+
+
+def _head(config: T5Config, tokens: nn.Embedding) -> Head | None:
+    match config.head:
+        case "language-model":
+            scale = config.d_model**-0.5 if config.scale_decoder_outputs else 1.0
+            return LanguageModelHead(output_layer(tokens, is_tied=config.tie_word_embeddings), scale=scale)
+        case "sequence":
+            return EndClassifier(
+                config.d_model,
+                config.num_labels,
+                end_id=config.eos_token_id,
+                start_id=config.decoder_start_token_id,
+                pad_id=None,
+                dropout_p=config.classifier_dropout_p,
+            )
+        case "token":
+            return token_classifier(config.d_model, config.num_labels, dropout_p=config.classifier_dropout_p)
+    return None
+
+
+def _names_of_stack(stack: str, *, ffn: int) -> tuple[Rename, ...]:
+    """The names that both stacks have, under their own; `ffn` is the number of the feed-forward sublayer."""
+    theirs, ours = f"{stack}.block.{{layer}}.layer", f"{stack}.layers.{{layer}}"
+    first = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    return (
+        Rename(f"{stack}.embed_tokens.weight", f"{stack}.embeddings.tokens.weight"),
+        Rename(first, f"{stack}.bias.table.weight"),
+        *_names_of_attention(f"{theirs}.0", "SelfAttention", f"{ours}.attention"),
+        Rename(f"{theirs}.{ffn}.layer_norm.weight", f"{ours}.ffn_residual.norm.weight"),
+        Rename(f"{theirs}.{ffn}.DenseReluDense.wi.weight", f"{ours}.ffn.hidden.weight"),
+        Rename(f"{theirs}.{ffn}.DenseReluDense.wi_0.weight", f"{ours}.ffn.gate.weight"),
+        Rename(f"{theirs}.{ffn}.DenseReluDense.wi_1.weight", f"{ours}.ffn.up.weight"),
+        Rename(f"{theirs}.{ffn}.DenseReluDense.wo.weight", f"{ours}.ffn.output.weight"),
+        Rename(f"{stack}.final_layer_norm.weight", f"{stack}.norm.weight"),
+    )
+
+
+def _names_of_attention(theirs: str, name: str, ours: str) -> tuple[Rename, ...]:
+    return (
+        Rename(f"{theirs}.{name}.q.weight", f"{ours}.q.weight"),
+        Rename(f"{theirs}.{name}.k.weight", f"{ours}.k.weight"),
+        Rename(f"{theirs}.{name}.v.weight", f"{ours}.v.weight"),
+        Rename(f"{theirs}.{name}.o.weight", f"{ours}.output.weight"),
+        Rename(f"{theirs}.layer_norm.weight", f"{ours}_residual.norm.weight"),
+    )
+
+
+T5_KEYS = KeyMap(
+    rules=(
+        Shared(
+            "shared.weight",
+            (
+                "encoder.embeddings.tokens.weight",
+                "decoder.embeddings.tokens.weight",
+                "head.output.weight",
+            ),
+        ),
+        *_names_of_stack("encoder", ffn=1),
+        *_names_of_stack("decoder", ffn=2),
+        *_names_of_attention(
+            "decoder.block.{layer}.layer.1", "EncDecAttention", "decoder.layers.{layer}.cross_attention"
+        ),
+        Rename("lm_head.weight", "head.output.weight"),
+        Rename("classification_head.dense.{part}", "head.hidden.{part}"),
+        Rename("classification_head.out_proj.{part}", "head.score.{part}"),
+        Rename("classifier.{part}", "head.labels.{part}"),
+    ),
+    prefixes=("transformer.",),
+    heads=("classification_head.", "classifier.", "qa_outputs."),
+    left_out=(
+        "lm_head.",
+        # Stored by the first T5 files, read by none: cross-attention has no relative bias.
+        "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.",
+    ),
+)
+"""T5's names on disk and in the network."""
