@@ -307,11 +307,6 @@ def listens(listener: Listener) -> bool:
     return _LISTENER.get() is listener
 
 
-def is_listening() -> bool:
-    """Whether this thread is in a forward pass that somebody listens to."""
-    return _LISTENER.get() is not None
-
-
 @contextmanager
 def listening(configs: list[Any], listener: Listener) -> Iterator[None]:
     """Have the listener called for attention and masks of the models with these configs.

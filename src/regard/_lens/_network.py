@@ -7,12 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from regard._lens import _implementations
-from regard._lens._activations import by_rows, is_activation
 from regard._lens._implementations import SEEN, configs_of
 from regard._lens._modules import main_output
 from regard._lens._parity import Parity, bound_of, layer_parity, output_error
 from regard._lens._points import Site, lay_out
-from regard._lens._probe import probe, quiet
+from regard._lens._probe import first_run, quiet
 from regard._lens._projection import heads_error, read_projection
 from regard._lens._run import Run
 from regard._lens._survey import Survey, accepted, survey, unseen
@@ -73,7 +72,6 @@ class LensNetwork(Network):
         self._name = type(hf_model).__name__
         self._accepted = accepted(hf_model)
         self._configs = configs_of(hf_model)
-        self._activations = [each for each in hf_model.modules() if is_activation(each)]
         _check_implementations(self._configs, self._name)
         self._vocab_size = _vocabulary(hf_model)
         arguments, untouched = _first_run(hf_model, self._vocab_size, self._name)
@@ -143,7 +141,7 @@ class LensNetwork(Network):
             arguments["logits_to_keep"] = 1
         ends = tuple(f"{prefix}output" for prefix in self.prefixes.values())
         run = Run(self.layout, taps, capture=ends)
-        with run.listening(self._configs), by_rows(self._activations):
+        with run.listening(self._configs):
             result = self.hf_model(**arguments, **quiet(self._accepted))
         return self._output(result, run, logits, taps)
 
@@ -304,10 +302,10 @@ def _first_run(hf_model: Any, vocab_size: int, name: str) -> tuple[dict[str, Any
     failed: Exception | None = None
     # One text by itself for those that take no batch, such as a decoder's classifier without a padding token.
     for texts in (2, 1):
-        arguments = probe(hf_model, vocab_size, texts)
         try:
-            with torch.no_grad():
-                result = hf_model(**arguments)
+            arguments, result = first_run(hf_model, vocab_size, texts)
+        except InputError:
+            raise
         # Whatever a model of unknown make raises when it is given tokens and nothing else.
         except Exception as error:
             failed = failed or error
@@ -320,7 +318,7 @@ def _first_run(hf_model: Any, vocab_size: int, name: str) -> tuple[dict[str, Any
         return arguments, result
     assert failed is not None
     what, way_out = "token ids alone", ""
-    if "decoder_input_ids" in arguments:
+    if "decoder_input_ids" in accepted(hf_model) and hf_model.config.is_encoder_decoder:
         what = "a text and a shorter target, by whose lengths the lens tells the encoder from the decoder"
     base = getattr(hf_model, "base_model_prefix", "")
     if base and isinstance(getattr(hf_model, base, None), nn.Module):

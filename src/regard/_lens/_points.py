@@ -256,6 +256,8 @@ def _first_position(ids: Tensor | None, length: int) -> int | None:
     """Where consecutive numbers, one for each token, begin."""
     if ids is None or ids.is_floating_point() or ids.ndim not in (1, 2) or ids.shape[-1] != length:
         return None
+    if length == 1:  # any single number is "consecutive"
+        return None
     row = ids.reshape(-1, length)[0]
     return int(row[0]) if bool((row[1:] - row[:-1] == 1).all()) else None
 

@@ -1,35 +1,98 @@
 """The few random tokens that a lens looks at a model with."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
+from regard._lens._implementations import configs_of
 from regard._lens._survey import accepted
+from regard.core.errors import InputError
 
-_LENGTH, _SHORTER, _TARGET = 13, 11, 7
-"""Tokens of the first text, of the second, which is padded, and of what a decoder reads: all different."""
+_LENGTH, _TARGET = 13, 7
+"""Tokens of the first text, and of what a decoder reads; fewer where the model takes fewer."""
 
 
-def probe(model: Any, vocab_size: int, texts: int) -> dict[str, Any]:
+class _TooMany(Exception):
+    """A row was asked for that a table does not have."""
+
+    def __init__(self, message: str, excess: int) -> None:
+        super().__init__(message)
+        self.excess = excess
+
+
+class _WithinTables(TorchFunctionMode):
+    """Refuses to look up a row that a table does not have: on CUDA that would end the process's context."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        if func is torch.nn.functional.embedding:
+            named = dict(zip(("input", "weight"), args, strict=False)) | given
+            _check_rows(named["input"], len(named["weight"]))
+        elif func is torch.gather:
+            named = dict(zip(("input", "dim", "index"), args, strict=False)) | given
+            _check_rows(named["index"], named["input"].shape[named["dim"]])
+        return func(*args, **given)
+
+
+def _check_rows(ids: Tensor, rows: int) -> None:
+    last = int(ids.max()) if ids.numel() else 0
+    if last >= rows:
+        raise _TooMany(f"row {last} of a table of {rows}", last - rows + 1)
+
+
+def first_run(model: Any, vocab_size: int, texts: int) -> tuple[dict[str, Any], Any]:
+    """Arguments that a model runs with, as long as its tables of positions allow, and what it makes of them.
+
+    Args:
+        model: a transformers model.
+        vocab_size: rows of its table of learned embeddings.
+        texts: 1, or 2 of different lengths.
+
+    Raises:
+        InputError: it takes less than two positions.
+        Exception: whatever the model raises when it is given tokens and nothing else.
+    """
+    limits = (getattr(config, "max_position_embeddings", None) for config in configs_of(model))
+    length = min([_LENGTH, *(limit for limit in limits if isinstance(limit, int) and limit > 1)])
+    while True:
+        arguments = _probe(model, vocab_size, texts, length)
+        try:
+            with torch.no_grad(), _WithinTables():
+                return arguments, model(**arguments)
+        except _TooMany as error:
+            # RoBERTa's table begins after the padding's id: fewer rows are tokens' than its config says.
+            length -= error.excess
+            if length < 2:
+                raise InputError(
+                    f"hf_model must take at least 2 tokens, and ids of its vocabulary; "
+                    f"{type(model).__name__} looked up {error}."
+                ) from error
+
+
+def _probe(model: Any, vocab_size: int, texts: int, length: int) -> dict[str, Any]:
     """Arguments for the model's forward: one text, or two of different lengths, the shorter one padded.
 
     The ids are none that the config gives a meaning, such as the place of an image or the end of a text.
     """
     device = next(model.parameters()).device
-    ids = _ids(model, vocab_size, (texts, _LENGTH), device)
+    ids = _ids(model, vocab_size, (texts, length), device)
     names = accepted(model)
     arguments: dict[str, Any] = {"input_ids": ids}
     if "attention_mask" in names:
         pad = _number(model, "pad_token_id")
-        real = torch.arange(_LENGTH, device=device)[None] < torch.tensor(
-            [[_LENGTH], [_SHORTER]][:texts], device=device
-        )
+        lengths = torch.tensor([[length], [max(1, length - 2)]][:texts], device=device)
+        real = torch.arange(length, device=device)[None] < lengths
         arguments["attention_mask"] = real.long()
         if pad is not None and 0 <= pad < vocab_size:
             arguments["input_ids"] = ids.masked_fill(~real, pad)
     if "decoder_input_ids" in names and model.config.is_encoder_decoder:
-        arguments["decoder_input_ids"] = _ids(model, vocab_size, (texts, _TARGET), device)
+        target = min(_TARGET, length - 1)
+        arguments["decoder_input_ids"] = _ids(model, vocab_size, (texts, target), device)
     return arguments | quiet(names)
 
 

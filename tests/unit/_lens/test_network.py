@@ -9,11 +9,14 @@ import transformers
 from torch import Tensor
 
 from lens_models import (
+    BOTH,
     D_MODEL,
     DECODER_LAYERS,
     FAMILIES,
     HEADS,
+    IDS,
     LAYERS,
+    SIZES,
     VOCAB,
     bert,
     build,
@@ -68,6 +71,44 @@ def test_sizes_are_those_of_the_model(encoder: Any, both: Any) -> None:
     assert both.start_id == 2
     assert encoder.start_id is None
     assert lens_network(FAMILIES["llama"]()).limit("decoder") is None
+
+
+@pytest.mark.parametrize("positions", [2, 3, 10])
+@pytest.mark.parametrize("name", ["gpt2", "bert", "roberta", "bart"])
+def test_a_model_of_few_positions_is_looked_at_with_as_many_tokens(name: str, positions: int) -> None:
+    # RoBERTa's table begins after the padding's id: two of its rows are no token's.
+    few = {"max_position_embeddings": positions + 2 * (name == "roberta")}
+    model = {
+        "gpt2": lambda: gpt2(n_positions=positions),
+        "bert": lambda: bert(**few),
+        "roberta": lambda: build(
+            transformers.RobertaForMaskedLM,
+            transformers.RobertaConfig(**SIZES | IDS | {"pad_token_id": 1} | few),
+        ),
+        "bart": lambda: build(
+            transformers.BartForConditionalGeneration, transformers.BartConfig(**BOTH | few)
+        ),
+    }[name]()
+    network = lens_network(model)
+    assert [network.limit(kind) for kind in network.prefixes] == [positions] * len(network.prefixes)
+    assert network.parity.output == 0.0
+
+
+def test_no_row_past_a_table_is_ever_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    lookup = torch.embedding
+
+    def noted(weight: Tensor, ids: Tensor, *rest: Any) -> Tensor:
+        asked.append(int(ids.max()) < len(weight))
+        return lookup(weight, ids, *rest)
+
+    monkeypatch.setattr(torch, "embedding", noted)
+    model = gpt2(n_positions=5)
+    model.config.n_positions = 41  # more than there are
+    assert lens_network(model).limit("decoder") == 5
+    assert all(asked)
+    with pytest.raises(InputError, match=r"at least 2 tokens.* looked up row 12 of a table of 1"):
+        lens_network(gpt2(n_positions=1))
 
 
 def test_taps_are_named_as_in_regards_own(encoder: Any, both: Any) -> None:
