@@ -87,6 +87,9 @@ def test_token_ids_in_place_of_a_text(model: regard.Model) -> None:
     for name in ("pair", "target"):
         with pytest.raises(InputError, match="must be None with token_ids"):
             model.trace(token_ids=[1], **{name: MONEY})  # type: ignore[call-overload]
+    for ids in ([1, 2], torch.tensor([1, 2])):
+        with pytest.raises(InputError, match=r"text must be a string or a list .*trace\(token_ids=\.\.\.\)"):
+            model.trace(ids)  # type: ignore[call-overload]
     with pytest.raises(InputError, match="target_ids must be None with a text"):
         model.trace(FISHING, target_ids=[1])  # type: ignore[call-overload]
     with pytest.raises(InputError, match="target must be None: this model has no decoder"):

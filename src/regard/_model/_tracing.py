@@ -104,6 +104,12 @@ class Tracing(Held):
             return tracing.trace_ids(self.loaded, token_ids, target_ids, keeping=keeping)
         if target_ids is not None:
             raise InputError("target_ids must be None with a text; give target, or token_ids.")
+        given = text if isinstance(text, list | tuple) else [text]
+        if odd := [type(each).__name__ for each in given if not isinstance(each, str)]:
+            raise InputError(
+                f"text must be a string or a list of strings; got {'a list of ' * (given is text)}{odd[0]}. "
+                "Ids are given by their name: trace(token_ids=...)."
+            )
         if isinstance(text, list | tuple):
             if pair is not None or target is not None:
                 raise InputError("pair and target must be None with a list of texts; trace each by itself.")

@@ -44,7 +44,7 @@ class Loaded:
         if self.tokenizer is None:
             raise CheckpointError(
                 f"{self.source.folder} has no tokenizer, which text needs; add its files, such as "
-                "tokenizer.json, or give token_ids."
+                "tokenizer.json, or, in Python, give token_ids= in place of a text."
             )
         return self.tokenizer
 

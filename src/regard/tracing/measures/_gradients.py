@@ -37,8 +37,8 @@ def gradients(trace: Trace, *, of: Scalar, at: str | Sequence[str]) -> dict[str,
         zero where the number does not depend on it.
 
     Raises:
-        InputError: the model is not at hand, a tap that is none, or not of one tensor; or an `of` that gives
-            anything but one finite number that the model computed.
+        InputError: the model is not at hand, a tap that is none, or not of one tensor; an `of` that gives
+            anything but one finite number that the model computed; or a call inside `torch.inference_mode`.
 
     Example:
         >>> import regard
@@ -94,6 +94,11 @@ def watched_pass(
         write: may put another tensor in the place of one; None leaves it.
     """
     check_function("of", of, "from the model's output to one number")
+    if torch.is_inference_mode_enabled():
+        raise InputError(
+            "gradients cannot be taken inside torch.inference_mode(): call this outside it. torch.no_grad() "
+            "may stay."
+        )
     values: dict[str, Tensor] = {}
 
     def listener(name: str) -> Callable[[Tensor], Tensor]:

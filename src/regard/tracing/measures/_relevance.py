@@ -27,7 +27,7 @@ def attention_gradients(
         column more, as the weights have it. Positive entries raise the number.
 
     Raises:
-        InputError: as `gradients`, and a layer or head that is not there.
+        InputError: as `gradients`; a layer or head that is not there; or a text that is too long.
 
     Example:
         >>> import regard
@@ -41,6 +41,7 @@ def attention_gradients(
     kind = trace.kind(kind)
     layer = trace.layer_index(layer, kind)
     network = trace.require_model().network
+    _check_memory(trace, kind, 1, "take gradients at q, k and v, which are small")
     name = f"{attention_tap(network, kind, layer)}.weights"
     [product] = _products(trace, of, [name])
     return (product if head is None else product[trace.head_index(head, kind, layer)]).float().cpu()
@@ -81,20 +82,26 @@ def relevance(
     encoding = trace.passage(stack).encoding
     rows = list(chosen_of("token", encoding, token))
     layers, count = range(network.depth(stack)), len(encoding.tokens)
-    heads = network.config.num_heads * len(layers)
-    check_cost(
-        f"the relevance of {count} tokens",
-        seconds=0.0,
-        device=next(network.parameters()).device,
-        num_bytes=24.0 * heads * count**2,  # scores, weights, gradients: some six numbers of float32
-        way_out="give a shorter text, or take attention_gradients of one layer, or rollout",
-    )
+    _check_memory(trace, stack, len(layers), "take attention_gradients of one layer, or rollout")
     products = _products(trace, of, [f"{attention_tap(network, stack, layer)}.weights" for layer in layers])
     flow = torch.zeros(len(rows), count, dtype=torch.float64, device=products[0].device)
     flow[range(len(rows)), rows] = 1.0
     for each in reversed(products):
         flow = flow + flow @ each[..., :count].clamp(min=0.0).double().mean(dim=0)
     return flow.float().cpu()
+
+
+def _check_memory(trace: Trace, kind: Kind, layers: int, instead: str) -> None:
+    queries, keys = (len(side.tokens) for side in trace.sides(kind))
+    network = trace.require_model().network
+    check_cost(
+        f"attention of {queries} tokens, with gradients, in {layers} layers of {trace.model}",
+        seconds=0.0,
+        device=next(network.parameters()).device,
+        # Scores, weights, gradients: some six numbers of float32.
+        num_bytes=24.0 * network.config.num_heads * layers * queries * keys,
+        way_out=f"give a shorter text, or {instead}",
+    )
 
 
 def _products(trace: Trace, of: Scalar, names: list[str]) -> list[Tensor]:

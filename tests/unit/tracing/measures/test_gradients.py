@@ -175,6 +175,12 @@ def test_what_cannot_be_differentiated(of: Any, at: Any, message: str) -> None:
         traced(NETWORKS["encoder"]()).gradients(of=of, at=at)
 
 
+def test_no_gradients_in_inference_mode() -> None:
+    trace = traced(NETWORKS["encoder"]())
+    with torch.inference_mode(), pytest.raises(InputError, match=r"inside torch\.inference_mode"):
+        trace.gradients(of=number, at="layers.0.input")
+
+
 # --- integrated gradients
 
 
@@ -289,7 +295,14 @@ def test_relevance_with_a_sink_through_the_lens() -> None:
     assert trace.relevance(3, of=number).shape == (1, 7)
 
 
-def test_relevance_that_would_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("ask", "instead"),
+    [
+        (lambda trace: trace.relevance(of=number), "take attention_gradients of one layer"),
+        (lambda trace: trace.attention_gradients(1, 0, of=number), "take gradients at q, k and v"),
+    ],
+)
+def test_attention_that_would_not_fit(monkeypatch: pytest.MonkeyPatch, ask: Any, instead: str) -> None:
     monkeypatch.setattr(_budget, "free_bytes", lambda device: 1000)
-    with pytest.raises(InputError, match=r"relevance of 7 tokens .* are free; give a shorter text"):
-        traced(NETWORKS["encoder"]()).relevance(of=number)
+    with pytest.raises(InputError, match=rf"attention of 7 tokens, .* are free; .*{instead}"):
+        ask(traced(NETWORKS["encoder"]()))
