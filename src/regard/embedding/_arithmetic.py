@@ -1,4 +1,4 @@
-"""What an encoder works out beside its products: attention and norms."""
+"""What an encoder works out beside its products and norms: attention."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,3 @@ class Arithmetic:
             context[here].view(rows, length, heads, head_dim).copy_(joined)
             start += rows * length
         return context
-
-    def norm(self, x: Tensor, weight: Tensor, shift: Tensor, eps: float) -> Tensor:
-        """weight (x - mean) / sqrt(variance + eps) + shift, row by row; x may be written over."""
-        return F.layer_norm(x, x.shape[-1:], weight, shift, eps)

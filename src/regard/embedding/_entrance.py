@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from regard.blocks import Stack
-from regard.embedding._arithmetic import Arithmetic
 
 
 class Entrance:
@@ -15,16 +15,15 @@ class Entrance:
     Args:
         stack: one that this `takes`.
         added: (d_model,), added to every row that comes out; None where nothing is.
-        arithmetic: what norms.
     """
 
-    def __init__(self, stack: Stack, added: Tensor | None, arithmetic: Arithmetic) -> None:
+    def __init__(self, stack: Stack, added: Tensor | None) -> None:
         own = stack.embeddings
         self.learned, self._positions, self._numbering = own.tokens, own.positions, stack.numbering
         # The sentence of a pair is always the first.
         self._type = None if own.token_types is None else own.token_types.weight[0].detach()
         assert isinstance(own.norm, nn.LayerNorm), "only such are taken"
-        self._norm, self._projection, self._arithmetic = own.norm, own.projection, arithmetic
+        self._norm, self._projection = own.norm, own.projection
         shift = own.norm.bias.detach()
         self._shift = shift if added is None or own.projection else (shift.double() + added).float()
         self._added = added.float() if added is not None and own.projection else None
@@ -42,7 +41,7 @@ class Entrance:
             x += self._positions(self._numbers(token_ids, shape))
         if self._type is not None:
             x += self._type
-        x = self._arithmetic.norm(x, self._norm.weight, self._shift, self._norm.eps)
+        x = F.layer_norm(x, x.shape[-1:], self._norm.weight, self._shift, self._norm.eps)
         if self._projection is not None:
             x = self._projection(x)
         return x if self._added is None else x.add_(self._added)

@@ -1,4 +1,4 @@
-"""Attention and norms by kernels of regard's own."""
+"""Attention by kernels of regard's own."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from regard.embedding._arithmetic import Arithmetic
-from regard.embedding._llvm import _norm
 from regard.embedding._llvm._attention import Attention
-from regard.embedding._llvm._compiled import ADDRESS, NUMBER, REAL, compiled
+from regard.embedding._llvm._compiled import ADDRESS, NUMBER, compiled
 from regard.embedding._llvm._target import Target, here
 
 
@@ -35,6 +34,9 @@ class KernelArithmetic(Arithmetic):
     def attend(self, qkv: Tensor, context: Tensor, shape: Sequence[tuple[int, int]]) -> Tensor:
         """See `Arithmetic`."""
         target, (_, _, heads, head_dim) = here(), qkv.shape
+        for each in (qkv, context):  # the kernels get nothing but addresses
+            assert each.dtype == torch.float32, each.dtype
+            assert each.is_contiguous(), each.stride()
 
         def chosen(run: tuple[int, int]) -> Attention | None:
             return next((each for each in self._attentions if each.takes(target, head_dim, run[1])), None)
@@ -53,23 +55,9 @@ class KernelArithmetic(Arithmetic):
             _attend(attention, target, head_dim)(*addresses, len(runs), heads, scratch.data_ptr())
         return context
 
-    def norm(self, x: Tensor, weight: Tensor, shift: Tensor, eps: float) -> Tensor:
-        """See `Arithmetic`."""
-        target, (rows, width) = here(), x.shape
-        if width % (target.lanes * _norm.TOGETHER) or not x.is_contiguous():
-            return super().norm(x, weight, shift, eps)
-        _norms(target)(*(each.data_ptr() for each in (x, weight, shift)), rows, width, eps)
-        return x
-
 
 @cache
 def _attend(attention: Attention, target: Target, head_dim: int) -> Callable[..., None]:
     """The kernel; compiled once a process, which takes some 0.1 s."""
     kinds = [*[ADDRESS] * 3, *[NUMBER] * 2, ADDRESS]
     return compiled(lambda: attention.kernel(target, head_dim), "attend", *kinds)
-
-
-@cache
-def _norms(target: Target) -> Callable[..., None]:
-    """The kernel; compiled once a process."""
-    return compiled(lambda: _norm.kernels(target), "norm", *[ADDRESS] * 3, *[NUMBER] * 2, REAL)

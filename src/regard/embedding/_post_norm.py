@@ -53,7 +53,7 @@ class PostNormEngine:
         layers: embedding layers, 0 to L.
         product: what makes the linear maps.
         of_values: what makes that of the values in the upper half of the layers, if it is another.
-        arithmetic: what works out everything else.
+        arithmetic: what works attention out.
 
     Example:
         >>> import torch
@@ -82,7 +82,7 @@ class PostNormEngine:
         self._scratch, self._arithmetic = _Scratch(), arithmetic or Arithmetic()
         kept = [layer for layer in stack.layers if isinstance(layer, EncoderLayer)][: max(layers)]
         biases = [_output_bias(layer.attention) for layer in kept]
-        self._entrance = Entrance(stack, biases[0] if biases else None, self._arithmetic)
+        self._entrance = Entrance(stack, biases[0] if biases else None)
         self._layers = [
             _folded(layer, bias, following, product, of_values if number >= len(kept) // 2 else None)
             for number, (layer, bias, following) in enumerate(
@@ -232,7 +232,7 @@ def _run(
     context = arithmetic.attend(qkv, scratch("context", tokens, layer.qkv.width // 3), shape)
     layer.output.add_to(x, context)
     norm = layer.attention_norm
-    x = arithmetic.norm(x, norm.weight, layer.attention_shift, norm.eps)
+    x = F.layer_norm(x, x.shape[-1:], norm.weight, layer.attention_shift, norm.eps)
     hidden = scratch("wide", tokens, layer.hidden.width)
     if layer.activation is None:
         layer.hidden.gelu_into(hidden, x)
@@ -240,4 +240,4 @@ def _run(
         hidden = layer.activation(layer.hidden.into(hidden, x))
     layer.ffn_output.add_to(x, hidden)
     norm = layer.ffn_norm
-    return arithmetic.norm(x, norm.weight, layer.ffn_shift, norm.eps)
+    return F.layer_norm(x, x.shape[-1:], norm.weight, layer.ffn_shift, norm.eps)

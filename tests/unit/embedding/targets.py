@@ -18,3 +18,6 @@ def _runnable() -> list[Target]:
 
 TARGETS = _runnable()
 """This processor first, and those that have less."""
+
+WITH_VNNI = [each for each in TARGETS if each.vnni]
+"""Those that products in 8 bits are for."""

@@ -13,9 +13,8 @@ from regard.embedding._llvm._attention_int8 import INT8
 from regard.embedding._llvm._target import Target
 from tolerances import FP32_OF_LARGEST, WEIGHT_CODES_OF_LARGEST, assert_close_to_largest
 from unit.embedding.attention import exact, made
-from unit.embedding.targets import TARGETS
+from unit.embedding.targets import WITH_VNNI
 
-WITH_VNNI = [each for each in TARGETS if each.vnni]
 pytestmark = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
 
 

@@ -23,12 +23,13 @@ from unit.embedding.targets import TARGETS
 from unit.models.tiny import IDS, decoder, encoder
 
 CAPABILITY = torch.backends.cpu.get_cpu_capability()
+on_every_target = pytest.mark.usefixtures("target")
 pytestmark = pytest.mark.skipif(not CAPABILITY.startswith("AVX"), reason="the processor has no AVX2")
 
 TEXTS = ["She sat on the bank of the river.", "fish", "The bank raised its interest rates, unexpectedly!"]
 
 
-@pytest.fixture(params=TARGETS, ids=str, autouse=True)
+@pytest.fixture(params=TARGETS, ids=str)
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(int16, "here", lambda: request.param)
 
@@ -38,6 +39,7 @@ def _made(weight: Tensor, x: Tensor, bias: Tensor | None = None) -> Tensor:
     return Int16Product(weight, bias).into(out, x)
 
 
+@on_every_target
 def test_sums_are_those_of_whole_numbers() -> None:
     """An entry of 32,766 makes the scale 1, so that codes are the entries themselves."""
     generator = torch.Generator().manual_seed(0)
@@ -52,6 +54,7 @@ def test_sums_are_those_of_whole_numbers() -> None:
         assert_close_to_largest(row, exact, FP32_OF_LARGEST)
 
 
+@on_every_target
 @pytest.mark.parametrize("depth", [32, 384, 1536, 4096])
 def test_the_largest_sums_do_not_overflow(depth: int) -> None:
     """Rows against weights of the same direction: the sum is the product of the norms, just below 2^31."""
@@ -66,6 +69,7 @@ def test_the_largest_sums_do_not_overflow(depth: int) -> None:
     assert (_made(weight, rows).double() - exact).abs().le(bound).all()
 
 
+@on_every_target
 @pytest.mark.parametrize(("width", "depth"), [(32, 32), (96, 160), (1152, 384), (384, 1536)])
 def test_a_row_is_within_the_stated_bound_of_float64(width: int, depth: int) -> None:
     torch.manual_seed(0)
@@ -81,6 +85,7 @@ def test_a_row_is_within_the_stated_bound_of_float64(width: int, depth: int) -> 
     assert moved.median() < 5e-4 * exact.norm(dim=1).median()
 
 
+@on_every_target
 @pytest.mark.parametrize("depth", [384, 1536])
 def test_a_row_does_not_depend_on_the_others(depth: int) -> None:
     """At every number of rows that is left over by tiles, and across blocks."""
@@ -92,6 +97,7 @@ def test_a_row_does_not_depend_on_the_others(depth: int) -> None:
         assert torch.equal(_made(weight, x[rows].clone()), whole[rows])
 
 
+@on_every_target
 def test_rows_of_all_sizes() -> None:
     torch.manual_seed(0)
     weight = torch.randn(32, 96)
@@ -106,12 +112,14 @@ def test_rows_of_all_sizes() -> None:
     assert (found[:, 3] == 0.0).all()
 
 
+@on_every_target
 def test_small_weights_do_not_overflow_either() -> None:
     """The squares of their entries are 0 in float32, but not their norm."""
     found = _made(torch.full((32, 96), 1e-25), torch.ones(5, 96))
     assert_close_to_largest(found, np.full((5, 32), 96e-25), 1e-3)
 
 
+@on_every_target
 def test_what_is_not_a_number_stays_in_its_row() -> None:
     torch.manual_seed(0)
     weight, x = torch.randn(32, 96), torch.randn(7, 96)
@@ -122,6 +130,7 @@ def test_what_is_not_a_number_stays_in_its_row() -> None:
     assert torch.equal(found[[0, 2, 4, 6]], clean[[0, 2, 4, 6]])
 
 
+@on_every_target
 def test_adding_to_what_is_there() -> None:
     torch.manual_seed(0)
     weight, bias, x, before = torch.randn(96, 32), torch.randn(96), torch.randn(11, 32), torch.randn(11, 96)
@@ -130,6 +139,7 @@ def test_adding_to_what_is_there() -> None:
     assert_close_to_largest(added, before + _made(weight, x), FP32_OF_LARGEST)
 
 
+@on_every_target
 def test_gelu_and_rows_that_lie_apart() -> None:
     torch.manual_seed(0)
     weight, bias, x = torch.randn(96, 384), torch.randn(96) * 3, torch.randn(211, 384) * 0.3

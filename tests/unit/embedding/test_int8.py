@@ -1,6 +1,7 @@
 """Products in 8 bits against the formula and float64, and what a model loses by them."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -18,20 +19,18 @@ from regard.embedding._llvm._target import Target
 from regard.embedding._post_norm import PostNormEngine
 from regard.models import Transformer, load_checkpoint
 from tolerances import FP32_OF_LARGEST, INT8_COSINE, PARITY_FP32, assert_close_to_largest
-from unit.embedding.targets import TARGETS
+from unit.embedding.targets import WITH_VNNI
 from unit.models.tiny import IDS, decoder, encoder
 
-CAPABILITY = torch.backends.cpu.get_cpu_capability()
-pytestmark = pytest.mark.skipif(not CAPABILITY.startswith("AVX"), reason="the processor has no AVX2")
+pytestmark = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
+on_every_target = pytest.mark.usefixtures("target")
 
 TEXTS = ["She sat on the bank of the river.", "fish", "The bank raised its interest rates, unexpectedly!"]
 
 
-@pytest.fixture(params=TARGETS, ids=str, autouse=True)
-def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Target:
+@pytest.fixture(params=WITH_VNNI, ids=str)
+def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(int8, "here", lambda: request.param)
-    found: Target = request.param
-    return found
 
 
 def _made(weight: Tensor, x: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -55,6 +54,7 @@ def _with_codes(rows: int, depth: int, generator: torch.Generator) -> Tensor:
     return ((codes * scales) @ _hadamard()).view(rows, depth)
 
 
+@on_every_target
 @pytest.mark.parametrize(("width", "depth"), [(32, 128), (96, 384), (64, 1536)])
 def test_sums_are_those_of_whole_numbers(width: int, depth: int) -> None:
     """Where nothing is rounded, the product is exact."""
@@ -67,6 +67,7 @@ def test_sums_are_those_of_whole_numbers(width: int, depth: int) -> None:
         assert_close_to_largest(row, expected, FP32_OF_LARGEST)
 
 
+@on_every_target
 def test_the_largest_sums_are_exact() -> None:
     """Codes of 127 and -127 everywhere, in each of which 16 bits would overflow."""
     wanted = torch.where(torch.arange(128) % 3 == 0, -127.0, 127.0)
@@ -76,6 +77,7 @@ def test_the_largest_sums_are_exact() -> None:
     assert_close_to_largest(found, np.tile([exact, -exact], (5, 16)), FP32_OF_LARGEST)
 
 
+@on_every_target
 @pytest.mark.parametrize(("width", "depth"), [(1152, 384), (384, 1536)])
 def test_how_far_a_row_is_from_float64(width: int, depth: int) -> None:
     torch.manual_seed(0)
@@ -86,6 +88,7 @@ def test_how_far_a_row_is_from_float64(width: int, depth: int) -> None:
     assert 0.004 < error.min() < error.max() < 0.012
 
 
+@on_every_target
 def test_a_row_does_not_depend_on_the_others() -> None:
     """At every number of rows that is left over by tiles, and across the rows that are coded at once."""
     torch.manual_seed(0)
@@ -96,6 +99,7 @@ def test_a_row_does_not_depend_on_the_others() -> None:
         assert torch.equal(_made(weight, x[rows].clone()), whole[rows])
 
 
+@on_every_target
 def test_what_is_not_a_number_stays_in_its_row() -> None:
     torch.manual_seed(0)
     weight, x = torch.randn(32, 256), torch.randn(7, 256)
@@ -106,6 +110,7 @@ def test_what_is_not_a_number_stays_in_its_row() -> None:
     assert torch.equal(found[[0, 2, 4, 6]], clean[[0, 2, 4, 6]])
 
 
+@on_every_target
 def test_rows_of_all_sizes() -> None:
     torch.manual_seed(0)
     weight = torch.randn(32, 128)
@@ -115,6 +120,7 @@ def test_rows_of_all_sizes() -> None:
     assert (error <= 0.02 * exact.norm(dim=1) + 1e-36).all()
 
 
+@on_every_target
 def test_adding_gelu_and_rows_that_lie_apart() -> None:
     torch.manual_seed(0)
     weight, bias, x = torch.randn(64, 384), torch.randn(64), torch.randn(11, 384) * 0.2
@@ -199,6 +205,25 @@ def test_maps_of_other_sizes_stay_in_float32() -> None:
 
 def test_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     model = regard.load()
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
-    with pytest.raises(InputError, match=r"precision must not be 'int8' on this machine.*AVX2"):
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
+        with pytest.raises(InputError, match=r"precision must not be 'int8' on this machine.*AVX2"):
+            model.embed(TEXTS, precision="int8")
+    monkeypatch.setattr(sys.modules[Target.__module__], "here", lambda: Target(8, False))
+    with pytest.raises(InputError, match=r"precision must not be 'int8' .* VNNI\. Give 'int16'"):
         model.embed(TEXTS, precision="int8")
+
+
+@pytest.mark.parametrize(
+    ("x", "out"),
+    [
+        (torch.zeros(3, 128, dtype=torch.float64), torch.zeros(3, 32)),
+        (torch.zeros(128, 3).T, torch.zeros(3, 32)),
+        (torch.zeros(3, 128), torch.zeros(32, 3).T),
+        (torch.zeros(3, 128), torch.zeros(2, 32)),
+        (torch.zeros(3, 127), torch.zeros(3, 32)),
+    ],
+)
+def test_kernels_get_no_address_of_anything_else(x: Tensor, out: Tensor) -> None:
+    with pytest.raises(AssertionError):
+        Int8Product(torch.zeros(32, 128), None).into(out, x)

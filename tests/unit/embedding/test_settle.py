@@ -29,7 +29,7 @@ AVX = torch.backends.cpu.get_cpu_capability().startswith("AVX")
     ("capability", "vnni", "amx", "llvmlite", "in_16", "in_8"),
     [
         ("AVX2", False, False, True, True, False),
-        ("AVX2", True, False, True, True, True),
+        ("AVX2", True, False, True, True, False),
         ("AVX512", False, False, True, False, False),
         ("AVX512", True, False, True, True, True),
         ("AVX512", True, True, True, False, True),  # bfloat16 is faster there than int16

@@ -33,9 +33,10 @@ def int16_is_best() -> bool:
 def int8_is_best() -> bool:
     """Whether products in 8 bits are the fastest of all.
 
-    Also beside AMX: 1.6 times bfloat16 on sentences, and as fast on texts of 128 tokens, where measured.
+    Also beside AMX: 1.6 times bfloat16 on sentences, and as fast on texts of 128 tokens, where measured. Not
+    yet with AVX-VNNI and without AVX-512, since nobody has measured it there.
     """
-    return _has_kernels() and _has_vnni()
+    return _has_kernels() and _capability() == "AVX512" and _has_vnni()
 
 
 def kernel_of(precision: str) -> str:
@@ -93,8 +94,14 @@ def _engine(
         from regard.embedding._kernel_arithmetic import KernelArithmetic
         from regard.embedding._llvm._attention_float32 import FLOAT32
         from regard.embedding._llvm._attention_int8 import INT8
+        from regard.embedding._llvm._target import here
     except ImportError as error:
         raise missing(f"precision={precision!r} needs", error, "llvmlite") from error
+    if precision == "int8" and not here().vnni:
+        raise InputError(
+            "precision must not be 'int8' on this machine: its products need a processor with VNNI. Give "
+            "'int16', which loses less, or 'fast'."
+        )
     kind = _product(precision)
     if PostNormEngine.takes(network):
         values = None if of_values is None else _fitting(_product(of_values))

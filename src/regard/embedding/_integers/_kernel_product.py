@@ -20,17 +20,26 @@ class KernelProduct(ABC):
 
     def into(self, out: Tensor, x: Tensor) -> Tensor:
         """See `Product`."""
-        self._run(x, self._bias, 0, out)
+        self._checked(x, self._bias, 0, out)
         return out
 
     def gelu_into(self, out: Tensor, x: Tensor) -> Tensor:
         """See `Product`."""
-        self._run(x, self._bias, 0, out, with_gelu=True)
+        self._checked(x, self._bias, 0, out, with_gelu=True)
         return out
 
     def add_to(self, residual: Tensor, x: Tensor) -> None:
         """See `Product`."""
-        self._run(x, residual, residual.stride(0), residual)
+        self._checked(x, residual, residual.stride(0), residual)
+
+    def _checked(self, x: Tensor, base: Tensor, step: int, out: Tensor, *, with_gelu: bool = False) -> None:
+        """`_run`, which hands on nothing but addresses."""
+        assert x.dtype == base.dtype == out.dtype == torch.float32, (x.dtype, base.dtype, out.dtype)
+        assert x.is_contiguous(), x.stride()
+        assert base.stride(-1) == out.stride(1) == 1, (base.stride(), out.stride())
+        assert x.shape == (len(out), self._depth), (x.shape, self._depth)
+        assert base.shape[-1] == out.shape[1] == self.width, (base.shape, out.shape, self.width)
+        self._run(x, base, step, out, with_gelu=with_gelu)
 
     @abstractmethod
     def _run(self, x: Tensor, base: Tensor, step: int, out: Tensor, *, with_gelu: bool = False) -> None:

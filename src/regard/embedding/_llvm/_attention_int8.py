@@ -33,6 +33,8 @@ from regard.embedding._llvm._ir import (
     I64,
     PTR,
     ROUNDS,
+    add_fours,
+    add_pairs,
     filled,
     fma,
     internal,
@@ -205,7 +207,7 @@ def _key_panel(module: Any, b: Any, target: Target, rows: list[list[Any]], panel
         together = [_joined(b, each[number::8]) for number in range(8)]
         for fours in transposed(b, together):
             # 128 stands for 0 in the queries: what that adds is taken off.
-            total = _add_fours(module, b, total, filled(wholes, 0x80808080 - 2**32), fours)
+            total = add_fours(module, b, total, filled(wholes, 0x80808080 - 2**32), fours)
             store(b, fours, panel, column)
             column = b.add(column, whole(lanes))
     store(b, b.sub(filled(wholes, _BITS), total), panel, whole(0))
@@ -240,7 +242,7 @@ def _queries(module: Any, target: Target, head_dim: int, count: int) -> Any:
             for row in range(count):
                 own = four_bytes(place(b, queries, whole(row * head_dim + entry), I8))
                 sums[row] = [
-                    _add_fours(module, b, total, own, column)
+                    add_fours(module, b, total, own, column)
                     for total, column in zip(sums[row], columns, strict=True)
                 ]
         for row, most in enumerate(highest):
@@ -278,7 +280,7 @@ def _queries(module: Any, target: Target, head_dim: int, count: int) -> Any:
             for row in range(count):
                 own = four_bytes(place(b, of_row[row], key, I16))
                 for column in columns:
-                    added.append(_add_pairs(module, b, sums[len(added)], own, column))
+                    added.append(add_pairs(module, b, sums[len(added)], own, column))
         made = iter(added)
         for row, share in enumerate(shares):
             for part in parts:
@@ -287,18 +289,3 @@ def _queries(module: Any, target: Target, head_dim: int, count: int) -> Any:
                 store(b, context, out, b.add(b.mul(whole(row), width), whole(part)))
     b.ret_void()
     return function
-
-
-def _add_fours(module: Any, b: Any, sums: Any, one: Any, other: Any) -> Any:
-    """sums, and in every lane four products of a byte without a sign and one with a sign."""
-    kind = sums.type
-    add = intrinsic(module, f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}", kind, kind, kind, kind)
-    return b.call(add, [sums, one, other])
-
-
-def _add_pairs(module: Any, b: Any, sums: Any, one: Any, other: Any) -> Any:
-    """The same with two products of numbers of 16 bits; LLVM makes both steps one instruction."""
-    kind, pairs = sums.type, vector(I16, 2 * sums.type.count)
-    name = "llvm.x86.avx512.pmaddw.d.512" if kind.count == 16 else "llvm.x86.avx2.pmadd.wd"
-    add = intrinsic(module, name, kind, pairs, pairs)
-    return b.add(sums, b.call(add, [b.bitcast(one, pairs), b.bitcast(other, pairs)]))

@@ -16,6 +16,7 @@ from regard.embedding._llvm._ir import (
     I64,
     PTR,
     ROUNDS,
+    add_pairs,
     exported,
     filled,
     fma,
@@ -122,8 +123,6 @@ def _tile(module: Any, target: Target, count: int) -> Any:
     """So many rows, and the columns of a panel."""
     lanes = target.lanes
     floats, sums_of, codes_of = vector(F32, lanes), vector(I32, lanes), vector(I16, 2 * lanes)
-    name = "llvm.x86.avx512.pmaddw.d.512" if lanes == 16 else "llvm.x86.avx2.pmadd.wd"
-    add_products = intrinsic(module, name, sums_of, codes_of, codes_of)
     function, b = internal(module, f"tile{count}", PTR, I64, PTR, PTR, I64, PTR, I64, PTR, PTR)
     codes, depth, weights, base, step, out, out_step, scales, weight_scales = function.args
     rows = [place(b, codes, b.mul(whole(row), depth), I16) for row in range(count)]
@@ -133,9 +132,9 @@ def _tile(module: Any, target: Target, count: int) -> Any:
         columns = [load(b, panel, b.mul(half, whole(2)), codes_of) for half in halves]
         for row, entries in enumerate(rows):
             pair = b.load(place(b, entries, k, I16), typ=I32, align=2)
-            pairs = b.bitcast(spread(b, pair, sums_of), codes_of)
+            pairs = spread(b, pair, sums_of)
             for half, column in enumerate(columns):
-                added.append(b.add(sums[2 * row + half], b.call(add_products, [pairs, column])))
+                added.append(add_pairs(module, b, sums[2 * row + half], pairs, column))
     for row in range(count):
         scale = spread(b, load(b, scales, whole(row), F32), floats)
         for number, half in enumerate(halves):

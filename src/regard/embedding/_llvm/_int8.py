@@ -1,7 +1,7 @@
 """Codes of 8 bits for blocks of rows, and products of codes; in LLVM's representation.
 
 One instruction of processors with VNNI (`vpdpbusd`) multiplies bytes and adds four products each, four times
-as many as one of float32 does. Others work the same sums out in 16 bits, at half the speed.
+as many as one of float32 does.
 """
 
 from typing import Any, Final
@@ -12,11 +12,11 @@ from regard.embedding._llvm._gelu import COARSE
 from regard.embedding._llvm._ir import (
     F32,
     I8,
-    I16,
     I32,
     I64,
     PTR,
     ROUNDS,
+    add_fours,
     exported,
     filled,
     fma,
@@ -46,6 +46,9 @@ LARGEST: Final = 127
 _NEAREST: Final = 4
 
 
+_ROWS: Final = 6  # of a tile
+
+
 def bytes_of(target: Target) -> int:
     """What a block of a panel of weights takes: what sums start with, scales, codes."""
     return panel_of(target) * (4 + 4 + BLOCK)
@@ -67,10 +70,8 @@ def kernels(target: Target) -> Any:
     """
     module = ir.Module()
     codes_of = _codes(module, target)
-    # Sums of so many rows and two registers of columns stay in the registers, 16 of AVX2 and 32 of AVX-512;
-    # without VNNI, the bytes' halves take some of them.
-    most = 6 if target.vnni or target.lanes == 16 else 2
-    tile_of = {count: _tile(module, target, count) for count in range(1, most + 1)}
+    # Sums of so many rows and two registers of columns stay in the registers, 16 of AVX2 and 32 of AVX-512.
+    tile_of = {count: _tile(module, target, count) for count in range(1, _ROWS + 1)}
     function, b = exported(module, "product", *[PTR] * 5, I64, PTR, *[I64] * 6)
     x, codes, scales, weights, base, step, out, *numbers = function.args
     sizes = Sizes(*numbers)
@@ -95,7 +96,7 @@ def kernels(target: Target) -> Any:
         ]
         b.call(tile_of[count], arguments)
 
-    by_panels(module, b, target, sizes, out, most=most, normal=COARSE, make_codes=make_codes, tile=tile)
+    by_panels(module, b, target, sizes, out, most=_ROWS, normal=COARSE, make_codes=make_codes, tile=tile)
     b.ret_void()
     return module
 
@@ -174,15 +175,10 @@ def _tile(module: Any, target: Target, count: int) -> Any:
             columns = [
                 load(b, place(b, quads, b.mul(j, whole(panel_width)), I8), half, sums_of) for half in halves
             ]
-            if not target.vnni:
-                columns = [_halves(b, each, signed=True) for each in columns]
             for row in range(count):
                 quad = spread(b, b.load(place(b, rows[row], j, I8), typ=I32, align=1), sums_of)
-                if not target.vnni:
-                    quad = _halves(b, quad, signed=False)
                 added += [
-                    _add_products(module, b, target, sums[2 * row + half], quad, columns[half])
-                    for half in range(2)
+                    add_fours(module, b, sums[2 * row + half], quad, columns[half]) for half in range(2)
                 ]
         for row in range(count):
             # The sums begin at the bits of a float that leaves whole numbers in the lowest ones.
@@ -197,25 +193,3 @@ def _tile(module: Any, target: Target, count: int) -> Any:
             store(b, made[2 * row + number], out, b.add(b.mul(whole(row), out_step), half))
     b.ret_void()
     return function
-
-
-def _add_products(module: Any, b: Any, target: Target, sums: Any, codes: Any, weights: Any) -> Any:
-    """sums, and in every lane four products of a byte without a sign and one with a sign."""
-    kind = sums.type
-    if target.vnni:
-        add_fours = intrinsic(module, f"llvm.x86.avx512.vpdpbusd.{32 * target.lanes}", *[kind] * 4)
-        return b.call(add_fours, [sums, codes, weights])
-    pairs = vector(I16, 2 * target.lanes)
-    name = "llvm.x86.avx512.pmaddw.d.512" if target.lanes == 16 else "llvm.x86.avx2.pmadd.wd"
-    add_pairs = intrinsic(module, name, kind, pairs, pairs)
-    for one, other in zip(codes, weights, strict=True):
-        sums = b.add(sums, b.call(add_pairs, [one, other]))
-    return sums
-
-
-def _halves(b: Any, quads: Any, *, signed: bool) -> tuple[Any, Any]:
-    """Bytes as numbers of 16 bits: the first and third of each four, and the others."""
-    pairs = vector(I16, 2 * quads.type.count)
-    both, byte = b.bitcast(quads, pairs), filled(pairs, 8)
-    shift = b.ashr if signed else b.lshr
-    return shift(b.shl(both, byte), byte), shift(both, byte)
