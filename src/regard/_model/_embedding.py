@@ -1,8 +1,8 @@
 """Vectors of many texts."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from itertools import islice
-from typing import Literal, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from itertools import count, islice
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -99,7 +99,7 @@ class Embedding(Held):
         What the call made of the weights is kept for the next one with the same request.
 
         Args:
-            texts: any number, also from an iterator.
+            texts: any number, in a list, a column of a table (such as a pandas Series), or an iterator.
             level: what gets a vector; see `regard.embedding.Request`, as for all that follows.
             layer: 0 the learned embedding, -1 the contextual one, any between; a list, or a `regard.Mix`.
             pooling: of level "sentence"; None for the checkpoint's own, and what follows it.
@@ -173,11 +173,23 @@ class Embedding(Held):
 
 def _portions(texts: Iterable[str]) -> Iterator[list[str]]:
     """Lists of texts, at least one, so that no texts give vectors of no rows."""
+    got = type(texts).__name__
+    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
+        # Iterating over it would give its headings.
+        raise InputError(f"texts must be one column of texts; got {got}: give one, such as table['text'].")
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
-        got = type(texts).__name__
         raise InputError(f"texts must be several texts, such as a list; got {got}: write [text].")
     stream = iter(texts)
-    portion = list(islice(stream, _AT_ONCE))
-    yield portion
-    while portion := list(islice(stream, _AT_ONCE)):
-        yield portion
+    for first in count(0, _AT_ONCE):
+        portion: list[Any] = list(islice(stream, _AT_ONCE))
+        for place, text in enumerate(portion):
+            if not isinstance(text, str):
+                shown = repr(text) if text is None or isinstance(text, float) else type(text).__name__
+                raise InputError(
+                    f"texts[{first + place}] must be a text; got {shown}: leave such rows out first, as "
+                    "series.dropna() does, or turn them into strings."
+                )
+        if portion or not first:
+            yield portion
+        if len(portion) < _AT_ONCE:
+            return

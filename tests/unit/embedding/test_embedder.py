@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -254,6 +255,7 @@ def test_a_prompt_is_read_with_the_text_and_pooled_or_not(tmp_path: Path) -> Non
         ({"storage": "binary"}, r"storage must be float32, float16, int8 or ubinary"),
         ({"window": 5}, r"window must be regard\.Windows"),
         ({"window": Windows(size=513)}, r"size must be at most 512"),
+        ({"window": Windows(size=5, overlap=9)}, r"overlap must be less than the 3 pieces"),
         ({"window": Truncate(2)}, r"size must be more than the 2 tokens"),
         ({"threads": 0}, r"threads must be a whole number, at least 1"),
         ({"batch_tokens": 0}, r"batch_tokens must be a whole number"),
@@ -275,9 +277,45 @@ def test_a_text_that_cannot_be_embedded_is_named(model: regard.Model, text: str)
         Embedder(model.loaded, Request()).check(text)
 
 
-def test_one_text_is_not_several(model: regard.Model) -> None:
-    with pytest.raises(InputError, match=r"write \[text\]"):
-        model.embed("fish")
+class Frame:
+    """As of pandas: iterating over it gives the names of its columns."""
+
+    columns = ["text"]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ("fish", r"got str: write \[text\]"),
+        (b"fish", r"got bytes: write \[text\]"),
+        (3, r"got int"),
+        (Frame(), r"must be one column of texts; got Frame: give one, such as table\['text'\]"),
+        ({"text": ["fish"]}, r"must be one column of texts; got dict"),
+        (
+            ["fish", None],
+            r"texts\[1\] must be a text; got None: leave such rows out first, as series\.dropna",
+        ),
+        (["fish", "bank", float("nan")], r"texts\[2\] must be a text; got nan"),
+        ([["fish"]], r"texts\[0\] must be a text; got list"),
+    ],
+)
+def test_what_is_no_list_of_texts(model: regard.Model, texts: Any, message: str) -> None:
+    for level in ("sentence", "word"):
+        with pytest.raises(InputError, match=message):
+            model.embed(texts, level=level)  # type: ignore[call-overload]
+
+
+def test_a_column_of_a_table_is_a_list_of_texts(model: regard.Model) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"text": TEXTS[:2]}, index=[7, 3])
+    np.testing.assert_array_equal(model.embed(table["text"]), model.embed(TEXTS[:2]))
+    with pytest.raises(InputError, match="got DataFrame"):
+        model.embed(table)
+    with pytest.raises(InputError, match=r"texts\[1\] must be a text; got (nan|None)"):
+        model.embed(pandas.Series(["fish", None]))
 
 
 def test_what_is_settled_is_plain_json(model: regard.Model) -> None:
