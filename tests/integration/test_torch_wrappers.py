@@ -15,6 +15,7 @@ from regard.models.bert import BertConfig
 from regard.models.bert import build as bert
 from regard.models.gpt2 import Gpt2Config
 from regard.models.gpt2 import build as gpt2
+from unit.models import folders
 
 SIZES: dict[str, Any] = {"vocab_size": 13, "d_model": 6, "num_layers": 2, "num_heads": 2, "d_ff": 11}
 
@@ -59,3 +60,17 @@ def test_compiled_at_two_lengths() -> None:
     for length in (5, 7):
         ids, real = texts(length)
         torch.testing.assert_close(compiled(ids, mask=Padding(real)), stack(ids, mask=Padding(real)))
+
+
+@pytest.mark.parametrize("family", folders.CONFIGS)
+def test_autocast(family: str) -> None:
+    """Rotated and normed queries and keys have other types there than values."""
+    network = folders.network(family)
+    ids, real = texts(7)
+    target = {"decoder_token_ids": ids} if len(network.prefixes) == 2 else {}
+    expected = network(ids, mask=real, **target).last_hidden_state
+    with torch.autocast("cpu", torch.bfloat16):
+        state = network(ids, mask=real, **target).last_hidden_state
+    assert 0 < (state - expected).abs().max() < 0.02 * expected.abs().max()
+    state.float().square().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())

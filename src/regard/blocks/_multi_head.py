@@ -141,6 +141,7 @@ class MultiHeadAttention(nn.Module):
             k = self.k_norm(k)
         if rotation is not None:
             q, k = rotation.apply(q), rotation.apply(k)
+        q, k = q.to(v.dtype), k.to(v.dtype)  # under autocast, norms give float32
         if taps is not None:
             q, k, v = taps.offer("q", q), taps.offer("k", k), taps.offer("v", v)
         dropout = None

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.core._autocast import without_autocast
 from regard.core._inputs import AttentionInputs, as_object, silence_padding
 from regard.core._positions import Positions, as_tensor, check_positions, take
 from regard.core._taps import Taps
@@ -42,6 +43,7 @@ class Attention:
     context: Tensor
 
 
+@without_autocast
 def reference_attention(
     inputs: AttentionInputs, taps: Taps | None = None, *, queries: Positions | None = None
 ) -> Attention:

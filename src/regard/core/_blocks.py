@@ -114,11 +114,11 @@ class _Blocks(torch.autograd.Function):
         of_learned = [torch.zeros_like(tensor) for tensor in wanted]
         for rows, keys in ctx.blocks:
             own = [part.detach().requires_grad_() for part in parts(q, k, v, rows, keys)]
-            with torch.enable_grad():
+            with torch.enable_grad(), torch.autocast(q.device.type, enabled=False):
                 context = ctx.block(ctx.inputs, *own, rows, keys)
-            gradients = torch.autograd.grad(
-                context, [*own, *wanted], upstream[:, :, _slice(rows)], allow_unused=True
-            )
+                gradients = torch.autograd.grad(
+                    context, [*own, *wanted], upstream[:, :, _slice(rows)], allow_unused=True
+                )
             totals = [*parts(d_q, d_k, d_v, rows, keys), *of_learned]
             for total, gradient in zip(totals, gradients, strict=True):
                 if gradient is not None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.core._attention import attend_rows, learned_by
+from regard.core._autocast import without_autocast
 from regard.core._blocks import Plan, by_blocks, plan
 from regard.core._capped import capped_attention, capped_plan
 from regard.core._devices import on_cpu
@@ -31,6 +32,7 @@ _WORTH_BLOCKS = 2**16
 _CAUSAL_BLOCKS_BELOW = 768
 
 
+@without_autocast
 def fused_attention(inputs: AttentionInputs) -> Tensor:
     """The context alone, equal to `reference_attention(inputs).context`, in O(N) memory.
 

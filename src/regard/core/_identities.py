@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.core._autocast import without_autocast
 from regard.core._inputs import AttentionInputs, silence_padding
 from regard.core._rows import score_blocks, weight_blocks
 from regard.core.errors import InputError
@@ -28,6 +29,7 @@ class AttentionErrors(NamedTuple):
     softmax: float
 
 
+@without_autocast
 def attention_errors(inputs: AttentionInputs, context: Tensor | None) -> AttentionErrors:
     """How far a recorded context is from what its record gives, in float64, a block of rows at a time.
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from regard.core._attention import at_least_float32
+from regard.core._autocast import without_autocast
 from regard.core._blocks import plan
 from regard.core._devices import on_cpu
 from regard.core._groups import Groups, GroupSums, Members
@@ -79,6 +80,7 @@ class RowStatistics:
     sink: Tensor | None = None
 
 
+@without_autocast
 def row_statistics(
     inputs: AttentionInputs,
     *,

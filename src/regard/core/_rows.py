@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from regard.core._attention import at_least_float32, score_rows, softmax_or_zero
+from regard.core._autocast import without_autocast
 from regard.core._inputs import AttentionInputs, silence_keys
 from regard.core._positions import Positions, as_tensor, check_positions, take
 
 
+@without_autocast
 def attention_scores(
     inputs: AttentionInputs, queries: Positions | None = None, keys: Positions | None = None
 ) -> Tensor:
@@ -33,6 +35,7 @@ def attention_scores(
     return result
 
 
+@without_autocast
 def attention_weights(
     inputs: AttentionInputs, queries: Positions | None = None, keys: Positions | None = None
 ) -> Tensor:

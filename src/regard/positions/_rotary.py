@@ -133,14 +133,18 @@ class Rotation:
     def apply(self, x: Tensor) -> Tensor:
         """Turn q or k: (batch, heads, N, head_dim) -> the same shape, dtype and layout; x is left as it is.
 
+        Where x has another dtype than the rotation, as under autocast, it is turned in the rotation's and
+        rounded once.
+
         Raises:
-            InputError: x has another head_dim or dtype than the rotation.
+            InputError: x has another head_dim than the rotation.
         """
-        if x.shape[-1] != self.cos.shape[-1] or x.dtype != self.cos.dtype:
+        if x.shape[-1] != self.cos.shape[-1]:
             raise InputError(
-                f"x must have head_dim {self.cos.shape[-1]} and {self.cos.dtype}, as the rotation; "
-                f"got {x.dtype} of shape {tuple(x.shape)}."
+                f"x must have head_dim {self.cos.shape[-1]}, as the rotation; got shape {tuple(x.shape)}."
             )
+        if x.dtype != self.cos.dtype:
+            return self.apply(x.to(self.cos.dtype)).to(x.dtype)
         if x.requires_grad and torch.is_grad_enabled():
             turned: Tensor = _Turn.apply(x, self.cos, self.sin, self.layout, 1)  # type: ignore[no-untyped-call]
             return turned

@@ -219,8 +219,13 @@ def test_positions_of_another_shape_or_type(positions: Tensor) -> None:
         Rotary(HEAD_DIM, base=BASE).rotation(positions, dtype=torch.float32)
 
 
-@pytest.mark.parametrize("x", [torch.zeros(1, 1, N, 8), torch.zeros(1, 1, N, HEAD_DIM).double()])
-def test_x_of_another_size_or_type(x: Tensor) -> None:
+def test_x_of_another_size() -> None:
     rotation: Rotation = Rotary(HEAD_DIM, base=BASE).rotation(position_ids(), dtype=torch.float32)
-    with pytest.raises(InputError, match="x must have head_dim 22 and torch"):
-        rotation.apply(x)
+    with pytest.raises(InputError, match="x must have head_dim 22, as the rotation"):
+        rotation.apply(torch.zeros(1, 1, N, 8))
+
+
+def test_x_of_another_type_is_turned_in_the_wider_and_rounded_once() -> None:
+    rotation = Rotary(HEAD_DIM, base=BASE).rotation(position_ids(), dtype=torch.float32)
+    x = torch.randn(1, 1, N, HEAD_DIM).bfloat16()
+    assert torch.equal(rotation.apply(x), rotation.apply(x.float()).bfloat16())
