@@ -155,6 +155,33 @@ def test_imports_point_strictly_down(module: str, path: Path) -> None:
     assert not violations(path.read_text("utf-8"), module, is_package=path.name == "__init__.py")
 
 
+def circles(imports: dict[str, set[str]]) -> list[set[str]]:
+    """Modules that import each other, by way of others too: what is left when no end can be taken away."""
+    left = {module: set(targets) for module, targets in imports.items()}
+    while ends := {module for module, targets in left.items() if not targets & left.keys()}:
+        left = {module: targets for module, targets in left.items() if module not in ends}
+    while starts := {module for module in left if not any(module in targets for targets in left.values())}:
+        left = {module: targets for module, targets in left.items() if module not in starts}
+    return [set(left)] if left else []
+
+
+def test_no_module_stands_in_a_circle() -> None:
+    """Imports within functions and for type checkers count."""
+    modules = dict(_modules())
+    imports = {}
+    for module, path in modules.items():
+        found = _imports(ast.parse(path.read_text("utf-8")), module, path.name == "__init__.py")
+        named = {f"{target}.{name}" if f"{target}.{name}" in modules else target for _, target, name in found}
+        imports[module] = named - {module}
+    assert circles(imports) == []
+
+
+def test_a_circle_is_found() -> None:
+    around = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": set(), "e": {"a"}}
+    assert circles(around) == [{"a", "b", "c"}]
+    assert circles({"a": {"b"}, "b": set()}) == []
+
+
 def test_every_module_is_walked() -> None:
     walked = {name for name, _ in _modules()}
     assert {"regard", "regard._version", "regard.core", "regard.core.errors"} <= walked

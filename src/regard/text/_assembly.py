@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 from regard.core.errors import InputError
-from regard.text._encoding import Encoding, Token, Word
+from regard.text._encoding import Encoding
 from regard.text._library import Row
 from regard.text._spans import Span, align_spans, align_words, is_written
+from regard.text._tokens import Token, Word
 from regard.text._words import shown, split_words
 
 

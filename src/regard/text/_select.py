@@ -7,13 +7,11 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from regard.core.errors import InputError
+from regard.text._tokens import Token, Word
 from regard.text._words import fold, shown, single_spaced, split_words
-
-if TYPE_CHECKING:
-    from regard.text._encoding import Token, Word
 
 # [0-9], not \d: a selector is written in ASCII digits, "²" and "٢" belong to words.
 _CHOICE: Final = re.compile(r"(?s)(?P<name>.+)#(?P<number>[0-9]{1,9})")

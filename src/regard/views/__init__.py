@@ -8,6 +8,7 @@ from regard.views._arrays import view
 from regard.views._budget import MOST_MB
 from regard.views._difference import Difference, KindDifference, WordLikeness
 from regard.views._figure import check_format, new_figure, write_figure
+from regard.views._layer_record import LayerRecord, MaskRecord
 from regard.views._live import LiveMeasures, LiveRun, Work
 from regard.views._measure_records import MEASURES, MeasureName, MeasureRecord, check_measures
 from regard.views._measures import MOST_MEASURES, matrix_bytes
@@ -18,16 +19,7 @@ from regard.views._plots import plot_entropy, plot_weights
 from regard.views._position_records import PositionsRecord, RotaryRecord
 from regard.views._positions import plot_positions
 from regard.views._printable import excerpt, printable
-from regard.views._records import (
-    AttentionRecord,
-    HeadStatistics,
-    LayerRecord,
-    MaskRecord,
-    PageToken,
-    RecordKind,
-    Side,
-    encoder_record,
-)
+from regard.views._records import AttentionRecord, HeadStatistics, PageToken, RecordKind, Side, encoder_record
 from regard.views._shown import Shown, plain_table
 from regard.views._values import Held, ValueHead, value_contexts
 from regard.views._weights import weight_rows

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
+from regard.views._layer_record import LayerRecord
 from regard.views._page import Page, render_page
-from regard.views._records import AttentionRecord, LayerRecord, PageToken, RecordKind, Side
+from regard.views._records import AttentionRecord, PageToken, RecordKind, Side
 
 # What the weights may take in a page, in bytes of 16-bit numbers: a browser opens such a file at once.
 _MOST_BYTES = 24_000_000

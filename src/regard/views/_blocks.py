@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from regard.views._layer_record import LayerRecord, MaskRecord
 from regard.views._quantize import Packed, Values
-from regard.views._records import AttentionRecord, LayerRecord, MaskRecord, Side
+from regard.views._records import AttentionRecord, Side
 
 _Array = npt.NDArray[Any]
 

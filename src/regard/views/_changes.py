@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.views._records import LayerRecord
+from regard.views._layer_record import LayerRecord
 from regard.views._weights import bias_rows, precision_of, products
 
 _Floats = npt.NDArray[Any]

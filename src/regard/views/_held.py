@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from regard.views._records import LayerRecord, RecordKind
+from regard.views._layer_record import LayerRecord
+from regard.views._records import RecordKind
 
 HeadName = tuple[RecordKind, int, int]
 """A head: kind, layer, head."""

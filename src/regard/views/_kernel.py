@@ -14,10 +14,11 @@ import numpy.typing as npt
 from regard.core.errors import InputError, RegardError
 from regard.views._blocks import facts_of
 from regard.views._difference import Difference, difference_facts
+from regard.views._layer_record import LayerRecord
 from regard.views._live import LiveRun, Measured, NotKept
 from regard.views._movement import Movement, movement_facts
 from regard.views._position_facts import add_positions
-from regard.views._records import LayerRecord, RecordKind
+from regard.views._records import RecordKind
 from regard.views._statistics import head_statistics, plain_statistics
 from regard.views._thumbnails import binned, sampled
 from regard.views._weights import bias_rows, weight_rows
@@ -91,7 +92,7 @@ class Kernel:
 
         Example:
             >>> layer = LayerRecord.given(0, np.array([[[1, 0], [0.5, 0.5]]], np.float32))
-            >>> from regard.views._records import AttentionRecord, PageToken, Side
+            >>> from regard.views._records import (AttentionRecord, PageToken, Side)
             >>> side = Side(text="a b", tokens=(PageToken(text="a"), PageToken(text="b")))
             >>> record = AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)})
             >>> kernel = Kernel([LiveRun(record=record)])

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
+from regard.views._layer_record import LayerRecord
 from regard.views._measure_records import MeasureName, MeasureRecord
 from regard.views._measures import largest_norms
-from regard.views._records import AttentionRecord, HeadStatistics, LayerRecord, RecordKind
+from regard.views._records import AttentionRecord, HeadStatistics, RecordKind
 
 Statistics = Callable[[RecordKind], HeadStatistics]
 """The statistics of a kind, when somebody looks at them."""

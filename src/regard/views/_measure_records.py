@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
-
-if TYPE_CHECKING:
-    from regard.views._records import LayerRecord
+from regard.views._layer_record import LayerRecord
 
 _Floats = npt.NDArray[np.float32]
 
@@ -59,7 +57,7 @@ class MeasureRecord:
         """Whether a head or only a layer has a matrix of its own."""
         return "head" if self.name in ("norm", "gradient") else "layer"
 
-    def check(self, layers: "Sequence[LayerRecord]") -> None:
+    def check(self, layers: Sequence[LayerRecord]) -> None:
         """Whether it fits the layers that it is of.
 
         Raises:

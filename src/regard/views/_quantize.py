@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from regard.views._changes import Changes
 from regard.views._held import HeldHeads
-from regard.views._records import AttentionRecord, LayerRecord, RecordKind
+from regard.views._layer_record import LayerRecord
+from regard.views._records import AttentionRecord, RecordKind
 
 Encoding = Literal["int16", "float32"]
 

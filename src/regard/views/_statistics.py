@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.views._records import AttentionRecord, HeadStatistics, LayerRecord, PageToken, RecordKind
+from regard.views._layer_record import LayerRecord
+from regard.views._records import AttentionRecord, HeadStatistics, PageToken, RecordKind
 from regard.views._weights import precision_of, rows_in
 
 # Weights that are looked at together: a block stays in the cache, and a long text needs no whole matrix.
@@ -37,7 +38,7 @@ def head_statistics(record: AttentionRecord, kind: RecordKind) -> HeadStatistics
         By name, (layers, heads); NaN where a layer has fewer heads.
 
     Example:
-        >>> from regard.views._records import Side
+        >>> from regard.views._records import (Side)
         >>> layer = LayerRecord.given(0, np.array([[[1, 0], [0.5, 0.5]]], np.float32))
         >>> side = Side(text="a b", tokens=(PageToken(text="a"), PageToken(text="b")))
         >>> found = head_statistics(

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from regard.views._blocks import Blocks
 from regard.views._held import HeldHeads
-from regard.views._records import AttentionRecord, LayerRecord, PageToken, RecordKind
+from regard.views._layer_record import LayerRecord
+from regard.views._records import AttentionRecord, PageToken, RecordKind
 from regard.views._weights import weight_rows
 
 SIDE = 32

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from regard.core.errors import InputError
 from regard.views._blocks import Blocks
+from regard.views._layer_record import LayerRecord
 from regard.views._quantize import TOLERANCE, Encoding, Packed, Values, dequantize, quantize
-from regard.views._records import AttentionRecord, LayerRecord, RecordKind
+from regard.views._records import AttentionRecord, RecordKind
 from regard.views._weights import weight_rows
 
 ValueHead = tuple[RecordKind, int, int]

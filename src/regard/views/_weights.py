@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.views._records import LayerRecord
+from regard.views._layer_record import LayerRecord
 
 # Products per matrix multiplication. OpenBLAS spreads anything larger over threads that wait for each other
 # by spinning: that gains little here on an idle machine, and on a busy one costs many times the work.
@@ -36,7 +36,7 @@ def weight_rows(
         (rows, keys), and one more column, the sink's, where there are sinks.
 
     Example:
-        >>> from regard.views._records import MaskRecord
+        >>> from regard.views._layer_record import MaskRecord
         >>> q = np.zeros((1, 2, 5), np.float32)
         >>> layer = LayerRecord(layer=0, q=q, k=q, scale=1.0, mask=MaskRecord(high=0))
         >>> weight_rows(layer, 0, np.arange(2)).tolist()
