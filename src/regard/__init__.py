@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         RegardError,
     )
     from regard.embedding import Mix, Truncate, Windows
-    from regard.tracing import Add, Edit, Mean, Replace, Resample, Scale, Trace, Zero
+    from regard.tracing import Add, Edit, Mean, Replace, Resample, Scale, Trace, Write, Zero
     from regard.views import view
 
 _HOME = {
@@ -46,6 +46,7 @@ _HOME = {
     "Trace": "tracing",
     "Truncate": "embedding",
     "Windows": "embedding",
+    "Write": "tracing",
     "Zero": "tracing",
     "lens": "_model",
     "load": "_model",
@@ -70,6 +71,7 @@ __all__ = [
     "Trace",
     "Truncate",
     "Windows",
+    "Write",
     "Zero",
     "__version__",
     "lens",

@@ -36,8 +36,8 @@ network = build(Gpt2Config(vocab_size=97, **sizes)).eval()
 source = Source(name="child", folder=Path("."), kind="folder")
 model = regard.Model(Loaded(network=network, tokenizer=None, source=source, family="gpt2", left_out=()))
 found = {keep: measured(model, 2503, keep=keep) for keep in ("all", "qk")}
-with model.edit(regard.Zero("weights", layer=3, key=0)) as edited:
-    found["edited"] = measured(edited, 2503, keep="qk")
+edited = model.edited(regard.Zero("weights", layer=3, key=0))
+found["edited"] = measured(edited, 2503, keep="qk")
 print(json.dumps(found))
 """
 

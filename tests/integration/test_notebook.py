@@ -153,9 +153,9 @@ def test_the_calculation_and_the_model_view(lab: BrowserPage, folder: Path) -> N
 def test_the_causal_check_is_that_of_an_edit(lab: BrowserPage, folder: Path) -> None:
     model = regard.load(str(folder / "llama"))
     trace = model.trace(TEXT)
-    with model.edit(regard.Zero("head", layer=1, head=4)) as edited:
-        after = edited.trace(TEXT)
-        logits = edited(torch.tensor([trace.token_ids])).logits[0]
+    edited = model.edited(regard.Zero("head", layer=1, head=4))
+    after = edited.trace(TEXT)
+    logits = edited(torch.tensor([trace.token_ids])).logits[0]
     h, other = trace.embeddings(), after.embeddings()
     moved = ((other - h).norm(dim=1) / h.norm(dim=1)).tolist()
     shown = widget_of(lab, DECODER)

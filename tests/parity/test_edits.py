@@ -7,7 +7,6 @@ import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -94,8 +93,8 @@ def check(
         for number, (kind, layer) in enumerate(places(model.network)):
             for site in ("weights", "scores"):
                 edit: Edit = regard.Zero(site, layer=layer, head=HEAD, key=KEY, kind=kind)  # type: ignore[arg-type]
-                with model.edit(edit) as edited:
-                    found = ours(edited)
+                edited = model.edited(edit)
+                found = ours(edited)
                 assert_close_to_largest(found, oracle(number, site), PARITY_FP32)
                 moved = float((found - untouched).abs().max() / untouched.abs().max())
                 assert moved > 100 * PARITY_FP32, f"{kind} {site} of layer {layer} moved {moved}"
@@ -148,7 +147,8 @@ def test_threads_do_not_meet_in_the_lens() -> None:
     edit = regard.Zero("weights", layer=0, head=HEAD, key=KEY, kind="cross")
 
     def run(edits: bool) -> Tensor:
-        with torch.no_grad(), model.edit(edit) if edits else nullcontext(model) as used:
+        used = model.edited(edit) if edits else model
+        with torch.no_grad():
             return last(used(given["input_ids"], decoder_token_ids=given["decoder_input_ids"]))
 
     wanted = {edits: run(edits) for edits in (True, False)}
@@ -169,8 +169,8 @@ def test_a_trace_through_the_lens_holds_what_was_used(name: str) -> None:
     kind: Any = "cross" if name == "t5" else None
     ids = {"token_ids": [11, 12, 13, 14, 15]} | ({"target_ids": [0, 16, 17]} if name == "t5" else {})
     before = model.trace(**ids)  # type: ignore[call-overload]
-    with model.edit(regard.Zero("weights", layer=1, head=HEAD, key=KEY, kind=kind)) as edited:
-        after, small = edited.trace(**ids), edited.trace(**ids, keep="qk")  # type: ignore[call-overload]
+    edited = model.edited(regard.Zero("weights", layer=1, head=HEAD, key=KEY, kind=kind))
+    after, small = edited.trace(**ids), edited.trace(**ids, keep="qk")  # type: ignore[call-overload]
     wanted = before.weights(1, kind=kind)
     wanted[HEAD, :, KEY] = 0.0
     for trace in (after, small):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Self
 
 from regard import tracing
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
         Edit,
         ExampleMetric,
         ImportanceMethod,
+        Layers,
         Metric,
-        Numbers,
         Patching,
         Per,
         Progress,
@@ -31,65 +30,62 @@ if TYPE_CHECKING:
 class Interventions(Tracing):
     """Edits, patching between texts, and the importance of heads."""
 
-    @contextmanager
-    def edit(self, *edits: Edit) -> Iterator[Self]:
-        """The model with edits, for the time of a block: another `Model`, on the same parameters.
+    def edited(self, *edits: Edit) -> Self:
+        """The model with edits: another `Model`, on the same parameters.
 
-        Only what the context manager gives is changed; this model is not, so that threads can use both.
-        Nothing is copied, and nothing stays in the model, also after an exception. The edits are made in
-        every call and trace of the edited model, in the order given where they meet. Its traces hold what was
-        used: the edited contexts and residuals, and where weights or scores were written, these weights.
+        Only what this gives is changed; this model stays as it is, so that threads can use both, and nothing
+        is copied. The edits are made in every call and trace of the edited model, in the order given where
+        they meet; `model.edited(a).edited(b)` is `model.edited(a, b)`. Its traces hold what was used: the
+        edited contexts and residuals, and where weights or scores were written, the weights; `trace.edits`
+        tells what each edit changed. Only calls of the edited model have the edits: a model of transformers
+        seen through the lens, its `generate` too, runs without them.
 
         Args:
-            edits: `regard.Zero`, `Scale`, `Add`, `Replace`, `Mean`, `Resample`; see `regard.tracing.Edit` for
-                what can be edited, and where.
+            edits: `regard.Write`, `Zero`, `Scale`, `Add`, `Replace`, `Mean`, `Resample`; see
+                `regard.tracing.Edit` for what can be edited, and where.
 
         Returns:
-            A context manager that gives the edited model.
+            The edited model.
 
         Raises:
-            InputError: at the start, an edit that the model has no place for (site, layer, head, kind), or a
-                network in training mode; when the edited model is run, before anything is computed, a
-                position or word that is not in the text, or a value of another shape, dtype or device, or
-                with NaN or infinity (but -inf for scores); as it runs, an edit that makes such a number;
-                afterwards, an edit that wrote nothing but what was there; at the end of the block, edited
-                models that were never run.
+            InputError: an edit that the model has no place for (site, tap, layer, kind), or a network in
+                training mode; when the edited model is run, a head, position or word that is not there, or a
+                value of another shape, dtype or device.
 
         Example:
             >>> import regard
             >>> model = regard.load()
             >>> text = "time flies like an arrow"
-            >>> with model.edit(regard.Zero("head", layer=3, head=5)) as edited:
-            ...     after = edited.trace(text)
+            >>> after = model.edited(regard.Zero("head", layer=3, head=5)).trace(text)
             >>> float(after.context(3, 5).abs().max())
             0.0
-            >>> before = model.trace(text)
-            >>> before.embedding("flies").equal(after.embedding("flies"))
+            >>> model.trace(text).embedding("flies").equal(after.embedding("flies"))
             False
         """
-        with tracing.edited(self.loaded, edits) as loaded:
-            yield type(self)(loaded)
+        return type(self)(tracing.edited(self.loaded, edits))
 
     def patch(
         self,
-        clean: str | Trace,
-        corrupted: str | Trace,
+        clean: str | Sequence[int] | Tensor | Trace,
+        corrupted: str | Sequence[int] | Tensor | Trace,
         metric: Metric,
         *,
         site: SiteName = "residual",
         kind: Kind | None = None,
         per: Per | None = None,
-        layer: Numbers = None,
+        layer: Layers = None,
         method: Literal["activation", "attribution"] = "activation",
+        batch: int | None = None,
         progress: Progress | None = None,
     ) -> Patching:
         """Where the difference between two texts is carried: see `regard.tracing.activation_patching`.
 
         Args:
-            clean, corrupted: two texts of as many tokens; or traces of a pair, of token ids, with a target.
-            metric, site, kind, per, layer, progress: see there.
-            method: "activation" runs the model once for each place; "attribution" estimates all of them from
-                one gradient: see `regard.tracing.attribution_patching`.
+            clean, corrupted: two texts of as many tokens, or their token ids; or traces, of a pair, or with a
+                target.
+            metric, site, kind, per, layer, batch, progress: see there.
+            method: "activation" runs the model with each cell patched; "attribution" estimates all of them
+                from one gradient: see `regard.tracing.attribution_patching`.
 
         Raises:
             InputError: see there.
@@ -105,7 +101,15 @@ class Interventions(Tracing):
         texts = self._traced("clean", clean), self._traced("corrupted", corrupted)
         if method == "activation":
             return tracing.activation_patching(
-                self.loaded, *texts, metric, site=site, kind=kind, per=per, layer=layer, progress=progress
+                self.loaded,
+                *texts,
+                metric,
+                site=site,
+                kind=kind,
+                per=per,
+                layer=layer,
+                batch=batch,
+                progress=progress,
             )
         if method != "attribution":
             raise InputError(f'method must be "activation" or "attribution"; got {method!r}.')
@@ -115,18 +119,19 @@ class Interventions(Tracing):
 
     def head_importance(
         self,
-        examples: Sequence[str | Trace],
+        examples: Sequence[str | Sequence[int] | Tensor | Trace],
         metric: ExampleMetric,
         *,
         method: ImportanceMethod = "gradient",
         kind: Kind | None = None,
+        batch: int | None = None,
         progress: Progress | None = None,
     ) -> Tensor:
         """What each head is worth to a metric over examples: see `regard.tracing.head_importance`.
 
         Args:
-            examples: texts; or traces of pairs, of token ids, or with a target.
-            metric, method, kind, progress: see there.
+            examples: texts, or their token ids; or traces, of pairs, or with a target.
+            metric, method, kind, batch, progress: see there.
 
         Example:
             >>> import regard
@@ -138,5 +143,5 @@ class Interventions(Tracing):
             raise InputError(f"examples must be a list of texts or traces; got {type(examples).__name__}.")
         traces = [self._traced(f"examples[{number}]", each) for number, each in enumerate(examples)]
         return tracing.head_importance(
-            self.loaded, traces, metric, method=method, kind=kind, progress=progress
+            self.loaded, traces, metric, method=method, kind=kind, batch=batch, progress=progress
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from regard import tracing
 from regard._model._held import Held
@@ -145,19 +145,29 @@ class Tracing(Held):
         return tracing.forecast(self.loaded, n_tokens, target_tokens, keeping)
 
     def gradients(
-        self, text: str | Recorded, *, of: Callable[[Output], Tensor], at: str | Sequence[str]
+        self,
+        text: str | Sequence[int] | Tensor | Recorded,
+        *,
+        of: Callable[[Output], Tensor],
+        at: str | Sequence[str],
     ) -> dict[str, Tensor]:
         """Gradients of a number by the tensors at some taps: see `regard.tracing.Trace.gradients`."""
         from regard.tracing.measures import gradients
 
         return gradients(replace(self._traced("text", text), loaded=self.loaded), of=of, at=at)
 
-    def _traced(self, name: str, text: str | Recorded) -> Recorded:
+    def _traced(self, name: str, text: str | Sequence[int] | Tensor | Recorded) -> Recorded:
+        from torch import Tensor
+
         from regard.tracing.record import Trace as Recorded
 
-        if not isinstance(text, str | Recorded):
-            raise InputError(f"{name} must be a text or a trace; got {type(text).__name__}.")
-        return text if isinstance(text, Recorded) else self.trace(text, keep="residual")
+        if isinstance(text, Recorded):
+            return text
+        if not isinstance(text, str | Sequence | Tensor):
+            raise InputError(f"{name} must be a text, token ids or a trace; got {type(text).__name__}.")
+        given: dict[str, Any] = {"text" if isinstance(text, str) else "token_ids": text}
+        traced: Recorded = self.trace(**given, keep="residual")
+        return traced
 
     def heads(
         self,

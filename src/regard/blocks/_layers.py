@@ -31,7 +31,8 @@ class EncoderLayer(nn.Module):
         attention_residual, ffn_residual: what surrounds each: `PostNorm`, `PreNorm` or `SandwichNorm`.
 
     Taps:
-        input, output (batch, positions, d_model); those of the sublayers under `attention.` and `ffn.`.
+        input, middle (between the two sublayers), output (batch, positions, d_model); those of the sublayers
+        under `attention.` and `ffn.`.
 
     Example:
         >>> import torch
@@ -61,7 +62,8 @@ class EncoderLayer(nn.Module):
 
     def tap_names(self) -> list[str]:
         """Every point of the layer, in the order of the forward pass."""
-        return ["input", *_within("attention", self.attention), *_within("ffn", self.ffn), "output"]
+        attention, ffn = _within("attention", self.attention), _within("ffn", self.ffn)
+        return ["input", *attention, "middle", *ffn, "output"]
 
     def forward(
         self,
@@ -90,7 +92,7 @@ class EncoderLayer(nn.Module):
         attend = partial(
             self.attention, mask=mask, bias=bias, rotation=rotation, taps=_inner(taps, "attention")
         )
-        x = self.attention_residual(x, attend)
+        x = _offer(taps, "middle", self.attention_residual(x, attend))
         output: Tensor = self.ffn_residual(x, partial(self.ffn, taps=_inner(taps, "ffn")))
         return output
 
@@ -105,7 +107,8 @@ class DecoderLayer(nn.Module):
         attention_residual, cross_attention_residual, ffn_residual: what surrounds each.
 
     Taps:
-        input, output; those of the sublayers under `attention.`, `cross_attention.` and `ffn.`.
+        input, middle (before the feed-forward network), output; those of the sublayers under `attention.`,
+        `cross_attention.` and `ffn.`.
 
     Example:
         >>> import torch
@@ -146,6 +149,7 @@ class DecoderLayer(nn.Module):
             "input",
             *_within("attention", self.attention),
             *_within("cross_attention", self.cross_attention),
+            "middle",
             *_within("ffn", self.ffn),
             "output",
         ]
@@ -182,6 +186,6 @@ class DecoderLayer(nn.Module):
         cross = partial(
             self.cross_attention, source=encoded, mask=encoded_mask, taps=_inner(taps, "cross_attention")
         )
-        x = self.cross_attention_residual(x, cross)
+        x = _offer(taps, "middle", self.cross_attention_residual(x, cross))
         x = self.ffn_residual(x, partial(self.ffn, taps=_inner(taps, "ffn")))
         return _offer(taps, "output", x)

@@ -8,7 +8,7 @@ from regard.models._heads import LanguageModelHead
 from regard.models._inputs import as_mask, check_ids
 from regard.models._kinds import Kind, attention_name, keys_of, stack_of
 from regard.models._loaded import Loaded, load_checkpoint
-from regard.models._network import Network, NetworkConfig, Output, StackKind
+from regard.models._network import Change, Network, NetworkConfig, Output, StackKind
 from regard.models._pruned_files import WITHOUT_CODE
 from regard.models._reading import LastState
 from regard.models._registry import FAMILIES, Family, family_of
@@ -33,6 +33,7 @@ from regard.models._transformer import Transformer
 __all__ = [
     "FAMILIES",
     "WITHOUT_CODE",
+    "Change",
     "Family",
     "Heads",
     "Kind",

@@ -70,6 +70,46 @@ class Output:
     decoder_state: Tensor | None = None
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Change:
+    """What one edit did at one tap, in one pass.
+
+    Args:
+        edit: as it was given, in short.
+        tap: where it wrote.
+        found: float (2,): `changed` and `moved`, on the device of the pass until somebody reads them.
+
+    Attributes:
+        changed: the share of the numbers there that it made others, 0 to 1.
+        moved: by how much at most; infinite where a score was removed.
+
+    Example:
+        >>> import torch
+        >>> Change(edit="Scale('q', layer=1)", tap="layers.1.attention.q", found=torch.tensor([0.5, 2.0]))
+        Change(Scale('q', layer=1) at layers.1.attention.q: changed 50 %, by at most 2)
+    """
+
+    edit: str
+    tap: str
+    found: Tensor
+
+    @property
+    def changed(self) -> float:
+        """The share of the numbers there that are others now."""
+        return float(self.found[0])
+
+    @property
+    def moved(self) -> float:
+        """The largest difference."""
+        return float(self.found[1])
+
+    def __repr__(self) -> str:
+        return (
+            f"Change({self.edit} at {self.tap}: changed {100 * self.changed:.3g} %, "
+            f"by at most {self.moved:.4g})"
+        )
+
+
 class Network(nn.Module, ABC):
     """A transformer: an encoder, a decoder, or both.
 
@@ -85,6 +125,16 @@ class Network(nn.Module, ABC):
     prefixes: Mapping[StackKind, str]
     start_id: int | None = None
     written: frozenset[str] = frozenset()
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What the edits of a network `for_texts` did in its pass, in order; () without edits."""
+        return ()
+
+    def written_heads(self, tap: str, count: int) -> tuple[int, ...]:
+        """Which of the `count` heads at a tap are written, in order; () without edits."""
+        del tap, count
+        return ()
 
     @property
     def plain(self) -> "Network":

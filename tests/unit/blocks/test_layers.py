@@ -112,7 +112,7 @@ def test_mask_and_bias_reach_the_attention() -> None:
 ENCODER_POINTS = [
     "input",
     *(f"attention.{name}" for name in ("q", "k", "v", "scores", "weights", "context", "output")),
-    *("ffn.hidden", "ffn.output", "output"),
+    *("middle", "ffn.hidden", "ffn.output", "output"),
 ]
 
 
@@ -262,7 +262,7 @@ def test_a_padded_encoder_position_does_not_matter(decoded: tuple[Tensor, Tensor
         *("attention.context", "attention.output"),
         *("cross_attention.q", "cross_attention.k", "cross_attention.v", "cross_attention.scores"),
         *("cross_attention.weights", "cross_attention.context", "cross_attention.output"),
-        *("ffn.hidden", "ffn.output", "output"),
+        *("middle", "ffn.hidden", "ffn.output", "output"),
     ],
 )
 def test_taps_of_a_decoder_layer(decoded: tuple[Tensor, Tensor], point: str) -> None:

@@ -335,7 +335,7 @@ def test_a_gpu_is_asked_for_its_own_arithmetic(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_model_with_edits_is_refused(model: regard.Model) -> None:
-    with model.edit(regard.Zero("weights", layer=3, key="bank")) as edited:
-        edited.trace(TEXTS[0])
-        with pytest.raises(InputError, match=r"model must be without edits"):
-            edited.embed(TEXTS[:1], level="word")
+    edited = model.edited(regard.Zero("weights", layer=3, key="bank"))
+    edited.trace(TEXTS[0])
+    with pytest.raises(InputError, match=r"model must be without edits"):
+        edited.embed(TEXTS[:1], level="word")

@@ -375,11 +375,11 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
 
 def test_an_edited_model_is_refused() -> None:
     model = regard.load()
-    with model.edit(regard.Zero("head", layer=3, head=5)) as edited:
-        edited.trace("a river")
-        with pytest.raises(InputError, match="Of an edited model take the one that was edited"):
-            edited.prune({0: [1]})
-        assert "12 heads" in repr(edited)
+    edited = model.edited(regard.Zero("head", layer=3, head=5))
+    edited.trace("a river")
+    with pytest.raises(InputError, match="Of an edited model take the one that was edited"):
+        edited.prune({0: [1]})
+    assert "12 heads" in repr(edited)
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:

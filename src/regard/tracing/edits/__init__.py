@@ -1,24 +1,25 @@
 """Interventions: edits of what a model computes, and patching between texts."""
 
 from regard.tracing.edits._ablation import ablation
-from regard.tracing.edits._capture import check_mode, keep_in
-from regard.tracing.edits._changes import Add, Mean, Replace, Resample, Scale, Zero
-from regard.tracing.edits._edit import Edit
-from regard.tracing.edits._editing import edited
+from regard.tracing.edits._changes import Add, Mean, Replace, Resample, Scale, Write, Zero
+from regard.tracing.edits._chosen import Layers, Numbers, Positions
+from regard.tracing.edits._edit import Edit, Part
 from regard.tracing.edits._importance import ExampleMetric, ImportanceMethod, head_importance
-from regard.tracing.edits._metric import Metric, Progress, differentiable, number_of
+from regard.tracing.edits._metric import Metric, Progress
+from regard.tracing.edits._network import edited
 from regard.tracing.edits._patching import Patching, Per, activation_patching, attribution_patching
-from regard.tracing.edits._places import Numbers, Positions
-from regard.tracing.edits._sites import SiteName, kind_of, points_of, site_named
+from regard.tracing.edits._sites import SiteName
 
 __all__ = [
     "Add",
     "Edit",
     "ExampleMetric",
     "ImportanceMethod",
+    "Layers",
     "Mean",
     "Metric",
     "Numbers",
+    "Part",
     "Patching",
     "Per",
     "Positions",
@@ -27,17 +28,11 @@ __all__ = [
     "Resample",
     "Scale",
     "SiteName",
+    "Write",
     "Zero",
     "ablation",
     "activation_patching",
     "attribution_patching",
-    "check_mode",
-    "differentiable",
     "edited",
     "head_importance",
-    "keep_in",
-    "kind_of",
-    "number_of",
-    "points_of",
-    "site_named",
 ]

@@ -9,9 +9,8 @@ from torch import Tensor
 from regard.models import Kind, Loaded, Output
 from regard.text import Encoding
 from regard.tracing.edits._changes import Zero
-from regard.tracing.edits._editing import edited
+from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace
-from regard.tracing.run import run_again
 
 # Logits of a longer text are not worked out: twice as many numbers are held.
 _MOST_LOGITS = 1 << 26
@@ -49,7 +48,7 @@ class Ablation:
 
 
 def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) -> Ablation:
-    """The causal check: what moves when one head's output is zero, as `Model.edit` with `Zero("head")` does.
+    """The causal check: what moves when one head's output is zero, as with the edit `Zero("head")`.
 
     A weight says where a head looks; whether the model needs it is another question. The model runs twice on
     the trace's tokens, and is left as it is.
@@ -79,10 +78,9 @@ def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) 
     stack = list(loaded.network.prefixes)[-1]
     encoding = self.passage(stack).encoding
     logits = len(encoding.tokens) * loaded.network.config.vocab_size <= _MOST_LOGITS
+    without = Zero("head", layer=layer, head=head, kind=kind)
     with torch.no_grad():
-        whole = run_again(self, loaded.network, logits=logits)
-        with edited(loaded, [Zero("head", layer=layer, head=head, kind=kind)]) as without:
-            changed = run_again(self, without.network, logits=logits)
+        whole, changed = outputs_of(loaded.network, self, [None, without], batch=1, logits=logits)
     h, other = (each.last_hidden_state[0].double() for each in (whole, changed))
     return Ablation(
         kind=kind,

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from regard.core import Taps
 from regard.core.errors import InputError
-from regard.models import Kind, Network, StackKind, keys_of, stack_of
+from regard.models import Network, StackKind
 from regard.text import Encoding
+from regard.tracing.edits._sites import Layer, Site
 from regard.tracing.record import Trace
 from regard.tracing.run import run_again
 
@@ -26,26 +27,6 @@ class Captured:
 
     encodings: Mapping[StackKind, Encoding]
     tensors: Mapping[str, Tensor]
-
-    def side(self, kind: Kind, axis: str) -> Encoding:
-        """The tokens that are the queries or the keys of a kind of attention, or a stack's."""
-        return side(self.encodings, kind, axis)
-
-
-def stack_along(kind: Kind, axis: str) -> StackKind:
-    """The stack whose tokens stand along an axis of a kind of attention."""
-    return keys_of(kind) if axis == "key" else stack_of(kind)
-
-
-def side(encodings: Mapping[StackKind, Encoding], kind: Kind, axis: str) -> Encoding:
-    """The tokens that are the queries or the keys of a kind of attention, or a stack's."""
-    stack = stack_along(kind, axis)
-    if stack not in encodings:
-        raise InputError(
-            f"the trace must be of a model with kind {kind!r}, as the edited one is; it has "
-            f"{' and '.join(encodings)}."
-        )
-    return encodings[stack]
 
 
 def encodings_of(trace: Trace) -> dict[StackKind, Encoding]:
@@ -63,24 +44,44 @@ def check_mode(network: Network) -> None:
         )
 
 
-def captured(trace: Trace, points: Iterable[str]) -> Captured:
-    """Run a trace's model on its text again, and keep what passes these taps.
+def captured(trace: Trace, taps: Iterable[tuple[Site, Any, Layer, str]]) -> Captured:
+    """What a traced text has at some taps: as the trace holds it, the rest from one more run of its model.
 
     Raises:
         InputError: the trace came without its model, or the model has no such tap.
     """
-    encodings = encodings_of(trace)
     kept: dict[str, Tensor] = {}
-    taps = Taps({point: keep_in(kept, point) for point in points})
-    with torch.no_grad():
-        run_again(trace, trace.require_model().network, taps=taps)
-    return Captured(encodings=encodings, tensors={point: value[0] for point, value in kept.items()})
+    left: dict[str, Any] = {}
+    for site, kind, layer, tap in taps:
+        held = _held(trace, site, kind, layer)
+        if held is None:
+            left[tap] = keep_in(kept, tap)
+        else:
+            kept[tap] = held[None]
+    if left:
+        with torch.no_grad():
+            run_again(trace, trace.require_model().network, taps=Taps(left))
+    return Captured(encodings=encodings_of(trace), tensors={tap: value[0] for tap, value in kept.items()})
 
 
-def keep_in(kept: dict[str, Tensor], point: str) -> Any:
-    """A listener that keeps what passes; of the listeners of many points, each its own."""
+def _held(trace: Trace, site: Site, kind: Any, layer: Layer) -> Tensor | None:
+    """What a trace itself has of a site, without the batch; None where it was not kept as it was."""
+    try:
+        if site.name == "context" and isinstance(layer, int):
+            kept = trace.sides(kind)[0].keeping
+            return trace.attention_of(layer, kind).context if kept.dtype is None else None
+        if site.name == "residual":
+            passage = trace.passage(kind)
+            return passage.embeddings(layer) if passage.keeping.dtype is None else None  # type: ignore[arg-type]
+    except InputError:  # of a part that was not kept, or of another model
+        return None
+    return None
+
+
+def keep_in(kept: dict[str, Tensor], tap: str) -> Any:
+    """A listener that keeps what passes; of the listeners at many taps, each its own."""
 
     def keep(value: Tensor) -> None:
-        kept[point] = value
+        kept[tap] = value
 
     return keep

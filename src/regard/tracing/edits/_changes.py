@@ -1,22 +1,57 @@
-"""The edits: zero, scale, add, replace, mean and resample."""
+"""The edits: write, zero, scale, add, replace, mean and resample."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
 
 from regard.core import Causal, Mask, Padding, Window, padding_of
-from regard.core.arguments import number, whole
+from regard.core.arguments import check_function, number, whole
 from regard.core.errors import InputError
-from regard.tracing.edits._capture import Captured
-from regard.tracing.edits._edit import Edit, Write, fitting, taken
-from regard.tracing.edits._places import Place, Positions
+from regard.tracing.edits._chosen import Positions
+from regard.tracing.edits._edit import Edit, Part
+from regard.tracing.edits._sites import Axis, stack_along
 from regard.tracing.record import Trace
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
+class Write(Edit):
+    """x becomes function(x): a projection, a clamp, the reconstruction of a sparse autoencoder.
+
+    Args:
+        site: a site or a tap; see `Edit`.
+        function: from the chosen part of the tensor, the batch first, to what stands there from now on: a
+            tensor of its dtype and device, of a shape that broadcasts to its own. It must not write into x.
+        layer, head, query, key, neuron, kind: see `Edit`.
+
+    Raises:
+        InputError: no function; in the forward pass, something else than such a tensor.
+
+    Example:
+        >>> import regard
+        >>> model = regard.load()
+        >>> clamp = regard.Write("neuron", lambda x: x.clamp(max=0.5), layer=3)
+        >>> direction = torch.nn.functional.normalize(torch.ones(384), dim=0)
+        >>> project = regard.Write("layers.2.output", lambda x: x - (x @ direction)[..., None] * direction)
+        >>> trace = model.edited(clamp, project).trace("time flies like an arrow")
+        >>> bool((trace.embeddings(3) @ direction).abs().max() < 1e-5)
+        True
+    """
+
+    function: Callable[[Tensor], Tensor]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_function("function", self.function, "from the tensor at a site to what takes its place")
+
+    def change(self, part: Part) -> Tensor:
+        """See `Edit.change`."""
+        return part.fitting("what function returns", self.function(part.x))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Zero(Edit):
     """Zero ablation: 0 takes the place; of scores, -inf.
 
@@ -25,29 +60,26 @@ class Zero(Edit):
     Geva et al. 2023, arXiv 2304.14767, section 3.2). A row without any score left has weights of zero.
 
     Args:
-        site, layer, head, query, key, kind: where; see `Edit`.
+        site, layer, head, query, key, neuron, kind: where; see `Edit`.
 
     Example:
         >>> import regard
-        >>> model = regard.load()
-        >>> with model.edit(regard.Zero("weights", layer=3, head=5, key="[SEP]")) as edited:
-        ...     trace = edited.trace("time flies like an arrow")
-        >>> trace.weights(layer=3, head=5)[:, -1].tolist()
+        >>> edited = regard.load().edited(regard.Zero("weights", layer=3, head=5, key="[SEP]"))
+        >>> edited.trace("time flies like an arrow").weights(layer=3, head=5)[:, -1].tolist()
         [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """
 
-    def writer(self, place: Place, sources: Sequence[Captured]) -> Write:
-        """See `Edit.writer`."""
-        value = -math.inf if place.site.name == "scores" else 0.0
-        return lambda _, part: torch.full_like(part, value)
+    def change(self, part: Part) -> Tensor:
+        """See `Edit.change`."""
+        return torch.full_like(part.x, -math.inf if part.target.site.name == "scores" else 0.0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Scale(Edit):
     """x becomes factor * x. A score of -inf, which the mask forbids, stays.
 
     Args:
-        site, layer, head, query, key, kind: where; see `Edit`.
+        site, layer, head, query, key, neuron, kind: where; see `Edit`.
         factor: any finite number.
 
     Raises:
@@ -55,8 +87,8 @@ class Scale(Edit):
 
     Example:
         >>> import regard
-        >>> with regard.load().edit(regard.Scale("attention", layer=2, factor=0.5)) as edited:
-        ...     trace = edited.trace("time flies like an arrow")
+        >>> edited = regard.load().edited(regard.Scale("attention", layer=2, factor=0.5))
+        >>> trace = edited.trace("time flies like an arrow")
     """
 
     _: KW_ONLY
@@ -66,29 +98,31 @@ class Scale(Edit):
         super().__post_init__()
         number("factor", self.factor)
 
-    def writer(self, place: Place, sources: Sequence[Captured]) -> Write:
-        """See `Edit.writer`."""
-        factor = float(self.factor)
-        return lambda _, part: torch.where(part.isinf(), part, part * factor)
+    def change(self, part: Part) -> Tensor:
+        """See `Edit.change`."""
+        return torch.where(part.x.isinf(), part.x, part.x * float(self.factor))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Add(Edit):
     """x becomes x + value: a vector added to the residual stream steers the model.
 
     Args:
-        site, layer, head, query, key, kind: where; see `Edit`.
-        value: a tensor of the shape of the chosen part, or of its last axes, such as one vector (d_model,)
-            for all positions, in its dtype and on its device.
+        site, layer, head, query, key, neuron, kind: where; see `Edit`.
+        value: a tensor that broadcasts to the chosen part, such as one vector (d_model,) for all positions,
+            in its dtype and on its device. It may want a gradient.
 
     Raises:
-        InputError: a value that is no tensor; in the forward pass, one that does not fit.
+        InputError: a value that is no tensor of finite numbers (for scores also -inf); in the forward pass,
+            one that does not fit.
 
     Example:
         >>> import regard
-        >>> model = regard.load()
-        >>> with model.edit(regard.Add("residual", layer=2, value=torch.ones(384), query="flies")) as edited:
-        ...     trace = edited.trace("time flies like an arrow")
+        >>> steering = torch.zeros(384, requires_grad=True)
+        >>> edited = regard.load().edited(regard.Add("residual", layer=2, value=steering, query=1))
+        >>> edited(torch.tensor([[101, 2051, 102]])).last_hidden_state[0, 1, 7].backward()
+        >>> bool(steering.grad.abs().max() > 0)
+        True
 
     Source: Turner et al. 2023, arXiv 2308.10248, section 3.
     """
@@ -98,23 +132,22 @@ class Add(Edit):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_tensor("value", self.value)
+        _check_value(self, self.value, "a tensor")
 
-    def writer(self, place: Place, sources: Sequence[Captured]) -> Write:
-        """See `Edit.writer`."""
-        value = fitting("value", self.value, place)
-        return lambda _, part: part + value
+    def change(self, part: Part) -> Tensor:
+        """See `Edit.change`."""
+        return part.x + part.fitting("value", self.value)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Replace(Edit):
     """x becomes value: a tensor, or what another text had at the same site (activation patching).
 
-    From a trace, the tensor at the same tap, layers and heads is taken, of its tokens `source`: the trace's
-    model is run on its text once more.
+    Of a trace, the same tap, layers, heads and neurons are taken, and its tokens `source`. What the trace
+    does not hold is worked out by one more run of its model.
 
     Args:
-        site, layer, head, query, key, kind: where; see `Edit`.
+        site, layer, head, query, key, neuron, kind: where; see `Edit`.
         value: a tensor as in `Add`, or a trace of a model with the same sizes.
         source: which tokens of the trace; by default those that are chosen here, by the same indexes or the
             same word of its text. As many as are chosen here.
@@ -127,9 +160,8 @@ class Replace(Edit):
         >>> import regard
         >>> model = regard.load()
         >>> money = model.trace("a man withdrawing money from a bank")
-        >>> patch = regard.Replace("residual", layer=2, value=money, query="bank")
-        >>> with model.edit(patch) as edited:
-        ...     trace = edited.trace("a man fishing on a river bank")
+        >>> patched = model.edited(regard.Replace("residual", layer=2, value=money, query="bank"))
+        >>> trace = patched.trace("a man fishing on a river bank")
         >>> torch.equal(trace.embedding("bank", 2), money.embedding("bank", 2))
         True
 
@@ -144,7 +176,7 @@ class Replace(Edit):
         super().__post_init__()
         if isinstance(self.value, Trace):
             return
-        _check_tensor("value", self.value, "or a regard.Trace")
+        _check_value(self, self.value, "a tensor or a regard.Trace")
         if self.source is not None:
             raise InputError("source must be None with a tensor: it chooses tokens of a trace.")
 
@@ -152,19 +184,18 @@ class Replace(Edit):
         """See `Edit.traces`."""
         return (self.value,) if isinstance(self.value, Trace) else ()
 
-    def writer(self, place: Place, sources: Sequence[Captured]) -> Write:
-        """See `Edit.writer`."""
+    def change(self, part: Part) -> Tensor:
+        """See `Edit.change`."""
         if isinstance(self.value, Tensor):
-            value = fitting("value", self.value, place)
-        else:
-            chosen, name = _tokens(self), None
-            if self.source is not None:
-                chosen["key" if "query" not in place.site.axes else "query"], name = self.source, "source"
-            value = fitting("value", taken(sources[0], place, chosen, name), place)
-        return lambda _, part: value.expand_as(part)
+            return part.fitting("value", self.value)
+        query, key, name = self.query, self.key, None
+        if self.source is not None:
+            name = "source"
+            query, key = (self.source, key) if "query" in part.target.site.axes else (query, self.source)
+        return part.fitting("value", part.taken(part.target.sources[0], query, key, name), exactly=True)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mean(Edit):
     """Mean ablation: the mean over a reference takes the place.
 
@@ -173,7 +204,7 @@ class Mean(Edit):
     texts with as many tokens.
 
     Args:
-        site, layer, head, query, key, kind: where; see `Edit`.
+        site, layer, head, query, key, neuron, kind: where; see `Edit`.
         reference: traces; or a tensor of samples (samples, ...), each as a value of `Add`, of which the mean
             is taken.
 
@@ -184,9 +215,9 @@ class Mean(Edit):
         >>> import regard
         >>> model = regard.load()
         >>> reference = model.trace(["a river", "some money", "an arrow"])
-        >>> with model.edit(regard.Mean("head", layer=3, head=5, reference=reference)) as edited:
-        ...     trace = edited.trace("time flies like an arrow")
-        >>> bool((trace.context(3, 5) == trace.context(3, 5)[0]).all())
+        >>> edited = model.edited(regard.Mean("head", layer=3, head=5, reference=reference))
+        >>> context = edited.trace("time flies like an arrow").context(3, 5)
+        >>> bool((context == context[0]).all())
         True
 
     Source: Wang et al. 2022, arXiv 2211.00593, section 2.1.
@@ -197,26 +228,32 @@ class Mean(Edit):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_reference(self.reference)
+        if isinstance(self.reference, Tensor):
+            _check_value(self, self.reference, "a tensor")
+            if self.reference.ndim < 2 or not len(self.reference):
+                raise InputError(
+                    "reference must be traces, or samples (samples, ...), at least one; got a tensor of "
+                    f"shape {tuple(self.reference.shape)}."
+                )
+        else:
+            _check_traces(self.reference)
 
     def traces(self) -> Sequence[Trace]:
         """See `Edit.traces`."""
-        return _traces(self.reference)
+        return () if isinstance(self.reference, Tensor) else _listed(self.reference)
 
-    def writer(self, place: Place, sources: Sequence[Captured]) -> Write:
-        """See `Edit.writer`."""
+    def change(self, part: Part) -> Tensor:
+        """See `Edit.change`."""
         if isinstance(self.reference, Tensor):
-            value = fitting("the mean of reference", self.reference.mean(dim=0), place)
-        elif place.site.is_matrix:
-            value = _matrices(self, place, sources).mean(dim=0)
+            mean = self.reference.mean(dim=0)
+        elif part.target.site.is_matrix:
+            mean = _matrices(self, part).mean(dim=0)
         else:
-            value = _pool(place, sources).mean(dim=-2, keepdim=True)
-            value = value.expand(*value.shape[:-2], place.shape[-2], -1)
-            value = fitting("the mean of reference", value, place)
-        return lambda _, part: value.expand_as(part)
+            mean = _pool(part).mean(dim=_tokens_at(part), keepdim=True)
+        return part.fitting("the mean of reference", mean)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Resample(Edit):
     """Resample ablation: what another position, or another text, has takes the place; drawn with a seed.
 
@@ -226,7 +263,7 @@ class Resample(Edit):
     from the reference, whose texts have as many tokens.
 
     Args:
-        site, layer, head, query, key, kind: where; see `Edit`.
+        site, layer, head, query, key, neuron, kind: where; see `Edit`.
         reference: traces; None, for vectors, is the text itself.
         seed: of the draws; the same seed draws the same in every forward pass.
 
@@ -236,8 +273,8 @@ class Resample(Edit):
 
     Example:
         >>> import regard
-        >>> with regard.load().edit(regard.Resample("head", layer=3, head=5, seed=7)) as edited:
-        ...     trace = edited.trace("time flies like an arrow")
+        >>> edited = regard.load().edited(regard.Resample("head", layer=3, head=5, seed=7))
+        >>> trace = edited.trace("time flies like an arrow")
 
     Source: Chan et al. 2022, "Causal scrubbing", Alignment Forum, on resampling ablations.
     """
@@ -249,52 +286,47 @@ class Resample(Edit):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.reference is not None:
-            _check_reference(self.reference, tensors=False)
-        elif self.where.is_matrix:
-            raise InputError(
-                f"reference must be traces at site {self.site!r}: the mask lets no row take another's place."
-            )
+            _check_traces(self.reference)
         whole("seed", self.seed, least=0, most=2**63 - 1)
 
     def traces(self) -> Sequence[Trace]:
         """See `Edit.traces`."""
-        return () if self.reference is None else _traces(self.reference)
+        return () if self.reference is None else _listed(self.reference)
 
-    def writer(self, place: Place, sources: Sequence[Captured]) -> Write:
-        """See `Edit.writer`."""
-        generator = torch.Generator().manual_seed(int(self.seed))
-        device = place.device
-        if place.site.is_matrix:
-            samples = _matrices(self, place, sources)
-            rows = place.shape[2]
-            drawn = torch.randint(len(samples), (rows,), generator=generator).to(device)
-            row = torch.arange(rows, device=device)
-            mixed = samples[drawn, :, row].transpose(0, 1)  # (heads, rows, columns)
-            return lambda _, part: mixed.expand_as(part)
-        count = place.shape[-2]
-        if sources:
-            pool = _pool(place, sources)
-            drawn = torch.randint(pool.shape[-2], (count,), generator=generator).to(device)
-            value = fitting("reference", pool.index_select(-2, drawn), place)
-            return lambda _, part: value.expand_as(part)
-        return self._of_the_same_text(place, count, generator)
+    def change(self, part: Part) -> Tensor:
+        """See `Edit.change`."""
+        site, generator = part.target.site, torch.Generator().manual_seed(int(self.seed))
+        if self.reference is None and (site.is_matrix or not site.axes):
+            raise InputError(
+                f"reference must be traces at {self.site!r}, where no row can take another's place."
+            )
+        at = part.x.ndim - 2
+        count = part.x.shape[at]
+        if site.is_matrix:
+            samples = _matrices(self, part)
+            drawn = torch.randint(len(samples), (count,), generator=generator).to(part.x.device)
+            rows = torch.arange(count, device=part.x.device)
+            return samples[drawn, :, rows].transpose(0, 1)  # (heads, rows, columns)
+        if self.reference is None:
+            return _of_the_same_text(part, torch.randint(2**62, (count,), generator=generator))
+        pool, at = _pool(part), _tokens_at(part)
+        drawn = torch.randint(pool.shape[at], (count,), generator=generator).to(part.x.device)
+        return part.fitting("reference", pool.index_select(at, drawn), exactly=True)
 
-    def _of_the_same_text(self, place: Place, count: int, generator: torch.Generator) -> Write:
-        own = place.chosen[place.site.axes[-1]]
-        steps = torch.randint(2**62, (count,), generator=generator).to(place.device)
-        padded = _padding(place.mask)
 
-        def write(value: Tensor, part: Tensor) -> Tensor:
-            length = value.shape[-2]
-            real = torch.ones(1, length, dtype=torch.bool) if padded is None else padded
-            others = _others(real.expand(len(value), -1).to(value.device), own, steps)
-            heads = place.chosen["head"] if place.site.axes[0] == "head" else None
-            if heads is not None:
-                value = value.index_select(1, torch.tensor(heads, device=value.device))
-            index = others[:, None, :, None] if value.ndim == 4 else others[:, :, None]
-            return value.take_along_dim(index, dim=-2)
-
-        return write
+def _of_the_same_text(part: Part, steps: Tensor) -> Tensor:
+    site, whole = part.target.site, part.whole
+    axis: Axis = "key" if "key" in site.axes else "query"
+    real = _padding(part.texts.masks.get(stack_along(part.target.kind, axis)))
+    if real is None:
+        real = torch.ones(1, whole.shape[-2], dtype=torch.bool)
+    real = real.expand(len(whole), -1).to(whole.device)
+    others = _others(real, part.chosen[axis], steps.to(whole.device))
+    for dim, each in enumerate(site.axes, start=1):
+        if each in ("head", "neuron") and (numbers := part.chosen[each]) is not None:
+            whole = whole.index_select(dim, torch.tensor(numbers, device=whole.device))
+    index = others[:, None, :, None] if whole.ndim == 4 else others[:, :, None]
+    return whole.take_along_dim(index, dim=-2)
 
 
 def _padding(mask: Mask | None) -> Tensor | None:
@@ -330,48 +362,39 @@ def _others(real: Tensor, own: Sequence[int] | None, steps: Tensor) -> Tensor:
     return torch.where(chosen, in_order.gather(1, others), at)
 
 
-def _tokens(edit: Edit) -> dict[str, Positions]:
-    return {"query": edit.query, "key": edit.key}
+def _tokens_at(part: Part) -> int:
+    """The axis of the tokens, in tensors without a batch."""
+    return part.x.ndim - 3
 
 
-def _pool(place: Place, sources: Sequence[Captured]) -> Tensor:
+def _pool(part: Part) -> Tensor:
     """The vectors of all tokens of all texts: (heads chosen, tokens, dim), or (tokens, dim)."""
-    everything: Mapping[str, Positions] = {"query": None, "key": None}
-    return torch.cat([taken(source, place, everything) for source in sources], dim=-2)
+    return torch.cat([part.taken(source, None, None) for source in part.target.sources], _tokens_at(part))
 
 
-def _matrices(edit: Edit, place: Place, sources: Sequence[Captured]) -> Tensor:
+def _matrices(edit: Edit, part: Part) -> Tensor:
     """What each text has at the same place: (texts, heads, queries, keys)."""
-    found = [fitting("reference", taken(source, place, _tokens(edit)), place) for source in sources]
-    return torch.stack(found)
+    found = [part.taken(source, edit.query, edit.key) for source in part.target.sources]
+    return torch.stack([part.fitting("reference", each, exactly=True) for each in found])
 
 
-def _traces(reference: Tensor | Trace | Sequence[Trace]) -> Sequence[Trace]:
-    if isinstance(reference, Tensor):
-        return ()
+def _listed(reference: Trace | Sequence[Trace]) -> Sequence[Trace]:
     return (reference,) if isinstance(reference, Trace) else tuple(reference)
 
 
-def _check_tensor(name: str, value: object, otherwise: str = "") -> None:
-    if not isinstance(value, Tensor):
-        wanted = " ".join(["a tensor", otherwise]).rstrip()
-        raise InputError(f"{name} must be {wanted}; got {type(value).__name__}.")
-
-
-def _check_reference(reference: object, *, tensors: bool = True) -> None:
-    if isinstance(reference, Trace):
-        return
-    if tensors and isinstance(reference, Tensor):
-        if reference.ndim < 2 or not len(reference) or not reference.is_floating_point():
-            raise InputError(
-                "reference must be traces, or floating point samples (samples, ...), at least one; got "
-                f"{reference.dtype} of shape {tuple(reference.shape)}."
-            )
-        return
-    if (
-        isinstance(reference, Tensor)
-        or not isinstance(reference, Sequence)
-        or not reference
-        or not all(isinstance(each, Trace) for each in reference)
-    ):
+def _check_traces(reference: object) -> None:
+    listed = [reference] if isinstance(reference, Trace) else reference
+    if not isinstance(listed, Sequence) or not listed or not all(isinstance(each, Trace) for each in listed):
         raise InputError(f"reference must be traces, at least one; got {type(reference).__name__}.")
+
+
+def _check_value(edit: Edit, value: object, wanted: str) -> None:
+    """Refuse what is no tensor, or can only end in a NaN; a score may be -inf, a pair that is not seen."""
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise InputError(f"value must be {wanted}, floating point; got {got}.")
+    is_score = edit.site == "scores" or edit.site.endswith(".scores")
+    fit = value.isfinite() | ((value == -math.inf) if is_score else False)
+    if value.device.type != "meta" and not bool(fit.all()):
+        wanted = "finite, or -inf where a pair is not to be seen" if is_score else "finite"
+        raise InputError(f"value must be {wanted}; got {float(value.detach()[~fit][0])} for {edit.site!r}.")

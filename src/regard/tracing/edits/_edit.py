@@ -1,29 +1,31 @@
-"""What every edit has: a site, a place, and what takes the place of what is there."""
+"""What every edit has: a site, a choice within it, and what it makes of the tensor there."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
 
 import torch
 from torch import Tensor
 
+from regard.core import Mask
 from regard.core.errors import InputError
-from regard.models import Kind
+from regard.models import Kind, StackKind
+from regard.text import Encoding
 from regard.tracing.edits._capture import Captured
-from regard.tracing.edits._places import Numbers, Place, Positions, positions_of
-from regard.tracing.edits._sites import Site, SiteName, site_named
+from regard.tracing.edits._chosen import Layers, Numbers, Positions, numbers_of, positions_of
+from regard.tracing.edits._sites import SITES, Axis, Layer, Site, SiteName, stack_along
 from regard.tracing.record import Trace
 
-Write = Callable[[Tensor, Tensor], Tensor]
-"""From the tensor at a tap and the chosen part of it to what takes the part's place; writes to neither."""
+Chosen = Mapping[Axis, tuple[int, ...] | None]
+"""For each axis of a site the numbers chosen, or None for all."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Edit(ABC):
-    """A change of what a model computes, at one kind of place: see `regard.Model.edit`.
+    """A change of what a model computes: see `regard.Model.edited`.
 
     Args:
-        site: what is changed:
+        site: what is changed, each (batch, ...):
             "weights" (heads, queries, keys), after the softmax. They are used as they are written: a row need
             not sum to one any more;
             "scores", of the same shape: the softmax's exact argument, -inf where the mask forbids. After an
@@ -34,104 +36,212 @@ class Edit(ABC):
             heads are joined;
             "attention" (queries, d_model): what the joined heads add to the residual stream (before a
             norm that follows);
-            "ffn" (positions, d_model): the feed-forward layer's output; the lens does not see it;
-            "residual" (positions, d_model): number l is what enters layer l, and number L the stack's output,
-            after its last norm, as embedding layers count;
-            "embeddings" (positions, d): the rows of the table of learned embeddings; it has no layer.
-        layer, head: which ones: a number from 0, negative from the end, a slice, a list; None is all.
+            "middle" (queries, d_model): the residual stream between attention and feed-forward network;
+            "neuron" (positions, d_ff): what is in the feed-forward network, after its activation;
+            "ffn" (positions, d_model): the feed-forward network's output;
+            "residual" (positions, d_model): layers as in `trace.embedding`, see below;
+            or the name of a tap, such as "layers.3.ffn.hidden" or "logits"; then `layer` and `kind` stay
+            None.
+        layer: which ones: a number from 0, negative from the end, a slice, a list; None is all. Of the
+            residual stream 0 is the row of the table of learned embeddings, "input" what layer 0 reads,
+            i >= 1 what layer i - 1 hands on, and L, or -1, the output after the last norm; None is "input", 1
+            to L.
+        head, neuron: which ones: a number, a slice, a list; None is all.
         query: which rows: tokens whose vectors these are, or that attend; a position, a slice, a list of
             positions, or a word of the text ("bank", "bank#2"), which all its pieces stand for; None is all.
         key: which columns of weights and scores, or positions of k and v. A sink is no key and stays.
         kind: "encoder", "decoder", or for attention "cross"; needed only where there are several.
 
     Raises:
-        InputError: an unknown site, or a choice that the site does not have.
+        InputError: a choice that the site does not have.
     """
 
-    site: SiteName
+    site: SiteName | str
     _: KW_ONLY
-    layer: Numbers = None
+    layer: Layers = None
     head: Numbers = None
     query: Positions = None
     key: Positions = None
+    neuron: Numbers = None
     kind: Kind | None = None
 
     def __post_init__(self) -> None:
-        axes = self.where.axes
-        for name in ("head", "query", "key"):
-            if getattr(self, name) is not None and name not in axes:
-                others = [axis for axis in axes if axis != "head" and name != "head"]
-                way_out = f"; its positions are chosen by {others[0]}=" if others else ""
-                raise InputError(f"{name} must be None at site {self.site!r}, which has none{way_out}.")
-        if self.layer is not None and self.site == "embeddings":
-            raise InputError("layer must be None at site 'embeddings', which is before all layers.")
+        if not isinstance(self.site, str):
+            raise InputError(f"site must be a name, one of {', '.join(SITES)}; got {self.site!r}.")
+        if self.site in SITES:
+            self.check_choice(SITES[self.site])
 
-    @property
-    def where(self) -> Site:
-        """The site, with its axes."""
-        return site_named(self.site)
+    def __repr__(self) -> str:
+        names = [field.name for field in fields(Edit) if field.name != "site"]
+        given = [f"{name}={getattr(self, name)!r}" for name in names if getattr(self, name) is not None]
+        return f"{type(self).__name__}({', '.join([repr(self.site), *given])})"
+
+    def check_choice(self, site: Site) -> None:
+        """Raise InputError if something is chosen along an axis that the site does not have."""
+        for name in ("head", "query", "key", "neuron"):
+            if getattr(self, name) is not None and name not in site.axes:
+                others = [axis for axis in site.axes if axis in ("query", "key")]
+                way_out = f"; its positions are chosen by {others[0]}=" if others and name != "head" else ""
+                raise InputError(f"{name} must be None at {self.site!r}, which has none{way_out}.")
 
     def traces(self) -> Sequence[Trace]:
-        """The traces on whose texts the traced model is run for what this edit puts in."""
+        """The traces of whose texts this edit puts something in."""
         return ()
 
     @abstractmethod
-    def writer(self, place: Place, sources: Sequence[Captured]) -> Write:
-        """What computes the part that takes the place; whatever does not fit is refused here.
-
-        Args:
-            place: where.
-            sources: of each of `traces()`, what its model computed at the same tap.
-        """
+    def change(self, part: "Part") -> Tensor:
+        """What takes the place of `part.x`, of its dtype, on its device, and of a shape that broadcasts."""
 
 
-def fitting(name: str, value: Tensor, place: Place) -> Tensor:
-    """A tensor that takes the place, or the last axes of it.
-
-    Raises:
-        InputError: another shape, dtype or device, or numbers that are not finite.
-    """
-    # Without the batch, or with it.
-    wanted = place.shape if value.ndim == len(place.shape) else place.shape[1:]
-    fits = value.ndim > 0 and tuple(value.shape) == wanted[len(wanted) - value.ndim :]
-    if not fits:
-        axes = (*place.site.axes, *(() if place.site.is_matrix else ("dim",)))
-        raise InputError(
-            f"{name} must have the shape of what it takes the place of in {place}, "
-            f"({', '.join(axes)}) = {place.shape[1:]}, or of its last axes; got {tuple(value.shape)}."
-        )
-    if value.dtype != place.dtype or value.device != place.device:
-        raise InputError(
-            f"{name} must be {place.dtype} on {place.device}, as {place} is; got {value.dtype} on "
-            f"{value.device}. Convert it with value.to({str(place.device)!r}, {place.dtype})."
-        )
-    place.site.check_finite(name, value)
-    return value
-
-
-def taken(source: Captured, place: Place, chosen: Mapping[str, Positions], name: str | None = None) -> Tensor:
-    """Of what another run computed at the same tap, the same heads and the tokens chosen there: no batch.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Texts:
+    """What a pass reads.
 
     Args:
-        source: the run.
-        place: where it goes.
-        chosen: for "query" and "key" the tokens.
-        name: of the argument that chooses, where it is neither of these.
-
-    Raises:
-        InputError: a word or position that is not in that text.
+        encodings: of each stack's text, whose words can be looked up; none of a batch of ids.
+        lengths: how many tokens each stack reads, where that is known.
+        masks: what the caller says of each stack's tokens.
     """
-    value = source.tensors[place.point].to(place.device)
-    for dim, axis in enumerate(place.site.axes):
-        if axis == "head":
-            numbers = place.chosen["head"]
-            if numbers is not None and max(numbers) >= value.shape[dim]:
-                raise InputError(f"head must be one of the {value.shape[dim]} that the trace's model has.")
-        else:
-            encoding = source.side(place.kind, axis)
-            numbers = positions_of(name or axis, chosen[axis], encoding)
-            if numbers is None and axis == "key" and place.site.is_matrix:
-                numbers = tuple(range(len(encoding.tokens)))  # a sink is no key
-        if numbers is not None:
-            value = value.index_select(dim, torch.tensor(numbers, device=value.device))
-    return value
+
+    encodings: Mapping[StackKind, Encoding]
+    lengths: Mapping[StackKind, int]
+    masks: Mapping[StackKind, Mask | None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Target:
+    """One tap that an edit writes.
+
+    Args:
+        edit, site, kind, layer, tap: which.
+        sources: of each of `edit.traces()`, what it has at the same tap.
+        row: the row of the batch that is written; None for all.
+    """
+
+    edit: Edit
+    site: Site
+    kind: Kind
+    layer: Layer
+    tap: str
+    sources: tuple[Captured, ...] = ()
+    row: int | None = None
+
+    def __str__(self) -> str:
+        return self.tap if not self.site.axes else f"{self.kind} {self.site.name} of layer {self.layer}"
+
+
+class Part:
+    """What an edit is given at one tap, in one pass.
+
+    Args:
+        target: which tap.
+        whole: the tensor there.
+        texts: what the pass reads.
+
+    Attributes:
+        x: the part of it that is chosen; all of it, itself, where all is.
+        chosen: along each axis.
+    """
+
+    def __init__(self, target: Target, whole: Tensor, texts: Texts) -> None:
+        self.target, self.whole, self.texts = target, whole, texts
+        self.chosen: Chosen = {
+            axis: self._along(axis, whole.shape[dim]) for dim, axis in enumerate(target.site.axes, start=1)
+        }
+        x = whole
+        for dim, numbers in enumerate(self.chosen.values(), start=1):
+            x = picked(x, dim, numbers)
+        self.x = x
+
+    def _along(self, axis: Axis, size: int) -> tuple[int, ...] | None:
+        asked, site = getattr(self.target.edit, axis), self.target.site
+        if axis in ("head", "neuron"):
+            return None if asked is None else numbers_of(axis, asked, size)
+        stack = stack_along(self.target.kind, axis)
+        count = size
+        if axis == "key" and site.is_matrix:  # a sink is no key
+            count = self.whole.shape[-2] if self.target.kind != "cross" else self.texts.lengths[stack]
+            if asked is None and count < size:
+                return tuple(range(count))
+        return positions_of(axis, asked, count, self.texts.encodings.get(stack))
+
+    def with_changed(self, part: Tensor) -> Tensor:
+        """The whole tensor with another part in its place; the tensor itself is left as it is."""
+        last = max((dim for dim, some in enumerate(self.chosen.values(), 1) if some is not None), default=0)
+        if last == 0:
+            return part
+        index = []
+        for dim, numbers in enumerate([None, *self.chosen.values()][: last + 1]):
+            along = range(self.whole.shape[dim]) if numbers is None else numbers
+            index.append(torch.tensor(along, device=self.whole.device).reshape(-1, *[1] * (last - dim)))
+        return self.whole.index_put(tuple(index), part)
+
+    def fitting(self, name: str, value: object, *, exactly: bool = False) -> Tensor:
+        """A tensor that can take the part's place.
+
+        Args:
+            name: what it is, for messages.
+            value: the tensor.
+            exactly: it has the part's shape, without the batch; else one that broadcasts to it.
+
+        Raises:
+            InputError: it is none, or of another shape, dtype or device.
+        """
+        target, x = self.target, self.x
+        if not isinstance(value, Tensor):
+            raise InputError(f"{name} must be a tensor for {target}; got {type(value).__name__}.")
+        if not (value.shape == x.shape[1:] if exactly else _broadcasts(value.shape, x.shape)):
+            axes = [*target.site.axes, *["dim"] * (x.ndim - 1 - len(target.site.axes))]
+            raise InputError(
+                f"{name} must have the shape of what it takes the place of in {target}, "
+                f"({', '.join(axes)}) = {tuple(x.shape[1:])}{'' if exactly else ', or broadcast to it'}; got "
+                f"{tuple(value.shape)}."
+            )
+        if value.dtype != x.dtype or value.device != x.device:
+            raise InputError(
+                f"{name} must be {x.dtype} on {x.device}, as {target} is; got {value.dtype} on "
+                f"{value.device}. Convert it with value.to({str(x.device)!r}, {x.dtype})."
+            )
+        return value
+
+    def taken(self, source: Captured, query: Positions, key: Positions, name: str | None = None) -> Tensor:
+        """What another run has at the same tap: the same heads and neurons, the tokens chosen, no batch.
+
+        Args:
+            source: the run.
+            query, key: which tokens of its text.
+            name: of the argument that chooses them, where it is neither of these.
+
+        Raises:
+            InputError: another kind of model, or a word, position or head that it does not have.
+        """
+        site, kind = self.target.site, self.target.kind
+        value = source.tensors[self.target.tap].to(self.x.device)
+        for dim, axis in enumerate(site.axes):
+            numbers = self.chosen[axis]
+            if axis in ("head", "neuron"):
+                if numbers is not None and max(numbers) >= value.shape[dim]:
+                    raise InputError(f"{axis} must be one of the {value.shape[dim]} of the trace's model.")
+            else:
+                encoding = source.encodings.get(stack_along(kind, axis))
+                if encoding is None:
+                    raise InputError(
+                        f"the trace must be of a model with kind {kind!r}, as the edited one is; it has "
+                        f"{' and '.join(source.encodings)}."
+                    )
+                count, asked = len(encoding.tokens), key if axis == "key" else query
+                numbers = positions_of(name or axis, asked, count, encoding)
+                if numbers is None and axis == "key" and site.is_matrix:
+                    numbers = tuple(range(count))
+            value = picked(value, dim, numbers)
+        return value
+
+
+def picked(value: Tensor, dim: int, numbers: tuple[int, ...] | None) -> Tensor:
+    """The tensor at some numbers along an axis; itself where that is None."""
+    return value if numbers is None else value.index_select(dim, torch.tensor(numbers, device=value.device))
+
+
+def _broadcasts(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    back = zip(reversed(shape), reversed(wanted), strict=False)
+    return len(shape) <= len(wanted) and all(one in (1, other) for one, other in back)

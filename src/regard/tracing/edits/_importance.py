@@ -1,7 +1,7 @@
 """What each head is worth: how much a metric changes without it, or by the gradient of a head mask."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -12,8 +12,10 @@ from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.models import Kind, Loaded, Network, Output, stack_of
 from regard.tracing.edits._capture import check_mode, keep_in
+from regard.tracing.edits._changes import Replace
 from regard.tracing.edits._metric import Progress, differentiable, number_of
-from regard.tracing.edits._sites import kind_of, points_of, site_named
+from regard.tracing.edits._sites import site_named, taps_of
+from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import run_again
 
@@ -31,6 +33,7 @@ def head_importance(
     *,
     method: ImportanceMethod = "gradient",
     kind: Kind | None = None,
+    batch: int | None = None,
     progress: Progress | None = None,
 ) -> Tensor:
     """What each head is worth to a metric, over examples.
@@ -40,7 +43,7 @@ def head_importance(
         "gradient"  mean over the examples of |A_h^T d metric / d A_h|, which is |d metric / d xi_h| of a
                     head mask xi of ones: one pass forward and back for each example
         "zero"      mean over the examples of metric(A_h = 0) - metric, with its sign: of a loss, what the
-                    head saves; one pass for each head and example
+                    head saves; the heads run together, as the rows of a batch
         "mean"      the same with A_h at every position its mean over all tokens of all examples
 
     Args:
@@ -50,7 +53,9 @@ def head_importance(
             to one number, such as the loss against a label; for "gradient" a differentiable tensor.
         method: see above.
         kind: "encoder", "decoder" or "cross"; needed only where there are several.
-        progress: called with (done, total) after each pass.
+        batch: how many heads are ablated in one pass; by default as many as have 2,048 tokens, and 2^26
+            logits.
+        progress: called with (done, total) after each example, or each head of one.
 
     Returns:
         float64 (layers, heads); NaN where a layer has fewer heads than another, or no cross-attention. The
@@ -80,69 +85,51 @@ def head_importance(
         check_trace(f"examples[{number}]", trace)
     check_function("metric", metric, "from an output and an example's number to one number")
     check_function("progress", progress, "of what is done and what there is", optional=True)
-    site = site_named("context")
-    kind = kind_of(site, kind, loaded.network)
-    found_points = points_of(site, kind, loaded.network)
-    points = {layer: point for layer, point in found_points.items() if layer is not None}
-    network = loaded.network
+    network, site = loaded.network, site_named("context")
+    kind = site.kind(kind, network)
+    taps = {layer: tap for layer, tap in taps_of(site, kind, network).items() if isinstance(layer, int)}
     check_mode(network)
-    report = _Report(progress)
     if method == "gradient":
-        found = _by_gradient(network, examples, metric, tuple(points.values()), report)
+        found = _by_gradient(network, examples, metric, taps, progress)
     else:
-        found = _by_ablation(
-            network, examples, metric, tuple(points.values()), report, is_mean=method == "mean"
-        )
-    depth = network.depth(stack_of(kind))
+        with torch.no_grad():
+            found = _by_ablation(network, examples, metric, taps, kind, method, batch, progress)
     # A layer may have fewer heads than another, or no cross-attention.
-    table = torch.full((depth, max(len(row) for row in found.values())), math.nan, dtype=torch.float64)
-    for layer, point in points.items():
-        table[layer, : len(found[point])] = found[point].cpu()
+    size = (network.depth(stack_of(kind)), max(len(row) for row in found.values()))
+    table = torch.full(size, math.nan, dtype=torch.float64)
+    for layer, row in found.items():
+        table[layer, : len(row)] = row.cpu() / len(examples)
     return table
-
-
-class _Report:
-    """Counts passes, and tells them."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
-        self.total = self.done = 0
-
-    def one(self) -> None:
-        self.done += 1
-        if self._progress is not None:
-            self._progress(self.done, self.total)
 
 
 def _by_gradient(
     network: Network,
     examples: Sequence[Trace],
     metric: ExampleMetric,
-    points: Sequence[str],
-    report: _Report,
-) -> dict[str, Tensor]:
-    """The mean over the examples of |d metric / d mask|, at a mask of ones."""
-    report.total = len(examples)
-    sums: dict[str, Tensor] = {}
+    taps: Mapping[int, str],
+    progress: Progress | None,
+) -> dict[int, Tensor]:
+    """The sum over the examples of |d metric / d mask|, at a mask of ones."""
+    sums: dict[int, Tensor] = {}
     for index, trace in enumerate(examples):
-        masks: dict[str, Tensor] = {}
+        masks: dict[int, Tensor] = {}
         with torch.enable_grad():
-            taps = Taps({point: _masked(masks, point) for point in points})
-            value = differentiable(metric(run_again(trace, network, taps=taps, logits=True), index))
-            gradients = torch.autograd.grad(value, list(masks.values()), allow_unused=True)
-        for point, gradient in zip(masks, gradients, strict=True):
-            size = torch.zeros_like(masks[point]) if gradient is None else gradient
-            sums[point] = sums.get(point, torch.zeros((), dtype=torch.float64)) + size.abs().double().cpu()
-        report.one()
-    return {point: total / len(examples) for point, total in sums.items()}
+            listeners = Taps({tap: _masked(masks, layer) for layer, tap in taps.items()})
+            value = differentiable(metric(run_again(trace, network, taps=listeners, logits=True), index))
+            gradients = torch.autograd.grad(
+                value, list(masks.values()), allow_unused=True, materialize_grads=True
+            )
+        for layer, gradient in zip(masks, gradients, strict=True):
+            sums[layer] = sums.get(layer, 0.0) + gradient.abs().double()
+        if progress is not None:
+            progress(index + 1, len(examples))
+    return sums
 
 
-def _masked(masks: dict[str, Tensor], point: str) -> Any:
+def _masked(masks: dict[int, Tensor], layer: int) -> Any:
     def listen(context: Tensor) -> Tensor:
-        masks[point] = torch.ones(
-            context.shape[1], dtype=context.dtype, device=context.device, requires_grad=True
-        )
-        return context * masks[point][:, None, None]
+        masks[layer] = torch.ones_like(context[0, :, 0, 0], requires_grad=True)
+        return context * masks[layer][:, None, None]
 
     return listen
 
@@ -151,51 +138,41 @@ def _by_ablation(
     network: Network,
     examples: Sequence[Trace],
     metric: ExampleMetric,
-    points: Sequence[str],
-    report: _Report,
-    *,
-    is_mean: bool,
-) -> dict[str, Tensor]:
-    """The mean over the examples of metric(without the head) - metric(with it)."""
-    with torch.no_grad():
-        whole, means = _whole(network, examples, metric, points)
-        report.total = len(examples) * sum(len(mean) for mean in means.values())
-        found = {}
-        for point, mean in means.items():
-            found[point] = torch.zeros(len(mean), dtype=torch.float64)
-            for head in range(len(mean)):
-                value = mean[head] if is_mean else torch.zeros_like(mean[head])
-                taps = Taps({point: _replaced(head, value)})
-                for index, trace in enumerate(examples):
-                    output = run_again(trace, network, taps=taps, logits=True)
-                    found[point][head] += number_of(metric(output, index)) - whole[index]
-                    report.one()
-    return {point: total / len(examples) for point, total in found.items()}
-
-
-def _replaced(head: int, value: Tensor) -> Any:
-    def listen(context: Tensor) -> Tensor:
-        changed = context.clone()
-        changed[:, head] = value.to(context.dtype)
-        return changed
-
-    return listen
+    taps: Mapping[int, str],
+    kind: Kind,
+    method: ImportanceMethod,
+    batch: int | None,
+    progress: Progress | None,
+) -> dict[int, Tensor]:
+    """The sum over the examples of metric(without the head) - metric(with it)."""
+    whole, means = _whole(network, examples, metric, taps)
+    heads = [(layer, head) for layer, mean in means.items() for head in range(len(mean))]
+    variants = [
+        Replace("head", layer=layer, head=head, kind=kind, value=means[layer][head] * (method == "mean"))
+        for layer, head in heads
+    ]
+    found = {layer: torch.zeros(len(mean), dtype=torch.float64) for layer, mean in means.items()}
+    done, total = 0, len(examples) * len(heads)
+    for index, trace in enumerate(examples):
+        outputs = outputs_of(network, trace, variants, batch=batch)
+        for (layer, head), output in zip(heads, outputs, strict=True):
+            found[layer][head] += number_of(metric(output, index)) - whole[index]
+            done += 1
+            if progress is not None:
+                progress(done, total)
+    return found
 
 
 def _whole(
-    network: Network,
-    examples: Sequence[Trace],
-    metric: ExampleMetric,
-    points: Sequence[str],
-) -> tuple[list[float], dict[str, Tensor]]:
+    network: Network, examples: Sequence[Trace], metric: ExampleMetric, taps: Mapping[int, str]
+) -> tuple[list[float], dict[int, Tensor]]:
     """The metric of each example, and each head's mean context over all tokens of all examples."""
-    whole, sums, counts = [], dict[str, Tensor](), dict[str, int]()
+    whole, sums, count = [], dict[int, Tensor](), 0
     for index, trace in enumerate(examples):
         kept: dict[str, Tensor] = {}
-        taps = Taps({point: keep_in(kept, point) for point in points})
-        whole.append(number_of(metric(run_again(trace, network, taps=taps, logits=True), index)))
-        for point, context in kept.items():
-            total = context[0].double().sum(dim=1)
-            sums[point] = sums[point] + total if point in sums else total
-            counts[point] = counts.get(point, 0) + context.shape[2]
-    return whole, {point: total / counts[point] for point, total in sums.items()}
+        listeners = Taps({tap: keep_in(kept, tap) for tap in taps.values()})
+        whole.append(number_of(metric(run_again(trace, network, taps=listeners, logits=True), index)))
+        for layer, tap in taps.items():
+            sums[layer] = sums.get(layer, 0.0) + kept[tap][0].double().sum(dim=1)
+        count += kept[tap].shape[2]
+    return whole, {layer: (total / count).to(kept[taps[layer]].dtype) for layer, total in sums.items()}

@@ -1,7 +1,7 @@
 """A network whose forward passes write: the same network, parameters and all, with edits at its taps."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,76 +9,68 @@ from torch import Tensor
 
 from regard.core import Mask, Taps
 from regard.core.errors import InputError, RegardError
-from regard.models import Kind, Network, Output, StackKind, as_mask, check_ids
+from regard.models import Change, Loaded, Network, Output, StackKind, as_mask
 from regard.text import Encoding, Tokenizer
-from regard.tracing.edits._capture import Captured, captured, check_mode, keep_in, side, stack_along
-from regard.tracing.edits._edit import Edit, Write
-from regard.tracing.edits._places import Place, layers_of, numbers_of, positions_of
-from regard.tracing.edits._sites import kind_of, points_of
-from regard.tracing.run import run_quietly
+from regard.tracing.edits._capture import captured, check_mode
+from regard.tracing.edits._chosen import layers_of, numbers_of
+from regard.tracing.edits._edit import Edit, Part, Target, Texts
+from regard.tracing.edits._sites import SITES, at_tap, taps_of
+from regard.tracing.record import Trace
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Target:
-    """One tensor that an edit writes: what is known before there is a text.
-
-    Args:
-        edit: which one.
-        kind, layer, point: where.
-        heads: which of the tensor's heads; None for all, or where it has none.
-        sample: the tensor of a text of one token.
-        sources: see `Edit.writer`.
-    """
-
-    edit: Edit
-    kind: Kind
-    layer: int | None
-    point: str
-    heads: tuple[int, ...] | None
-    sample: Tensor
-    sources: tuple[Captured, ...]
-
-
-class EditPlan:
-    """Edits of one network: where they write, worked out once, and whether they ever did.
-
-    Args:
-        network: which.
-        edits: in the order in which they write where they meet.
-        tokenizer: names the tokens that come as ids; None where there is none.
-
-    Attributes:
-        ran: whether a forward pass with them has been through.
+def edited(loaded: Loaded, edits: Sequence[Edit]) -> Loaded:
+    """The model with edits; the model itself is left as it is: see `regard.Model.edited`.
 
     Raises:
-        InputError: no edits; a site, kind, layer or head that the network does not have; or a network in
-            training mode.
+        InputError: an edit that the model has no place for, or a network in training mode.
     """
-
-    def __init__(self, network: Network, edits: Sequence[Edit], tokenizer: Tokenizer | None = None) -> None:
-        _check(network, edits)
-        self.edits, self.tokenizer = tuple(edits), tokenizer
-        self.targets = _targets(network, self.edits)
-        self.ran = False
-
-    def encodings(self, read: Mapping[StackKind, Tensor]) -> Mapping[StackKind, Encoding]:
-        """The tokens of what is read, where only ids are known.
-
-        Raises:
-            InputError: an edit at a word, in a batch of several texts.
-        """
-        words = [
-            name
-            for edit in self.edits
-            for name in ("query", "key")
-            if isinstance(getattr(edit, name), str) and any(len(ids) > 1 for ids in read.values())
-        ]
-        if words:
+    if not edits:
+        raise InputError("edits must be at least one, such as regard.Zero('weights', layer=3, head=5).")
+    for edit in edits:
+        if not isinstance(edit, Edit):
             raise InputError(
-                f"{words[0]} must be positions in a batch of texts, where no word has one place; trace the "
-                "texts one by one."
+                "edits must be regard.Write, Zero, Scale, Add, Replace, Mean, Resample; got "
+                f"{type(edit).__name__}."
             )
-        return {kind: Encoding.from_ids(ids[0].tolist(), self.tokenizer) for kind, ids in read.items()}
+    check_mode(loaded.network)
+    network = EditedNetwork(loaded.network, targets_of(loaded.network, edits), loaded.tokenizer)
+    name = f"{loaded.source.name.removesuffix(' (edited)')} (edited)"
+    return replace(loaded, network=network, source=replace(loaded.source, name=name))
+
+
+def targets_of(network: Network, edits: Sequence[Edit]) -> list[Target]:
+    """The taps that edits write, with what these traces have there, worked out once.
+
+    Raises:
+        InputError: a site, tap, layer or kind that the network does not have.
+    """
+    found: list[Target] = []
+    for edit in edits:
+        if edit.site in SITES:
+            site = SITES[edit.site]
+            kind = site.kind(edit.kind, network)
+            taps = taps_of(site, kind, network)
+            found += [
+                Target(edit=edit, site=site, kind=kind, layer=layer, tap=taps[layer])
+                for layer in layers_of(site, edit.layer, taps)
+            ]
+            continue
+        site, kind, layer = at_tap(edit.site, network)
+        edit.check_choice(site)
+        for name in ("layer", "kind"):
+            if getattr(edit, name) is not None:
+                raise InputError(f"{name} must be None at the tap {edit.site!r}, whose name says it.")
+        found.append(Target(edit=edit, site=site, kind=kind, layer=layer, tap=edit.site))
+    wanted: dict[int, tuple[Trace, list[Any]]] = {}
+    for target in found:
+        for trace in target.edit.traces():
+            at = (target.site, target.kind, target.layer, target.tap)
+            wanted.setdefault(id(trace), (trace, []))[1].append(at)
+    sources = {number: captured(trace, taps) for number, (trace, taps) in wanted.items()}
+    return [
+        replace(target, sources=tuple(sources[id(trace)] for trace in target.edit.traces()))
+        for target in found
+    ]
 
 
 class EditedNetwork(Network):
@@ -86,19 +78,25 @@ class EditedNetwork(Network):
 
     Args:
         inner: the network, which stays as it is.
-        plan: the edits.
-        encodings: of the texts that the next pass reads; None where they come as ids alone.
+        targets: what is written, in the order in which edits that meet are made.
+        tokenizer: names the tokens that come as ids; None where there is none.
+        encodings: of the text that the next pass reads; None where it comes as ids alone.
     """
 
     def __init__(
-        self, inner: Network, plan: EditPlan, encodings: Mapping[StackKind, Encoding] | None = None
+        self,
+        inner: Network,
+        targets: Sequence[Target],
+        tokenizer: Tokenizer | None = None,
+        encodings: Mapping[StackKind, Encoding] | None = None,
     ) -> None:
         super().__init__()
         self.training = inner.training
         self.inner = inner
         self.config, self.prefixes, self.start_id = inner.config, inner.prefixes, inner.start_id
-        self.written = frozenset(target.point for target in plan.targets) | inner.written
-        self._plan, self._encodings = plan, encodings
+        self.written = frozenset(target.tap for target in targets) | inner.written
+        self._targets, self._tokenizer, self._encodings = tuple(targets), tokenizer, encodings
+        self._changes: list[Change] = []
 
     def __getattr__(self, name: str) -> Any:
         # What else the network has, such as `stack`, is its own.
@@ -107,16 +105,32 @@ class EditedNetwork(Network):
         except AttributeError:
             if name == "inner":
                 raise
-            return getattr(self.inner, name)
+        if name == "hf_model":
+            raise AttributeError(
+                "the model of transformers by itself, its `generate` too, runs without the edits: call the "
+                "edited model, or take the other as edited.network.plain.hf_model."
+            )
+        return getattr(self.inner, name)
 
     @property
     def plain(self) -> Network:
         """The network without edits."""
         return self.inner.plain
 
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What the edits of a network `for_texts` did in its pass, in order."""
+        return (*self.inner.changes, *self._changes)
+
+    def written_heads(self, tap: str, count: int) -> tuple[int, ...]:
+        """See `Network.written_heads`."""
+        own = [target.edit.head for target in self._targets if target.tap == tap]
+        found = {number for head in own for number in numbers_of("head", head, count)}
+        return tuple(sorted(found | set(self.inner.written_heads(tap, count))))
+
     def for_texts(self, encodings: Mapping[StackKind, Encoding]) -> Network:
         """The network for one pass over these texts, whose words are known."""
-        return EditedNetwork(self.inner.for_texts(encodings), self._plan, encodings)
+        return EditedNetwork(self.inner.for_texts(encodings), self._targets, self._tokenizer, encodings)
 
     def depth(self, kind: StackKind) -> int:
         """Attention layers of a stack."""
@@ -130,210 +144,88 @@ class EditedNetwork(Network):
         """Every point, in the order of the forward pass."""
         return self.inner.tap_names()
 
-    def forward(
-        self,
-        token_ids: Tensor,
-        *,
-        mask: Tensor | Mask | None = None,
-        token_types: Tensor | None = None,
-        positions: Tensor | None = None,
-        decoder_token_ids: Tensor | None = None,
-        decoder_mask: Tensor | Mask | None = None,
-        logits: bool = True,
-        taps: Taps | None = None,
-    ) -> Output:
+    def forward(self, token_ids: Tensor, *, taps: Taps | None = None, **others: Any) -> Output:
         """See `Network.forward`; the caller's taps see what the edits left.
 
         Raises:
-            InputError: a position, word or value that does not fit, before the network runs; afterwards, an
-                edit that wrote nothing but what was there.
+            InputError: a head, position, word or value that does not fit.
             RegardError: a tap that was not offered.
         """
         check_mode(self.inner)
-        check_ids("token_ids", token_ids, self.config.vocab_size, None)
-        decoder_token_ids = self._target(token_ids, decoder_token_ids)
-        first = next(iter(self.prefixes))
-        read: dict[StackKind, Tensor] = {first: token_ids}
-        masks = {first: as_mask("mask", mask, token_ids)}
-        if decoder_token_ids is not None:
-            read["decoder"] = decoder_token_ids
-            masks["decoder"] = as_mask("decoder_mask", decoder_mask, decoder_token_ids)
-        run = _Run(self._plan.targets, read, masks, self._encodings or self._plan.encodings(read))
-        output: Output = self.inner(
-            token_ids,
-            mask=mask,
-            token_types=token_types,
-            positions=positions,
-            decoder_token_ids=decoder_token_ids,
-            decoder_mask=decoder_mask,
-            logits=logits,
-            taps=run.taps().then(taps),
-        )
-        run.check()
-        self._plan.ran = True
+        offered: set[str] = set()
+        writes = Taps(self._writes(token_ids, others, offered))
+        output: Output = self.inner(token_ids, taps=writes.then(taps), **others)
+        for target in self._targets:
+            if target.tap not in offered:
+                raise RegardError(
+                    f"the tap {target.tap!r} was not offered in this forward pass, and so the edit "
+                    f"{target.edit} was not made."
+                )
         return output
 
-    def _target(self, token_ids: Tensor, given: Tensor | None) -> Tensor | None:
-        if len(self.prefixes) == 1:
-            return given  # which the network refuses unless it is None
-        if given is None:
-            head = getattr(self.inner, "head", None)
-            given = None if head is None else head.target_of(token_ids)
-        if given is None:
-            raise InputError(
-                "decoder_token_ids must be given: this model has an encoder and a decoder, which reads them."
-            )
-        check_ids(
-            "decoder_token_ids",
-            given,
-            getattr(self.config, "decoder_vocab_size", self.config.vocab_size),
-            None,
+    def _writes(self, token_ids: Tensor, others: Mapping[str, Any], offered: set[str]) -> dict[str, Any]:
+        """What writes, at every tap; see `Listening.taps` for why it is not kept."""
+        by_tap: dict[str, list[Target]] = {}
+        for target in self._targets:
+            by_tap.setdefault(target.tap, []).append(target)
+        # Only where the text is known is this network of one pass.
+        changes = None if self._encodings is None else self._changes
+        texts: list[Texts] = []
+
+        def listener(tap: str) -> Any:
+            def listen(value: Tensor) -> Tensor:
+                offered.add(tap)
+                if not texts:
+                    texts.append(self._texts(token_ids, others))
+                return _written(value, by_tap[tap], texts[0], changes)
+
+            return listen
+
+        return {tap: listener(tap) for tap in by_tap}
+
+    def _texts(self, token_ids: Tensor, others: Mapping[str, Any]) -> Texts:
+        """What the pass reads, which the network has let pass by now."""
+        read: dict[StackKind, Tensor] = {next(iter(self.prefixes)): token_ids}
+        given: dict[StackKind, Mask | Tensor | None] = {next(iter(self.prefixes)): others.get("mask")}
+        if others.get("decoder_token_ids") is not None:
+            read["decoder"] = others["decoder_token_ids"]
+            given["decoder"] = others.get("decoder_mask")
+        encodings = self._encodings
+        if encodings is None and len(token_ids) == 1:
+            encodings = {
+                kind: Encoding.from_ids(ids[0].tolist(), self._tokenizer) for kind, ids in read.items()
+            }
+        return Texts(
+            encodings=encodings or {},
+            lengths={kind: ids.shape[1] for kind, ids in read.items()},
+            masks={kind: as_mask("mask", given[kind], read[kind]) for kind in read},
         )
-        return given
 
 
-class _Run:
-    """One forward pass: what writes, whether it was called, and whether anything changed."""
-
-    def __init__(
-        self,
-        targets: Sequence[Target],
-        read: Mapping[StackKind, Tensor],
-        masks: Mapping[StackKind, Mask | None],
-        encodings: Mapping[StackKind, Encoding],
-    ) -> None:
-        self._writes: dict[str, list[tuple[Edit, Place, Write]]] = {}
-        self._changed: dict[Edit, list[Tensor]] = {}
-        self._fired: set[tuple[Edit, str]] = set()
-        for target in targets:
-            place = _place(target, read, masks, encodings)
-            write = target.edit.writer(place, target.sources)
-            self._writes.setdefault(target.point, []).append((target.edit, place, write))
-
-    def taps(self) -> Taps:
-        """What writes, at every point; see `Listening.taps` for why it is not kept."""
-        return Taps({point: self._listener(point) for point in self._writes})
-
-    def check(self) -> None:
-        """See `EditedNetwork.forward`."""
-        for point, writes in self._writes.items():
-            for edit, _, _ in writes:
-                if (edit, point) not in self._fired:
-                    raise RegardError(
-                        f"the tap {point!r} was not offered in this forward pass, and so the edit "
-                        f"{_shown(edit)} was not made."
-                    )
-        for edit, changes in self._changed.items():
-            if not any(bool(each) for each in changes):
-                raise InputError(
-                    f"the edit {_shown(edit)} changed nothing: all that it wrote equals what was there."
-                )
-
-    def _listener(self, point: str) -> Any:
-        def listen(value: Tensor) -> Tensor:
-            for edit, place, write in self._writes[point]:
-                part = place.part(value)
-                written = write(value, part)
-                with torch.no_grad():
-                    changed = (written != part).any()
-                    place.site.check_finite(f"what {_shown(edit)} makes of {place}", written)
-                self._changed.setdefault(edit, []).append(changed)
-                self._fired.add((edit, point))
-                value = place.put(value, written)
-            return value
-
-        return listen
-
-
-def _check(inner: Network, edits: Sequence[Edit]) -> None:
-    if not edits:
-        raise InputError("edits must be at least one, such as regard.Zero('weights', layer=3, head=5).")
-    for edit in edits:
-        if not isinstance(edit, Edit):
-            raise InputError(
-                f"edits must be regard.Zero, Scale, Add, Replace, Mean, Resample; got {type(edit).__name__}."
-            )
-    if len(set(edits)) < len(edits):
-        raise InputError("edits must be different objects; one was given twice.")
-    check_mode(inner)
-
-
-def _targets(inner: Network, edits: Sequence[Edit]) -> tuple[Target, ...]:
-    found: list[tuple[Edit, Kind, int | None, str]] = []
-    for edit in edits:
-        kind = kind_of(edit.where, edit.kind, inner)
-        points = points_of(edit.where, kind, inner)
-        for layer in layers_of(edit.where, edit.layer, points):
-            found.append((edit, kind, layer, points[layer]))
-    samples = sampled(inner, [point for _, _, _, point in found])
-    sources = {}
-    for edit in edits:
-        own = [point for each, _, _, point in found if each is edit]
-        sources[edit] = tuple(captured(trace, own) for trace in edit.traces())
-    targets = []
-    for edit, kind, layer, point in found:
-        heads = None
-        if edit.head is not None:
-            heads = numbers_of("head", edit.head, samples[point].shape[0])
-        targets.append(
-            Target(
-                edit=edit,
-                kind=kind,
-                layer=layer,
-                point=point,
-                heads=heads,
-                sample=samples[point],
-                sources=sources[edit],
-            )
-        )
-    return tuple(targets)
-
-
-def sampled(network: Network, points: Sequence[str]) -> dict[str, Tensor]:
-    """What a text of one token gives at these taps, without the batch: sizes, dtypes, devices."""
-    kept: dict[str, Tensor] = {}
-    taps = Taps({point: keep_in(kept, point) for point in points})
-    # Without the edits below: they are for texts, not for this token.
-    run_quietly(network.plain, [0], [0] if len(network.prefixes) == 2 else None, taps=taps)
-    return {point: value[0] for point, value in kept.items()}
-
-
-def _place(
-    target: Target,
-    read: Mapping[StackKind, Tensor],
-    masks: Mapping[StackKind, Mask | None],
-    encodings: Mapping[StackKind, Encoding],
-) -> Place:
-    site, sample = target.edit.where, target.sample
-    batch = len(next(iter(read.values())))
-    chosen: dict[Any, tuple[int, ...] | None] = {}
-    shape = [batch]
-    for dim, axis in enumerate(site.axes):
-        if axis == "head":
-            numbers, count = target.heads, sample.shape[dim]
+def _written(value: Tensor, targets: Sequence[Target], texts: Texts, changes: list[Change] | None) -> Tensor:
+    """A tensor with what some edits make of it, one after the other."""
+    rows: dict[int, Tensor] = {}
+    for target in targets:
+        row = target.row
+        whole = value if row is None else rows.get(row, value[row : row + 1])
+        part = Part(target, whole, texts)
+        new = target.edit.change(part).expand_as(part.x)
+        if changes is not None:
+            changes.append(_change(target, part.x, new))
+        whole = part.with_changed(new)
+        if row is None:
+            value = whole
         else:
-            encoding = side(encodings, target.kind, axis)
-            numbers, count = positions_of(axis, getattr(target.edit, axis), encoding), len(encoding.tokens)
-            # Of one token there is one column, and with a sink two; a sink is no key.
-            if numbers is None and axis == "key" and site.is_matrix and sample.shape[dim] > 1:
-                numbers = tuple(range(count))
-        chosen[axis] = numbers
-        shape.append(count if numbers is None else len(numbers))
-    shape += sample.shape[len(site.axes) :]
-    return Place(
-        site=site,
-        kind=target.kind,
-        layer=target.layer,
-        point=target.point,
-        chosen=chosen,
-        shape=tuple(shape),
-        dtype=sample.dtype,
-        device=sample.device,
-        mask=masks[stack_along(target.kind, site.axes[-1])],
-    )
+            rows[row] = whole
+    if not rows:
+        return value
+    return torch.cat([rows.get(row, value[row : row + 1]) for row in range(len(value))])
 
 
-def _shown(edit: Edit) -> str:
-    names = ("layer", "head", "query", "key", "kind")
-    given = [f"{name}={getattr(edit, name)!r}" for name in names if getattr(edit, name) is not None]
-    return f"{type(edit).__name__}({', '.join([repr(edit.site), *given])})"
+def _change(target: Target, old: Tensor, new: Tensor) -> Change:
+    """What an edit did, on the device: nobody waits for it."""
+    with torch.no_grad():
+        same = new == old  # -inf from -inf is no number
+        apart = torch.where(same, 0.0, (new - old).abs()).amax()
+        found = torch.stack([1.0 - same.double().mean(), apart.double()])
+    return Change(edit=repr(target.edit), tap=target.tap, found=found)

@@ -14,9 +14,11 @@ from regard.core.errors import InputError
 from regard.models import Kind, Loaded, Network, StackKind
 from regard.text import Encoding
 from regard.tracing.edits._capture import check_mode, encodings_of, keep_in
+from regard.tracing.edits._changes import Replace
+from regard.tracing.edits._chosen import Layers, layers_of
 from regard.tracing.edits._metric import Metric, Progress, differentiable, number_of
-from regard.tracing.edits._places import Numbers, Place, layers_of
-from regard.tracing.edits._sites import Axis, Site, SiteName, kind_of, points_of, site_named
+from regard.tracing.edits._sites import Axis, Layer, Site, SiteName, site_named, taps_of
+from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import run_again
 
@@ -31,7 +33,7 @@ class Patching:
         values: float64 (layers, positions or heads), the metric with that place patched; by attribution, its
             first-order estimate.
         clean, corrupted: the metric of the two texts, unpatched.
-        layers: the layer of each row; (None,) of the embeddings.
+        layers: the layer of each row, named as in `Edit`.
         site, kind, per, method: what was asked for.
 
     Example:
@@ -45,7 +47,7 @@ class Patching:
     values: Tensor
     clean: float
     corrupted: float
-    layers: tuple[int | None, ...]
+    layers: tuple[Layer, ...]
     site: str
     kind: Kind
     per: Per
@@ -84,14 +86,15 @@ def activation_patching(
     site: SiteName = "residual",
     kind: Kind | None = None,
     per: Per | None = None,
-    layer: Numbers = None,
+    layer: Layers = None,
+    batch: int | None = None,
     progress: Progress | None = None,
 ) -> Patching:
     """Where the difference between two texts is carried: each place in turn as it is in the clean text.
 
         values[l, p] = metric(corrupted text, with the clean text's tensor in layer l at p)
 
-    The model runs once for each layer and position, or layer and head.
+    One cell for each layer and position, or layer and head; cells run together, as the rows of a batch.
 
     Args:
         loaded: the model.
@@ -100,7 +103,8 @@ def activation_patching(
         site, kind, layer: as in `Edit`.
         per: "position" (of k and v the key's; of weights and scores the query's row) takes all heads of a
             position, "head" a head at all positions; by default "head" where the site has heads.
-        progress: called with (done, total) after each run of the corrupted text.
+        batch: how many cells run in one pass; by default as many as have 2,048 tokens, and 2^26 logits.
+        progress: called with (done, total) after each cell.
 
     Returns:
         The table: see `Patching`.
@@ -121,21 +125,21 @@ def activation_patching(
 
     Source: Vig et al. 2020, arXiv 2004.12265, section 3; Heimersheim and Nanda 2024, arXiv 2404.15255.
     """
-    work = _Work(loaded.network, clean, corrupted, site, kind, per, layer, metric, progress)
+    work = _Work(loaded.network, clean, corrupted, site, kind, per, layer, metric)
+    check_function("progress", progress, "of what is done and what there is", optional=True)
     with torch.no_grad():
         kept, of_clean = work.look(work.clean, metric)
-        of_corrupted = number_of(metric(run_again(work.corrupted, work.network, taps=Taps({}), logits=True)))
-        counts = [kept[point].shape[1 + work.dim] for point in work.points.values()]
+        counts = [kept[tap].shape[work.dim] for tap in work.taps.values()]
         values = torch.full((len(counts), max(counts)), math.nan, dtype=torch.float64)
-        done = 0
-        for row, (number, point) in enumerate(work.points.items()):
-            for column in range(counts[row]):
-                taps = Taps({point: _patch(work.place(number, point, column, kept[point]), kept[point])})
-                output = run_again(work.corrupted, work.network, taps=taps, logits=True)
-                values[row, column] = number_of(metric(output))
-                done += 1
-                if progress is not None:
-                    progress(done, sum(counts))
+        cells = [(row, column) for row, count in enumerate(counts) for column in range(count)]
+        layers = list(work.taps)
+        variants = [work.cell(layers[row], column, kept) for row, column in cells]
+        outputs = outputs_of(work.network, work.corrupted, [None, *variants], batch=batch)
+        of_corrupted = number_of(metric(next(outputs)))
+        for done, ((row, column), output) in enumerate(zip(cells, outputs, strict=True), start=1):
+            values[row, column] = number_of(metric(output))
+            if progress is not None:
+                progress(done, len(cells))
     return work.told(values, of_clean, of_corrupted, "activation")
 
 
@@ -148,7 +152,7 @@ def attribution_patching(
     site: SiteName = "residual",
     kind: Kind | None = None,
     per: Per | None = None,
-    layer: Numbers = None,
+    layer: Layers = None,
 ) -> Patching:
     """The first-order estimate of `activation_patching`, of all places in two passes forward and one back.
 
@@ -185,11 +189,11 @@ def attribution_patching(
     work = _Work(loaded.network, clean, corrupted, site, kind, per, layer, metric)
     with torch.no_grad():
         kept, of_clean = work.look(work.clean, metric)
-    found, moves, value = gradients_at(work.network, work.corrupted, tuple(work.points.values()), metric)
+    found, moves, value = gradients_at(work.network, work.corrupted, tuple(work.taps.values()), metric)
     rows = []
-    for point in work.points.values():
-        product = _difference(kept[point], found[point], point) * moves[point].double()
-        axes = [dim for dim in range(product.ndim) if dim != 1 + work.dim]
+    for tap in work.taps.values():
+        product = _difference(kept[tap], found[tap][0], tap) * moves[tap][0].double()
+        axes = [dim for dim in range(product.ndim) if dim != work.dim]
         rows.append(product.sum(dim=axes).cpu())
     values = torch.full((len(rows), max(len(row) for row in rows)), math.nan, dtype=torch.float64)
     for index, row in enumerate(rows):
@@ -198,7 +202,7 @@ def attribution_patching(
 
 
 def gradients_at(
-    network: Network, trace: Trace, points: Sequence[str], metric: Metric
+    network: Network, trace: Trace, names: Sequence[str], metric: Metric
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], float]:
     """What passes some taps, the gradient of a metric there, and the metric: one pass forward, one back.
 
@@ -208,24 +212,24 @@ def gradients_at(
     found: dict[str, Tensor] = {}
     moves: dict[str, Tensor] = {}
 
-    def listener(point: str) -> Any:
+    def listener(tap: str) -> Any:
         def listen(value: Tensor) -> Tensor:
             # A leaf of zeros: its gradient is the gradient here, whatever led here.
-            found[point] = value.detach()
-            moves[point] = torch.zeros_like(value, requires_grad=True)
-            return value + moves[point]
+            found[tap] = value.detach()
+            moves[tap] = torch.zeros_like(value, requires_grad=True)
+            return value + moves[tap]
 
         return listen
 
     with torch.enable_grad():
-        output = run_again(trace, network, taps=Taps({each: listener(each) for each in points}), logits=True)
+        output = run_again(trace, network, taps=Taps({each: listener(each) for each in names}), logits=True)
         value = differentiable(metric(output))
         gradients = torch.autograd.grad(value, list(moves.values()), allow_unused=True)
     return (
         found,
         {
-            point: torch.zeros_like(found[point]) if gradient is None else gradient
-            for point, gradient in zip(moves, gradients, strict=True)
+            tap: torch.zeros_like(found[tap]) if gradient is None else gradient
+            for tap, gradient in zip(moves, gradients, strict=True)
         },
         number_of(value),
     )
@@ -242,51 +246,33 @@ class _Work:
         site: SiteName,
         kind: Kind | None,
         per: Per | None,
-        layer: Numbers,
+        layer: Layers,
         metric: Metric,
-        progress: Progress | None = None,
     ) -> None:
         self.network, self.site = network, site_named(site)
-        self.kind = kind_of(self.site, kind, network)
+        self.kind = self.site.kind(kind, network)
         self.clean, self.corrupted = check_trace("clean", clean), check_trace("corrupted", corrupted)
         check_function("metric", metric, "from an output to one number")
-        check_function("progress", progress, "of what is done and what there is", optional=True)
         check_mode(network)
         _check_lengths(encodings_of(clean), encodings_of(corrupted))
-        points = points_of(self.site, self.kind, network)
-        if layer is not None:
-            if None in points:
-                raise InputError("layer must be None at site 'embeddings', which is before all layers.")
-            points = {number: points[number] for number in layers_of(self.site, layer, points)}
-        self.points = points
+        taps = taps_of(self.site, self.kind, network)
+        self.taps = {number: taps[number] for number in layers_of(self.site, layer, taps)}
         self.per = _per(self.site, per)
-        axis: Axis = "head" if self.per == "head" else next(each for each in self.site.axes if each != "head")
-        self.dim = self.site.axes.index(axis)
+        self.axis: Axis = "head" if self.per == "head" else next(a for a in self.site.axes if a != "head")
+        self.dim = self.site.axes.index(self.axis)
 
     def look(self, trace: Trace, metric: Metric) -> tuple[Mapping[str, Tensor], float]:
-        """What passes the taps, with the batch, and the metric."""
+        """What passes the taps, without the batch, and the metric."""
         kept: dict[str, Tensor] = {}
-        taps = Taps({point: keep_in(kept, point) for point in self.points.values()})
+        taps = Taps({tap: keep_in(kept, tap) for tap in self.taps.values()})
         output = run_again(trace, self.network, taps=taps, logits=True)
-        for point, value in kept.items():
-            self.site.check_finite(f"what the clean text has at {point!r}", value)
-        return kept, number_of(metric(output))
+        return {tap: value[0] for tap, value in kept.items()}, number_of(metric(output))
 
-    def place(self, layer: int | None, point: str, column: int, value: Tensor) -> Place:
+    def cell(self, layer: Layer, column: int, kept: Mapping[str, Tensor]) -> Replace:
         """One cell of the table."""
-        axes = self.site.axes
-        shape = [size for dim, size in enumerate(value.shape)]
-        shape[1 + self.dim] = 1
-        return Place(
-            site=self.site,
-            kind=self.kind,
-            layer=layer,
-            point=point,
-            chosen={axis: (column,) if dim == self.dim else None for dim, axis in enumerate(axes)},
-            shape=tuple(shape),
-            dtype=value.dtype,
-            device=value.device,
-        )
+        value = kept[self.taps[layer]].narrow(self.dim, column, 1)
+        chosen: Any = {self.axis: column}
+        return Replace(self.site.name, layer=layer, kind=self.kind, value=value, **chosen)
 
     def told(
         self, values: Tensor, clean: float, corrupted: float, method: Literal["activation", "attribution"]
@@ -295,16 +281,12 @@ class _Work:
             values=values,
             clean=clean,
             corrupted=corrupted,
-            layers=tuple(self.points),
+            layers=tuple(self.taps),
             site=self.site.name,
             kind=self.kind,
             per=self.per,
             method=method,
         )
-
-
-def _patch(place: Place, clean: Tensor) -> Any:
-    return lambda value: place.put(value, place.part(clean))
 
 
 def _per(site: Site, per: Per | None) -> Per:
@@ -327,13 +309,13 @@ def _check_lengths(clean: Mapping[StackKind, Encoding], corrupted: Mapping[Stack
             )
 
 
-def _difference(clean: Tensor, corrupted: Tensor, point: str) -> Tensor:
+def _difference(clean: Tensor, corrupted: Tensor, tap: str) -> Tensor:
     """clean - corrupted, in float64; 0 where the mask forbids in both."""
     same = clean == corrupted
     apart = torch.where(same, 0.0, clean.double() - corrupted.double())
     if bool(apart.isinf().any()):
         raise InputError(
-            f"the two texts are masked differently at {point!r}: no gradient bridges a score of -inf. Patch "
+            f"the two texts are masked differently at {tap!r}: no gradient bridges a score of -inf. Patch "
             "another site, or by method='activation'."
         )
     return apart

@@ -1,50 +1,43 @@
-"""Where a model can be edited: the sites by name, the tap that each is, and what its axes are."""
+"""Where a model can be edited: the sites by name, with the tap of each in every layer, and their axes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor
-
 from regard.core.errors import InputError
-from regard.models import Kind, Network, attention_name, stack_of
+from regard.models import Kind, Network, StackKind, attention_name, keys_of, stack_of
 
 SiteName = Literal[
-    "weights",
-    "scores",
-    "q",
-    "k",
-    "v",
-    "context",
-    "head",
-    "attention",
-    "ffn",
-    "residual",
-    "embeddings",
+    "weights", "scores", "q", "k", "v", "context", "head", "attention", "middle", "neuron", "ffn", "residual"
 ]
-"""What can be edited; "head" is another name of "context"."""
+"""What can be edited in every layer; "head" is another name of "context"."""
 
-Axis = Literal["head", "query", "key"]
+Axis = Literal["head", "query", "key", "neuron"]
+
+Layer = int | Literal["input"] | None
+"""A layer's number; of the residual stream as in `trace.embedding`; None of a tap that is in no layer."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """A kind of tensor that every layer has, or (embeddings) a stack.
+    """A kind of tensor that every layer has, or a single tap.
 
     Args:
         name: what it is called.
         axes: those that can be chosen from, in order, after the batch; "head" are the heads of k and v there.
-        tap: the name of its tap, inside the layer; None where `points` says it.
+        tap: the name of its tap, inside the layer; None where `taps` says it.
         of_attention: whether it belongs to one of the layer's attentions, so that "cross" has it too.
-        is_matrix: (queries, keys), and no vectors.
     """
 
     name: str
     axes: tuple[Axis, ...]
-    tap: str | None
+    tap: str | None = None
     of_attention: bool = True
-    is_matrix: bool = False
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it has queries and keys, and no vectors."""
+        return {"query", "key"} <= set(self.axes)
 
     def kinds(self, network: Network) -> tuple[Kind, ...]:
         """The kinds of attention, or of stack, that have it."""
@@ -53,19 +46,13 @@ class Site:
             kinds.append("cross")
         return tuple(kinds)
 
-    def points(self, network: Network, kind: Kind) -> Mapping[int | None, str]:
-        """The taps, by layer; () where the network has none.
-
-        Of the residual stream, number l is what enters layer l, and the last is the stack's output, as
-        embedding layers count. The embeddings have no layer.
-        """
-        stack = stack_of(kind)
-        prefix, depth = network.prefixes[stack], network.depth(stack)
-        names: dict[int | None, str]
-        if self.name == "embeddings":
-            names = {None: f"{prefix}embeddings.tokens"}
-        elif self.name == "residual":
-            names = {layer: f"{prefix}layers.{layer}.input" for layer in range(depth)}
+    def taps(self, network: Network, kind: Kind) -> Mapping[Layer, str]:
+        """The tap in each layer that has one; {} where the network has none."""
+        prefix, depth = network.prefixes[stack_of(kind)], network.depth(stack_of(kind))
+        names: dict[Layer, str]
+        if self.name == "residual":
+            names = {0: f"{prefix}embeddings.tokens", "input": f"{prefix}layers.0.input"}
+            names |= {layer: f"{prefix}layers.{layer}.input" for layer in range(1, depth)}
             names[depth] = f"{prefix}output"
         else:
             inside = f"{attention_name(kind)}." if self.of_attention else ""
@@ -73,34 +60,41 @@ class Site:
         known = frozenset(network.tap_names())
         return {layer: name for layer, name in names.items() if name in known}
 
-    def check_finite(self, name: str, value: Tensor) -> None:
-        """Refuse what can only end in a NaN; a score may be -inf, a pair that is not seen.
+    def kind(self, kind: Kind | None, network: Network) -> Kind:
+        """The kind that is meant.
 
         Raises:
-            InputError: NaN or infinity.
+            InputError: the network has none of that kind, or several and none is said.
         """
-        is_fit = value.isfinite()
-        if self.name == "scores":
-            is_fit = is_fit | (value == -torch.inf)
-        if not bool(is_fit.all()):
-            wanted = "finite, or -inf where a pair is not to be seen" if self.name == "scores" else "finite"
-            raise InputError(f"{name} must be {wanted}; got {float(value[~is_fit][0])} for {self.name!r}.")
+        kinds = self.kinds(network)
+        if kind is None and len(kinds) == 1:
+            return kinds[0]
+        if kind is None or kind not in kinds:
+            listed = " or ".join(f'"{each}"' for each in kinds)
+            raise InputError(f"kind must be {listed}, of which this model has {self.name}; got {kind!r}.")
+        return kind
+
+
+def stack_along(kind: Kind, axis: str) -> StackKind:
+    """The stack whose tokens stand along an axis of a kind of attention."""
+    return keys_of(kind) if axis == "key" else stack_of(kind)
 
 
 _CONTEXT = Site("context", ("head", "query"), "context")
 
 SITES: Mapping[str, Site] = {
-    "weights": Site("weights", ("head", "query", "key"), "weights", is_matrix=True),
-    "scores": Site("scores", ("head", "query", "key"), "scores", is_matrix=True),
+    "weights": Site("weights", ("head", "query", "key"), "weights"),
+    "scores": Site("scores", ("head", "query", "key"), "scores"),
     "q": Site("q", ("head", "query"), "q"),
     "k": Site("k", ("head", "key"), "k"),
     "v": Site("v", ("head", "key"), "v"),
     "context": _CONTEXT,
     "head": _CONTEXT,
     "attention": Site("attention", ("query",), "output"),
+    "middle": Site("middle", ("query",), "middle", of_attention=False),
+    "neuron": Site("neuron", ("query", "neuron"), "ffn.hidden", of_attention=False),
     "ffn": Site("ffn", ("query",), "ffn.output", of_attention=False),
-    "residual": Site("residual", ("query",), None, of_attention=False),
-    "embeddings": Site("embeddings", ("query",), None, of_attention=False),
+    "residual": Site("residual", ("query",), of_attention=False),
 }
 """By name."""
 
@@ -116,31 +110,37 @@ def site_named(name: object) -> Site:
     return SITES[name]
 
 
-def kind_of(site: Site, kind: Kind | None, network: Network) -> Kind:
-    """The kind that is meant.
-
-    Raises:
-        InputError: the network has none of that kind, or several and none is said.
-    """
-    kinds = site.kinds(network)
-    if kind is None and len(kinds) == 1:
-        return kinds[0]
-    if kind is None or kind not in kinds:
-        listed = " or ".join(f'"{each}"' for each in kinds)
-        raise InputError(f"kind must be {listed}, of which this model has {site.name}; got {kind!r}.")
-    return kind
-
-
-def points_of(site: Site, kind: Kind, network: Network) -> Mapping[int | None, str]:
+def taps_of(site: Site, kind: Kind, network: Network) -> Mapping[Layer, str]:
     """The taps of a site, by layer, at least one.
 
     Raises:
-        InputError: this network has none, such as "ffn" through the lens.
+        InputError: this network has none, such as "ffn" of a model whose layers the lens does not know.
     """
-    points = site.points(network, kind)
-    if not points:
+    taps = site.taps(network, kind)
+    if not taps:
         raise InputError(
             f"site {site.name!r} cannot be seen in this model: it has no such tap (model.network.tap_names() "
             "lists them). What enters and leaves every layer is site 'residual'."
         )
-    return points
+    return taps
+
+
+def at_tap(name: str, network: Network) -> tuple[Site, Kind, Layer]:
+    """What a tap is: the site, with its axes, that it belongs to, or one of its own without any.
+
+    Raises:
+        InputError: the network has no such tap, or one that shows a record.
+    """
+    if name not in network.tap_names():
+        raise InputError(
+            f"site must be one of {', '.join(SITES)}, or a tap of model.network.tap_names(); got {name!r}."
+        )
+    if name.endswith(".inputs"):
+        raise InputError(f"site must be the tap of a tensor; {name!r} shows a record. Take its q, k or v.")
+    for site in SITES.values():
+        for kind in site.kinds(network):
+            for layer, tap in site.taps(network, kind).items():
+                if tap == name:
+                    return site, kind, layer
+    stacks = [stack for stack, prefix in network.prefixes.items() if name.startswith(prefix)]
+    return Site(name, ()), (stacks or list(network.prefixes))[0], None

@@ -85,7 +85,9 @@ def _residual(
     prefix, depth = network.prefixes[kind], network.depth(kind)
     at = f"{prefix}layers.{layer}"
     after = f"{prefix}output" if layer == depth - 1 else f"{prefix}layers.{layer + 1}.input"
-    if not written.isdisjoint((f"{at}.ffn.hidden", f"{at}.ffn.output", f"{at}.output", after)):
+    if not written.isdisjoint(
+        (f"{at}.middle", f"{at}.ffn.hidden", f"{at}.ffn.output", f"{at}.output", after)
+    ):
         return None  # what an edit wrote is no function of what was before
     crossed = any(is_cross for _, is_cross in attentions_of(network.stack(kind).layers[layer]))
     if crossed and layer not in trace.layers_of("cross"):

@@ -13,16 +13,17 @@ from regard.tracing.record._trace import Trace
 
 
 def kept_bytes(trace: Trace | tuple[Passage | Tensor, ...]) -> int:
-    """What a trace holds in memory; tensors that share memory count once.
+    """What a trace holds of its stacks in memory; tensors that share memory count once.
 
     Example:
         >>> import regard
         >>> kept_bytes(regard.load().trace("time flies like an arrow"))
         430080
     """
+    stacks = (trace.encoder, trace.decoder) if isinstance(trace, Trace) else trace
     storages = {
         storage.data_ptr(): storage.nbytes()
-        for tensor in tensors_of(trace)
+        for tensor in tensors_of(stacks)
         if (storage := tensor.untyped_storage()).nbytes()
     }
     return sum(storages.values())

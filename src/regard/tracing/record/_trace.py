@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.core import AttentionInputs, attention_scores, attention_weights
 from regard.core.errors import InputError
-from regard.models import Kind, Loaded, keys_of, stack_of
+from regard.models import Change, Kind, Loaded, keys_of, stack_of
 from regard.text import Encoding
 from regard.tracing.record._keep import places
 from regard.tracing.record._origin import Origin
@@ -30,6 +30,7 @@ class Trace:
         encoder, decoder: what each stack did; None where the model has none.
         loaded: the model itself, for what is a function of its parameters too; None where it is not at hand.
         origin: which model it is of, where it came from a file.
+        edits: what each edit of an edited model did in this pass, in order.
 
     Example:
         >>> import regard
@@ -43,6 +44,7 @@ class Trace:
     decoder: Passage | None = None
     loaded: Loaded | None = None
     origin: Origin | None = None
+    edits: tuple[Change, ...] = ()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

@@ -135,8 +135,9 @@ def _trace(
         _check_length(name if each.texts else _IDS_OF[name], each, network.limit(kind), loaded.source.name)
     check_fits(loaded, keeping, *(len(each.tokens) for each in given.values()))
     listening = Listening(network, keeping)
+    of_these = network.for_texts(given)
     run_quietly(
-        network.for_texts(given),
+        of_these,
         encoding.token_ids,
         None if target is None else target.token_ids,
         type_ids=encoding.type_ids if encoding.texts else None,
@@ -148,6 +149,7 @@ def _trace(
         encoder=passages.get("encoder"),
         decoder=passages.get("decoder"),
         loaded=loaded,
+        edits=of_these.changes,
     )
 
 

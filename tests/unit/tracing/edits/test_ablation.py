@@ -30,8 +30,8 @@ def test_it_moves_what_an_edit_moves(family: str, tmp_path: object) -> None:
     ids = torch.tensor([trace.token_ids])
     with torch.no_grad():
         before = model(ids)
-        with model.edit(regard.Zero("context", layer=-1, head=1)) as edited:
-            after = edited(ids)
+        edited = model.edited(regard.Zero("context", layer=-1, head=1))
+        after = edited(ids)
     found = trace.ablation(-1, 1)
     assert (found.layer, found.head, len(found.tokens)) == (trace.num_layers - 1, 1, 5)
     h, other = before.last_hidden_state[0], after.last_hidden_state[0]

@@ -155,12 +155,40 @@ def test_a_site_that_the_metric_does_not_depend_on(models: Any) -> None:
 
 def test_patching_an_edited_model(models: Any) -> None:
     model = models["encoder"]
-    with model.edit(regard.Zero("context", layer=1)) as edited:
-        table = edited.patch(*traces(model), metric, site="context")
-        assert not table.effect[1].any()
-        assert table.effect[0].any()
-        with pytest.raises(InputError, match="changed nothing"):
-            edited.edit(regard.Zero("context", layer=1)).__enter__().trace(CLEAN)
+    table = model.edited(regard.Zero("context", layer=1)).patch(*traces(model), metric, site="context")
+    assert not table.effect[1].any()
+    assert table.effect[0].any()
+
+
+@pytest.mark.parametrize("shape", ["encoder", "both"])
+def test_cells_run_together(models: Any, shape: str) -> None:
+    """One by one, in batches that do not come out even, and all at once: the same table."""
+    model = models[shape]
+    kind: Any = "decoder" if shape == "both" else None
+    passes: list[object] = []
+    handle = model.network.register_forward_pre_hook(lambda *_: passes.append(1))
+    found = []
+    for batch in (1, 4, None):
+        passes.clear()
+        arguments: Any = {"site": "residual", "kind": kind, "batch": batch}
+        found.append((model.patch(*traces(model), metric, **arguments), len(passes)))
+    handle.remove()
+    cells = found[0][0].values.numel()
+    assert [count - found[2][1] + 1 for _, count in found] == [cells + 1, -(-(cells + 1) // 4), 1]
+    for table, _ in found[1:]:
+        assert_close_to_largest(table.values, found[0][0].values, FP64)
+    with pytest.raises(InputError, match="batch must be a whole number, at least 1; got 0"):
+        model.patch(*traces(model), metric, kind=kind, batch=0)
+
+
+def test_ids_are_taken_where_texts_are(models: Any) -> None:
+    model = models["encoder"]
+    table = model.patch(IDS[CLEAN], torch.tensor(IDS[CORRUPTED]), metric, layer=1)
+    assert torch.equal(table.values, model.patch(CLEAN, CORRUPTED, metric, layer=1).values)
+    one = model.head_importance([IDS[CLEAN], CLEAN], lambda output, index: metric(output))
+    assert torch.equal(one, model.head_importance([CLEAN], lambda output, index: metric(output)))
+    with pytest.raises(InputError, match="clean must be a text, token ids or a trace; got int"):
+        model.patch(3, CORRUPTED, metric)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +198,6 @@ def test_patching_an_edited_model(models: Any) -> None:
         ({"per": "head"}, "per must be \"position\" at site 'residual'; got 'head'"),
         ({"site": "q", "per": "token"}, 'per must be "position" or "head"; got \'token\''),
         ({"layer": 3}, "layer must be from 0 to 2"),
-        ({"site": "embeddings", "layer": 0}, "layer must be None at site 'embeddings'"),
         ({"kind": "decoder"}, 'kind must be "encoder"'),
         ({"method": "path"}, 'method must be "activation" or "attribution"; got \'path\''),
     ],
@@ -244,17 +271,3 @@ def test_a_table_tells_itself() -> None:
     assert repr(table) == (
         "Patching(activation at cross context, 2 layers x 3 heads, clean 1, corrupted 0.25)"
     )
-
-
-def test_what_is_not_finite_is_not_patched_in() -> None:
-    model = make("encoder")
-    clean = model.trace(CLEAN)
-
-    def isnan(output: Output) -> Tensor:
-        return output.last_hidden_state.isnan().sum()
-
-    with torch.no_grad():
-        model.network.encoder.layers[0].ffn_residual.norm.bias[7] = float("nan")
-    for method in ("activation", "attribution"):
-        with pytest.raises(InputError, match=r"what the clean text has at 'layers\.1\.input' must be finite"):
-            model.patch(clean, clean, isnan, method=method)

@@ -125,10 +125,10 @@ def test_a_model_s_gradients_at_a_text() -> None:
 def test_of_an_edited_model() -> None:
     model = regard.Model(measured.loaded(NETWORKS["decoder"]()))
     plain = model.trace(token_ids=measured.IDS)
-    with model.edit(Zero("context", layer=0, head=1)) as edited:
-        trace = edited.trace(token_ids=measured.IDS)
-        found = trace.gradients(of=number, at="layers.0.input")["layers.0.input"]
-        zeroing = trace.value_zeroing(0)
+    edited = model.edited(Zero("context", layer=0, head=1))
+    trace = edited.trace(token_ids=measured.IDS)
+    found = trace.gradients(of=number, at="layers.0.input")["layers.0.input"]
+    zeroing = trace.value_zeroing(0)
     written = {"layers.0.attention.context": lambda x: x.index_fill(1, torch.tensor(1), 0.0)}
     place = int(found.abs().argmax())
 

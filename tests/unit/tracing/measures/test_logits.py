@@ -120,11 +120,11 @@ def test_through_the_lens_the_last_layer_is_the_edited_model(family: str) -> Non
     both = len(model.network.prefixes) == 2
     arguments: Any = {"token_ids": measured.IDS, "target_ids": measured.TARGET_IDS if both else None}
     whole = model.trace(**arguments).logit_lens(k=3)
-    with model.edit(Zero("attention", layer=0, kind="decoder")) as edited:
-        found = edited.trace(**arguments).logit_lens(k=3)
-        given = torch.tensor([measured.TARGET_IDS]) if both else None
-        with torch.no_grad():
-            logits = edited(torch.tensor([measured.IDS]), decoder_token_ids=given).logits[0]
+    edited = model.edited(Zero("attention", layer=0, kind="decoder"))
+    found = edited.trace(**arguments).logit_lens(k=3)
+    given = torch.tensor([measured.TARGET_IDS]) if both else None
+    with torch.no_grad():
+        logits = edited(torch.tensor([measured.IDS]), decoder_token_ids=given).logits[0]
     assert_close_to_largest(found.logits[-1], logits.topk(3, dim=1).values, FP32_OF_LARGEST)
     assert not torch.allclose(found.logits[-1], whole.logits[-1])
 
@@ -306,8 +306,8 @@ def test_what_has_no_sum_is_refused() -> None:
     ):
         seen.direct_attribution(3)
     model = regard.Model(measured.loaded(NETWORKS["decoder"]()))
-    with model.edit(Zero("ffn", layer=0)) as edited:
-        trace = edited.trace(token_ids=measured.IDS)
+    edited = model.edited(Zero("ffn", layer=0))
+    trace = edited.trace(token_ids=measured.IDS)
     with pytest.raises(InputError, match="direct attribution needs a model without edits"):
         trace.direct_attribution(3)
     convolved = traced(measured.of_family("deberta-v2", convolution=Convolution()))

@@ -242,8 +242,8 @@ def test_what_an_edit_wrote() -> None:
         "attention": {"heads"},
         "ffn": {"residual"},
     }.items():
-        with model.edit(Zero(site, layer=1)) as edited:  # type: ignore[arg-type]
-            parity = edited.trace(token_ids=measured.IDS).parity()
+        edited = model.edited(Zero(site, layer=1))  # type: ignore[arg-type]
+        parity = edited.trace(token_ids=measured.IDS).parity()
         parity.check("edited")
         assert parity.largest < 1e-10
         layer = parity.layers[1]

@@ -46,8 +46,7 @@ class Models:
         self.speaker = measured.traced(measured.NETWORKS["decoder"]())
 
     def edited(self, edit: regard.tracing.Edit) -> None:
-        with self.model.edit(edit) as edited:
-            edited.trace(TEXT)
+        self.model.edited(edit).trace(TEXT)
 
 
 @pytest.fixture(scope="module")

@@ -31,10 +31,10 @@ def test_a_trace_with_edits(family: str, site: Any, keep: Any) -> None:
     model = _model(family, 401)
     both = {} if family != "bart" else {"target_ids": [4] * 53}
     kind: Any = "decoder" if both else None
-    with model.edit(regard.Scale(site, layer=1, factor=0.5, kind=kind)) as edited:
-        told = edited.forecast(101, keep=keep, target_tokens=53 if both else None)
-        trace = edited.trace(token_ids=[3] * 101, keep=keep, **both)
-        assert told.kept == kept_bytes(trace)
+    edited = model.edited(regard.Scale(site, layer=1, factor=0.5, kind=kind))
+    told = edited.forecast(101, keep=keep, target_tokens=53 if both else None)
+    trace = edited.trace(token_ids=[3] * 101, keep=keep, **both)
+    assert told.kept == kept_bytes(trace)
 
 
 def test_by_hand() -> None:
@@ -42,9 +42,9 @@ def test_by_hand() -> None:
     model = _model("bert", 401)
     plain = model.forecast(307, keep="qk")
     size = model.network.config.num_heads * next(model.network.parameters()).element_size() * 307 * 307
-    with model.edit(regard.Zero("weights", layer=1, query=300)) as edited:  # in no short text
-        told = edited.forecast(307, keep="qk")
-        edited.trace(token_ids=[3] * 307, keep="qk")
+    edited = model.edited(regard.Zero("weights", layer=1, query=300))  # in no short text
+    told = edited.forecast(307, keep="qk")
+    edited.trace(token_ids=[3] * 307, keep="qk")
     assert told.kept == plain.kept + size
     # Scores, weights, and what takes their place live at one time, and where they differ.
     assert told.allocated > told.kept + 2 * size
@@ -55,10 +55,10 @@ def test_a_trace_with_edits_that_does_not_fit_is_refused(monkeypatch: pytest.Mon
     plain = model.forecast(15_000).total
     monkeypatch.setattr(_forecast, "free_bytes", lambda device: 2 * plain)
     _forecast.check_fits(model.loaded, Keeping(), 15_000)
-    with model.edit(regard.Zero("weights", layer=0, key=-1)) as edited:
-        with pytest.raises(InputError, match=r"a trace of 15000 tokens of tiny \(edited\) needs .* GiB"):
-            edited.trace(token_ids=[3] * 15_000)
-        edited.trace(token_ids=[3] * 5)
+    edited = model.edited(regard.Zero("weights", layer=0, key=-1))
+    with pytest.raises(InputError, match=r"a trace of 15000 tokens of tiny \(edited\) needs .* GiB"):
+        edited.trace(token_ids=[3] * 15_000)
+    edited.trace(token_ids=[3] * 5)
 
 
 def _windowed(kind: str, window: int) -> Loaded:
