@@ -166,7 +166,10 @@ class Tracing(Held):
         if not isinstance(text, str | Sequence | Tensor):
             raise InputError(f"{name} must be a text, token ids or a trace; got {type(text).__name__}.")
         given: dict[str, Any] = {"text" if isinstance(text, str) else "token_ids": text}
-        traced: Recorded = self.trace(**given, keep="residual")
+        try:
+            traced: Recorded = self.trace(**given, keep="residual")
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from error
         return traced
 
     def heads(
