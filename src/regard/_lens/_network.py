@@ -108,6 +108,7 @@ class LensNetwork(Network):
         positions: Tensor | None = None,
         decoder_token_ids: Tensor | None = None,
         decoder_mask: Tensor | Mask | None = None,
+        decoder_positions: Tensor | None = None,
         logits: bool = True,
         taps: Taps | None = None,
     ) -> Output:
@@ -133,8 +134,12 @@ class LensNetwork(Network):
             arguments["decoder_input_ids"] = decoder_token_ids
             padding = _padding("decoder_mask", decoder_mask, decoder_token_ids)
             self._add(arguments, "decoder_attention_mask", "decoder_mask", padding)
-        elif decoder_token_ids is not None or decoder_mask is not None:
-            raise InputError("decoder_token_ids and decoder_mask must be None: this model has one stack.")
+            self._add(arguments, "decoder_position_ids", "decoder_positions", decoder_positions)
+        elif any(each is not None for each in (decoder_token_ids, decoder_mask, decoder_positions)):
+            raise InputError(
+                "decoder_token_ids, decoder_mask and decoder_positions must be None: "
+                "this model has one stack."
+            )
         if taps is not None:
             taps.check(self._tap_names)
         if not logits and "logits_to_keep" in self._accepted:

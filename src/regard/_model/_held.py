@@ -126,6 +126,7 @@ class Held:
         positions: Tensor | None = None,
         decoder_token_ids: Tensor | None = None,
         decoder_mask: Tensor | Mask | None = None,
+        decoder_positions: Tensor | None = None,
         logits: bool = True,
         taps: Taps | None = None,
     ) -> Output:
@@ -137,6 +138,7 @@ class Held:
             positions=positions,
             decoder_token_ids=decoder_token_ids,
             decoder_mask=decoder_mask,
+            decoder_positions=decoder_positions,
             logits=logits,
             taps=taps,
         )

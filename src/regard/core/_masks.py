@@ -7,6 +7,7 @@ A mask answers for any rows and columns, so no caller holds the dense (queries, 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -216,8 +217,8 @@ class Segments(Mask):
     """Attention within a segment only: several texts packed into one row do not see each other.
 
     Args:
-        queries: int (batch, queries), the segment of each query.
-        keys: int (batch, keys); by default the same tensor.
+        queries: int (batch or 1, queries), the segment of each query.
+        keys: int (batch or 1, keys); by default the same tensor.
     """
 
     queries: Tensor
@@ -234,6 +235,27 @@ class Segments(Mask):
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
         of_key = self.queries if self.keys is None else self.keys
         return (self.queries[:, queries, None] == of_key[:, None, keys])[:, None]
+
+    def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
+        del k_len
+        starts, stops = self._ranges
+        stop = max(stops[first_query : last_query + 1])
+        return min(stop, *starts[first_query : last_query + 1]), stop
+
+    @cached_property
+    def _ranges(self) -> tuple[list[int], list[int]]:
+        """For each query the first key of its segment in any row, and the one after the last."""
+        of_key = self.queries if self.keys is None else self.keys
+        rows = max(len(self.queries), len(of_key))
+        k_len, starts, stops = of_key.shape[1], [], []
+        at = torch.arange(k_len, device=of_key.device)
+        for queries, keys in zip(self.queries.expand(rows, -1), of_key.expand(rows, -1), strict=True):
+            _, of_both = torch.unique(torch.cat((queries, keys)), return_inverse=True)
+            query, key = of_both[: len(queries)], of_both[len(queries) :]
+            empty = torch.zeros_like(of_both)
+            starts.append((empty + k_len).scatter_reduce(0, key, at, "amin")[query])
+            stops.append(empty.scatter_reduce(0, key, at + 1, "amax")[query])
+        return torch.stack(starts).amin(dim=0).tolist(), torch.stack(stops).amax(dim=0).tolist()
 
     def simplified(self, q_len: int, k_len: int) -> Mask | None:
         del q_len, k_len

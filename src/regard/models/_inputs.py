@@ -78,7 +78,8 @@ def check_beside(name: str, values: Tensor, token_ids: Tensor, size: int | None,
 
 
 def _check_range(name: str, values: Tensor, size: int | None) -> None:
-    low, high = (int(end) for end in torch.aminmax(values))
+    """Raise InputError where whole numbers are below 0, or not below `size`."""
+    low, high = torch.stack(torch.aminmax(values)).tolist()  # one wait for a device
     if low < 0 or (size is not None and high >= size):
         wanted = "at least 0" if size is None else f"from 0 to {size - 1}"
         raise InputError(f"{name} must be {wanted}; got {low if low < 0 else high}.")
@@ -100,19 +101,25 @@ def as_mask(name: str, mask: Tensor | Mask | None, token_ids: Tensor) -> Mask | 
     return Padding(mask)
 
 
-def for_cross_attention(mask: Mask | None) -> Mask | None:
-    """What an encoder's mask says to the decoder that reads it: which positions are padding.
+def for_cross_attention(mask: Mask | None, decoder_mask: Mask | None) -> Mask | None:
+    """Who may attend to whom between a decoder and its encoder: no padding, and each segment to its own.
 
-    Everything else it says is about pairs of the encoder's own positions.
+    Everything else that the two masks say is about pairs of positions of one text.
 
     Raises:
-        InputError: segments, which the decoder's positions have none of.
+        InputError: segments in one of the masks only.
     """
-    parts = () if mask is None else mask.parts()
-    if any(isinstance(part, Segments) for part in parts):
+    sources, targets = (() if each is None else each.parts() for each in (mask, decoder_mask))
+    keys = [part for part in sources if isinstance(part, Segments)]
+    queries = [part for part in targets if isinstance(part, Segments)]
+    if len(keys) != len(queries):
         raise InputError(
-            "mask must not hold Segments in a model with an encoder and a decoder: the decoder would read "
-            "every segment. Give the texts as rows of their own."
+            "mask and decoder_mask must both hold Segments, or neither: a decoder reads the segment of the "
+            f"same number; got {len(keys)} in mask and {len(queries)} in decoder_mask."
         )
-    padding = tuple(part for part in parts if isinstance(part, Padding))
-    return Conjunction(padding) if len(padding) > 1 else padding[0] if padding else None
+    parts: list[Mask] = [part for part in sources if isinstance(part, Padding)]
+    parts += [
+        Segments(query.queries, key.queries if key.keys is None else key.keys)
+        for query, key in zip(queries, keys, strict=True)
+    ]
+    return Conjunction(tuple(parts)) if len(parts) > 1 else parts[0] if parts else None

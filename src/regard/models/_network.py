@@ -168,6 +168,7 @@ class Network(nn.Module, ABC):
         positions: Tensor | None = None,
         decoder_token_ids: Tensor | None = None,
         decoder_mask: Tensor | Mask | None = None,
+        decoder_positions: Tensor | None = None,
         logits: bool = True,
         taps: Taps | None = None,
     ) -> Output:
@@ -177,12 +178,12 @@ class Network(nn.Module, ABC):
             token_ids: int64 (batch, N): the encoder's where there are two stacks.
             mask: which positions may be attended to: bool (batch, N), True = a token, False = padding; or a
                 `regard.core.Mask`, conjoined with the network's own; None where there is no padding. Of an
-                encoder's mask the decoder beside it obeys the padding.
+                encoder's mask the decoder beside it obeys the padding, and `Segments` that both masks have.
             token_types: int64 (batch, N), which sentence of a pair; by default all 0.
-            positions: int64 (batch or 1, N), the numbers of the positions, as for texts packed into one row;
-                by default the network's own numbering.
+            positions: int64 (batch or 1, N), the numbers of the positions, as for texts packed into one row,
+                which may then be longer than `limit`; by default the network's own numbering.
             decoder_token_ids: int64 (batch, M), what the decoder of an encoder-decoder reads.
-            decoder_mask: like `mask`, for the decoder.
+            decoder_mask, decoder_positions: like `mask` and `positions`, for the decoder.
             logits: whether a head's logits are worked out: those of a vocabulary are large.
             taps: listeners, or None.
 

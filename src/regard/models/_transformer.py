@@ -98,23 +98,28 @@ class Transformer(Network):
         positions: Tensor | None = None,
         decoder_token_ids: Tensor | None = None,
         decoder_mask: Tensor | Mask | None = None,
+        decoder_positions: Tensor | None = None,
         logits: bool = True,
         taps: Taps | None = None,
     ) -> Output:
         """See `Network.forward`."""
         first = self.decoder if self.encoder is None else self.encoder
         assert first is not None
-        self._check(first, token_ids, token_types, positions)
+        self._check("token_ids", first, token_ids, positions)
+        self._check_types(first, token_ids, token_types)
         padding = as_mask("mask", mask, token_ids)
         both = self.encoder is not None and self.decoder is not None
         if both:
             if decoder_token_ids is None and self.head is not None:
                 decoder_token_ids = self.head.target_of(token_ids)
-            decoder_token_ids = self._check_target(token_ids, decoder_token_ids)
+            decoder_token_ids = self._check_target(token_ids, decoder_token_ids, decoder_positions)
             decoder_mask = as_mask("decoder_mask", decoder_mask, decoder_token_ids)
-            encoded_mask = for_cross_attention(padding)
-        elif decoder_token_ids is not None or decoder_mask is not None:
-            raise InputError("decoder_token_ids and decoder_mask must be None: this model has one stack.")
+            encoded_mask = for_cross_attention(padding, decoder_mask)
+        elif any(each is not None for each in (decoder_token_ids, decoder_mask, decoder_positions)):
+            raise InputError(
+                "decoder_token_ids, decoder_mask and decoder_positions must be None: "
+                "this model has one stack."
+            )
         if logits and self.head is not None and self.head.of_text:
             _refuse_segments(padding)
         if taps is not None:
@@ -126,6 +131,7 @@ class Transformer(Network):
             state = self.decoder(  # type: ignore[misc]
                 decoder_token_ids,
                 mask=decoder_mask,
+                positions=decoder_positions,
                 encoded=state,
                 encoded_mask=encoded_mask,
                 taps=None if taps is None else taps.at("decoder"),
@@ -144,27 +150,33 @@ class Transformer(Network):
             decoder_state=None if self.decoder is None else state,
         )
 
-    def _check(
-        self, stack: Stack, token_ids: Tensor, token_types: Tensor | None, positions: Tensor | None
-    ) -> None:
+    def _check(self, name: str, stack: Stack, token_ids: Tensor, positions: Tensor | None) -> None:
+        """Refuse ids and positions that the stack has no rows for."""
         kind: StackKind = "encoder" if stack is self.encoder else "decoder"
-        check_ids("token_ids", token_ids, stack.embeddings.tokens.num_embeddings, self.limit(kind))
+        # Where positions are given they count, however long the row: several texts may share it.
+        limit = self.limit(kind) if positions is None else None
+        check_ids(name, token_ids, stack.embeddings.tokens.num_embeddings, limit)
+        if positions is not None:
+            check_beside(
+                name.replace("token_ids", "positions"), positions, token_ids, _rows(stack), one_row=True
+            )
+
+    def _check_types(self, stack: Stack, token_ids: Tensor, token_types: Tensor | None) -> None:
         if token_types is not None:
             if stack.embeddings.token_types is None:
                 raise InputError("token_types must be None: this model has no token types.")
             size = stack.embeddings.token_types.num_embeddings
             check_beside("token_types", token_types, token_ids, size, one_row=False)
-        if positions is not None:
-            check_beside("positions", positions, token_ids, _rows(stack), one_row=True)
 
-    def _check_target(self, token_ids: Tensor, decoder_token_ids: Tensor | None) -> Tensor:
+    def _check_target(
+        self, token_ids: Tensor, decoder_token_ids: Tensor | None, positions: Tensor | None
+    ) -> Tensor:
         if decoder_token_ids is None:
             raise InputError(
                 "decoder_token_ids must be given: this model has an encoder and a decoder, which reads them."
             )
         assert self.decoder is not None
-        size = self.decoder.embeddings.tokens.num_embeddings
-        check_ids("decoder_token_ids", decoder_token_ids, size, self.limit("decoder"))
+        self._check("decoder_token_ids", self.decoder, decoder_token_ids, positions)
         if decoder_token_ids.shape[0] != token_ids.shape[0]:
             raise InputError(
                 f"decoder_token_ids must have the batch of token_ids, {token_ids.shape[0]}; "

@@ -71,6 +71,10 @@ def test_the_range_of_keys_holds_every_key_that_may_be_seen(name: str, sizes: Si
         (Window(left=1) & Causal(), 5, 6, (4, 7)),
         (Causal() & Window(left=1, offset=9), 2, 2, (10, 10)),
         (Padding(torch.ones(1, 11, dtype=torch.bool)), 5, 6, (0, 11)),
+        (Segments(torch.tensor([[4] * 3 + [0] * 4 + [7] * 4])), 3, 4, (3, 7)),
+        (Segments(torch.tensor([[4] * 3 + [0] * 8, [4] * 5 + [0] * 6])), 3, 3, (0, 11)),
+        (Segments(torch.tensor([[1, 2, 3]]), torch.tensor([[2] * 4 + [3] * 7])), 1, 1, (0, 4)),
+        (Segments(torch.tensor([[1, 2, 3]]), torch.tensor([[2] * 4 + [3] * 7])), 0, 0, (0, 0)),
     ],
 )
 def test_the_range_of_keys_is_no_wider_than_need_be(mask, first: int, last: int, wanted) -> None:

@@ -239,9 +239,9 @@ def test_decoder_token_ids_beyond_the_ends() -> None:
 
 
 @pytest.mark.parametrize("form", ["encoder", "decoder"])
-@pytest.mark.parametrize("name", ["decoder_token_ids", "decoder_mask"])
+@pytest.mark.parametrize("name", ["decoder_token_ids", "decoder_mask", "decoder_positions"])
 def test_a_single_stack_has_no_target(form: str, name: str) -> None:
-    message = "decoder_token_ids and decoder_mask must be None: this model has one stack"
+    message = "decoder_token_ids, decoder_mask and decoder_positions must be None: this model has one stack"
     refuse(FORMS[form](), message, **{name: torch.ones_like(IDS)})
 
 
@@ -294,12 +294,30 @@ def test_positions_without_a_table_have_no_end() -> None:
     assert far.isfinite().all()
 
 
-def test_texts_packed_into_one_row() -> None:
-    segments, positions = torch.tensor([[0, 0, 0, 1, 1, 1, 1]]), torch.tensor([[0, 1, 2, 0, 1, 2, 3]])
-    for net in (encoder(), decoder()):
-        packed = net(IDS[:1], mask=Segments(segments), positions=positions).last_hidden_state
-        apart = [net(IDS[:1, :3]).last_hidden_state, net(IDS[:1, 3:]).last_hidden_state]
-        assert_close_to_largest(packed, torch.cat(apart, dim=1), FP64)
+def test_texts_packed_into_one_row(net: Transformer) -> None:
+    """Longer than the table of positions, of which no text passes the end."""
+    texts = [IDS[0] % TARGET_VOCAB, IDS[1, :6] % TARGET_VOCAB]
+    segments = torch.tensor([[7] * 7 + [3] * 6])
+    positions = torch.cat([torch.arange(len(text)) for text in texts])[None]
+
+    def states(texts: list[Tensor], **packed: Any) -> Tensor:
+        names = [""] if len(net.prefixes) == 1 else ["", "decoder_"]
+        arguments = {f"{name}{what}": each for name in names for what, each in packed.items()}
+        found = []
+        for text in texts:
+            target = {"decoder_token_ids": text[None]} if len(names) == 2 else {}
+            found.append(net(text[None], **target, **arguments).last_hidden_state)
+        return torch.cat(found, dim=1)
+
+    def told(state: Tensor) -> list[Tensor]:
+        net.zero_grad()
+        (state * torch.linspace(-1, 1, state.numel()).view_as(state)).sum().backward()
+        gradients = [p.grad.flatten() for p in net.parameters() if p.grad is not None]
+        return [state, torch.cat(gradients)]
+
+    packed = told(states([torch.cat(texts)], mask=Segments(segments), positions=positions))
+    for one, other in zip(packed, told(states(texts)), strict=True):
+        assert_close_to_largest(one, other, FP64)
 
 
 BAD_MASKS = [
@@ -345,7 +363,8 @@ def test_of_the_encoder_s_mask_only_padding_reaches_the_decoder() -> None:
         FP64,
     )
     segments = Segments(torch.zeros(2, 7, dtype=torch.int64))
-    refuse(net, "mask must not hold Segments", mask=Padding(REAL) & segments, decoder_token_ids=TARGET)
+    message = "mask and decoder_mask must both hold Segments, or neither.* got 1 in mask and 0"
+    refuse(net, message, mask=Padding(REAL) & segments, decoder_token_ids=TARGET)
 
 
 @pytest.mark.parametrize(

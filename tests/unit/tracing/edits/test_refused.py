@@ -220,7 +220,7 @@ def test_what_the_network_refuses_is_still_refused(models: Any) -> None:
         (
             one,
             {"token_ids": pair, "decoder_token_ids": pair},
-            "decoder_token_ids and decoder_mask must be None",
+            "decoder_positions must be None",
         ),
         (one, {"token_ids": pair, "taps": Taps({"nowhere": lambda _: None})}, "no tap is called 'nowhere'"),
     ):
