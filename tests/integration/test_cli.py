@@ -178,7 +178,7 @@ def test_explain_fits_80_columns(run: Run, text: str, word: str) -> None:
     code, out, err = run("explain", text, "-w", word)
     assert (code, err) == (0, "")
     assert columns(out) <= 80
-    assert len(out.splitlines()) < 90
+    assert len(out.splitlines()) < 110
 
 
 def test_explain_by_token_from_stdin_as_json(run: Run) -> None:
@@ -200,8 +200,8 @@ def test_explain_by_token_from_stdin_as_json(run: Run) -> None:
 def test_compare_prints_the_documented_numbers(run: Run) -> None:
     code, out, err = run("compare", FISHING, MONEY, "--word", "bank")
     assert (code, err) == (0, "")
-    assert re.search(r"^0 learned +1\.000 █{40}", out, re.MULTILINE)
-    assert re.search(r"^6 contextual +0\.847 █{34} ", out, re.MULTILINE)
+    assert re.search(r"^0 learned +1\.000 +█{40}", out, re.MULTILINE)
+    assert re.search(r"^6 contextual +0\.847 +█{34} ", out, re.MULTILINE)
     assert columns(out) <= 80
 
 
@@ -372,7 +372,7 @@ def test_a_command_alone_shows_its_help(run: Run, command: tuple[str, ...]) -> N
 @pytest.mark.parametrize("data", [b"\xff", b"bank\xff", b"ba\0nk", b"", b"\n"])
 def test_stdin_that_is_no_text(run: Run, data: bytes) -> None:
     message = refused(run("look", "-", "--no-open", stdin=data), 2)
-    assert re.search("stdin must be|TEXT is empty", message)
+    assert re.search("stdin must be UTF-8|TEXT is empty", message)
 
 
 def test_stdin_that_does_not_end(run: Run) -> None:

@@ -65,7 +65,7 @@ def test_json_is_the_record(run: Run) -> None:
 
 
 def test_a_file_line_by_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.cli.heads._EVERY", math.inf)
+    monkeypatch.setattr("regard.cli._progress._EVERY", math.inf)
     lines = [f"{CAT} {number}." for number in range(11)]
     lines[3:3] = ["", "  ", "bank " * 600]
     file = tmp_path / "texts.txt"
@@ -82,9 +82,10 @@ def test_a_file_line_by_line(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_progress_where_there_is_no_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.cli.heads._EVERY", 0.0)
+    monkeypatch.setattr("regard.cli._progress._EVERY", 0.0)
     code, _, err = run("heads", "--repeat", "3", "-l", "0")
-    assert (code, err) == (0, "".join(f"regard: {count} of 3 texts\n" for count in (1, 2, 3)))
+    assert code == 0
+    assert re.fullmatch("".join(rf"regard: {count} of 3 texts, \d+ s left\n" for count in (1, 2, 3)), err)
 
 
 def test_a_parquet_file(run: Run, tmp_path: Path) -> None:
@@ -121,8 +122,8 @@ def test_random_tokens_twice(run: Run) -> None:
         (("--file", "."), r"--file '\.' cannot be read \(Is a directory"),
         (("--file", "empty"), "--file 'empty' holds no text"),
         (("--file", "blank"), "--file 'blank' holds no text"),
-        (("--file", "binary"), "--file 'binary' must be text in UTF-8; line 1 holds a NUL"),
-        (("--file", "latin"), r"--file 'latin' must be text in UTF-8; byte 3 of line 1 is 0xe9"),
+        (("--file", "binary"), "line 1 of --file 'binary' must be UTF-8; byte 1 is NUL"),
+        (("--file", "latin"), r"line 1 of --file 'latin' must be UTF-8; byte 3 is 0xe9"),
         (("--file", "long"), "texts must hold at least one that the model can take; 1 were passed over"),
         ((CAT, "--target", "x"), "--target must be left out: this model has no decoder"),
         (("--repeat", "3", "--target", "x"), "--target goes with a TEXT"),
@@ -188,7 +189,7 @@ def test_heads_of_two_texts_compared(run: Run) -> None:
     assert (code, err) == (0, "")
     assert columns(out) <= 80
     assert re.search(r"Jensen-Shannon divergence in bits, encoder attention, \d+ rows, \d\d% of tokens", out)
-    assert len(re.findall(r"^    \d( \d\.\d{3}){12}", out, re.MULTILINE)) == 6
+    assert len(re.findall(r"^\d {4}( \d\.\d{3}){12}$", out, re.MULTILINE)) == 6
     plain = json.loads(run("compare", CAT, "The cow sat on the mat.", "--heads", "--json").out)
     assert (len(plain["bits"]), len(plain["bits"][0])) == (6, 12)
     assert f"{plain['bits'][2][5]:.3f}" in out

@@ -10,6 +10,7 @@ import typer
 from regard._version import __version__
 from regard.cli import compare, embed, explain, heads, look, models, prune
 from regard.cli._errors import Command, UsageError, usage
+from regard.cli._progress import say
 from regard.cli._ray_option import RayCommand
 from regard.core.errors import InputError, ModelNotFoundError, RegardError
 
@@ -111,9 +112,7 @@ def main() -> None:
 def _fail(message: str, code: int) -> None:
     if os.environ.get("REGARD_TRACEBACK"):
         raise  # the error that is being handled
-    from regard.views import printable
-
-    typer.echo(f"regard: {printable(message)}", err=True)
+    say(message)
     sys.exit(code)
 
 

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._embed_progress import JobProgress, duration
+from regard.cli._embed_progress import JobProgress
 from regard.cli._options import print_json, status
+from regard.cli._progress import PassedOver, duration, say, size
 from regard.core.errors import InputError, RegardError
+from regard.core.printable import printable
 
 if TYPE_CHECKING:
     from regard.embedding.job import Inputs, RayWorkers, Summary, Work
@@ -63,7 +65,7 @@ def written(
                 rows, output, open_work, shard_rows=shard_rows, on_progress=progress, spread=workers
             )
     except (KeyboardInterrupt, _TerminatedError) as error:
-        typer.echo("regard: stopped; the same command goes on where it was", err=True)
+        say("stopped; the same command goes on where it was")
         raise typer.Exit(143 if isinstance(error, _TerminatedError) else 130) from None
     if as_json:
         print_json(asdict(summary))
@@ -72,8 +74,6 @@ def written(
 
 
 def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
-    from regard.views import printable
-
     if summary.rejected:
         where = (
             output / "_quarantine.jsonl"
@@ -81,10 +81,7 @@ def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
             else output.with_name(f"{output.name}.quarantine.jsonl")
         )
         were = "row was" if summary.rejected == 1 else "rows were"
-        typer.echo(
-            f"regard: {summary.rejected:,} {were} put aside, with the reason, in {printable(str(where))}",
-            err=True,
-        )
+        say(f"{summary.rejected:,} {were} put aside, with the reason, in {where}")
     if as_json:
         return
     counts = summary.counts
@@ -102,7 +99,7 @@ def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
             typer.echo(f"{count:,} {what}{'s' * (count != 1)} {told}")
     if summary.before:
         typer.echo(f"{summary.before:,} rows were done before")
-    typer.echo(f"{_size(summary.bytes)} in {duration(summary.seconds)}")
+    typer.echo(f"{size(summary.bytes)} in {duration(summary.seconds)}")
     typer.echo(printable(str(output)))
 
 
@@ -118,39 +115,27 @@ def estimated(rows: "Inputs", open_work: "OpenWork", as_json: bool) -> None:
     about = "" if found.exact else "about "
     typer.echo(f"{found.rows:,} rows, {found.rejected:,} of them with no text")
     typer.echo(f"{about}{found.tokens:,} tokens, {about}{found.vectors:,} vectors")
-    typer.echo(f"about {duration(found.seconds)} on this machine, {about}{_size(found.bytes)}")
+    typer.echo(f"about {duration(found.seconds)} on this machine, {about}{size(found.bytes)}")
     if not found.exact:
         typer.echo(f"tokens, time and bytes are estimates, from {found.sample:,} texts drawn from all")
 
 
 def printed(inputs: "Inputs", open_work: "OpenWork", shard_rows: int, limit: Limit) -> None:
     from regard.embedding.job import json_lines
-    from regard.views import printable
 
     work = open_work(None)
-    count = rows = 0
+    passed_over, rows = PassedOver("row"), 0
 
     def put_aside(row: Mapping[str, Any]) -> None:
-        nonlocal count, rows
-        count += 1
+        nonlocal rows
         rows = max(rows, row["row"] + 1)
-        if count <= _TOLD:
-            typer.echo(printable(f"regard: row {row['row']} is passed over: {row['reason']}"), err=True)
+        passed_over.add(row["row"], row["reason"])
 
     for line in json_lines(inputs, work, on_rejected=put_aside, shard_rows=shard_rows):
         rows = max(rows, line["row"] + 1)
         typer.echo(json.dumps(line, default=str))
-    if count:
-        typer.echo(f"regard: {count} row{'s were' if count > 1 else ' was'} passed over in all", err=True)
-    limit.check(rows, count)
-
-
-# Rows that are passed over and told of one by one; of more, only how many there are.
-_TOLD = 10
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB" if count < 1e9 else f"{count / 1e9:,.2f} GB"
+    passed_over.end()
+    limit.check(rows, passed_over.count)
 
 
 class _TerminatedError(BaseException):

@@ -30,10 +30,16 @@ def read_lines(path: Path, option: str, *, blank_too: bool = False) -> Iterator[
                 line = file.readline(_LINE_AT_MOST + 1)
                 if not line:
                     break
-                text = _decoded(line, number, path, option)
+                where = f"line {number} of {option} {str(path)!r}"
+                if len(line) > _LINE_AT_MOST:
+                    raise InputError(
+                        f"{where} has more than {_LINE_AT_MOST} bytes, far over any model's limit; give one "
+                        "text a line."
+                    )
+                text = decoded(line, where)
                 found = found or bool(text.strip())
                 if blank_too or text.strip():
-                    yield number, text
+                    yield number, (text.removeprefix("\ufeff") if number == 1 else text).rstrip("\r\n")
     except OSError as error:
         raise InputError(f"{option} {str(path)!r} cannot be read ({error.strerror or error}).") from error
     if not found:
@@ -65,22 +71,25 @@ def _open(path: Path, option: str) -> AbstractContextManager[IO[bytes]]:
     return nullcontext(sys.stdin.buffer)
 
 
-def _decoded(line: bytes, number: int, path: Path, option: str) -> str:
-    if len(line) > _LINE_AT_MOST:
+def decoded(data: bytes, what: str) -> str:
+    """UTF-8 as text.
+
+    Args:
+        data: the bytes.
+        what: they are, for messages.
+
+    Raises:
+        InputError: they are not UTF-8, or hold a NUL as UTF-16 does.
+    """
+    if b"\0" in data:
         raise InputError(
-            f"{option} {str(path)!r}: line {number} holds more than {_LINE_AT_MOST} bytes, far over any "
-            "model's limit; give one text a line."
-        )
-    if b"\0" in line:
-        raise InputError(
-            f"{option} {str(path)!r} must be text in UTF-8; line {number} holds a NUL. If it is UTF-16, "
-            "convert it, for example with iconv -f utf-16 -t utf-8."
+            f"{what} must be UTF-8; byte {data.index(0)} is NUL. If it is UTF-16, convert it, for "
+            "example with iconv -f utf-16 -t utf-8."
         )
     try:
-        text = line.decode("utf-8")
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{option} {str(path)!r} must be text in UTF-8; byte {error.start} of line {number} is "
-            f"0x{line[error.start]:02x}. Convert it, for example with iconv -t utf-8."
+            f"{what} must be UTF-8; byte {error.start} is 0x{data[error.start]:02x}. Convert it, for "
+            "example with iconv -t utf-8."
         ) from error
-    return (text.removeprefix("\ufeff") if number == 1 else text).rstrip("\r\n")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli._lines import decoded
 from regard.core.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -88,12 +89,7 @@ def _read_stdin() -> str:
         raise InputError(
             f"stdin holds more than {_STDIN_AT_MOST} bytes, far over any model's limit; give a part."
         )
-    if b"\0" in data:
-        raise InputError(
-            f"stdin must be text in UTF-8; byte {data.index(0)} is NUL. If it is UTF-16, convert it, "
-            "for example with iconv -f utf-16 -t utf-8."
-        )
-    return _decoded(data, "stdin").removeprefix("\ufeff").rstrip("\r\n")
+    return decoded(data, "stdin").removeprefix("\ufeff").rstrip("\r\n")
 
 
 def as_typed(argument: str) -> str:
@@ -105,18 +101,8 @@ def as_typed(argument: str) -> str:
     try:
         argument.encode("utf-8")
     except UnicodeEncodeError:
-        return _decoded(os.fsencode(argument), "the text")
+        return decoded(os.fsencode(argument), "the text")
     return argument
-
-
-def _decoded(data: bytes, name: str) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name} must be UTF-8; byte {error.start} is 0x{data[error.start]:02x}. "
-            "Convert it, for example with iconv -t utf-8."
-        ) from error
 
 
 def check_output(path: Path) -> None:

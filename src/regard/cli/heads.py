@@ -1,9 +1,7 @@
 """`regard heads`: what each head does, over a sentence or a file of texts."""
 
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +22,7 @@ from regard.cli._options import (
     print_json,
     read_texts,
 )
+from regard.cli._progress import PassedOver, Progress, left, say
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,29 +97,25 @@ def heads(
         if target_file is not None:
             targets = (line for _, line in read_lines(target_file, "--target-file", blank_too=True))
     loaded = load_model(model)
-    passed_over = _PassedOver(lines)
-    with ExitStack() as stack:
-        if repeat is not None:
-            from regard.tracing import repeated_tokens
+    passed_over = PassedOver("line")
+    if repeat is not None:
+        from regard.tracing import repeated_tokens
 
-            texts = repeated_tokens(loaded.loaded, repeat, seed=seed)
-        if text is None:
-            texts = stack.enter_context(_Progress(total)).follow(texts)
+        texts = repeated_tokens(loaded.loaded, repeat, seed=seed)
+    with Progress() as progress:
         table = loaded.heads(
-            texts,
+            texts if text is not None else _counted(texts, total, progress),
             targets=targets,
             kind=None if kind is None else kind.value,
             layer=layer,
             head=head,
             threshold=threshold,
             seed=seed,
-            on_refused=None if lines is None else passed_over,
+            on_refused=None if lines is None else lambda _, error: passed_over.add(lines.line, error),
         )
-    passed_over.told()
+    passed_over.end()
     if len(loaded.network.prefixes) == 2 and targets is None:
-        typer.echo(
-            "regard: the encoder's heads only; for the decoder's, give --target or --target-file", err=True
-        )
+        say("the encoder's heads only; for the decoder's, give --target or --target-file")
     _deliver(table, output, as_json)
 
 
@@ -150,66 +145,9 @@ class _Numbered:
             yield text
 
 
-# Lines that are passed over and told of one by one; of more, only how many there are.
-_TOLD = 10
-
-
-class _PassedOver:
-    """Says on stderr which lines the model cannot take."""
-
-    def __init__(self, lines: _Numbered | None) -> None:
-        self._lines, self._count = lines, 0
-
-    def __call__(self, number: int, error: InputError) -> None:
-        self._count += 1
-        if self._count <= _TOLD and self._lines is not None:
-            self._say(f"line {self._lines.line} is passed over: {error}")
-
-    def told(self) -> None:
-        """How many there were."""
-        if self._count:
-            self._say(f"{self._count} line{'s were' if self._count > 1 else ' was'} passed over in all")
-
-    def _say(self, message: str) -> None:
-        from regard.views import printable
-
-        typer.echo(f"regard: {printable(message)}", err=True)
-
-
-# Seconds between two lines of progress where stderr is no terminal.
-_EVERY = 10.0
-
-
-class _Progress:
-    """A bar on stderr where that is a terminal, else a line now and then."""
-
-    def __init__(self, total: int | None) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        drawn = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, console=drawn, transient=True) if drawn.is_terminal else None
-        self._total = total
-
-    def __enter__(self) -> "_Progress":
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def follow(self, texts: Any) -> Iterator[Any]:
-        """The texts, counted as they go by."""
-        task = None if self._bar is None else self._bar.add_task("texts", total=self._total)
-        told = time.monotonic()
-        for count, text in enumerate(texts):
-            yield text
-            if self._bar is not None and task is not None:
-                self._bar.update(task, completed=count + 1)
-            elif sys.stderr is not None and time.monotonic() - told >= _EVERY:
-                told = time.monotonic()
-                of = "" if self._total is None else f" of {self._total:,}"
-                typer.echo(f"regard: {count + 1:,}{of} texts", err=True)
+def _counted(texts: Any, total: int | None, progress: Progress) -> Iterator[Any]:
+    """The texts, counted as they go by."""
+    start = time.monotonic()
+    for count, text in enumerate(texts, start=1):
+        yield text
+        progress.show(count, total, left(count, total, time.monotonic() - start))

@@ -6,6 +6,8 @@ import typer
 
 from regard.cli._errors import Command
 from regard.cli._options import DEFAULT_MODEL, JsonOption, console, load_model, print_json, print_path
+from regard.cli._progress import size
+from regard.core.printable import printable
 
 app = typer.Typer(
     help="List and show what can be loaded from here.",
@@ -63,20 +65,14 @@ def show(
     from rich.table import Table
     from rich.text import Text
 
-    from regard.views import printable
-
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for key, value in facts.items():
         unstated = "not stated" if key == "licence" else "none"
-        written = _size(value) if key.endswith("bytes") else _written(value, unstated)
+        written = size(value) if key.endswith("bytes") else _written(value, unstated)
         table.add_row(key.replace("_", " "), Text(printable(written)))
     console().print(table)
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB" if count < 1e9 else f"{count / 1e9:,.2f} GB"
 
 
 def _written(value: object, unstated: str) -> str:

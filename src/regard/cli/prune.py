@@ -17,6 +17,7 @@ from regard.cli._options import (
     status,
 )
 from regard.core.errors import InputError
+from regard.core.printable import printable
 
 if TYPE_CHECKING:
     from regard._model import Model
@@ -85,8 +86,6 @@ def prune(
     if as_json:
         print_json(facts)
         return
-    from regard.views import printable
-
     before, after = facts["parameters"]
     removed = facts["heads_removed"]
     typer.echo(f"{removed} head{'s' * (removed != 1)} removed")

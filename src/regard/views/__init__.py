@@ -18,7 +18,6 @@ from regard.views._picture import HeadPicture, PictureForm
 from regard.views._plots import plot_entropy, plot_weights
 from regard.views._position_records import PositionsRecord, RotaryRecord
 from regard.views._positions import plot_positions
-from regard.views._printable import excerpt, printable
 from regard.views._records import AttentionRecord, HeadStatistics, PageToken, RecordKind, Side, encoder_record
 from regard.views._shown import Shown, plain_table
 from regard.views._values import Held, ValueHead, value_contexts
@@ -57,7 +56,6 @@ __all__ = [
     "check_format",
     "check_measures",
     "encoder_record",
-    "excerpt",
     "make_widget",
     "marimo_object",
     "matrix_bytes",
@@ -68,7 +66,6 @@ __all__ = [
     "plot_movement",
     "plot_positions",
     "plot_weights",
-    "printable",
     "render_comparison",
     "render_difference",
     "render_page",

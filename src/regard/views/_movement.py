@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
+from regard.core.printable import excerpt, printable
 from regard.views._figure import new_figure
-from regard.views._printable import excerpt, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

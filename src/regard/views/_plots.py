@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
+from regard.core.printable import excerpt
 from regard.views._figure import new_figure
-from regard.views._printable import excerpt
 from regard.views._svg import Curve, Sheet, Text, legal
 
 if TYPE_CHECKING:

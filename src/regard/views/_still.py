@@ -5,9 +5,9 @@ from html import escape
 import numpy as np
 
 from regard.core.errors import InputError
+from regard.core.printable import excerpt
 from regard.views._layer_record import LayerRecord
 from regard.views._picture import HeadPicture
-from regard.views._printable import excerpt
 from regard.views._records import AttentionRecord, PageToken
 from regard.views._weights import weight_rows
 

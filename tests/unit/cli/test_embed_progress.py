@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from regard.cli import _embed_progress
-from regard.cli._embed_progress import JobProgress, told
+from regard.cli import _progress
+from regard.cli._embed_progress import JobProgress, speed
 from regard.embedding.job import Progress
 
 HALF = Progress(rows=6000, of=10_000, here=2000, tokens=50_000, seconds=20.0)
 
 
-def test_what_is_told() -> None:
-    assert told(HALF) == ("6,000 of 10,000 texts", "2,500 tokens/s, 40 s left")
-    unknown = Progress(rows=6000, of=None, here=2000, tokens=50_000, seconds=20.0)
-    assert told(unknown) == ("6,000 texts", "2,500 tokens/s")
-    assert told(Progress(rows=0, of=5, here=0, tokens=0, seconds=0.0)) == ("0 of 5 texts", "0 tokens/s")
+def test_speed() -> None:
+    assert speed(HALF) == "2,500 tokens/s, 40 s left"
+    assert speed(Progress(rows=6000, of=None, here=2000, tokens=50_000, seconds=20.0)) == "2,500 tokens/s"
+    assert speed(Progress(rows=0, of=5, here=0, tokens=0, seconds=0.0)) == "0 tokens/s"
 
 
 def test_lines_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with JobProgress() as progress:
         progress(HALF)
         assert capsys.readouterr().err == ""
-        monkeypatch.setattr(_embed_progress, "_EVERY", 0.0)
+        monkeypatch.setattr(_progress, "_EVERY", 0.0)
         progress(HALF)
     assert capsys.readouterr().err == "regard: 6,000 of 10,000 texts, 2,500 tokens/s, 40 s left\n"
 

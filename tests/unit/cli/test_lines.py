@@ -25,7 +25,7 @@ def test_only_what_is_asked_for_is_read(tmp_path: Path) -> None:
     file.write_bytes(b"good\nbad \xff\n")
     lines = read_lines(file, "--file")
     assert next(lines) == (1, "good")
-    with pytest.raises(InputError, match=r"byte 4 of line 2 is 0xff\. Convert it, for example with iconv"):
+    with pytest.raises(InputError, match=r"line 2 of .*; byte 4 is 0xff\. Convert it, .* iconv"):
         next(lines)
 
 
@@ -43,9 +43,9 @@ def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (b"", "'.*texts' holds no text; give a file with one text a line"),
         (b"\n \n", "holds no text"),
-        (b"a\0b\n", "line 1 holds a NUL. If it is UTF-16"),
-        ("bank".encode("utf-16"), "byte 0 of line 1 is 0xff|holds a NUL"),
-        (b"ok\n" + b"x" * 43 + b"\n", "line 2 holds more than 41 bytes"),
+        (b"a\0b\n", "line 1 of .* byte 1 is NUL. If it is UTF-16"),
+        ("bank".encode("utf-16"), "line 1 of .* byte 3 is NUL"),
+        (b"ok\n" + b"x" * 43 + b"\n", "line 2 of .* has more than 41 bytes"),
     ],
 )
 def test_what_is_no_text(

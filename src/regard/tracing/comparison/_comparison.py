@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.views import Shown, check_format, excerpt, new_figure, plain_table, printable, write_figure
+from regard.core.printable import excerpt, printable
+from regard.views import Shown, check_format, new_figure, plain_table, write_figure
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from regard.core.printable import excerpt, printable
 from regard.tracing.pages._sublayers import Step
-from regard.views import Shown, excerpt, printable
+from regard.views import Shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

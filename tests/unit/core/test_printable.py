@@ -5,8 +5,7 @@ import unicodedata
 import pytest
 from rich.cells import cell_len
 
-from regard.views import printable
-from regard.views._printable import excerpt
+from regard.core.printable import excerpt, printable
 
 
 def test_every_control_gets_a_visible_sign() -> None:
