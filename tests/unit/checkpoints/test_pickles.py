@@ -17,7 +17,7 @@ import torch
 import transformers
 from torch import nn
 
-from regard.checkpoints import KeyMap, Rename, available, find, load_into, read_tensors, write_tensors
+from regard.checkpoints import KeyMap, Rename, available, load_into, read_tensors, write_tensors
 from regard.core.errors import CheckpointError
 
 BIN = "pytorch_model.bin"
@@ -85,15 +85,6 @@ def test_tied_tensors_in_one_memory(tmp_path: Path) -> None:
     with torch.no_grad():
         module.a.weight.zero_()
     assert module.b.weight.detach().unique().tolist() == [1.0]
-
-
-def test_a_model_as_transformers_used_to_write_it(tmp_path: Path) -> None:
-    sizes = {"vocab_size": 13, "hidden_size": 6, "num_hidden_layers": 1, "intermediate_size": 7}
-    theirs = transformers.BertModel(transformers.BertConfig(**sizes, num_attention_heads=2))
-    theirs.config.save_pretrained(tmp_path)
-    save(tmp_path, theirs.state_dict())
-    reader = read_tensors(find(tmp_path).folder)
-    assert all(torch.equal(reader.read(name), value) for name, value in theirs.state_dict().items())
 
 
 def test_safetensors_come_first(tmp_path: Path) -> None:

@@ -159,21 +159,6 @@ PADDED = {
 }
 
 
-@pytest.mark.parametrize("ids", PADDED.values(), ids=PADDED)
-def test_the_last_token_is_transformers_s(ids: list[list[int]]) -> None:
-    from transformers import GPT2Config, GPT2ForSequenceClassification
-
-    sizes = {"vocab_size": VOCAB, "n_embd": D_MODEL, "n_layer": 1, "n_head": 2, "n_positions": 7}
-    theirs = GPT2ForSequenceClassification(GPT2Config(**sizes, pad_token_id=1, num_labels=LABELS)).eval()
-    token_ids = torch.tensor(ids)
-    with torch.no_grad():
-        state = theirs.transformer(token_ids).last_hidden_state
-        wanted = theirs(token_ids).logits
-    head = Classifier(LastToken(1), score=theirs.score)
-    assert_close_to_largest(run(head, state, token_ids=token_ids), wanted, FP32_OF_LARGEST)
-    assert_close_to_largest(run(head, state, token_ids=token_ids.int()), wanted, FP32_OF_LARGEST)
-
-
 @pytest.mark.parametrize(
     ("kind", "places"), [("none", [4, 4]), ("right", [2, 0]), ("left", [4, 4]), ("both", [2, 3])]
 )
@@ -199,33 +184,6 @@ def test_a_text_s_label_does_not_depend_on_the_padding_beside_it() -> None:
 
 END, PAD, START = 2, 1, 4
 ENDED = torch.tensor([[0, 5, 2, 6, 2], [0, 7, 2, 1, 1]])
-
-
-def test_the_end_is_transformers_s() -> None:
-    from transformers import BartConfig, BartForSequenceClassification
-
-    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
-    sizes |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 7, "decoder_ffn_dim": 7}
-    config = BartConfig(
-        vocab_size=VOCAB,
-        d_model=D_MODEL,
-        max_position_embeddings=11,
-        num_labels=LABELS,
-        eos_token_id=END,
-        pad_token_id=PAD,
-        decoder_start_token_id=START,
-        **sizes,
-    )
-    theirs = BartForSequenceClassification(config).eval()
-    # Its rule wants as many ends in every row: the first row's first one is another word here.
-    ids = torch.tensor([[0, 5, 8, 6, 2], [0, 7, 2, 1, 1]])
-    with torch.no_grad():
-        state = theirs.model(ids).last_hidden_state
-        wanted = theirs(ids).logits
-    head = EndClassifier(D_MODEL, LABELS, end_id=END, start_id=START, pad_id=PAD)
-    of_theirs = theirs.classification_head.state_dict().values()
-    head.load_state_dict(dict(zip(head.state_dict(), of_theirs, strict=True)))
-    assert_close_to_largest(run(head, state, token_ids=ids), wanted, FP32_OF_LARGEST)
 
 
 def end_classifier(**kwargs: int | float | None) -> EndClassifier:

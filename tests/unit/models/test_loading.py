@@ -26,16 +26,6 @@ def family(request: pytest.FixtureRequest) -> str:
     return name
 
 
-ENCODERS = ("bert", "distilbert", "electra", "mpnet")
-
-
-@pytest.fixture(params=ENCODERS)
-def encoder(request: pytest.FixtureRequest) -> str:
-    """Families whose fields have the names below."""
-    name: str = request.param
-    return name
-
-
 def test_what_is_loaded(family: str, tmp_path: Path) -> None:
     model = regard.load(write(tmp_path, family))
     assert model.config == CONFIGS[family]
@@ -51,12 +41,6 @@ def test_what_is_loaded(family: str, tmp_path: Path) -> None:
 
 
 # --- config.json
-
-HIDDEN = dict.fromkeys(ENCODERS, "hidden_size") | {"distilbert": "dim"}
-LAYERS = dict.fromkeys(ENCODERS, "num_hidden_layers") | {"distilbert": "n_layers"}
-HEADS = dict.fromkeys(ENCODERS, "num_attention_heads") | {"distilbert": "n_heads"}
-ACTIVATION = dict.fromkeys(ENCODERS, "hidden_act") | {"distilbert": "activation"}
-DROPOUT = dict.fromkeys(ENCODERS, "hidden_dropout_prob") | {"distilbert": "dropout"}
 
 
 def refuse(folder: Path | str, message: str) -> str:
@@ -87,34 +71,21 @@ def test_an_unknown_family_lists_the_known_ones(tmp_path: Path) -> None:
         ("vocab_size", 10**21, "vocab_size must be at least 1 and below 2.31; got 1"),
         ("vocab_size", -1, "vocab_size must be at least 1 and below 2.31; got -1"),
         ("vocab_size", 2**62, "config.json"),
+        ("hidden_size", -15, "d_model must be at least 1 and below 2.31; got -15"),
+        ("hidden_size", 16, "num_heads must divide d_model; got 3 and 16"),
+        ("num_hidden_layers", -1, "num_layers must be at least 1 and below 2.31; got -1"),
+        ("num_hidden_layers", 0, "num_layers must be at least 1 and below 2.31; got 0"),
+        ("num_hidden_layers", 10**9, "must be at most [0-9]+, the number of stored tensors; got 1000000000"),
+        ("num_attention_heads", 0, "num_heads must be at least 1 and below 2.31; got 0"),
+        ("hidden_act", "gelo", "config.json: activation must be one of gelu, .*; got 'gelo'"),
+        ("hidden_act", 3, "must be str"),
+        ("hidden_dropout_prob", 1.5, "dropout_p must be .*; got 1.5"),
         ("rope_theta", 10_000.0, "may change the result: rope_theta"),
         ("quantization_config", {}, "may change the result: quantization_config"),
     ],
 )
-def test_a_field_that_does_not_fit(
-    encoder: str, tmp_path: Path, field: str, value: Any, message: str
-) -> None:
-    refuse(write(tmp_path, encoder, fields={field: value}), message)
-
-
-@pytest.mark.parametrize(
-    ("table", "value", "message"),
-    [
-        (HIDDEN, -15, "d_model must be at least 1 and below 2.31; got -15"),
-        (HIDDEN, 16, "num_heads must divide d_model; got 3 and 16"),
-        (LAYERS, -1, "num_layers must be at least 1 and below 2.31; got -1"),
-        (LAYERS, 0, "num_layers must be at least 1 and below 2.31; got 0"),
-        (LAYERS, 10**9, "must be at most [0-9]+, the number of stored tensors; got 1000000000"),
-        (HEADS, 0, "num_heads must be at least 1 and below 2.31; got 0"),
-        (ACTIVATION, "gelo", "config.json: activation must be one of gelu, .*; got 'gelo'"),
-        (ACTIVATION, 3, "must be str"),
-        (DROPOUT, 1.5, "dropout_p must be .*; got 1.5"),
-    ],
-)
-def test_a_field_of_the_family(
-    encoder: str, tmp_path: Path, table: dict[str, str], value: Any, message: str
-) -> None:
-    refuse(write(tmp_path, encoder, fields={table[encoder]: value}), message)
+def test_a_field_that_does_not_fit(tmp_path: Path, field: str, value: Any, message: str) -> None:
+    refuse(write(tmp_path, fields={field: value}), message)
 
 
 @pytest.mark.parametrize(
@@ -167,9 +138,9 @@ def test_several_unread_fields_are_listed_sorted(tmp_path: Path) -> None:
     assert message.index("alpha = 2") < message.index("zeta = 1")
 
 
-def test_fields_that_change_nothing(family: str, tmp_path: Path) -> None:
-    folder = write(tmp_path, family, fields={"use_cache": True, "_name_or_path": "x"})
-    assert regard.load(folder).config == CONFIGS[family]
+def test_fields_that_change_nothing(tmp_path: Path) -> None:
+    folder = write(tmp_path, fields={"use_cache": True, "_name_or_path": "x"})
+    assert regard.load(folder).config == CONFIGS["bert"]
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert"])
@@ -216,19 +187,12 @@ def test_everything_that_does_not_fit_is_in_one_message_sorted(tmp_path: Path) -
 
 def test_a_missing_tensor(family: str, tmp_path: Path) -> None:
     of_layers = sorted(name for name in to_hf(network(family), FAMILIES[family].keys) if ".1." in name)
-    for name in of_layers[:3]:
-        refuse(write(tmp_path, family, tensors={name: REMOVED}), f"missing: .*{re.escape(name)}")
+    refuse(write(tmp_path, family, tensors={of_layers[0]: REMOVED}), f"missing: .*{re.escape(of_layers[0])}")
 
 
-@pytest.mark.parametrize("family", ENCODERS)
-def test_a_missing_table(family: str, tmp_path: Path) -> None:
-    [name] = [name for name in to_hf(network(family), FAMILIES[family].keys) if name.endswith(WORDS)]
-    refuse(write(tmp_path, family, tensors={name: REMOVED}), f"missing: {re.escape(name)}")
-
-
-def test_fewer_layers_than_stored(encoder: str, tmp_path: Path) -> None:
+def test_fewer_layers_than_stored(tmp_path: Path) -> None:
     # Loading never leaves a layer of the checkpoint out.
-    refuse(write(tmp_path, encoder, fields={LAYERS[encoder]: 1}), "unexpected: .*layer.1.")
+    refuse(write(tmp_path, fields={"num_hidden_layers": 1}), "unexpected: .*layer.1.")
 
 
 def test_half_a_pooler(tmp_path: Path) -> None:
@@ -257,7 +221,14 @@ def test_a_language_model_head_is_left_out(tmp_path: Path) -> None:
 # --- types
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    ("family", "dtype"),
+    [
+        ("bert", torch.float16),
+        ("bert", torch.float64),
+        *((name, torch.bfloat16) for name in sorted(FAMILIES)),
+    ],
+)
 def test_dtype(family: str, tmp_path: Path, dtype: torch.dtype) -> None:
     folder = write(tmp_path, family)
     stored, model = regard.load(folder), regard.load(folder, dtype=dtype)

@@ -153,14 +153,9 @@ def test_every_family_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_it_is_read(name: str) -> None:
+def test_it_is_read_and_what_is_written_is_read_again(name: str) -> None:
     config = read(name)
     assert {key: getattr(config, key) for key in SIZES[name]} == SIZES[name]
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_what_is_written_is_read_again(name: str) -> None:
-    config = read(name)
     family = FAMILIES[PUBLISHED[name]["model_type"]]
     fields = Fields(file=Path("config.json"), values=family.write_config(config))
     assert family.read_config(fields, TENSORS.get(name, [])) == config
