@@ -165,7 +165,13 @@ class Embedding(Held):
                     for first, part in portions
                 ]
                 report = Report.joined([each.report for each in made])
-                return SentenceVectors.of(np.concatenate([each.vectors for each in made]), report)
+                scales = [each.scales for each in made if each.scales is not None]
+                return SentenceVectors.of(
+                    np.concatenate([each.vectors for each in made]),
+                    report,
+                    layers=made[0].layers,
+                    scales=np.concatenate(scales) if scales else None,
+                )
             return Embeddings.joined(
                 [embedder.spans(part, first=first, told=told(first, len(part))) for first, part in portions]
             )

@@ -1,10 +1,11 @@
 """Learned and contextual embeddings of many texts, as fast as the machine allows."""
 
 from regard.embedding._embedder import Embedder, Sentences
-from regard.embedding._embeddings import Computed, Embeddings, Loss, Report, SentenceVectors
+from regard.embedding._embeddings import Embeddings, SentenceVectors
 from regard.embedding._kept import KeptEmbedder
 from regard.embedding._packs import BATCH_TOKENS
 from regard.embedding._pooling import KINDS, Kind, mean_of_rows, pool
+from regard.embedding._report import Computed, Loss, Report
 from regard.embedding._request import Level, Mix, Precision, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
 from regard.embedding._steps import Dense, Norm, Step, Unit

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.embedding._embeddings import Embeddings, Report
+from regard.embedding._embeddings import Embeddings
 from regard.embedding._engine import stack_of
 from regard.embedding._packs import Pack, pack
 from regard.embedding._passages import Passages, read, room_of
 from regard.embedding._pooling import joined, mean_of_rows, of_part, pool
+from regard.embedding._report import Report
 from regard.embedding._request import Mix, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
 from regard.embedding._settle import settle
@@ -32,11 +33,13 @@ class Sentences:
 
     Attributes:
         vectors: (texts, [layers,] d).
+        layers: the embedding layers of the second axis; None where there is no such axis.
         scales: of storage "int8": float32 (texts[, layers]); else None.
         report: what became of each text.
     """
 
     vectors: NDArray[Any]
+    layers: tuple[int, ...] | None
     scales: NDArray[np.float32] | None
     report: Report
 
@@ -112,6 +115,10 @@ class Embedder:
     @property
     def _unique(self) -> list[int]:
         return sorted(set(self._layers))
+
+    @property
+    def _axis(self) -> tuple[int, ...] | None:
+        return None if self._request.is_single else self._layers
 
     @property
     def _kinds(self) -> tuple[Any, ...]:
@@ -191,7 +198,9 @@ class Embedder:
                 length = len(passage.ids) + len(self._frame)
                 out.put([text], joined(kinds, [each for each in parts if each], length, skip=skip))
         vectors, scales = self._stored(out)
-        return Sentences(vectors=vectors, scales=scales, report=passages.report(self.computed))
+        return Sentences(
+            vectors=vectors, layers=self._axis, scales=scales, report=passages.report(self.computed)
+        )
 
     def spans(
         self, texts: Sequence[str], *, first: int = 0, told: Callable[[int], object] | None = None
@@ -249,7 +258,7 @@ class Embedder:
         return Embeddings(
             vectors=vectors,
             scales=scales,
-            layers=None if self._request.is_single else self._layers,
+            layers=self._axis,
             rows=np.repeat(np.arange(len(texts), dtype=np.int64), np.diff(firsts)),
             spans=np.array([span for spans in spans_of for span in spans], dtype=np.int64).reshape(-1, 2),
             texts=[text[a:b] for text, spans in zip(texts, spans_of, strict=True) for a, b in spans],

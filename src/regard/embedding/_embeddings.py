@@ -1,118 +1,114 @@
-"""What an embedder gives: vectors, where they belong, and what became of each text."""
+"""What an embedder gives: vectors, and where they belong."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.core.extras import pyarrow
+from regard.core.printable import excerpt
+from regard.core.shown import Shown, plain_table
+from regard.embedding._report import Report
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
+    from rich.console import RenderableType
+
+# What is shown of them: so many vectors, and so many numbers of each.
+_FIRST: Final = 10
+_NUMBERS: Final = 4
 
 
-class Loss(NamedTuple):
-    """What it costs to compute in fewer bits: cosines to float32, of tokens of a probe.
-
-    Attributes:
-        smallest_cosine: of all tokens and layers.
-        mean_cosine: over them.
-    """
-
-    smallest_cosine: float
-    mean_cosine: float
-
-    def __str__(self) -> str:
-        digits = 4 if self.smallest_cosine < 0.9999 else 7
-        return f"smallest cosine to float32 {self.smallest_cosine:.{digits}f}"
-
-
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """What vectors were computed in, and what that cost.
-
-    Attributes:
-        precision: "float32", "bfloat16", "int16" or "int8".
-        loss: None of float32, which is exact to 1e-5, and where it was not measured, as `note` then says.
-        note: anything else that a reader must know, such as why "fast" is float32.
-
-    Example:
-        >>> print(Computed("int8", Loss(0.99913, 0.99974)))
-        int8, smallest cosine to float32 0.9991
-        >>> print(Computed("float32"))
-        float32, exact
-    """
-
-    precision: str
-    loss: Loss | None = None
-    note: str = ""
-
-    def __str__(self) -> str:
-        told = [self.precision]
-        if self.loss is not None or self.precision == "float32":
-            told.append(str(self.loss or "exact"))
-        return ", ".join(told) + (f" ({self.note})" if self.note else "")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Report:
-    """What became of each text, in the order of the texts; int64 (texts,) each.
-
-    Attributes:
-        tokens: how many it has, those of the template counted, before anything is cut off.
-        windows: how many times a part of it was read: 1 where it fitted.
-        cut: how many of its pieces `Truncate` left out.
-        without_vector: level "word": how many of its words have none, since the tokenizer made nothing of
-            them or they were cut off.
-        computed: what the vectors were computed in, and what that cost.
-    """
-
-    tokens: NDArray[np.int64]
-    windows: NDArray[np.int64]
-    cut: NDArray[np.int64]
-    without_vector: NDArray[np.int64]
-    computed: Computed
-
-    @classmethod
-    def joined(cls, reports: "list[Report]") -> Self:
-        """Reports of texts that follow each other, at least one."""
-        none = np.zeros(0, dtype=np.int64)
-        names = ("tokens", "windows", "cut", "without_vector")
-        arrays = {name: np.concatenate([none, *(getattr(each, name) for each in reports)]) for name in names}
-        return cls(**arrays, computed=reports[0].computed)
-
-    def __repr__(self) -> str:
-        return (
-            f"Report({len(self.tokens)} texts, {int(self.tokens.sum())} tokens, "
-            f"{int((self.windows > 1).sum())} in windows, {int((self.cut > 0).sum())} cut, "
-            f"{int(self.without_vector.sum())} words without a vector; computed in {self.computed})"
-        )
-
-
-class SentenceVectors(np.ndarray[Any, np.dtype[Any]]):
+class SentenceVectors(Shown, np.ndarray[Any, np.dtype[Any]]):
     """A numpy array (texts, [layers,] d) that knows what became of the texts.
 
+    It is an array in every way: `vectors @ vectors.T`, `np.asarray(vectors)`. What is made of it, such as a
+    part, has None for all that follows, and shows itself as arrays do.
+
     Attributes:
-        report: see `Report`; None on whatever is made of the array, such as a part of it.
+        report: see `Report`.
+        layers: the embedding layers of the second axis; None where there is no such axis.
+        scales: of storage "int8": float32 (texts[, layers]), what the entries of each vector are multiplied
+            by to get the float32 ones back; else None.
+
+    Example:
+        >>> import regard
+        >>> vectors = regard.load().embed(["a river bank", "a bank account"])
+        >>> print(vectors)  # doctest: +ELLIPSIS
+        2 vectors of 384 numbers (float32), of 2 texts
+        computed in float32, exact
+        ...
     """
 
     report: Report | None
+    layers: tuple[int, ...] | None
+    scales: NDArray[np.float32] | None
 
     @classmethod
-    def of(cls, vectors: NDArray[Any], report: Report) -> Self:
+    def of(
+        cls,
+        vectors: NDArray[Any],
+        report: Report,
+        *,
+        layers: tuple[int, ...] | None = None,
+        scales: NDArray[np.float32] | None = None,
+    ) -> Self:
         """The array, seen with its report."""
         seen = vectors.view(cls)
-        seen.report = report
+        seen.report, seen.layers, seen.scales = report, layers, scales
         return seen
 
     def __array_finalize__(self, parent: object) -> None:
         # Rows of a part are not those of the whole: no report rather than a wrong one.
-        self.report = None
+        self.report = self.layers = self.scales = None
+
+    def __repr__(self) -> str:
+        if self.report is None:
+            return super().__repr__()
+        shape = " x ".join(str(size) for size in self.shape)
+        return f"SentenceVectors({shape} {self.dtype}, of {len(self.report.tokens)} texts)"
+
+    def __str__(self) -> str:
+        return np.ndarray.__str__(self) if self.report is None else super().__str__()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>" if self.report is None else super()._repr_html_()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A dictionary for each text: tokens, windows, cut, vector."""
+        columns = self._columns() | dict(_by_layer(np.asarray(self), self.scales, self.layers))
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def to_arrow(self) -> "pa.Table":
+        """A table with a row for each text: tokens, windows, cut, and vector (a list of fixed size); see
+        `Embeddings.to_arrow`.
+
+        Raises:
+            MissingExtraError: pyarrow is not installed.
+        """
+        pa, _ = pyarrow()
+        return pa.table(self._columns() | _arrow_columns(self, self.scales, self.layers))
+
+    def _columns(self) -> dict[str, Any]:
+        names = ("tokens", "windows", "cut")
+        return {} if self.report is None else {name: getattr(self.report, name) for name in names}
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        assert self.report is not None, "else it is shown as an array"
+        vectors = np.asarray(self)
+        yield from _told(vectors, self.report)
+        ((name, values), *_) = _by_layer(vectors[:_FIRST], None, self.layers)
+        rows = [
+            (f"{row}", f"{self.report.tokens[row]}", _beginning(vector)) for row, vector in enumerate(values)
+        ]
+        yield from _table(("text", "tokens", name), rows, len(self))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Embeddings:
+class Embeddings(Shown):
     """Vectors of words or tokens, in the order of the texts.
 
     Attributes:
@@ -166,23 +162,33 @@ class Embeddings:
             raise IndexError(f"row must be from {-count} to {count - 1}; got {row}.")
         row %= count
         start, stop = np.searchsorted(self.rows, [row, row + 1])
-        here = slice(start, stop)
-        report = self.report
-        return Embeddings(
+        here, report = slice(start, stop), self.report
+        return replace(
+            self,
             vectors=self.vectors[here],
             rows=self.rows[here],
             spans=self.spans[here],
             texts=self.texts[here],
-            layers=self.layers,
             scales=None if self.scales is None else self.scales[here],
-            report=Report(
+            report=replace(
+                report,
                 tokens=report.tokens[row : row + 1],
                 windows=report.windows[row : row + 1],
                 cut=report.cut[row : row + 1],
                 without_vector=report.without_vector[row : row + 1],
-                computed=report.computed,
             ),
         )
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A dictionary for each vector: row, text, start, end, vector."""
+        vectors = list(_by_layer(self.vectors, self.scales, self.layers))
+        return [
+            {"row": row, "text": text, "start": start, "end": end}
+            | {name: values[place] for name, values in vectors}
+            for place, (row, text, (start, end)) in enumerate(
+                zip(self.rows.tolist(), self.texts, self.spans.tolist(), strict=True)
+            )
+        ]
 
     def to_arrow(self) -> "pa.Table":
         """A table with a row for each: row, text, start, end, and vector (a list of fixed size).
@@ -194,18 +200,70 @@ class Embeddings:
             MissingExtraError: pyarrow is not installed.
         """
         pa, _ = pyarrow()
-        columns: dict[str, Any] = {
+        columns = {
             "row": pa.array(self.rows),
             "text": pa.array(self.texts, pa.string()),
             "start": pa.array(self.spans[:, 0]),
             "end": pa.array(self.spans[:, 1]),
         }
-        for place, layer in enumerate([None] if self.layers is None else self.layers):
-            suffix = "" if layer is None else f"_{layer}"
-            values = self.vectors if layer is None else self.vectors[:, place]
-            flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-            columns[f"vector{suffix}"] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
-            if self.scales is not None:
-                scales = self.scales if layer is None else self.scales[:, place]
-                columns[f"scale{suffix}"] = pa.array(np.ascontiguousarray(scales))
-        return pa.table(columns)
+        return pa.table(columns | _arrow_columns(self.vectors, self.scales, self.layers))
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        yield from _told(self.vectors, self.report)
+        count, layers = _FIRST, self.layers
+        ((name, values), *_) = _by_layer(self.vectors[:count], None, layers)
+        spans = zip(self.rows[:count], self.texts[:count], values, strict=True)
+        rows = [(f"{row}", excerpt(text, 24), _beginning(vector)) for row, text, vector in spans]
+        yield from _table(("row", "text", name), rows, len(self))
+
+
+def _by_layer(
+    vectors: NDArray[Any], scales: NDArray[np.float32] | None, layers: tuple[int, ...] | None
+) -> "Iterator[tuple[str, NDArray[Any]]]":
+    """Vectors, and scales where there are any, of each layer, with the names of their columns."""
+    for place, layer in enumerate([None] if layers is None else layers):
+        suffix = "" if layer is None else f"_{layer}"
+        yield f"vector{suffix}", vectors if layer is None else vectors[:, place]
+        if scales is not None:
+            yield f"scale{suffix}", scales if layer is None else scales[:, place]
+
+
+def _arrow_columns(
+    vectors: NDArray[Any], scales: NDArray[np.float32] | None, layers: tuple[int, ...] | None
+) -> dict[str, Any]:
+    pa, _ = pyarrow()
+    columns = {}
+    for name, values in _by_layer(np.asarray(vectors), scales, layers):
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        columns[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1]) if values.ndim > 1 else flat
+    return columns
+
+
+def _told(vectors: NDArray[Any], report: Report) -> "Iterator[RenderableType]":
+    from rich.text import Text
+
+    count, *layers, size = vectors.shape
+    each = " x ".join(str(number) for number in (*layers, size))
+    texts = len(report.tokens)
+    yield Text(
+        f"{count:,} vector{'s' * (count != 1)} of {each} numbers ({vectors.dtype}), "
+        f"of {texts:,} text{'s' * (texts != 1)}"
+    )
+    yield Text(f"computed in {report.computed}")
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> "Iterator[RenderableType]":
+    from rich.text import Text
+
+    if rows:
+        yield Text()
+        yield plain_table(columns, rows, left=len(columns))
+    if count > len(rows):
+        yield Text(f"and {count - len(rows):,} more")
+
+
+def _beginning(vector: NDArray[Any]) -> str:
+    """The first numbers of a vector."""
+    is_float = np.issubdtype(vector.dtype, np.floating)
+    told = [f"{number:8.4f}" if is_float else f"{number:4d}" for number in vector[:_NUMBERS]]
+    return " ".join(told) + (" …" if len(vector) > _NUMBERS else "")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.core.errors import InputError
-from regard.embedding._embeddings import Computed, Report
+from regard.embedding._report import Computed, Report
 from regard.embedding._windows import Part, Truncate, Windows
 from regard.text import Aligned, Bulk, Frame
 

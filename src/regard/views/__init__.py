@@ -19,7 +19,6 @@ from regard.views._plots import plot_entropy, plot_weights
 from regard.views._position_records import PositionsRecord, RotaryRecord
 from regard.views._positions import plot_positions
 from regard.views._records import AttentionRecord, HeadStatistics, PageToken, RecordKind, Side, encoder_record
-from regard.views._shown import Shown, plain_table
 from regard.views._values import Held, ValueHead, value_contexts
 from regard.views._weights import weight_rows
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
@@ -48,7 +47,6 @@ __all__ = [
     "Projection",
     "RecordKind",
     "RotaryRecord",
-    "Shown",
     "Side",
     "ValueHead",
     "WordLikeness",
@@ -61,7 +59,6 @@ __all__ = [
     "matrix_bytes",
     "new_figure",
     "notebook_bundle",
-    "plain_table",
     "plot_entropy",
     "plot_movement",
     "plot_positions",

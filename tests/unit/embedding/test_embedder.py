@@ -4,6 +4,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,40 @@ def test_an_arrow_table_holds_everything(model: regard.Model) -> None:
     single = model.embed(TEXTS, level="word").to_arrow()
     assert single.column_names == ["row", "text", "start", "end", "vector"]
     assert single.schema.field("vector").type.list_size == 384
+
+
+@pytest.mark.parametrize("level", ["sentence", "word"])
+def test_vectors_show_themselves(model: regard.Model, level: Any) -> None:
+    found = model.embed(TEXTS * 5, level=level, layer=[2, 5], storage="int8")
+    for shown in (str(found), found._repr_html_()):
+        assert len(shown) < 2500
+        assert f"{len(found)} vectors of 2 x 384 numbers (int8), of {5 * len(TEXTS)} texts" in shown
+        assert "computed in float32, exact" in shown
+        assert f"and {len(found) - 10} more" in shown
+    rows, table = found.to_rows(), found.to_arrow()
+    assert len(rows) == table.num_rows == len(found)
+    assert list(rows[3]) == table.column_names
+    assert table.column_names[-4:] == ["vector_2", "scale_2", "vector_5", "scale_5"]
+    assert np.array_equal(rows[3]["vector_5"], np.asarray(table["vector_5"][3].as_py()))
+    assert found.scales is not None
+    assert rows[3]["scale_5"] == table["scale_5"][3].as_py() == found.scales[3, 1]
+    assert "vectors of 384 numbers" in str(model.embed([], level=level))
+
+
+def test_what_is_made_of_sentence_vectors_is_an_array_like_any_other(model: regard.Model) -> None:
+    found = model.embed(TEXTS)
+    plain = np.asarray(found)
+    assert type(plain) is np.ndarray
+    assert "vectors of 384 numbers" in str(found)
+    assert repr(found).startswith("SentenceVectors(")
+    for made, same in (
+        (found[1:, :3], plain[1:, :3]),
+        (found @ found.T, plain @ plain.T),
+        (found * 2, plain * 2),
+    ):
+        assert str(made) == str(same)
+        assert escape(str(same)) in made._repr_html_()
+        assert made.report is made.layers is made.scales is None
 
 
 def test_a_prompt_is_read_with_the_text_and_pooled_or_not(tmp_path: Path) -> None:

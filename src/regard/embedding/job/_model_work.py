@@ -12,7 +12,8 @@ from regard.core.errors import InputError
 from regard.core.heap import give_back
 from regard.core.marks import mark
 from regard.embedding._embedder import Embedder, Sentences
-from regard.embedding._embeddings import Embeddings, Report
+from regard.embedding._embeddings import Embeddings
+from regard.embedding._report import Report
 from regard.embedding._request import Request
 from regard.embedding._settings import read_sentence_settings
 from regard.embedding.job._work import Column, Piece

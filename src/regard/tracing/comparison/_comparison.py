@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from regard.core.printable import excerpt, printable
-from regard.views import Shown, check_format, new_figure, plain_table, write_figure
+from regard.core.shown import Shown, plain_table
+from regard.views import check_format, new_figure, write_figure
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -12,10 +12,10 @@ from torch import Tensor
 from regard.core import AttentionInputs, attention_weights
 from regard.core.errors import InputError
 from regard.core.printable import excerpt
+from regard.core.shown import Shown, plain_table
 from regard.models import Kind, Transformer, removed_heads
 from regard.text import Token
 from regard.tracing.record import Trace, check_trace
-from regard.views import Shown, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

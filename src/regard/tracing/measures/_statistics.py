@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
+from regard.core.shown import Shown, plain_table
 from regard.models import Kind
 from regard.tracing.record import TokenSets, Trace
-from regard.views import Shown, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

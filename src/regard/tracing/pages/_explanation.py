@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from regard.core.printable import excerpt, printable
+from regard.core.shown import Shown
 from regard.tracing.pages._sublayers import Step
-from regard.views import Shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard.core.errors import InputError
 from regard.core.printable import excerpt, printable
+from regard.core.shown import Shown, plain_table
 from regard.tracing.patterns._table_file import write_rows
-from regard.views import Shown, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
