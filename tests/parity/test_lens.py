@@ -2,6 +2,8 @@
 
 import copy
 import threading
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +11,13 @@ import torch
 import transformers
 from torch import Tensor
 
-from lens_models import FAMILIES, bert, build, call, gpt2, inputs, untouched
+import regard
+from lens_models import FAMILIES, GROUPED, bert, build, call, gpt2, inputs, untouched
 from regard._lens import _implementations, lens_network
 from regard._lens._parity import bound_of
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError, RegardError
-from tolerances import WEIGHTS
+from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 
 PADDINGS = ("none", "right", "left")
 EAGER = (
@@ -97,6 +100,36 @@ def test_a_write_at_any_tap_changes_the_output_and_nothing_after_it(built: Any, 
         same_logits = before.logits is None or torch.equal(before.logits, after.logits)
         assert not (same_state and same_logits), f"{tap} was written without effect"
     assert torch.equal(call(network, given).last_hidden_state, before.last_hidden_state)
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert", "gpt2", "llama", "gemma2", "t5", "bart"])
+def test_feed_forward_networks_are_those_of_regards_own_model(built: Any, name: str, tmp_path: Path) -> None:
+    model, network = built(name)
+    model.save_pretrained(tmp_path)
+    own, given = regard.load(tmp_path).network, inputs(model, padding="none")
+    taps = [tap for tap in own.tap_names() if ".ffn." in tap]
+    assert taps == [tap for tap in network.tap_names() if ".ffn." in tap]
+    seen: list[dict[str, Tensor]] = []
+    for each in (own, network):
+        seen.append({})
+        call(each, given, taps=Taps({tap: partial(seen[-1].__setitem__, tap) for tap in taps}))
+    for tap in taps:
+        assert_close_to_largest(seen[1][tap], seen[0][tap], FP32_OF_LARGEST)
+
+
+def test_a_mixture_of_experts_is_no_feed_forward_network(built: Any) -> None:
+    _, network = built("gpt_oss")
+    shared = transformers.Qwen2MoeConfig(
+        **GROUPED,
+        num_experts=3,
+        num_experts_per_tok=2,
+        moe_intermediate_size=20,
+        mlp_only_layers=[1],
+        shared_expert_intermediate_size=20,
+    )
+    some = lens_network(build(transformers.Qwen2MoeForCausalLM, shared))
+    assert not [tap for tap in network.tap_names() if "ffn" in tap]
+    assert [tap for tap in some.tap_names() if "ffn" in tap] == ["layers.1.ffn.hidden", "layers.1.ffn.output"]
 
 
 def test_written_weights_give_the_context_that_follows_from_them(built: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from regard._lens._ffn import find_ffn
 from regard._lens._survey import Execution, SeenCall, Survey
 from regard.core.errors import InputError
 from regard.models import Kind, StackKind
@@ -62,7 +63,7 @@ class Layout:
                 names.append(f"{prefix}layers.{layer}.input")
                 for site in (each for each in own if each.layer == layer):
                     names += [f"{site.name}.{name}" for name in OF_ATTENTION] + [f"{site.name}.output"]
-                names.append(f"{prefix}layers.{layer}.output")
+                names += [f"{prefix}layers.{layer}.{name}" for name in ("ffn.hidden", "ffn.output", "output")]
             names.append(f"{prefix}output")
         inside = {f"{site.name}.{name}" for site in self.sites for name in OF_ATTENTION}
         return [name for name in names if name in inside or name in self.points]
@@ -96,16 +97,25 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
         ids = token_ids if stack == "encoder" or decoder_token_ids is None else decoder_token_ids
         own = [call for call, each in zip(found.calls, kinds, strict=True) if each == stack]
         cross = [call for call, each in zip(found.calls, kinds, strict=True) if each == "cross"]
+        last = dict(enumerate(own))
         sites += [
             _site(call, stack, layer, f"{prefix}layers.{layer}.attention") for layer, call in enumerate(own)
         ]
         if stack == "decoder" and cross:
             layers = _layers_of(found, cross, own)
+            last |= dict(zip(layers, cross, strict=True))
             sites += [
                 _site(call, "cross", layer, f"{prefix}layers.{layer}.cross_attention")
                 for layer, call in zip(layers, cross, strict=True)
             ]
         _around(points, found, prefix, own, ids)
+        for layer, call in last.items():
+            block = _block(found, call)
+            down = None if block is None else find_ffn(found, call, block, ids.shape)
+            if down is not None:
+                at = f"{prefix}layers.{layer}.ffn"
+                points[f"{at}.hidden"] = Point(f"{at}.hidden", down, "input")
+                points[f"{at}.output"] = Point(f"{at}.output", down, "output")
         limits[stack] = _limit(found, own)
     order = {call.execution.key: index for index, call in enumerate(found.calls)}
     sites.sort(key=lambda site: order[site.execution.key])

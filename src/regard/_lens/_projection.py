@@ -40,6 +40,11 @@ def read_projection(module: nn.Module, num_heads: int) -> Projection | None:
     )
 
 
+def is_linear(module: nn.Module) -> bool:
+    """Whether a module is a plain linear layer: a matrix, perhaps with a bias, and nothing else."""
+    return _matrix(module) is not None
+
+
 def _matrix(module: nn.Module) -> Tensor | None:
     """W of y = W x + b: (d_out, d_in)."""
     weight, kind = getattr(module, "weight", None), type(module)

@@ -54,6 +54,7 @@ class Survey:
         inputs, outputs: the main tensor that each execution of a module took and returned.
         executions: by key.
         order: the executions as they began.
+        around: the executions (by key) within which each ran.
         listed: the modules (by id) that stand in a list of modules: layers do.
         result: what the model returned.
     """
@@ -63,6 +64,7 @@ class Survey:
     outputs: dict[tuple[int, int], Tensor] = field(default_factory=dict)
     executions: dict[tuple[int, int], Execution] = field(default_factory=dict)
     order: list[Execution] = field(default_factory=list)
+    around: dict[tuple[int, int], frozenset[tuple[int, int]]] = field(default_factory=dict)
     listed: frozenset[int] = frozenset()
     result: Any = None
 
@@ -108,6 +110,7 @@ class _Watcher:
         count = self._counts.get(id(module), 0)
         self._counts[id(module)] = count + 1
         execution = Execution(module, count)
+        self.survey.around[execution.key] = frozenset(each.key for each in self._running)
         self._running.append(execution)
         self.survey.order.append(execution)
         self.survey.executions[execution.key] = execution

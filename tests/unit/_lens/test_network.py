@@ -116,7 +116,8 @@ def test_taps_are_named_as_in_regards_own(encoder: Any, both: Any) -> None:
         f"layers.0.attention.{name}"
         for name in ("q", "k", "v", "inputs", "scores", "weights", "context", "output")
     ]
-    first = ["embeddings.tokens", "layers.0.input", *attention, "layers.0.output", "layers.1.input"]
+    ffn = ["layers.0.ffn.hidden", "layers.0.ffn.output"]
+    first = ["embeddings.tokens", "layers.0.input", *attention, *ffn, "layers.0.output", "layers.1.input"]
     assert encoder.tap_names()[: len(first)] == first
     assert encoder.tap_names()[-2:] == ["output", "logits"]
     assert "decoder.layers.2.cross_attention.weights" in both.tap_names()

@@ -240,10 +240,11 @@ def test_a_tap_that_is_not_offered() -> None:
 
 
 def test_the_model_of_transformers_by_itself_has_no_edits() -> None:
-    from lens_models import bert
+    from lens_models import FAMILIES, bert
 
     edited = regard.lens(bert()).edited(regard.Zero("head", layer=0))
     with pytest.raises(AttributeError, match="`generate` too, runs without the edits"):
         _ = edited.network.hf_model  # type: ignore[union-attr]
+    experts = regard.lens(FAMILIES["gpt_oss"]())
     with pytest.raises(InputError, match="site 'ffn' cannot be seen in this model: it has no such tap"):
-        regard.lens(bert()).edited(regard.Zero("ffn", layer=0))
+        experts.edited(regard.Zero("ffn", layer=0))
