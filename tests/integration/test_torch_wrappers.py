@@ -8,6 +8,7 @@ import torch
 import torch.distributed
 from torch import Tensor
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 from regard.core import Padding
 from regard.models import Transformer
@@ -50,6 +51,17 @@ def test_fully_sharded(dtype: torch.dtype | None) -> None:
         state.float().square().sum().backward()
         assert state.dtype == (dtype or torch.float32)
         assert all(parameter.grad is not None for parameter in stack.layers.parameters())
+
+
+@pytest.mark.usefixtures("world_of_one")
+@pytest.mark.parametrize("tied", [True, False])
+def test_two_steps_in_parallel(tied: bool) -> None:
+    """DDP refuses the second where a parameter got no gradient in the first: a pooler beside the LM head."""
+    network = bert(BertConfig(**SIZES, use_pooler=True, head="masked-lm", tie_word_embeddings=tied))
+    parallel = DistributedDataParallel(network)
+    for _ in range(2):
+        ids, real = texts(5)
+        parallel(ids, mask=real).logits.square().sum().backward()
 
 
 @torch.no_grad()  # with gradients torch itself warns: dynamo looks at the `.grad` of a tensor inside

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.blocks import Linear, activation_named
 from regard.models._config import DecoderConfig
-from regard.models._reading import EveryPosition, LastEnd, LastState, LastToken, Reading, last_of
+from regard.models._reading import EveryPosition, LastEnd, LastState, LastToken, Pooled, Reading, last_of
 
 
 class Head(nn.Module, ABC):
@@ -16,6 +16,11 @@ class Head(nn.Module, ABC):
     @property
     def of_text(self) -> bool:
         """Whether a row gets one answer, so that it must hold one text."""
+        return False
+
+    @property
+    def reads_pooler(self) -> bool:
+        """Whether the pooler's output is what it reads."""
         return False
 
     @abstractmethod
@@ -135,6 +140,11 @@ class Classifier(Head):
     def of_text(self) -> bool:
         """Whether a row gets one label."""
         return self.reads.of_text
+
+    @property
+    def reads_pooler(self) -> bool:
+        """Whether the pooler's output is what it reads."""
+        return isinstance(self.reads, Pooled)
 
     def forward(self, read: LastState) -> Tensor:
         """(batch, N, d_model) -> (batch, num_labels), or (batch, N, num_labels).

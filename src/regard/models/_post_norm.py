@@ -183,7 +183,7 @@ class Pooler(nn.Module):
 
 
 class UntiedOutput(nn.Linear):
-    """An output layer apart from the table of learned embeddings, and `bias`, which nothing reads.
+    """An output layer apart from the table of learned embeddings, and `bias`, a buffer that nothing reads.
 
     On disk the bias of a tied output layer has a name of its own. Untied, `transformers` stores a bias with
     the weight, here `own_bias`, and reads that one; the other is still there.
@@ -191,6 +191,8 @@ class UntiedOutput(nn.Linear):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__(d_in, d_out)
+        del self.bias
+        self.register_buffer("bias", torch.zeros(d_out))
         self.own_bias = nn.Parameter(torch.zeros(d_out))
 
     def forward(self, x: Tensor) -> Tensor:

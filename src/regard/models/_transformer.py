@@ -20,7 +20,8 @@ class Transformer(Network):
     Args:
         config: its sizes.
         encoder, decoder: the stacks, at least one. With both, the decoder's layers attend to the encoder.
-        pooler: from the last hidden state to one vector a text.
+        pooler: from the last hidden state to one vector a text. Beside a head that does not read it, its
+            parameters are frozen: training by the logits gives them no gradient, which DDP refuses.
         head: from the last hidden state to logits.
         start_id: the token that the decoder of two stacks reads first.
 
@@ -54,6 +55,8 @@ class Transformer(Network):
         self.config = config
         self.encoder = encoder
         self.decoder = decoder
+        if pooler is not None and head is not None and not head.reads_pooler:
+            pooler.requires_grad_(False)
         self.pooler = pooler
         self.head = head
         self.prefixes = _prefixes(encoder, decoder)
