@@ -1,5 +1,7 @@
 """The command line in this process: what it prints for good and for bad input, and how it ends."""
 
+import errno
+import fcntl
 import io
 import json
 import os
@@ -104,6 +106,19 @@ def test_look_opens_the_page_where_there_is_a_display(
     assert opened == [path.as_uri()]
     assert run("look", "bank", "-o", str(path), "--no-open").err == ""
     assert len(opened) == 1
+
+
+def test_files_are_written_as_on_windows(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fsync(file: int) -> None:  # of what is open for reading, folders too, it fails there
+        if fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.delattr(os, "sched_getaffinity")
+    for names in (("look", "bank", "--no-open", "-o", "page.html"), ("prune", "3.5", "-o", "smaller")):
+        done = run(*names[:-1], str(tmp_path / names[-1]))
+        assert (done.code, done.err) == (0, "")
+        assert (tmp_path / names[-1]).exists()
 
 
 def test_look_makes_a_file_of_its_own(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

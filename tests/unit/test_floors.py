@@ -45,15 +45,18 @@ ROOF = 12
 """The floor of `regard/__init__.py`, which no module inside may import anything from."""
 
 ONLY_IN: dict[str, frozenset[str]] = {
+    # Modules that Windows lacks.
+    "fcntl": frozenset({"regard.embedding.job._lock"}),
+    **dict.fromkeys(("grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"), frozenset[str]()),
     "transformers": frozenset(
         {
             "regard.text._sentencepiece",
             "regard._lens._implementations",
             "regard.models.modeling_regard_pruned",  # copied beside a checkpoint; never imported by regard
         }
-    )
+    ),
 }
-"""Third-party packages that only these modules of regard may import."""
+"""Modules of others that only these modules of regard may import."""
 
 
 def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
