@@ -2,8 +2,9 @@
 
 Its first axis is the way that the word goes in all the sentences alike, its second what sets the sentences
 apart. (The two largest principal components of all the points would both be of the common way, which is much
-the longer, and draw the sentences on top of each other.) It is a shadow: distances in it are never longer
-than the true ones, and how far they can be believed is worked out and said with it, in float64.
+the longer, and draw the sentences on top of each other.) Different words have no way in common: of them the
+axes are the two in which their contextual embeddings differ most. It is a shadow: distances in it are never
+longer than the true ones, and how far they can be believed is worked out and said with it, in float64.
 """
 
 from dataclasses import dataclass
@@ -34,9 +35,12 @@ class Projection:
 
     Attributes:
         points: (texts, steps, 2).
+        ends: Whether the axes are those in which the last step's points differ most; else the first is the
+            common way.
         share: Of the variance of all points, the part that each of the two axes keeps, from 0 to 1.
-        apart: Of the variance between the texts at equal steps, the part that the second axis keeps; None
-            where they do not differ.
+        apart: Of the variance between the texts at equal steps, the part that the second axis keeps; with
+            `ends`, of that between the last points the part that both axes keep. None where they do not
+            differ.
         true, drawn: (steps, texts, texts), the distances between the texts at each step, in all dimensions
             and in the picture.
         agreement: Pearson's correlation of the true and the drawn distances over all pairs of points; None
@@ -45,6 +49,7 @@ class Projection:
     """
 
     points: _Floats
+    ends: bool
     share: tuple[float, float]
     apart: float | None
     true: _Floats
@@ -112,7 +117,8 @@ class Movement:
 
         The first axis is the largest principal component of the mean over the texts at each step. The second
         is that of the texts' differences from this mean, less what lies along the first; of one text, or of
-        texts that do not differ, it is the next component of the mean.
+        texts that do not differ, it is the next component of the mean. Of different words the axes are the
+        two largest principal components of the last step's points: what ends close is drawn close.
 
         Args:
             directions: project the vectors scaled to length 1, which differ as their cosines do; a zero
@@ -127,7 +133,10 @@ class Movement:
         centred = flat - flat.mean(axis=0)
         mean = vectors.mean(axis=0)
         differences = (vectors - mean).reshape(-1, width)
-        axes = _axes(mean - mean.mean(axis=0), differences)
+        last = vectors[:, -1] - vectors[:, -1].mean(axis=0)
+        ends = len({word.partition("#")[0].casefold() for word in self.words}) > 1
+        axes = _axes(last, last) if ends else _axes(mean - mean.mean(axis=0), differences)
+        of, kept = (last, axes) if ends else (differences, axes[1:])
         points = centred @ axes.T
         total, between = float((centred**2).sum()), float((differences**2).sum())
         share = [float(part) / total if total > 0 else 0.0 for part in (points**2).sum(axis=0)]
@@ -138,8 +147,9 @@ class Movement:
         longest = float(true[pairs].sum()) if len(pairs[0]) else 0.0
         return Projection(
             points=shaped,
+            ends=ends,
             share=(share[0], share[1]),
-            apart=float(((differences @ axes[1]) ** 2).sum()) / between if differ else None,
+            apart=float(((of @ kept.T) ** 2).sum() / (of**2).sum()) if differ else None,
             true=_by_step(true, texts, steps),
             drawn=_by_step(drawn, texts, steps),
             agreement=_correlation(true[pairs], drawn[pairs]),
@@ -159,6 +169,7 @@ def movement_facts(movement: Movement) -> dict[str, Any]:
             name: {
                 "points": _plain(each.points),
                 "share": [_digits(part) for part in each.share],
+                "ends": each.ends,
                 "apart": None if each.apart is None else _digits(each.apart),
                 "true": _plain(each.true),
                 "drawn": _plain(each.drawn),
@@ -213,7 +224,8 @@ def plot_movement(movement: Movement, *, directions: bool = False) -> "Figure":
                     parse_math=False,
                 )
     axes.set_aspect("equal", adjustable="datalim")
-    axes.set_xlabel(f"the common way, {100 * projection.share[0]:.1f} % of the variance")
+    first = "how the words end up apart" if projection.ends else "the common way"
+    axes.set_xlabel(f"{first}, {100 * projection.share[0]:.1f} % of the variance")
     second = "what sets the texts apart" if projection.apart is not None else "across it"
     axes.set_ylabel(f"{second}, {100 * projection.share[1]:.1f} %")
     names = " / ".join(excerpt(word, 30) for word in dict.fromkeys(movement.words))

@@ -138,3 +138,18 @@ def test_plots_the_points(vectors: npt.NDArray[np.float64], tmp_path: Path) -> N
     lines = figure.axes[0].lines
     np.testing.assert_allclose([line.get_xydata() for line in lines], movement.project().points)
     write_figure(figure, tmp_path / "a.png")
+
+
+def test_different_words_are_drawn_by_where_they_end() -> None:
+    """Two that end close are drawn close, whatever the way there was; forms of one word are one word."""
+    vectors = np.random.default_rng(3).standard_normal((4, 3, 6)) * 9
+    ends = np.array(
+        [[5.0, 0, 0, 0.1, 0, 0], [-5, 0, 0, 0, 0.1, 0], [-4, 3, 0, 0, 0, 0.1], [4, 3, 0, 0, 0, 0]]
+    )
+    vectors[:, -1] = ends
+    words = ("money", "river", "bank", "bank")
+    found = _movement(vectors, words=words).project()
+    assert found.ends
+    np.testing.assert_allclose(found.drawn[-1], found.true[-1], atol=0.02)
+    assert found.apart == pytest.approx(1.0, abs=1e-3)
+    assert not _movement(vectors, words=("bank", "Bank#2", "bank", "bank")).project().ends

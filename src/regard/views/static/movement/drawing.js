@@ -53,7 +53,9 @@ part((shared) => {
     svg.append(drawn("path", { d: `M${barX} ${barY - 4}v4h${length * unit}v-4`, stroke: soft, fill: "none" }));
     word(barX + length * unit + 8, barY + 2, `distance ${Number(length.toPrecision(1))}`, { always: true });
     const percent = (part) => `${(100 * part).toFixed(1)} %`;
-    svg.append(drawn("text", { x: 16, y: height - 10, "font-size": 11, fill: soft }, `→ the common way ${percent(projection.share[0])}\u2003↑ ${projection.apart === null ? "across it" : "what sets them apart"} ${percent(projection.share[1])}`));
+    svg.append(drawn("text", { x: 16, y: height - 10, "font-size": 11, fill: soft }, projection.ends
+      ? `→ ↑ how the words end up apart, ${percent(projection.share[0] + projection.share[1])} of the variance`
+      : `→ the common way ${percent(projection.share[0])}\u2003↑ ${projection.apart === null ? "across it" : "what sets them apart"} ${percent(projection.share[1])}`));
 
     const last = facts.steps.length - 1;
     const count = facts.texts.length;
@@ -88,15 +90,16 @@ part((shared) => {
     const named = [];
     const order = facts.steps.map((_, i) => i).sort((a, b) => (b === step) - (a === step) || a - b);
     for (const i of order) {
-      for (const places of ways) {
+      for (const [text, places] of ways.entries()) {
         const [x, y] = places[i];
+        const name = projection.ends && i === last ? readable(facts.words[text]) : facts.steps[i]; // of different words
         if (named.some((other) => other.i === i && Math.hypot(other.x - x, other.y - y) < 12)) continue;
-        const boxes = beside(x, y, i === step ? 14 : 7, 11 * 0.6 * facts.steps[i].length);
+        const boxes = beside(x, y, i === step ? 14 : 7, 11 * 0.6 * name.length);
         const fits = boxes.filter((box) => box.x > 4 && box.x + box.w < width - 4 && box.y > 4 && box.y + box.h < height - 44 && taken.every(apart(box)));
         const box = fits.find((each) => traces.every(apart(each))) || fits[0] || (i === step ? boxes[0] : null);
         if (!box) continue;
         named.push({ i, x, y });
-        word(box.x, box.y + 11, facts.steps[i], { fill: i === step ? ink : soft, bold: i === step, always: true });
+        word(box.x, box.y + 11, name, { fill: i === step ? ink : soft, bold: i === step, always: true });
       }
     }
     return svg;

@@ -118,7 +118,10 @@ view((shared) => {
         ? "up, the direction across it in which it varies most"
         : `up, the direction at right angles to it in which the sentences differ most, which holds ${percent(kept)} of how they differ`;
       const between = total(far) > 0 ? ` Between the sentences, at the same step, it is ${percent(total(drawn) / total(far))}.` : "";
-      belief.textContent = `${what}Across is the way that the word goes ${facts.texts.length > 1 ? "in all sentences alike" : "most"}; ${up}. Together they keep ${percent(share[0] + share[1])} of the variance of all points.${agree} On the whole a drawn distance is ${percent(length)} of the true one; it is never longer.${between}`;
+      const axes = projection().ends
+        ? `Across and up are the two directions in which the words' contextual embeddings differ most; they keep ${percent(kept ?? 0)} of how these differ, and ${percent(share[0] + share[1])}`
+        : `Across is the way that the word goes ${facts.texts.length > 1 ? "in all sentences alike" : "most"}; ${up}. Together they keep ${percent(share[0] + share[1])}`;
+      belief.textContent = `${what}${axes} of the variance of all points.${agree} On the whole a drawn distance is ${percent(length)} of the true one; it is never longer.${between}`;
     };
 
     const drawFigure = () => {
