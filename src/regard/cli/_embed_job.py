@@ -33,7 +33,7 @@ class Limit:
     """
 
     def __init__(self, words: str | None) -> None:
-        found = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)%", words or "100%")
+        found = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)%", "100%" if words is None else words)
         if found is None:
             raise InputError(f"--max-rejected must be a whole number, or a share such as 1%; got {words!r}.")
         self._number, self._share = found[1], found[2]

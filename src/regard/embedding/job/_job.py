@@ -16,7 +16,7 @@ from regard.embedding.job._inputs import Inputs
 from regard.embedding.job._rows import BLOCK_ROWS, Block
 from regard.embedding.job._settings import check_inputs, check_same
 from regard.embedding.job._shards import Shard, result_schema, table
-from regard.embedding.job._threads import Ahead, Behind
+from regard.embedding.job._threads import ahead, behind
 from regard.embedding.job._work import Piece, Work
 
 OpenWork = Callable[[Mapping[str, Any] | None], Work]
@@ -119,10 +119,8 @@ def run(
         if manifest is not None and manifest.get("vectors") == 0:
             folder.remove()  # nobody has any use for it: the corrected command may have its place
             manifest = None
-        # While the model is loaded.
-        with Ahead((each.fingerprint() for each in (inputs,)), 1) as fingerprint:
-            work = open_work(None if manifest is None else _earlier(manifest, folder))
-            stated, rows = next(fingerprint)
+        work = open_work(None if manifest is None else _earlier(manifest, folder))
+        stated, rows = inputs.fingerprint()
         settings = _settings(inputs, work, shard_rows)
         schema = result_schema(inputs, work)
         begun = manifest is not None
@@ -239,9 +237,9 @@ class _Job:
         wanted = (block for block in rows if block.shard not in done)
         writer = _Writer(self._folder, self._schema, self._inputs.columns.id is not None)
         try:
-            with Ahead(wanted, _DEPTH) as ahead, Behind(writer.take, _DEPTH) as behind:
-                for block, piece in self._spread(self._work, ahead):
-                    behind.put((block, piece))
+            with ahead(wanted, _DEPTH) as blocks, behind(writer.take, _DEPTH) as write:
+                for block, piece in self._spread(self._work, blocks):
+                    write((block, piece))
                     here += block.count
                     tokens += 0 if piece is None else piece.counts.get("tokens", 0)
                     self._tell(before + here, here, tokens, began)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,10 @@ class Nursery:
         """How a process ended: its exit code, or the signal that ended it, negative."""
         return os.waitstatus_to_exitcode(self._ask({"wait": process}))
 
+    def command(self, out: Path | None, err: Path, *arguments: str) -> int:
+        """Starts `regard` with a work that needs no model, and gives its process."""
+        return self._ask({"arguments": arguments, "out": None if out is None else str(out), "err": str(err)})
+
     def run(self, texts: Path, out: Path, err: Path, **options: object) -> int:
         return self.end_of(self.start(texts, out, err, **options))
 
@@ -64,6 +69,7 @@ def wait_for(found: Callable[[], object]) -> None:
 
 
 def _serve() -> None:
+    import regard.cli
     import regard.embedding.job  # noqa: F401 - once, for all that are forked
 
     for line in sys.stdin:
@@ -72,7 +78,9 @@ def _serve() -> None:
             print(os.waitpid(asked["wait"], 0)[1], flush=True)
         elif (child := os.fork()) == 0:
             try:
-                code = _job(**{name: _path(name, value) for name, value in asked.items()})
+                code = 1
+                asked = {name: _path(name, value) for name, value in asked.items()}
+                code = (_command if "arguments" in asked else _job)(**asked)
             finally:
                 os._exit(code)
         else:
@@ -80,7 +88,32 @@ def _serve() -> None:
 
 
 def _path(name: str, value: Any) -> Any:
-    return Path(value) if name in ("texts", "out", "err") else value
+    return Path(value) if name in ("texts", "out", "err") and value is not None else value
+
+
+def _command(arguments: list[str], out: Path | None, err: Path) -> int:
+    """`regard` with a work that needs no model; without `out` nobody reads what it prints."""
+    import regard.embedding.job
+    from unit.embedding.job.works import Hashed
+
+    def open_model(name: str, wanted: object, earlier: Any) -> Hashed:
+        return Hashed(earlier, slow=0.01)
+
+    if out is None:
+        reader, writer = os.pipe()
+        os.close(reader)
+    else:
+        writer = os.open(out, os.O_WRONLY | os.O_CREAT)
+    os.dup2(writer, 1)
+    os.dup2(os.open(err, os.O_WRONLY | os.O_CREAT), 2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    regard.embedding.job.open_model = open_model  # type: ignore[assignment]
+    sys.argv = ["regard", *arguments]
+    try:
+        regard.cli.main()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    raise AssertionError("it always exits")
 
 
 def _job(
@@ -91,6 +124,7 @@ def _job(
     slow: float = 0.0,
     limit: int | None = None,
     hang: list[str] | None = None,
+    peak: bool = False,
 ) -> int:
     from regard.embedding.job import Columns, Inputs, run
     from unit.embedding.job.works import Hashed
@@ -100,10 +134,16 @@ def _job(
     if hang is not None:
         _hang_at(*hang, err)
     try:
-        run(Inputs([texts], Columns()), out, lambda earlier: Hashed(earlier, slow=slow), shard_rows=64)
+        characters, shard_rows = (100_000, 4096) if peak else (500, 64)
+        work = partial(Hashed, slow=slow, characters=characters)
+        run(Inputs([texts], Columns()), out, work, shard_rows=shard_rows)
     except BaseException as error:
         err.write_text(f"{type(error).__name__}: {error}")
         return 1
+    if peak:
+        # In kB. Not getrusage: it still knows the peak of the process that this one was forked from.
+        status = Path("/proc/self/status").read_text()
+        err.write_text(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
     return 0
 
 
