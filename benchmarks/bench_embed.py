@@ -1,20 +1,24 @@
-"""Sentences a second, mean-pooled and normalised, beside the engines that people use.
+"""Sentences a second, mean-pooled and normalised, beside the engines that people use, each at its precision.
 
     python benchmarks/bench_embed.py TEXTS [--shapes default bert-base] [--tokens brown 128 512]
-        [--limit 2000] [--repeats 3] [--rivals st st-bf16 onnxruntime openvino openvino-bf16] [--keep]
+        [--precisions float32 bfloat16 int8] [--limit 2000] [--repeats 3] [--threads 2] [--keep]
 
 TEXTS has one text a line, such as the sentences of the Brown corpus (nltk.org/nltk_data, "brown"). "brown"
-embeds them as they are; a number embeds texts of exactly so many tokens, put together from them, every rival
-set to that limit. Shapes: the default model, and BERT-base (12 layers, 768) with random weights. Bfloat16 is
-left out where the processor has no arithmetic for it.
+embeds them as they are; a number embeds texts of exactly so many tokens, put together from them, every
+rival set to that limit. Shapes: the default model, and BERT-base (12 layers, 768) with random weights.
+regard's int16 stands with bfloat16, the other type of 16 bits. Bfloat16 is left out where the processor has
+no arithmetic for it, and OpenVINO in 8 bits where nncf, which quantises for it, is not installed.
 
 All run in turns, each in a process of its own, so that a slow spell falls on all and no library's waiting
-threads on another; the median counts. The answers are checked first: the smallest cosine of every engine's
-vectors to regard's in float32 is told, and who is below 0.999 is no rival. The last line is the result as
-JSON.
+threads on another; the median counts. Beside the rate of each stand what its vectors are worth, of all
+texts and against regard's in float32: the smallest cosine, and among the texts themselves how often the
+nearest neighbour is the same one, and how much of the nearest ten. Processor seconds are told too: on a
+busy machine, and with one thread, their ratios say more than those of the clock. The last line is the
+result as JSON.
 """
 
 import argparse
+import importlib.util
 import multiprocessing
 import shutil
 import tempfile
@@ -35,6 +39,13 @@ import regard
 from regard.blocks import is_native
 from regard.embedding import Embedder, Request, Truncate
 from regard.models import load_checkpoint
+
+OURS = {
+    "float32": ("regard-float32",),
+    "bfloat16": ("regard-bfloat16", "regard-int16"),
+    "int8": ("regard-int8",),
+}
+"""regard's own, beside the rivals of each precision."""
 
 BERT_BASE_TEXTS = 4
 """So many times fewer texts for the larger shape."""
@@ -67,26 +78,39 @@ def texts_of(tokens: str, lines: list[str], limit: int, count: Any) -> list[str]
     ]
 
 
-def cosines(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> float:
-    """The smallest."""
-    norms = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    return float(((one * other).sum(1) / norms).min())
+def worth(one: np.ndarray[Any, Any], exact: np.ndarray[Any, Any]) -> dict[str, float]:
+    """The smallest cosine; the share of texts with the same nearest neighbour, and of the same ten."""
+    one, exact = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (one, exact))
+    near = []
+    for vectors in (one, exact):
+        alike = vectors @ vectors.T
+        np.fill_diagonal(alike, -1.0)
+        near.append(np.argsort(-alike, axis=1)[:, :10])
+    same = [len(set(ours) & set(theirs)) / len(ours) for ours, theirs in zip(*near, strict=True)]
+    return {
+        "smallest_cosine": round(float((one * exact).sum(1).min()), 6),
+        "same_nearest": round(float((near[0][:, 0] == near[1][:, 0]).mean()), 4),
+        "same_of_ten": round(float(np.mean(same)), 4),
+    }
 
 
 def serve(pipe: Connection, name: str, folder: Path, texts: list[str], limit: int, threads: int) -> None:
     """In a process of its own, where no other library's threads are awake: run whenever asked to."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(threads)
-    if name == "regard":
-        request = Request(pooling="mean", normalize=True, window=Truncate(limit), threads=threads)
+    if name.startswith("regard"):
+        precision: Any = name.removeprefix("regard-")
+        request = Request(
+            pooling="mean", normalize=True, window=Truncate(limit), threads=threads, precision=precision
+        )
         embedder = Embedder(load_checkpoint(folder), request)
         encode: Any = lambda texts: embedder.sentences(texts).vectors  # noqa: E731
     else:
-        encode = rival(name, folder, limit=limit, threads=threads)
+        encode = rival(name, folder, texts, limit=limit, threads=threads)
     while pipe.recv():
-        start = time.perf_counter()
+        start, of_processor = time.perf_counter(), time.process_time()
         vectors = encode(texts)
-        pipe.send((time.perf_counter() - start, vectors))
+        pipe.send((time.perf_counter() - start, time.process_time() - of_processor, vectors))
 
 
 class Engine:
@@ -102,13 +126,14 @@ class Engine:
     def vectors(self) -> np.ndarray[Any, Any]:
         """A first run, which also warms up."""
         self._pipe.send(True)
-        vectors: np.ndarray[Any, Any] = self._pipe.recv()[1]
+        vectors: np.ndarray[Any, Any] = self._pipe.recv()[2]
         return vectors
 
-    def seconds(self) -> float:
-        """A run."""
+    def seconds(self) -> tuple[float, float]:
+        """A run: by the clock, and of the processor."""
         self._pipe.send(True)
-        return float(self._pipe.recv()[0])
+        clock, processor, _ = self._pipe.recv()
+        return clock, processor
 
     def end(self) -> None:
         """Let the process go."""
@@ -129,42 +154,58 @@ def measure(
         options.limit // fewer,
         lambda text: len(loaded.require_tokenizer().encode(text).tokens),
     )
-    threads = torch.get_num_threads()
-    runs = {"regard": Engine("regard", folder, texts, limit, threads)}
-    for name in options.rivals:
-        if name.endswith("bf16") and not is_native(torch.bfloat16):
-            print(f"  {name}: left out, this processor has no arithmetic for bfloat16")
-            continue
-        runs[name] = Engine(name, folder, texts, limit, threads)
-    in_float32 = Request(pooling="mean", normalize=True, window=Truncate(limit), dtype=torch.float32)
-    exact = Embedder(loaded, in_float32).sentences(texts)
-    smallest = {name: cosines(run.vectors(), exact.vectors) for name, run in runs.items()}
-    taken: dict[str, list[float]] = {name: [] for name in runs}
+    exact = Embedder(loaded, Request(pooling="mean", normalize=True, window=Truncate(limit))).sentences(texts)
+    runs = {
+        name: Engine(name, folder, texts, limit, options.threads)
+        for precision in options.precisions
+        for name in (*OURS[precision], *RIVALS[precision])
+        if can_run(name)
+    }
+    quality = {name: worth(run.vectors(), exact.vectors) for name, run in runs.items()}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for _ in range(options.repeats):
         for name, run in runs.items():
             taken[name].append(run.seconds())
     for run in runs.values():
         run.end()
-    rates = {name: len(texts) / median(each) for name, each in taken.items()}
-    fastest = max(
-        (name for name in rates if name != "regard" and smallest[name] >= 0.999), key=rates.__getitem__
-    )
+    rates = {
+        name: [len(texts) / median(own) for own in zip(*each, strict=True)] for name, each in taken.items()
+    }
     lengths = exact.report.tokens
     print(f"{shape}, {tokens}: {len(texts)} texts of {lengths.mean():.1f} tokens")
-    for name, rate in sorted(rates.items(), key=lambda item: -item[1]):
-        ratio = rates["regard"] / rate
-        print(f"  {name:14s} {rate:8.1f} texts/s   smallest cosine {smallest[name]:.6f}   {ratio:5.2f} x")
-    print(f"  regard / {fastest} = {rates['regard'] / rates[fastest]:.2f}", flush=True)
+    over: dict[str, dict[str, float]] = {}
+    for precision in options.precisions:
+        rivals = [name for name in RIVALS[precision] if name in rates]
+        for name in (*(each for each in OURS[precision] if each in rates), *rivals):
+            told = ", ".join(f"{what.replace('_', ' ')} {value}" for what, value in quality[name].items())
+            print(f"  {name:18s} {rates[name][0]:8.1f} texts/s  {rates[name][1]:8.1f}/processor s  {told}")
+            if name.startswith("regard") and rivals:
+                over[name] = {each: round(rates[name][0] / rates[each][0], 3) for each in rivals} | {
+                    f"{each}, processor": round(rates[name][1] / rates[each][1], 3) for each in rivals
+                }
+                print(f"    over {over[name]}", flush=True)
     return {
         "shape": shape,
         "texts": tokens,
         "count": len(texts),
         "mean_tokens": round(float(lengths.mean()), 2),
-        "texts_per_second": {name: round(rate, 1) for name, rate in rates.items()},
-        "smallest_cosine": {name: round(each, 6) for name, each in smallest.items()},
-        "over_fastest": round(rates["regard"] / rates[fastest], 3),
-        "fastest_rival": fastest,
+        "threads": options.threads,
+        "texts_per_second": {name: round(rate, 1) for name, (rate, _) in rates.items()},
+        "texts_per_processor_second": {name: round(rate, 1) for name, (_, rate) in rates.items()},
+        "worth": quality,
+        "over": over,
     }
+
+
+def can_run(name: str) -> bool:
+    """Whether an engine can be had here; says where not."""
+    if name.endswith(("bf16", "bfloat16")) and not is_native(torch.bfloat16):
+        print(f"  {name}: left out, this processor has no arithmetic for bfloat16")
+        return False
+    if name == "openvino-int8" and importlib.util.find_spec("nncf") is None:
+        print(f"  {name}: left out, nncf is not installed")
+        return False
+    return True
 
 
 def main() -> None:
@@ -179,7 +220,8 @@ def main() -> None:
     parser.add_argument("--tokens", nargs="+", default=["brown", "128", "512"])
     parser.add_argument("--limit", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--rivals", nargs="+", default=list(RIVALS), choices=RIVALS)
+    parser.add_argument("--precisions", nargs="+", default=list(RIVALS), choices=list(RIVALS))
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # those of the rivals' exports

@@ -20,16 +20,36 @@ def compiled(make: Callable[[], Any], name: str, *arguments: Any) -> Callable[..
 
     While it runs, so do other threads of Python.
     """
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    target = binding.Target.from_default_triple().create_target_machine(
-        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=3
-    )
     with paused():  # a kernel is written in some hundred thousand objects
+        machine = _machine()
         parsed = binding.parse_assembly(str(make()))
     parsed.verify()
-    machine = binding.create_mcjit_compiler(parsed, target)
-    machine.finalize_object()
-    function = ctypes.CFUNCTYPE(None, *arguments)(machine.get_function_address(name))
-    _alive.append(machine)  # the code lives as long as this
+    engine = binding.create_mcjit_compiler(parsed, machine)
+    engine.finalize_object()
+    function = ctypes.CFUNCTYPE(None, *arguments)(engine.get_function_address(name))
+    _alive.append(engine)  # the code lives as long as this
     return function
+
+
+def assembly(module: Any, cpu: str | None = None) -> str:
+    """A kernel's code as text: for this processor, or for another x86-64 that LLVM knows by name.
+
+    Example:
+        >>> from regard.embedding._llvm._int16 import kernels
+        >>> from regard.embedding._llvm._target import Target
+        >>> written = assembly(kernels(Target(lanes=8, vnni=False)), "haswell")
+        >>> "vpmaddwd" in written, "zmm" in written
+        (True, False)
+    """
+    return str(_machine(cpu).emit_assembly(binding.parse_assembly(str(module))))
+
+
+def _machine(cpu: str | None = None) -> Any:
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    if cpu is not None:
+        other = binding.Target.from_triple("x86_64-unknown-linux-gnu")
+        return other.create_target_machine(cpu=cpu, opt=3)
+    features = binding.get_host_cpu_features().flatten()
+    own = binding.Target.from_default_triple()
+    return own.create_target_machine(cpu=binding.get_host_cpu_name(), features=features, opt=3)
