@@ -240,6 +240,14 @@ def test_compare_plots_and_prints(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_plot_without_matplotlib(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    plot = tmp_path / "plot.png"
+    message = refused(run("compare", "a bank", "the bank", "-w", "bank", "--plot", str(plot)), 1)
+    assert message.endswith("pip install matplotlib\n")
+    assert not plot.exists()
+
+
 def test_models(run: Run) -> None:
     assert run("models", "list") == (0, f"{DEFAULT_MODEL}  package  (default)\n", "")
     folder = str(find(DEFAULT_MODEL).folder)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from regard.core.errors import OutputError
+from regard.core.errors import InputError, OutputError
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes | Callable[[Path], None]) -> None:
@@ -18,6 +18,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes | Callable[[Path], 
         content: the bytes, or a function that writes them to the path it is given.
 
     Raises:
+        InputError: it is no path.
         OutputError: it cannot be written; what was there before is still there, and nothing else is.
 
     Example:
@@ -27,6 +28,8 @@ def write_whole(path: str | os.PathLike[str], content: bytes | Callable[[Path], 
         >>> (folder / "a.txt").read_text(), len(list(folder.iterdir()))
         ('whole', 1)
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path must be the path of a file; got {type(path).__name__}.")
     try:
         _replace(Path(path).resolve(), content)
     except (OSError, RuntimeError, ValueError) as error:  # resolve(): RuntimeError in a loop, ValueError NUL

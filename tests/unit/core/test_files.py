@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.core.errors import OutputError
+from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
 
 
@@ -33,6 +33,11 @@ def test_permissions_are_the_users(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o640}
+
+
+def test_what_is_no_path() -> None:
+    with pytest.raises(InputError, match=r"path must be the path of a file; got NoneType\."):
+        write_whole(None, b"")  # type: ignore[arg-type]
 
 
 def test_a_read_only_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
