@@ -191,7 +191,7 @@ def layer_parity(
     return LayerParity(
         kind=kind,
         layer=layer,
-        weights=None if inputs.weights is not None else max(errors.row_sum, errors.softmax),
+        weights=max(errors.row_sum, errors.softmax) if len(inputs.written_heads) < inputs.num_heads else None,
         # Of no context, or one with a NaN, there is no largest entry to relate to.
         context=apart / largest if apart is not None and 0.0 < largest < math.inf else apart,
         heads=heads,

@@ -72,14 +72,16 @@ def attention_errors(inputs: AttentionInputs, context: Tensor | None) -> Attenti
 def _errors(inputs: AttentionInputs, context: Tensor | None) -> AttentionErrors:
     v = None if context is None else silence_padding(inputs.mask, inputs.k, inputs.v)[1].double()
     row_sum = apart = softmax = 0.0
+    written = list(inputs.written_heads)
     blocks = zip(weight_blocks(inputs, range(inputs.q_len)), _by_logarithm(inputs), strict=True)
     for (place, weights), other in blocks:
         if other is not None:
-            softmax = max(softmax, _largest(weights - other))
+            difference = weights - other
+            difference[:, written] = 0.0
+            softmax = max(softmax, _largest(difference))
         total = weights.sum(dim=3)
         away = torch.where(total == 0, 0.0, (total - 1).abs())
-        if inputs.weights is not None:  # which need not sum to anything
-            away = torch.zeros_like(away)
+        away[:, written] = 0.0  # which need not sum to anything
         row_sum = max(row_sum, _largest(away))
         if v is not None and context is not None:
             batch, kv_heads, keys, v_dim = v.shape
@@ -91,9 +93,10 @@ def _errors(inputs: AttentionInputs, context: Tensor | None) -> AttentionErrors:
 
 def _by_logarithm(inputs: AttentionInputs) -> Iterator[Tensor | None]:
     """The blocks of weights by the softmax's other form, exp(score - log sum exp); zero in an empty row."""
-    if inputs.weights is not None:
+    if inputs.weights is not None and inputs.written is None:
         yield None
         return
+    inputs = inputs.unwritten()
     rows = range(inputs.q_len)
     for _, scores in score_blocks(inputs, rows, range(inputs.k_len)):
         total = torch.logsumexp(scores, dim=-1, keepdim=True)

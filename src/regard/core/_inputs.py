@@ -29,9 +29,10 @@ class AttentionInputs:
         sinks: (heads,), a score that every query of the head gives to nothing (gpt-oss, arXiv 2508.10925,
             section 2.2): one more column in the softmax, after the keys and without a value. What is told
             of the softmax (masked scores, weights) has it, at position `keys`.
-        weights: (batch, heads, queries, columns), what an edit put in the place of the softmax's, or made of
-            it: the context is these weights times v, and q and k tell no scores. Whatever would compute
-            scores or weights from q and k raises then; `attention_weights` gives these.
+        weights: (batch, written heads, queries, columns), what an edit put in the place of the softmax's, or
+            made of it: these heads' contexts are these weights times v, and q and k tell them no scores.
+            Whatever would compute their scores from q and k raises then; `attention_weights` gives these.
+        written: which heads these are, in order; None for all.
 
     Raises:
         InputError: shapes, dtypes or devices that do not fit together.
@@ -55,6 +56,7 @@ class AttentionInputs:
     dropout: Dropout | None = None
     sinks: Tensor | None = None
     weights: Tensor | None = None
+    written: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         # One comparison where all is well: this runs in every layer of every forward pass.
@@ -98,10 +100,10 @@ class AttentionInputs:
                 f"sinks must be floating point of shape (heads,) = ({heads},) on {q.device}; "
                 f"got {sinks.dtype} of shape {tuple(sinks.shape)} on {sinks.device}."
             )
-        wanted = (batch, heads, q_len, self.num_columns)
+        wanted = (batch, len(self.written_heads), q_len, self.num_columns)
         if self.weights is not None and self.weights.shape != wanted:
             raise InputError(
-                f"weights must have shape (batch, heads, queries, columns) = {wanted}; "
+                f"weights must have shape (batch, written heads, queries, columns) = {wanted}; "
                 f"got {tuple(self.weights.shape)}."
             )
 
@@ -136,16 +138,30 @@ class AttentionInputs:
         """The scale in force: the given one, or 1 / sqrt(head_dim)."""
         return 1.0 / math.sqrt(self.q.shape[3]) if self.scale is None else self.scale
 
+    @property
+    def written_heads(self) -> tuple[int, ...]:
+        """The heads whose weights an edit wrote; () where none did."""
+        if self.weights is None:
+            return ()
+        return tuple(range(self.num_heads)) if self.written is None else self.written
+
+    def unwritten(self) -> "AttentionInputs":
+        """The record as q and k tell it, without what an edit wrote."""
+        return self if self.weights is None else self.changed(weights=None, written=None)
+
     def require_scores(self) -> None:
-        """What every function asks that computes scores or weights from q and k.
+        """What every function asks that computes scores or weights of all heads from q and k.
 
         Raises:
-            InputError: the weights were written, and are no function of q and k.
+            InputError: some weights were written, and are no function of q and k.
         """
         if self.weights is not None:
+            heads = ", ".join(map(str, self.written_heads))
+            others = "for another head or layer" if self.written else "for another layer"
             raise InputError(
-                "an edit wrote the weights of this attention layer, and so its q and k do not tell them; ask "
-                "for weights or context, for another layer, or for a trace of the model without the edit."
+                f"an edit wrote the weights of this attention layer, of head {heads}, and so q and k do not "
+                f"tell them; ask for weights or context, {others}, or for a trace of the model without the "
+                "edit."
             )
 
     def changed(self, **fields: object) -> "AttentionInputs":
@@ -164,6 +180,9 @@ class AttentionInputs:
             )
         index %= self.num_heads
         kv = index // (self.num_heads // self.k.shape[1])
+        written = None
+        if self.weights is not None and index in self.written_heads:
+            written = self.weights[:, [self.written_heads.index(index)]]
         return replace(
             self,
             q=self.q[:, index : index + 1],
@@ -173,7 +192,8 @@ class AttentionInputs:
             bias=None if self.bias is None else _BiasOfHead(as_object(self.bias), index),
             dropout=None if self.dropout is None else _DropoutOfHead(self.dropout, self.num_heads, index),
             sinks=None if self.sinks is None else self.sinks[index : index + 1],
-            weights=None if self.weights is None else self.weights[:, index : index + 1],
+            weights=written,
+            written=None,
         )
 
 

@@ -16,7 +16,7 @@ exp(lse - lse') p, and the entropy grows by that of the two shares. A row that s
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -51,6 +51,7 @@ class RowStatistics:
         largest: (batch, heads, queries), the largest weight of a key; a sink is no key.
         largest_at: int64 (batch, heads, queries), its key, the first of equal ones; -1 in an empty row.
         lse: (batch, heads, queries), log sum exp of the masked scores, sink included; -inf in an empty row.
+            Of weights that were written the logarithm of their sum.
         received: (batch, heads, keys), the sum of each key's weights over the queries.
         mass: (batch, heads, queries, C), weights @ values; None without values.
         at_places: (batch, heads, queries, m), the weights at the places; None without places.
@@ -120,11 +121,25 @@ def row_statistics(
         >>> told.received[0, 0].round(decimals=4)
         tensor([2.0833, 1.0833, 0.5833, 0.2500])
     """
-    inputs.require_scores()
     asked = _Asked(values, places, positions, groups, top_k)
     asked.check(inputs)
     with torch.no_grad():
-        return _Pass(inputs, asked).statistics()
+        if inputs.weights is None:
+            return _Pass(inputs, asked).statistics()
+        return _with_written(inputs, asked)
+
+
+def _with_written(inputs: AttentionInputs, asked: "_Asked") -> RowStatistics:
+    """The statistics of a record some of whose weights were written."""
+    of_written = _Written(inputs, asked).statistics()
+    if inputs.written is None:
+        return of_written
+    found = _Pass(inputs.unwritten(), asked).statistics()
+    for field in fields(found):
+        every: Tensor | None = getattr(found, field.name)
+        if every is not None:
+            every[:, list(inputs.written)] = getattr(of_written, field.name)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,10 +270,14 @@ class _Pass:
                     len(keys),
                 )
                 scores, weights = (each[: math.prod(shape)].view(shape) for each in room)
-                write_products(inputs, self.k, place, scores)
-                added.to(scores, place)
+                self._fill(scores, place, added)
                 self._read(scores.flatten(0, 1), weights.flatten(0, 1), block, place)
         return replace(self.found, received=self.found.received.to(self.dtype))
+
+    def _fill(self, scores: Tensor, place: Place, added: MaskAndBias) -> None:
+        """The masked scores of a block."""
+        write_products(self.inputs, self.k, place, scores)
+        added.to(scores, place)
 
     def _block(self, rows: range, keys: range) -> _Block:
         at_rows, at_keys = slice(rows.start, rows.stop), slice(keys.start, keys.stop)
@@ -328,3 +347,36 @@ class _Pass:
         for index, group in enumerate(block.groups):
             assert found.at_groups is not None, "there is room for what was asked for"
             place.put(found.at_groups[..., index], group.of(weights) * share)
+
+
+class _Written(_Pass):
+    """The pass over weights that were written: their logarithms are scores whose sum is not undone."""
+
+    def __init__(self, inputs: AttentionInputs, asked: _Asked) -> None:
+        assert inputs.weights is not None
+        if bool((inputs.weights < 0).any()):
+            raise InputError(
+                f"statistics must be of weights that are not negative; an edit wrote some below 0, of head "
+                f"{', '.join(map(str, inputs.written_heads))}. Ask for weights, or for another layer."
+            )
+        self.weights = inputs.weights
+        heads = list(inputs.written_heads)
+        q, k = inputs.q[:, heads, :, :1], inputs.k[:, :1, :, :1]
+        sinks = None if inputs.sinks is None else inputs.sinks[heads]
+        super().__init__(AttentionInputs(q=q, k=k, v=k, sinks=sinks), asked)
+
+    def _fill(self, scores: Tensor, place: Place, added: MaskAndBias) -> None:
+        del added
+        weights = self.weights[place.items, place.heads, place.at_rows, place.at_keys]
+        scores.copy_(weights.to(self.dtype).log().clamp(min=self.floor))
+
+    def _put_entropy(self, entropy: Tensor, lse: Tensor, empty: Tensor, place: Place) -> Tensor:
+        found, share = self.found, lse.exp().masked_fill_(empty, 0.0)
+        total = share * entropy + torch.special.entr(share)
+        if found.sink is not None:
+            sink = self.weights[place.items, place.heads, place.at_rows, -1].to(self.dtype).flatten(0, 1)
+            place.put(found.sink, sink)
+            total = total + torch.special.entr(sink)
+        place.put(found.entropy, total)
+        place.put(found.lse, lse.masked_fill(empty, -math.inf))
+        return share

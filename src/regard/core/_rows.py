@@ -74,9 +74,14 @@ def weight_blocks(inputs: AttentionInputs, rows: Positions) -> Iterator[tuple[sl
 
     Each (batch, heads, rows of the block, columns), in float64; with sinks, the last column is the sink's.
     """
-    if inputs.weights is not None:
+    if inputs.weights is not None and inputs.written is None:
         # All of them are there already: one block.
         yield slice(0, len(rows)), take(inputs.weights, rows, dim=2).double()
+        return
+    if inputs.weights is not None:
+        for place, weights in weight_blocks(inputs.unwritten(), rows):
+            weights[:, list(inputs.written_heads)] = take(inputs.weights, rows[place], dim=2).double()
+            yield place, weights
         return
     # Without mask and bias no row can be empty, and looking for one costs as much as the softmax.
     plain = inputs.mask is None and inputs.bias is None

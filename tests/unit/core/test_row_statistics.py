@@ -390,9 +390,3 @@ def test_wrong_arguments(asked: dict[str, Any], message: str) -> None:
 def test_wrong_groups(group: Tensor, unit: Tensor | None) -> None:
     with pytest.raises(InputError, match=r"(group|unit) must be int64 of shape \(positions,\)"):
         Groups(group, unit)
-
-
-def test_written_weights_are_refused() -> None:
-    inputs = AttentionInputs(q=SMALL.q, k=SMALL.k, v=SMALL.v, weights=torch.full((1, 2, 3, 7), 0.125))
-    with pytest.raises(InputError, match="an edit wrote the weights"):
-        row_statistics(inputs)

@@ -58,11 +58,11 @@ def _of_layer(trace: Trace, kind: Kind, layer: int) -> LayerParity:
     traced, keeping = trace.attention_of(layer, kind), trace.sides(kind)[0].keeping
     network = None if trace.loaded is None else trace.loaded.network
     written: frozenset[str] = frozenset() if network is None else network.written
-    context = traced.context if keeping.values and "context" not in traced.written else None
+    context = traced.context if keeping.values and not traced.written_heads else None
     heads = residual = None
     if network is not None and traced.output is not None:
         projection = find_projection(network, kind, layer, traced.inputs.num_heads)
-        if projection is not None and "output" not in traced.written:
+        if projection is not None and not traced.output_written:
             heads = heads_error(projection, traced.context, traced.output)
         if kind != "cross":
             residual = _residual(trace, network.plain, kind, layer, written)

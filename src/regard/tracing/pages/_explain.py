@@ -39,11 +39,11 @@ def explain(
     pieces = token_of("token", of_queries.encoding, token)
     row, layer, head = pieces[0], trace.layer_index(layer, kind), trace.head_index(head, kind, layer)
     traced = trace.attention_of(layer, kind)
-    if traced.written:
+    if head in traced.written_heads or traced.output_written:
+        what = "output" if traced.output_written else f"contexts of head {head}"
         raise InputError(
-            f"an edit wrote the {' and the '.join(f'{name}s' for name in traced.written)} of {kind} "
-            f"attention layer {layer}, which its weights and values do not explain; explain another layer, "
-            "or a trace of the model without the edit."
+            f"an edit wrote the {what} of {kind} attention layer {layer}, which weights and values do not "
+            "explain; explain another head or layer, or a trace of the model without the edit."
         )
     inputs = traced.inputs.head(head)
     # In float64, as `trace.weights` computes them: the two must show the same digits.

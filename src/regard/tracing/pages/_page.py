@@ -100,16 +100,17 @@ def _layers(trace: Trace, kind: Kind, made: "_Made") -> list[LayerRecord]:
     layers = []
     for number, each in zip(numbers, attention, strict=True):
         name = f"layer {number}" if len(trace.kinds) == 1 else f"layer {number} ({kind})"
+        if each.inputs.weights is not None:
+            layers.append(made.given(name, number, each.inputs))
+            continue
         layer = _layer(name, number, each.inputs, made)
         layers.append(replace(layer, v=values_of(each, layer), rotary=rotary_record(trace, kind, number)))
     return layers
 
 
 def _layer(name: str, number: int, inputs: AttentionInputs, made: "_Made") -> LayerRecord:
-    for field, said in (("dropout", "dropout"), ("weights", "weights that an edit wrote")):
-        # By name: a record without the field has none of it.
-        if getattr(inputs, field, None) is not None:
-            raise _refused(name, said)
+    if inputs.dropout is not None:
+        raise _refused(name, "dropout")
     with torch.no_grad():  # a bias may be learned
         bias, finite = (None, None) if inputs.bias is None else made.bias(name, inputs)
         mask = None if inputs.mask is None else made.mask(name, inputs)
@@ -136,6 +137,18 @@ class _Made:
         self._masks: dict[int, tuple[object, MaskRecord | None]] = {}
         self._biases: dict[int, tuple[object, tuple[_Floats, _Bools | None]]] = {}
         self._dense = 0
+
+    def given(self, name: str, number: int, inputs: AttentionInputs) -> LayerRecord:
+        """A layer of which an edit wrote weights: all of them as they were used, without a sink's."""
+        self._take_room(
+            name, "weights that an edit wrote", 2 * inputs.num_heads * inputs.q_len * inputs.k_len
+        )
+        with torch.no_grad():
+            weights = _numpy(attention_weights(inputs)[0, :, :, : inputs.k_len])
+        try:
+            return LayerRecord.given(number, weights)
+        except InputError as error:  # below 0, or rows that sum to more than 1
+            raise _refused(name, f"weights that an edit wrote ({error})") from error
 
     def mask(self, name: str, inputs: AttentionInputs) -> MaskRecord | None:
         """The mask of a layer; None where it hides nothing."""

@@ -83,6 +83,7 @@ def rows_at(inputs: AttentionInputs, positions: Tensor) -> AttentionInputs:
             mask = mask & part
     return inputs.changed(
         q=inputs.q[:, :, positions],
+        weights=None if inputs.weights is None else inputs.weights[:, :, positions],
         mask=mask,
         bias=None if bias is None else _BiasAt(bias, positions),  # type: ignore[arg-type]
         dropout=None,

@@ -38,7 +38,7 @@ _RECORDS: dict[str, Any] = {
         *(Alibi, BiasOfHeads, BucketBias, DenseBias, DisentangledBias, DistanceTerm),
     )
 }
-_UNWRITTEN = {ScoreTrace: ("context", "output", "written"), ScoreInputs: ("v",)}
+_UNWRITTEN = {ScoreTrace: ("context", "output", "written_heads", "output_written"), ScoreInputs: ("v",)}
 """What a class inherits as a field and does not have."""
 
 _TOKEN = ("id", "text", "span", "sequence", "word", "type_id", "special", "surface")

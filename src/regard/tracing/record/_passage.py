@@ -20,14 +20,16 @@ class AttentionTrace:
         inputs: of batch size 1; the weights are computed from them when somebody asks.
         context: (heads, queries, v_dim), the weighted values, as the model computed them.
         output: (queries, d_model), what the layer makes of the joined contexts; None where it cannot be seen.
-        written: which of "context" and "output" an edit wrote, so that they are not what came before makes
-            of itself. Weights that an edit wrote are in `inputs`, and whatever needs scores refuses them.
+        written_heads: the heads whose contexts an edit wrote, so that they are not weights x values. Weights
+            that an edit wrote are in `inputs`, and whatever needs these heads' scores refuses them.
+        output_written: whether an edit wrote the output, so that it is not the heads joined.
     """
 
     inputs: AttentionInputs
     context: Tensor
     output: Tensor | None = None
-    written: tuple[str, ...] = ()
+    written_heads: tuple[int, ...] = ()
+    output_written: bool = False
 
 
 class ScoreTrace(AttentionTrace):

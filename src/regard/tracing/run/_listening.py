@@ -123,8 +123,15 @@ class Listening:
             )
 
     def _hold_weights(self, name: str, weights: Tensor) -> None:
-        inputs = f"{name.removesuffix('weights')}inputs"
-        self._kept[inputs] = self._kept[inputs].changed(weights=weights)
+        at, count = name.removesuffix("weights"), weights.shape[1]
+        of_both = (self._network.written_heads(f"{at}{each}", count) for each in ("scores", "weights"))
+        heads = sorted(set().union(*of_both))
+        some = (
+            {"weights": weights}
+            if len(heads) == count
+            else {"weights": weights[:, heads], "written": tuple(heads)}
+        )
+        self._kept[f"{at}inputs"] = self._kept[f"{at}inputs"].changed(**some)
 
     def passage(self, kind: StackKind, encoding: Encoding) -> Passage:
         """What was kept of a stack."""
@@ -168,7 +175,8 @@ class Listening:
             inputs=inputs,
             context=self._kept[f"{at}.context"][0],
             output=_row(self._kept.get(f"{at}.output")),
-            written=tuple(name for name in ("context", "output") if f"{at}.{name}" in self._network.written),
+            written_heads=self._network.written_heads(f"{at}.context", inputs.num_heads),
+            output_written=f"{at}.output" in self._network.written,
         )
 
     def _hidden(self, prefix: str, depth: int) -> Sequence[Tensor]:

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn import functional
 
 import regard
-from regard.core import Taps
+from regard.core import Taps, attention_weights
 from regard.core.errors import InputError
-from regard.tracing import Edit
+from regard.tracing import Edit, page_record
 from tolerances import FP32_OF_LARGEST, FP64, WEIGHTS, assert_close_to_largest
 from unit.tracing.edit_models import OTHER, TEXT, make, trace_of
 
@@ -56,7 +56,7 @@ def test_a_trace_holds_the_weights_that_were_used(models: Any, shape: str, kind:
     assert after.weights(1, 2, kind=kind, query=3).sum() < 1.0 - 1e-3
     layer = after.attention_of(1, kind)
     v = layer.inputs.v[0].repeat_interleave(len(layer.context) // layer.inputs.v.shape[1], dim=0)
-    assert_close_to_largest(layer.context, after.attention_of(1, kind).inputs.weights[0] @ v, FP64)
+    assert_close_to_largest(layer.context, attention_weights(layer.inputs)[0] @ v, FP64)
     assert not torch.equal(last_state(after), last_state(before))
     after.parity().check("edited")
 
@@ -105,17 +105,30 @@ def test_an_edited_trace_goes_with_its_last_name(models: Any) -> None:
         gc.enable()
 
 
-def test_what_is_a_function_of_q_and_k_alone_is_refused(models: Any) -> None:
-    after = edited_trace(models["encoder"], regard.Zero("weights", layer=1, head=0, key=2))
-    for ask in (after.scores, lambda layer: after.explain("bank", layer, 0)):
-        with pytest.raises(InputError, match="an edit wrote the weights of this attention layer"):
-            ask(1)
-    assert after.scores(0).shape == (3, 9, 9)
-    assert not after.weights(1, 0, key=2).any()
-    with pytest.raises(InputError, match="the page cannot draw layer 1 exactly"):
-        after.page()
-    with pytest.raises(InputError, match="an edit wrote the weights"):
-        after.statistics()
+def test_one_edited_head_leaves_the_others_to_be_looked_at(models: Any) -> None:
+    """Of the edited head what q and k alone would tell is refused; all else is of the weights in use."""
+    model = models["encoder"]
+    before, after = trace_of(model), edited_trace(model, regard.Zero("weights", layer=1, head=0, key=2))
+    for ask in (after.scores, lambda layer, head: after.explain("bank", layer, head)):
+        with pytest.raises(InputError, match="an edit wrote the weights of this attention layer, of head 0,"):
+            ask(1, 0)
+        ask(1, 2)
+    with pytest.raises(InputError, match=r"of head 0, .*for another head or layer"):
+        after.scores(1)
+    assert torch.equal(after.scores(1, 2), before.scores(1, 2))
+    assert after.attention_of(1).inputs.weights.shape == (1, 1, 9, 9)  # the edited head alone
+    weights = after.weights(1).double()
+    found = after.statistics(layers=1)
+    assert_close_to_largest(found.received[0], weights.sum(dim=1).float(), FP32_OF_LARGEST)
+    assert_close_to_largest(found.entropy[0], torch.special.entr(weights).sum(dim=2).float(), FP32_OF_LARGEST)
+    record = page_record(after)
+    assert torch.equal(torch.from_numpy(record.layers["encoder"][1].weights), after.weights(1))
+    assert record.layers["encoder"][0].weights is None
+    assert len(after.heads()) == 6
+    with pytest.raises(
+        InputError, match=r"the page cannot draw layer 0 exactly: .*an edit wrote.*sum to 1 or less"
+    ):
+        edited_trace(model, regard.Scale("weights", layer=0, factor=2.0)).page()
 
 
 def test_a_saved_trace_of_an_edited_model(models: Any, tmp_path: Path) -> None:
@@ -124,8 +137,9 @@ def test_a_saved_trace_of_an_edited_model(models: Any, tmp_path: Path) -> None:
     after = edited_trace(model, *edits)
     opened = regard.Trace.open(after.save(tmp_path / "edited.trace"))
     assert torch.equal(opened.weights(1), after.weights(1))
+    assert torch.equal(opened.scores(1, 1), after.scores(1, 1))
     with pytest.raises(InputError, match="an edit wrote the weights"):
-        opened.scores(1)
+        opened.scores(1, 0)
     opened.parity().check("opened")
     with pytest.raises(InputError, match="model must be the one that the trace"):
         regard.Trace.open(tmp_path / "edited.trace", model)
@@ -133,9 +147,11 @@ def test_a_saved_trace_of_an_edited_model(models: Any, tmp_path: Path) -> None:
 
 def test_an_explanation_of_a_written_context_is_refused(models: Any) -> None:
     after = edited_trace(models["encoder"], regard.Zero("head", layer=1, head=0))
-    with pytest.raises(InputError, match="an edit wrote the contexts"):
+    with pytest.raises(InputError, match="an edit wrote the contexts of head 0 of encoder"):
         after.explain("bank", 1, 0)
-    after.explain("bank", 0, 0)
+    after.explain("bank", 1, 1)
+    with pytest.raises(InputError, match="an edit wrote the output of encoder attention layer 1"):
+        edited_trace(models["encoder"], regard.Zero("attention", layer=1)).explain("bank", 1, 1)
 
 
 # --- the other sites

@@ -161,7 +161,7 @@ part((shared) => {
 
     column(kind, layer, head, key, what = "weights") {
       if (what !== "weights") return this.measure(kind, layer, what).column(head, key);
-      if (!this.computed(kind)) return this.layer(kind, layer).column(head, key);
+      if (this.layerFacts(kind, layer).weights) return this.layer(kind, layer).column(head, key);
       const sums = this.logSums(kind, layer, head);
       return sums && this.layer(kind, layer).column(head, key, sums);
     }
