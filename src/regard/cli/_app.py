@@ -121,7 +121,7 @@ _PLAIN = {"“": '"', "”": '"', "…": "...", "█": "#", "√": "sqrt "}
 
 
 def _plainly(error: UnicodeError) -> tuple[str, int]:
-    """What stands for characters that a stream's encoding lacks: plain signs, or escapes."""
+    """A replacement for characters that a stream's encoding lacks: plain signs, or escapes."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     missing = error.object[error.start : error.end]

@@ -129,7 +129,7 @@ def _deliver(table: "HeadTable", output: Path | None, as_json: bool) -> None:
 
 
 class _Numbered:
-    """The texts of a file; `line` is the number of the last one that was handed on.
+    """The texts of a file; `line` is the number of the last one given out.
 
     The first one is read at once, so that a file that cannot be used is refused before a model is loaded.
     """

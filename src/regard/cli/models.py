@@ -52,7 +52,7 @@ def show(
     tokens: Annotated[
         int | None,
         typer.Option(
-            "--tokens", metavar="N", help="For how many tokens the memory of a trace is told; by default 512."
+            "--tokens", metavar="N", help="The length of text whose memory is forecast; by default 512."
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -10,7 +10,7 @@ from regard.core.errors import InputError
 
 @runtime_checkable
 class Bias(Protocol):
-    """An additive bias, computed for the rows and columns somebody needs: ALiBi, T5's relative bias."""
+    """An additive bias, computed for the rows and columns asked for: ALiBi, T5's relative bias."""
 
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
         """The bias of some rows and columns.

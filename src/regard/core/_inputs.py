@@ -159,8 +159,8 @@ class AttentionInputs:
             heads = ", ".join(map(str, self.written_heads))
             others = "for another head or layer" if self.written else "for another layer"
             raise InputError(
-                f"an edit wrote the weights of this attention layer, of head {heads}, and so q and k do not "
-                f"tell them; ask for weights or context, {others}, or for a trace of the model without the "
+                f"an edit wrote the weights of this attention layer, of head {heads}, so q and k do not "
+                f"give them; ask for weights or context, {others}, or for a trace of the model without the "
                 "edit."
             )
 

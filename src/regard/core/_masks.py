@@ -1,4 +1,4 @@
-"""Who may attend to whom: masks as objects, asked for the rows that somebody needs.
+"""Which query may attend to which key: masks as objects, which compute the rows asked for.
 
 A mask answers for any rows and columns, so no caller holds the dense (queries, keys) matrix. True means
 "may attend". Masks are conjoined with `&`: `Causal() & Padding(real)`.
@@ -115,7 +115,7 @@ class Conjunction(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Padding(Mask):
-    """Keys that are padding are attended to by nobody.
+    """No query attends to padding keys.
 
     Args:
         real: bool (batch, keys), True where there is a token.

@@ -1,4 +1,4 @@
-"""Named points inside a running model, readable and writable, that cost nothing when nobody listens.
+"""Named points inside a running model, readable and writable, that cost nothing without a listener.
 
 A model that is called with `taps=None` does no work for them. A `Taps` belongs to one caller, is handed down
 the forward pass as an argument and never changed by it: there is no global state, and threads that bring

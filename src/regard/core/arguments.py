@@ -8,7 +8,7 @@ from regard.core.errors import InputError
 
 
 def whole(name: str, value: object, *, least: int, most: int | None = None) -> int:
-    """A whole number in range; numpy's pass, a bool is none.
+    """Check a whole number and its range; numpy's integers pass, a bool does not.
 
     Args:
         name: of the argument, for the message.
@@ -16,7 +16,7 @@ def whole(name: str, value: object, *, least: int, most: int | None = None) -> i
         least, most: the ends, which are allowed.
 
     Raises:
-        InputError: it is no whole number, or out of range.
+        InputError: it is not a whole number, or out of range.
 
     Example:
         >>> whole("every", 3, least=1)
@@ -38,10 +38,10 @@ def whole(name: str, value: object, *, least: int, most: int | None = None) -> i
 
 
 def number(name: str, value: object) -> float:
-    """A finite number; numpy's pass, and whole ones, a bool is none.
+    """Check a finite number; whole and numpy's numbers pass, a bool does not.
 
     Raises:
-        InputError: it is none.
+        InputError: it is not a finite number.
 
     Example:
         >>> number("factor", 2)
@@ -60,7 +60,7 @@ def number(name: str, value: object) -> float:
 
 
 def check_function(name: str, value: object, what: str, *, optional: bool = False) -> None:
-    """Refuse what cannot be called.
+    """Check that a value can be called.
 
     Args:
         name: of the argument.

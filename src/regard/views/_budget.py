@@ -77,7 +77,7 @@ def check_heads(records: Sequence[AttentionRecord], heads: Iterable[HeadName]) -
     for kind, layer, head in found:
         if (kind, layer, head) not in there:
             raise InputError(
-                f"heads: wanted heads that there are, got head {head} of {kind} layer {layer}; "
+                f"heads: wanted heads of the model, got head {head} of {kind} layer {layer}; "
                 "layers and heads count from 0"
             )
     return found

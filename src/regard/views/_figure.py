@@ -51,7 +51,7 @@ def write_figure(figure: "Figure", path: Path) -> None:
     check_format(path)
     drawn = BytesIO()
     with warnings.catch_warnings():
-        # A sign that matplotlib's font lacks is drawn as a box; one line of warning for each helps nobody.
+        # A sign that matplotlib's font lacks is drawn as a box; a warning for each would be noise.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
         warnings.filterwarnings(
             "ignore", message="Matplotlib currently does not support", category=UserWarning

@@ -1,4 +1,4 @@
-"""A run with what Python can work out of it while somebody looks: what a notebook's widget is made from."""
+"""A run and what Python computes of it on demand: the data of a notebook's widget."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -16,7 +16,7 @@ from regard.views._measures import largest_norms
 from regard.views._records import AttentionRecord, HeadStatistics, RecordKind
 
 Statistics = Callable[[RecordKind], HeadStatistics]
-"""The statistics of a kind, when somebody looks at them."""
+"""The statistics of a kind, on demand."""
 
 Check = Callable[[RecordKind, int, int], Mapping[str, Any]]
 """What becomes of the run without a head (kind, layer, head), as plain values."""
@@ -28,12 +28,12 @@ _SLICE = 0.25
 """Seconds of a measure that are worked out for one question: then others get their answer."""
 
 _MOST_KEPT = 1 << 30
-"""Bytes of measures that are kept; beyond them the oldest layer is worked out again when it is looked at."""
+"""Bytes of measures that are kept; beyond them the oldest layer is dropped, and computed again on demand."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LiveMeasures:
-    """Measures that are worked out layer by layer, when somebody looks.
+    """Measures that are computed layer by layer, on demand.
 
     Attributes:
         names: What there is of each kind of attention.
@@ -73,7 +73,7 @@ class LiveRun:
         return [{"name": each.name, "of": each.of} for each in self.record.measures.get(kind, ())]
 
     def left_out(self) -> list[dict[str, str]] | None:
-        """What it does not have, each with the reason; None where nobody asked, as of given arrays."""
+        """What it does not have, each with the reason; None if unknown, as for given arrays."""
         found = self.record.left_out if self.measures is None else self.measures.left_out
         asked = self.measures is not None or bool(self.record.measures) or bool(found)
         return [{"name": name, "reason": reason} for name, reason in found.items()] if asked else None

@@ -19,7 +19,7 @@ MOST_MEASURES = 24_000_000
 """What the matrices of measures may take in a page: a browser opens a file of this size at once."""
 
 
-# Queries that are looked at for what a full line stands for.
+# Queries from which the value of a full line is estimated.
 _SOME = 64
 
 
@@ -66,7 +66,7 @@ def add_norms(
                 known, difference = _norms(record, packed, kind, measure, blocks)
                 _put(facts, kind, measure, known, difference, left)
         facts["kinds"][kind]["measures"].sort(key=lambda known: known["name"] != "norm")
-    # Arrays that came without a model have none of them, and nobody to ask.
+    # Arrays without a model have none of them.
     asked = bool(record.measures) or bool(left)
     facts["leftOut"] = [{"name": name, "reason": reason} for name, reason in left.items()] if asked else None
 
@@ -170,6 +170,6 @@ def _known(name: str, values: Values, heads: int, most: _Floats, blocks: Blocks)
         "heads": heads,
         "values": blocks.add(name, values.stored),
         "steps": None if values.steps is None else blocks.add(f"{name}-steps", values.steps),
-        # What a full line stands for.
+        # The value of a full line.
         "most": [float(f"{each:.6g}") for each in most],
     }

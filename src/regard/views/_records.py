@@ -6,7 +6,7 @@ other, each layer with shapes, scale, mask and bias of its own. The weights of q
     softmax over keys and sink of cap(scale * q[h] @ k[h // group].T) + bias[h], where the mask allows
 
 with group = heads // kv_heads, and cap(s) = softcap * tanh(s / softcap) where there is one. A query that may
-attend to nothing has weights of zero. Weights that somebody else computed are given as they are.
+attend to nothing has weights of zero. Weights from another library are given as they are.
 """
 
 from collections.abc import Mapping

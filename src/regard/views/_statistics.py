@@ -10,7 +10,7 @@ from regard.views._layer_record import LayerRecord
 from regard.views._records import AttentionRecord, HeadStatistics, PageToken, RecordKind
 from regard.views._weights import precision_of, rows_in
 
-# Weights that are looked at together: a block stays in the cache, and a long text needs no whole matrix.
+# Weights computed together: a block stays in the cache, and a long text needs no whole matrix.
 _BLOCK = 1 << 16
 
 # Of what is shown, so that no digit of it is lost.

@@ -1,4 +1,4 @@
-"""What stands for a view where nothing can move: its first head a picture, or a table of a long text."""
+"""A still replacement for the view: a picture of its first head, or a table for a long text."""
 
 from html import escape
 

@@ -59,7 +59,7 @@ Shape = Text | Curve | Box
 
 @dataclass(kw_only=True, slots=True)
 class Sheet:
-    """A picture: its size in points, its name, what a reader who does not see it is told, its shapes."""
+    """A picture: its size in points, its name, its description for screen readers, its shapes."""
 
     width: float
     height: float

@@ -23,7 +23,7 @@ ValueHead = tuple[RecordKind, int, int]
 Held = Literal["all", "some", "none"]
 
 MOST_BYTES = 8_000_000
-"""A page grows to this size for the sake of values; more of them only where somebody asks."""
+"""A page grows up to this size to hold values; more are held only when asked for."""
 
 # Weights worked out at most to compare results: of a longer text, those of evenly spaced queries.
 _MOST_WEIGHTS = 1 << 22
@@ -113,7 +113,7 @@ def _chosen(
         layers = [each for each in record.layers.get(kind, ()) if each.layer == number]
         if not layers or not 0 <= head < layers[0].heads:
             raise InputError(
-                f"values: wanted heads that there are, got head {head} of {kind} layer {number}; "
+                f"values: wanted heads of the model, got head {head} of {kind} layer {number}; "
                 "layers and heads count from 0"
             )
         if (kind, number) not in chosen:

@@ -22,7 +22,7 @@ _HINT = "To see it here, install anywidget and run the cell again: pip install a
 def make_widget(
     runs: Sequence[LiveRun], *, movement: Movement | None = None, difference: Difference | None = None
 ) -> Any:
-    """The interactive view as a widget of a notebook, whose numbers Python works out when they are looked at.
+    """The interactive view as a notebook widget; Python computes its numbers on demand.
 
     Args:
         runs: What to show: one run, with a movement one of each text, with a difference two.
@@ -84,7 +84,7 @@ def notebook_bundle(
     *,
     way: str,
 ) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
-    """What a notebook displays of something, by MIME type: the widget, and what stands for it elsewhere.
+    """What a notebook displays, by MIME type: the widget, and its replacement where there is no kernel.
 
     That is the first head, as a picture or as its strongest weights, and how to write the interactive file:
     for nbconvert, for pages that show notebooks without a kernel, and where anywidget is not installed.
@@ -102,7 +102,7 @@ def notebook_bundle(
     data: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
     try:
-        if _somebody_looks():
+        if _is_interactive():
             data, metadata = widget()._repr_mimebundle_()
         shown = records()[0]
     except MissingExtraError:
@@ -115,7 +115,7 @@ def notebook_bundle(
 
 
 def marimo_object(text: str, widget: Callable[[], Any]) -> Any:
-    """What marimo displays of something: the widget, or in words why there is none. Arguments as above."""
+    """What marimo displays: the widget, or why there is none. Arguments as above."""
     try:
         return widget()
     except (MissingExtraError, InputError) as error:
@@ -123,7 +123,7 @@ def marimo_object(text: str, widget: Callable[[], Any]) -> Any:
 
 
 def _in_a_notebook() -> bool:
-    """Whether widgets have somebody to talk to: a kernel replaces the stub of `create_comm`."""
+    """Whether a kernel can answer widgets: it replaces the stub of `create_comm`."""
     try:
         import comm
     except ImportError:
@@ -131,7 +131,7 @@ def _in_a_notebook() -> bool:
     return comm.create_comm.__module__ != "comm"
 
 
-def _somebody_looks() -> bool:
+def _is_interactive() -> bool:
     """Whether a person runs the cell. Who runs notebooks to convert them does not let cells ask for input.
 
     The widget that they would keep asks a kernel which is no more, and its surroundings from the network.

@@ -230,7 +230,7 @@ def test_what_does_not_fit_is_refused() -> None:
         with pytest.raises(InputError, match="max_mb: wanted millions of bytes"):
             render_page(record, max_mb=most)
     for name in (("encoder", 3, 0), ("encoder", 0, HEADS), ("decoder", 0, 0)):
-        with pytest.raises(InputError, match=f"heads: wanted heads that there are, got head {name[2]}"):
+        with pytest.raises(InputError, match=f"heads: wanted heads of the model, got head {name[2]}"):
             render_page(record, heads=[name])  # type: ignore[list-item]
 
 

@@ -113,7 +113,7 @@ def test_says_that_a_layer_has_none() -> None:
 @pytest.mark.parametrize(
     ("values", "fields", "message"),
     [
-        ([("encoder", 2, 0)], {}, "values: wanted heads that there are, got head 0 of encoder layer 2"),
+        ([("encoder", 2, 0)], {}, "values: wanted heads of the model, got head 0 of encoder layer 2"),
         ([("encoder", 0, 6)], {}, "got head 6 of encoder layer 0"),
         ([("decoder", 0, 0)], {}, "got head 0 of decoder layer 0"),
         ([("encoder", 0, 0)], {"v": None}, "values: wanted a layer that has some"),
