@@ -105,7 +105,9 @@ def test_shards(workshop: Workshop, name: str, tmp_path: Path) -> None:
     assert_same(theirs, folder, name)
 
 
-@pytest.mark.parametrize(("name", "label"), KEPT)
+@pytest.mark.parametrize(
+    ("name", "label"), [pair for pair in KEPT if pair[1] in ("base", "language-model", "masked-lm")]
+)
 def test_an_old_pickle(workshop: Workshop, name: str, label: str, tmp_path: Path) -> None:
     """`pytorch_model.bin` as transformers wrote it: tied tensors under each of their names."""
     saved = workshop.saved(name, label)
