@@ -205,7 +205,7 @@ def _looked(name: str, path: Path | None, copy: IO[bytes] | None, said: str | No
         raise InputError(f"{name} is empty; give a file with texts.")
     found = said or _format(name, path, head)
     if found == "parquet":
-        _check_parquet(name, path, packed, head, said)
+        _check_parquet(name, packed, head, said)
     else:
         _check_text(name, found, head)
     return Opened(
@@ -285,16 +285,13 @@ def _named(path: Path) -> str | None:
     return _NAMED.get(plain.suffix.lower())
 
 
-def _check_parquet(name: str, path: Path | None, packed: str | None, head: bytes, said: str | None) -> None:
+def _check_parquet(name: str, packed: str | None, head: bytes, said: str | None) -> None:
     if head[:4] != b"PAR1":
         what = "JSON lines" if _is_json(_lines(head)[0]) else "something else"
         who = "--format" if said else "its name"
         raise InputError(f"{name} is not what {who} says: it should be a Parquet file, and is {what}.")
-    if packed is not None or path is None:
-        where = "in a stream" if path is None else f"inside {packed}"
-        raise InputError(
-            f"{name} is a Parquet file {where}; Parquet is read from its end: give the file itself."
-        )
+    if packed is not None:
+        raise InputError(f"{name} is a Parquet file inside {packed}; unpack it first.")
 
 
 def _check_text(name: str, format: str, head: bytes) -> None:

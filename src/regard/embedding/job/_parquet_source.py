@@ -90,8 +90,13 @@ class ParquetSource:
 def _file(opened: Opened) -> Any:
     pa, parquet = pyarrow()
     try:
-        # Read as it is needed, and not a whole row group ahead: memory stays the same for any row group.
-        return parquet.ParquetFile(opened.path, buffer_size=1 << 20, pre_buffer=False)
+        return parquet.ParquetFile(
+            opened.copy or opened.path,
+            # Read as it is needed, and not a whole row group ahead: memory stays the same for any row group.
+            buffer_size=1 << 20,
+            pre_buffer=False,
+            page_checksum_verification=True,
+        )
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{opened.name} is damaged, or no Parquet file ({_line(error)}).") from error
 

@@ -1,7 +1,9 @@
 """Rows on their way from the sources to the model: chunks as they are read, blocks as they are embedded."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -63,9 +65,9 @@ class Block:
             has_id: whether the first column is the id.
         """
         refused = [
-            rejected_row(
+            _rejected(
                 self.rows[place],
-                *self.origins[place],
+                self.origins[place],
                 self.columns[0][place].as_py() if has_id else None,
                 reason,
             )
@@ -88,104 +90,57 @@ def blocks(chunks: Iterable[Chunk], *, shard_rows: int, characters: int, has_id:
     Returns:
         The blocks; the last one closes its shard.
     """
-    cutter = _Cutter(shard_rows, characters, has_id)
-    held: Block | None = None
+    held: list[tuple[Chunk, int]] = []
+    first = weight = 0
     for chunk in chunks:
-        for block in cutter.cut(chunk):
-            if held is not None:
-                yield held
-            held = block
-    rest = cutter.rest()
-    if rest is not None:
-        if held is not None:
-            yield held
-        held = rest
-    if held is not None:
-        yield replace(held, closes=True)
-
-
-class _Cutter:
-    def __init__(self, shard_rows: int, characters: int, has_id: bool) -> None:
-        self._row = 0  # the number of the next row
-        self._shard_rows, self._characters, self._has_id = shard_rows, characters, has_id
-        self._parts: list[tuple[Chunk, int, int]] = []
-        self._weight = self._count = 0
-
-    def _is_full(self, weight: int) -> bool:
-        return self._count == BLOCK_ROWS or (self._weight > 0 and self._weight + weight > self._characters)
-
-    def cut(self, chunk: Chunk) -> Iterator[Block]:
-        start = 0
         for place, text in enumerate(chunk.texts):
-            weight = 0 if text is None else _weight(text)
-            if self._is_full(weight):
-                self._add(chunk, start, place)
-                start = place
-                yield self._block(closes=False)
-            self._weight += weight
-            self._count += 1
-            self._row += 1
-            if self._row % self._shard_rows == 0:
-                self._add(chunk, start, place + 1)
-                start = place + 1
-                yield self._block(closes=True)
-        self._add(chunk, start, len(chunk.texts))
-
-    def rest(self) -> Block | None:
-        return self._block(closes=True) if self._parts else None
-
-    def _add(self, chunk: Chunk, start: int, stop: int) -> None:
-        if stop > start:
-            self._parts.append((chunk, start, stop))
-
-    def _block(self, *, closes: bool) -> Block:
-        count = sum(stop - start for _, start, stop in self._parts)
-        number = self._row - count
-        # A cut before a row comes when the row itself is not yet counted; one at a shard's end, when it is.
-        shard = number // self._shard_rows
-        rows: list[int] = []
-        origins: list[tuple[str, int]] = []
-        texts: list[str] = []
-        rejected: list[dict[str, Any]] = []
-        pieces: list[list[Any]] = []
-        for chunk, start, stop in self._parts:
-            good = []
-            for place in range(start, stop):
-                text = chunk.texts[place]
-                if text is None:
-                    rejected.append(self._rejected(chunk, place, number))
-                else:
-                    good.append(place)
-                    rows.append(number)
-                    origins.append((chunk.name, chunk.first + place + 1))
-                    texts.append(text)
-                number += 1
-            whole, taken = len(good) == stop - start, np.array(good, np.int64)
-            pieces.append(
-                [each.slice(start, stop - start) if whole else each.take(taken) for each in chunk.columns]
-            )
-        block = Block(
-            shard=shard,
-            rows=rows,
-            origins=origins,
-            texts=texts,
-            columns=[pyarrow()[0].concat_arrays(same) for same in zip(*pieces, strict=True)],
-            rejected=rejected,
-            count=count,
-            closes=closes,
-        )
-        self._parts, self._weight, self._count = [], 0, 0
-        return block
-
-    def _rejected(self, chunk: Chunk, place: int, number: int) -> dict[str, Any]:
-        found = chunk.columns[0][place].as_py() if self._has_id else None
-        return rejected_row(number, chunk.name, chunk.first + place + 1, found, chunk.reasons[place])
+            more = 0 if text is None else _weight(text)
+            closes = bool(held) and (first + len(held)) % shard_rows == 0
+            if closes or len(held) == BLOCK_ROWS or (weight and weight + more > characters):
+                yield _block(held, first, first // shard_rows, closes, has_id)
+                first += len(held)
+                held, weight = [], 0
+            held.append((chunk, place))
+            weight += more
+    if held:
+        yield _block(held, first, first // shard_rows, True, has_id)
 
 
-def rejected_row(number: int, source: str, in_source: int, id: object, reason: str) -> dict[str, Any]:
+def _block(held: list[tuple[Chunk, int]], first: int, shard: int, closes: bool, has_id: bool) -> Block:
+    rows: list[int] = []
+    origins: list[tuple[str, int]] = []
+    texts: list[str] = []
+    rejected: list[dict[str, Any]] = []
+    for number, (chunk, place) in enumerate(held, first):
+        text, origin = chunk.texts[place], (chunk.name, chunk.first + place + 1)
+        if text is not None:
+            rows.append(number)
+            origins.append(origin)
+            texts.append(text)
+        else:
+            id = chunk.columns[0][place].as_py() if has_id else None
+            rejected.append(_rejected(number, origin, id, chunk.reasons[place]))
+    pieces = []
+    if held[0][0].columns:
+        for chunk, same in groupby(held, key=itemgetter(0)):
+            good = np.array([place for _, place in same if chunk.texts[place] is not None], np.int64)
+            pieces.append([column.take(good) for column in chunk.columns])
+    return Block(
+        shard=shard,
+        rows=rows,
+        origins=origins,
+        texts=texts,
+        columns=[pyarrow()[0].concat_arrays(same) for same in zip(*pieces, strict=True)],
+        rejected=rejected,
+        count=len(held),
+        closes=closes,
+    )
+
+
+def _rejected(number: int, origin: tuple[str, int], id: object, reason: str) -> dict[str, Any]:
     """A line of the quarantine file."""
     plain = id if id is None or isinstance(id, int | str) else str(id)
-    return {"row": number, "id": plain, "input": source, "input_row": in_source, "reason": reason}
+    return {"row": number, "id": plain, "input": origin[0], "input_row": origin[1], "reason": reason}
 
 
 def _weight(text: str) -> int:

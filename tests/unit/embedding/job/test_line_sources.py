@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from regard.core.errors import InputError
@@ -200,5 +201,11 @@ def test_stdin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packed: bool) ->
     for _ in range(2):  # from the beginning, as often as anybody likes
         assert [block.texts for block in blocks(inputs, shard_rows=1)] == [["one"], ["two"]]
     assert list(tmp_path.iterdir()) == []  # the copy has no name
+    file = io.BytesIO()
+    pq.write_table(pa.table({"text": ["one", "two"]}), file)
+    Stdin.buffer = io.BytesIO(file.getvalue())
+    inputs = Inputs([Path("-")], Columns())
+    for _ in range(2):
+        assert [block.texts for block in blocks(inputs, shard_rows=1)] == [["one"], ["two"]]
     with pytest.raises(InputError, match="stdin is read once"):
         Inputs([Path("-"), Path("-")], Columns())

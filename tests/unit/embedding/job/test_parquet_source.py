@@ -82,3 +82,8 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     path.write_bytes(data[:40] + bytes(2000) + data[2040:])
     with pytest.raises(InputError, match="is damaged"):
         rows(path)
+    table = pa.table({"text": [f"text {n}" for n in range(50)]})
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    path.write_bytes(path.read_bytes().replace(b"text 17", b"text 77", 1))  # a bit that fell over
+    with pytest.raises(InputError, match="is damaged"):
+        rows(path)
