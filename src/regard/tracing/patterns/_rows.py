@@ -4,12 +4,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
-from regard.core import AttentionInputs, row_statistics
+from regard.core import AttentionInputs, attention_weights
 from regard.tracing.patterns._asked import Asked
 from regard.tracing.patterns._patterns import Broadcast
-from regard.tracing.patterns._seen import Seen, may_see, rows_at
+from regard.tracing.patterns._seen import Seen, may_see
+
+# Weights that are worked out at once: a block stays in the cache.
+_ENTRIES = 2**20
 
 # Rows that a text offers as examples, for each head and pattern.
 EXAMPLES = 3
@@ -101,35 +103,29 @@ class _Read:
     def of(cls, inputs: AttentionInputs, asked: Asked) -> "_Read":
         device = inputs.q.device
         heads, queries, keys = inputs.num_heads, inputs.q_len, inputs.k_len
-        places, values = asked.places.to(device), asked.values.to(device)
-        at_places = torch.zeros(heads, queries, places.shape[1])
-        in_values = torch.zeros(heads, queries, values.shape[1])
+        at_places = torch.zeros(heads, queries, asked.places.shape[1])
+        in_values = torch.zeros(heads, queries, asked.values.shape[1])
         largest_at = torch.zeros(heads, queries, dtype=torch.int64)
         received = torch.zeros(heads, keys)
-        picked: dict[int, Tensor] = {}
         chosen: dict[int, tuple[Tensor, Tensor]] = {}
         for start in range(min(2, queries)):
             if start == 1:
-                picked = {
-                    number: _most_read(received, asked.plain, pattern.keys)
-                    for number, pattern in enumerate(asked.patterns)
-                    if isinstance(pattern, Broadcast)
-                }
-            columns = [values, *(one_hot(each.flatten(), keys).T.to(values) for each in picked.values())]
-            positions = torch.arange(start, queries, 2, device=device)
-            found = row_statistics(
-                rows_at(inputs, positions), values=torch.cat(columns, dim=1), places=places[positions]
-            )
-            assert found.mass is not None
-            assert found.at_places is not None
-            at_places[:, start::2] = found.at_places[0].float().cpu()
-            largest_at[:, start::2] = found.largest_at[0].cpu()
-            received += found.received[0].float().cpu()
-            widths = [each.shape[1] for each in columns]
-            in_columns = torch.split(found.mass[0].float().cpu(), widths, dim=2)
-            in_values[:, start::2] = in_columns[0]
-            for (number, of_heads), weights in zip(picked.items(), in_columns[1:], strict=True):
-                chosen[number] = of_heads, _own(weights, of_heads)
+                for number, pattern in enumerate(asked.patterns):
+                    if isinstance(pattern, Broadcast):
+                        most = _most_read(received, asked.plain, pattern.keys)
+                        chosen[number] = most, torch.zeros(heads, queries // 2, most.shape[1])
+            size = max(1, _ENTRIES // (heads * keys))
+            for rows in torch.split(torch.arange(start, queries, 2), size):
+                weights = attention_weights(inputs, rows.to(device))[0, ..., :keys].float().cpu()
+                places = asked.places[rows]
+                found = weights.gather(2, places.clamp(min=0).expand(heads, -1, -1))
+                at_places[:, rows] = found * (places >= 0)
+                in_values[:, rows] = weights @ asked.values
+                largest_at[:, rows] = weights.argmax(dim=2)
+                received += weights.sum(dim=1)
+                for most, of_chosen in chosen.values():
+                    wide = most[:, None].expand(-1, len(rows), -1)
+                    of_chosen[:, rows // 2] = weights.gather(2, wide)
         return cls(
             at_places=at_places,
             in_values=in_values,
@@ -137,13 +133,6 @@ class _Read:
             received=received,
             chosen=chosen,
         )
-
-
-def _own(values: Tensor, of_heads: Tensor) -> Tensor:
-    """Of (heads or 1, rows, heads * n), columns for every head, each head's own: (heads, rows, n)."""
-    heads = len(of_heads)
-    sides = values.expand(heads, -1, -1).reshape(heads, values.shape[1], *of_heads.shape)
-    return sides.diagonal(dim1=0, dim2=2).permute(2, 0, 1)
 
 
 def _others(read: _Read, asked: Asked, seen: Seen) -> Tensor:
@@ -161,9 +150,11 @@ def _others(read: _Read, asked: Asked, seen: Seen) -> Tensor:
 def _visible_of(inputs: AttentionInputs, keys: Tensor, *, shared: bool) -> Tensor:
     """(heads, queries), how many of a head's keys a query at an odd place may see; none of itself."""
     heads, queries = len(keys), inputs.q_len
+    odd = torch.arange(1, queries, 2)
     visible = torch.zeros(heads, queries)
-    of_all = may_see(inputs, torch.arange(1, queries, 2), keys.flatten())
-    visible[:, 1::2] = _own(of_all, keys).sum(dim=2).float()
+    for head, of_head in enumerate(keys):
+        seen = may_see(inputs, odd, of_head)
+        visible[head, odd] = seen[head if len(seen) > 1 else 0].sum(dim=1).float()
     if shared:  # a token that reads itself does not read what all read
         visible[(torch.arange(queries)[None, :, None] == keys[:, None]).any(dim=2)] = 0.0
     return visible

@@ -1,12 +1,11 @@
-"""What a mask lets be seen, and the same attention of some queries only."""
+"""What a mask lets be seen."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.core import AttentionInputs, Bias, DenseBias, Mask, Padding
+from regard.core import AttentionInputs, Bias, DenseBias
 from regard.tracing.patterns._asked import Asked
 
 
@@ -71,47 +70,3 @@ def may_see(inputs: AttentionInputs, queries: Tensor, keys: Tensor) -> Tensor:
     if dense is not None:
         allowed = allowed & (dense.block(rows, columns)[0].float() > _HIDDEN)
     return allowed.cpu()
-
-
-def rows_at(inputs: AttentionInputs, positions: Tensor) -> AttentionInputs:
-    """The same attention of some queries only."""
-    mask, bias = inputs.mask, inputs.bias
-    if mask is not None:
-        parts = [part if isinstance(part, Padding) else _MaskAt(part, positions) for part in mask.parts()]
-        mask = parts[0]
-        for part in parts[1:]:
-            mask = mask & part
-    return inputs.changed(
-        q=inputs.q[:, :, positions],
-        weights=None if inputs.weights is None else inputs.weights[:, :, positions],
-        mask=mask,
-        bias=None if bias is None else _BiasAt(bias, positions),  # type: ignore[arg-type]
-        dropout=None,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _MaskAt(Mask):
-    """A mask for the queries at some positions, which rise."""
-
-    mask: Mask
-    positions: Tensor
-
-    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.mask.block(self.positions[queries], keys)
-
-    def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
-        first, last = int(self.positions[first_query]), int(self.positions[last_query])
-        return self.mask.key_range(first, last, k_len)
-
-
-@dataclass(frozen=True, eq=False)
-class _BiasAt:
-    bias: Bias
-    positions: Tensor
-
-    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.bias.block(self.positions[queries], keys)
-
-    def learned(self) -> tuple[Tensor, ...]:
-        return self.bias.learned()
