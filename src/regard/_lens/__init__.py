@@ -6,7 +6,6 @@ from regard._lens._lens import lens, lens_network
 from regard._lens._masks import TensorMask
 from regard._lens._network import LensConfig, LensNetwork
 from regard._lens._parity import LayerParity, Parity, bound_of, layer_parity
-from regard._lens._projection import Projection, heads_error, read_projection
 
 __all__ = [
     "ACTIVATED_AT_ONCE",
@@ -14,15 +13,12 @@ __all__ = [
     "LensConfig",
     "LensNetwork",
     "Parity",
-    "Projection",
     "TensorMask",
     "Windows",
     "bound_of",
-    "heads_error",
     "is_activation",
     "layer_parity",
     "lens",
     "lens_network",
     "looking_at",
-    "read_projection",
 ]

@@ -1,7 +1,7 @@
 """The feed-forward network of a layer, where it can be told apart: its hidden neurons and its output."""
 
-from regard._lens._projection import is_linear
 from regard._lens._survey import Execution, SeenCall, Survey
+from regard.models import is_linear
 
 
 def find_ffn(

@@ -12,12 +12,24 @@ from regard._lens._modules import main_output
 from regard._lens._parity import Parity, bound_of, layer_parity, output_error
 from regard._lens._points import Site, lay_out
 from regard._lens._probe import first_run, quiet
-from regard._lens._projection import heads_error, read_projection
 from regard._lens._run import Run
 from regard._lens._survey import Survey, accepted, survey, unseen
 from regard.core import Mask, Taps
 from regard.core.errors import InputError, RegardError
-from regard.models import FAMILIES, Network, Output, StackKind, check_ids
+from regard.models import (
+    FAMILIES,
+    Kind,
+    Network,
+    Output,
+    Projection,
+    StackKind,
+    Unembedding,
+    attention_name,
+    check_ids,
+    is_linear,
+    read_projection,
+    stack_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +94,8 @@ class LensNetwork(Network):
         self.prefixes = self.layout.prefixes
         self.start_id = _start_id(hf_model) if len(self.prefixes) == 2 else None
         self.config = self._sizes(found)
+        self._norms = {kind: self._find_norm(found, kind) for kind in self.prefixes}
+        self._output_layer = self._find_output_layer(found)
         # Once: a trace asks for them at every call.
         self._tap_names = (*self.layout.tap_names(), *(["logits"] if self._has_logits else []))
         self.parity = self._compare(found, untouched)
@@ -98,6 +112,40 @@ class LensNetwork(Network):
     def tap_names(self) -> list[str]:
         """Every point that was found, in the order of the forward pass."""
         return list(self._tap_names)
+
+    def layer(self, kind: StackKind, index: int) -> nn.Module | None:
+        """None: the layers are transformers' own."""
+        return None
+
+    def projection(self, kind: Kind, layer: int) -> Projection | None:
+        """From the heads of a layer to its output, where a module was given the joined heads, bit for bit."""
+        name = f"{self.prefixes[stack_of(kind)]}layers.{layer}.{attention_name(kind)}"
+        point = self.layout.points.get(f"{name}.output")
+        if point is None:
+            return None
+        site = next(site for site in self.layout.sites if site.name == name)
+        return read_projection(point.execution.module, site.num_heads)
+
+    def final_norm(self, kind: StackKind) -> nn.Module | None:
+        """The module between the last layer and the stack's output, if it was seen to be just that."""
+        return self._norms[kind]
+
+    @property
+    def has_vocabulary_head(self) -> bool:
+        """Whether the model names an output layer over its vocabulary and gives logits."""
+        return self._has_logits and self.hf_model.get_output_embeddings() is not None
+
+    def unembedding(self) -> Unembedding | None:
+        """The output layer, where it was seen to make the logits of the last hidden state by itself."""
+        head = self._output_layer
+        if head is None:
+            return None
+        bias = None if head.bias is None else head.bias.detach()
+        return Unembedding(weight=head.weight.detach(), bias=bias)
+
+    def readout(self, state: Tensor, *, normed: bool) -> Tensor | None:
+        """None: what lies between the last layer and the logits is transformers' own."""
+        return None
 
     def forward(
         self,
@@ -237,11 +285,39 @@ class LensNetwork(Network):
 
     def _heads(self, site: Site, found: Survey, context: Tensor) -> float | None:
         """How far the heads are from summing to the layer's output; None where no projection is seen."""
-        point = self.layout.points.get(f"{site.name}.output")
-        projection = None if point is None else read_projection(point.execution.module, site.num_heads)
-        if point is None or projection is None:
+        projection = self.projection(site.kind, site.layer)
+        if projection is None:
             return None
-        return heads_error(projection, context, found.outputs[point.execution.key])
+        point = self.layout.points[f"{site.name}.output"]
+        return projection.error(context, found.outputs[point.execution.key])
+
+    def _find_norm(self, found: Survey, kind: StackKind) -> nn.Module | None:
+        prefix, points = self.prefixes[kind], self.layout.points
+        end = points.get(f"{prefix}output")
+        last = points.get(f"{prefix}layers.{self.depth(kind) - 1}.output")
+        if end is None or last is None:
+            return None
+        before, after = (found.outputs[each.execution.key] for each in (last, end))
+        for execution in found.order:
+            given, made = (each.get(execution.key) for each in (found.inputs, found.outputs))
+            if given is None or made is None or given.shape != before.shape or made.shape != after.shape:
+                continue
+            if torch.equal(given, before) and torch.equal(made, after) and not torch.equal(before, after):
+                return execution.module
+        return None
+
+    def _find_output_layer(self, found: Survey) -> nn.Linear | None:
+        if not self.has_vocabulary_head:
+            return None
+        head = self.hf_model.get_output_embeddings()
+        end = self.layout.points.get(f"{list(self.prefixes.values())[-1]}output")
+        given, made = (each.get((id(head), 0)) for each in (found.inputs, found.outputs))
+        if not is_linear(head) or end is None or given is None or made is None:
+            return None
+        is_whole = torch.equal(given, found.outputs[end.execution.key]) and torch.equal(
+            made, found.result["logits"]
+        )
+        return head if is_whole else None
 
 
 def _check_model(hf_model: Any) -> None:

@@ -6,9 +6,10 @@ A family is a folder of config, network and key map; `FAMILIES` lists them.
 from regard.models._describe import masks_of, positions_of
 from regard.models._heads import LanguageModelHead
 from regard.models._inputs import as_mask, check_ids
-from regard.models._kinds import Kind, attention_name, keys_of, stack_of
+from regard.models._kinds import Kind, StackKind, attention_name, keys_of, stack_of
 from regard.models._loaded import Loaded, load_checkpoint
-from regard.models._network import Change, Network, NetworkConfig, Output, StackKind
+from regard.models._network import Change, Network, NetworkConfig, Output
+from regard.models._projection import Projection, Unembedding, is_linear, read_projection, relative_error
 from regard.models._pruned_files import WITHOUT_CODE
 from regard.models._reading import LastState
 from regard.models._registry import FAMILIES, Family, family_of
@@ -45,8 +46,10 @@ __all__ = [
     "OfLayers",
     "Output",
     "Part",
+    "Projection",
     "StackKind",
     "Transformer",
+    "Unembedding",
     "as_mask",
     "attention_name",
     "attentions",
@@ -58,11 +61,14 @@ __all__ = [
     "has_table",
     "head_words",
     "heads_told",
+    "is_linear",
     "kept_heads",
     "keys_of",
     "load_checkpoint",
     "masks_of",
     "positions_of",
+    "read_projection",
+    "relative_error",
     "removed_heads",
     "removed_words",
     "save_checkpoint",

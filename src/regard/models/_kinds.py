@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from regard.models._network import StackKind
+StackKind = Literal["encoder", "decoder"]
+"""The two kinds of stack."""
 
 Kind = Literal["encoder", "decoder", "cross"]
 """Which attention: the encoder's, the decoder's own, or from the decoder to the encoder."""

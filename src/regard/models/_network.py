@@ -3,15 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from torch import Tensor, nn
 
 from regard.core import Mask, Taps
+from regard.models._kinds import Kind, StackKind
+from regard.models._projection import Projection, Unembedding
 from regard.text import Encoding
-
-StackKind = Literal["encoder", "decoder"]
-"""The two kinds of stack."""
 
 
 class NetworkConfig(Protocol):
@@ -157,6 +156,39 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def tap_names(self) -> list[str]:
         """Every point at which this network offers a value, in the order of the forward pass."""
+
+    @abstractmethod
+    def layer(self, kind: StackKind, index: int) -> nn.Module | None:
+        """One of regard's own layers; None where the network is another library's."""
+
+    @abstractmethod
+    def projection(self, kind: Kind, layer: int) -> Projection | None:
+        """The way from the heads of an attention layer to its output; None where that is no linear layer."""
+
+    @abstractmethod
+    def final_norm(self, kind: StackKind) -> nn.Module | None:
+        """The norm between a stack's last layer and its output; None where there is none to be seen."""
+
+    @property
+    @abstractmethod
+    def has_vocabulary_head(self) -> bool:
+        """Whether its head gives every position a logit for each token of the vocabulary."""
+
+    @abstractmethod
+    def unembedding(self) -> Unembedding | None:
+        """The head over the vocabulary, where that is linear in the last hidden state."""
+
+    @abstractmethod
+    def readout(self, state: Tensor, *, normed: bool) -> Tensor | None:
+        """The logits of hidden states, (batch, positions, d_model) -> (batch, positions, vocab_size).
+
+        Args:
+            state: of the stack that the head reads.
+            normed: whether they are after the last norm.
+
+        Returns:
+            The head's own; None where nothing but a whole pass gives them.
+        """
 
     @abstractmethod
     def forward(

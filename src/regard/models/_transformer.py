@@ -1,13 +1,16 @@
 """The one network that regard builds: stacks, and what stands on top of them."""
 
+import torch
 from torch import Tensor, nn
 
 from regard.blocks import Stack
 from regard.core import Mask, Segments, Taps
 from regard.core.errors import InputError
-from regard.models._heads import Head
+from regard.models._heads import Head, LanguageModelHead, MaskedLMHead
 from regard.models._inputs import as_mask, check_beside, check_ids, check_sizes, for_cross_attention
-from regard.models._network import Network, NetworkConfig, Output, StackKind
+from regard.models._kinds import Kind, StackKind, attention_name, stack_of
+from regard.models._network import Network, NetworkConfig, Output
+from regard.models._projection import Projection, Unembedding, read_projection
 from regard.models._reading import LastState
 from regard.positions import LearnedPositions, SinusoidalPositions
 
@@ -91,6 +94,47 @@ class Transformer(Network):
             for name in self.stack(kind).tap_names()
         ]
         return names if self.head is None else [*names, "logits"]
+
+    def layer(self, kind: StackKind, index: int) -> nn.Module:
+        """One of the layers of a stack."""
+        return self.stack(kind).layers[index]
+
+    def projection(self, kind: Kind, layer: int) -> Projection | None:
+        """From the heads of an attention layer to its output."""
+        attention = getattr(self.layer(stack_of(kind), layer), attention_name(kind))
+        return read_projection(attention.output, attention.num_heads)
+
+    def final_norm(self, kind: StackKind) -> nn.Module | None:
+        """The norm after a stack's last layer; None where there is none."""
+        return self.stack(kind).norm
+
+    @property
+    def has_vocabulary_head(self) -> bool:
+        """Whether its head gives every position a logit for each token of the vocabulary."""
+        return isinstance(self.head, LanguageModelHead | MaskedLMHead)
+
+    def unembedding(self) -> Unembedding | None:
+        """The head over the vocabulary, where that is linear in the last hidden state."""
+        head = self.head
+        if not isinstance(head, LanguageModelHead):
+            return None
+        biases = [each.reshape(-1) for each in (head.output.bias, head.bias) if each is not None]
+        return Unembedding(
+            weight=head.output.weight.detach(),
+            bias=sum(biases[1:], biases[0]).detach() if biases else None,
+            scale=head.scale,
+        )
+
+    def readout(self, state: Tensor, *, normed: bool) -> Tensor | None:
+        """The head's logits of hidden states, which pass the last norm unless they are `normed`."""
+        norm = self.final_norm(list(self.prefixes)[-1])
+        if self.head is None:
+            return None
+        if norm is not None and not normed:
+            state = norm(state)
+        ids = torch.zeros(state.shape[:2], dtype=torch.int64, device=state.device)
+        logits: Tensor = self.head(LastState(state=state, token_ids=ids))
+        return logits
 
     def forward(
         self,

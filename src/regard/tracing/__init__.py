@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         IntegratedGradients,
         LogitLens,
         Statistics,
-        Trajectory,
     )
     from regard.tracing.pages import Explanation, Step, comparison_page, difference_page, explain, page_record
     from regard.tracing.patterns import (
@@ -125,7 +124,6 @@ _HOME = {
     "Step": "pages",
     "TextOrIds": "patterns",
     "Trace": "_trace",
-    "Trajectory": "measures",
     "Write": "edits",
     "Zero": "edits",
     "activation_patching": "edits",
@@ -200,7 +198,6 @@ __all__ = [
     "Step",
     "TextOrIds",
     "Trace",
-    "Trajectory",
     "Write",
     "Zero",
     "activation_patching",

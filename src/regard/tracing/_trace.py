@@ -38,7 +38,6 @@ class Trace(record.Trace):
     relevance = measures.relevance
     rollout = measures.rollout
     statistics = measures.statistics
-    trajectory = measures.trajectory
     value_zeroing = measures.value_zeroing
 
     ablation = edits.ablation

@@ -5,11 +5,21 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core import Mask, Taps
 from regard.core.errors import InputError, RegardError
-from regard.models import Change, Loaded, Network, Output, StackKind, as_mask
+from regard.models import (
+    Change,
+    Kind,
+    Loaded,
+    Network,
+    Output,
+    Projection,
+    StackKind,
+    Unembedding,
+    as_mask,
+)
 from regard.text import Encoding, Tokenizer
 from regard.tracing.edits._capture import captured, check_mode
 from regard.tracing.edits._chosen import layers_of, numbers_of
@@ -139,6 +149,31 @@ class EditedNetwork(Network):
     def limit(self, kind: StackKind) -> int | None:
         """The most positions that a stack can take; None for no limit."""
         return self.inner.limit(kind)
+
+    def layer(self, kind: StackKind, index: int) -> nn.Module | None:
+        """The inner network's."""
+        return self.inner.layer(kind, index)
+
+    def projection(self, kind: Kind, layer: int) -> Projection | None:
+        """The inner network's."""
+        return self.inner.projection(kind, layer)
+
+    def final_norm(self, kind: StackKind) -> nn.Module | None:
+        """The inner network's."""
+        return self.inner.final_norm(kind)
+
+    @property
+    def has_vocabulary_head(self) -> bool:
+        """The inner network's."""
+        return self.inner.has_vocabulary_head
+
+    def unembedding(self) -> Unembedding | None:
+        """The inner network's."""
+        return self.inner.unembedding()
+
+    def readout(self, state: Tensor, *, normed: bool) -> Tensor | None:
+        """The inner network's: without edits of the logits."""
+        return self.inner.readout(state, normed=normed)
 
     def tap_names(self) -> list[str]:
         """Every point, in the order of the forward pass."""

@@ -13,7 +13,6 @@ from regard.tracing.measures._readout import check_head, outermost
 from regard.tracing.measures._relevance import attention_gradients, relevance
 from regard.tracing.measures._rollout import rollout, rollout_steps
 from regard.tracing.measures._statistics import Statistics, statistics
-from regard.tracing.measures._trajectory import Trajectory, trajectory
 from regard.tracing.measures._value_zeroing import value_zeroing, value_zeroing_blocks
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "LogitLens",
     "Scalar",
     "Statistics",
-    "Trajectory",
     "attention_gradients",
     "check_head",
     "direct_attribution",
@@ -39,7 +37,6 @@ __all__ = [
     "rollout",
     "rollout_steps",
     "statistics",
-    "trajectory",
     "value_zeroing",
     "value_zeroing_blocks",
     "values_of",

@@ -1,88 +1,103 @@
 """Direct logit attribution: a logit as the sum of what each head and each feed-forward layer wrote to it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from regard.blocks import PostNorm, Residual, SandwichNorm, Stack
+from regard._lens import bound_of
+from regard.blocks import PostNorm, PreNorm, Residual, SandwichNorm
+from regard.core import Taps
 from regard.core.errors import InputError
-from regard.models import Kind, LanguageModelHead, StackKind, Transformer
-from regard.tracing.measures._layers import (
-    is_row_wise,
-    recorded_outputs,
-    stack_at_hand,
-    sublayers_of,
-    widened,
-)
-from regard.tracing.measures._needed import context_of, hidden_of
+from regard.models import Kind, Network, StackKind, relative_error
+from regard.tracing.measures._layers import widened
+from regard.tracing.measures._needed import context_of, hidden_of, output_of
 from regard.tracing.measures._network import projection_of
 from regard.tracing.measures._norms import pull_back
-from regard.tracing.measures._readout import check_head, outermost, output_layer_of
-from regard.tracing.record import Trace, token_of
+from regard.tracing.measures._readout import check_head, outermost
+from regard.tracing.record import Selector, Trace, chosen_of
+from regard.tracing.run import run_again
 
-Target = int | str | tuple[int | str, int | str] | Tensor
-"""What is attributed: a token's logit, the difference of two tokens' logits, or the dot product of the last
-hidden state with a direction (d_model,)."""
+Token = int | str
+"""A token of the vocabulary: its id, or as the vocabulary writes it."""
+
+Target = Token | tuple[Token, Token] | list[Token] | Tensor
+"""What is attributed: a token's logit, the difference of two tokens' logits, a list with a token for each
+position, or the dot product of the last hidden state with a direction (d_model,)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DirectAttribution:
-    """The parts that sum to a logit, in float64.
+    """The parts that sum to a logit, in float64 on the CPU: of one position (), of several with an axis (P,).
 
     Args:
-        position: which token's last hidden state the logit is read from.
+        positions: which tokens' last hidden states the logits are read from.
         value: what the model gives, before a soft cap of the head, which is no sum.
         embedding: of what layer 0 reads.
-        heads: for each layer (heads,), of its self-attention.
+        heads: for each layer (heads,) or (P, heads), of its self-attention.
         cross_heads: the same of cross-attention; () where there is none.
-        attention_bias: (L,), of the biases of the output projections, cross-attention's too.
-        ffn: (L,), of the feed-forward networks, with their biases.
+        attention_bias: (L,) or (P, L), of the biases of the output projections, cross-attention's too.
+        ffn: (L,) or (P, L), of the feed-forward networks, with their biases.
         norm_bias: of the biases of all norms on the way.
         head_bias: of the head's own bias.
+        edited: of what edits wrote into the residual stream, or in the place of a layer's attention; 0
+            without such edits.
     """
 
-    position: int
-    value: float
-    embedding: float
+    positions: tuple[int, ...]
+    value: Tensor
+    embedding: Tensor
     heads: tuple[Tensor, ...]
     cross_heads: tuple[Tensor, ...]
     attention_bias: Tensor
     ffn: Tensor
-    norm_bias: float
-    head_bias: float
+    norm_bias: Tensor
+    head_bias: Tensor
+    edited: Tensor
 
     @property
-    def total(self) -> float:
+    def total(self) -> Tensor:
         """The sum of all parts."""
-        tensors = (*self.heads, *self.cross_heads, self.attention_bias, self.ffn)
-        return self.embedding + self.norm_bias + self.head_bias + sum(float(each.sum()) for each in tensors)
+        many = (*self.heads, *self.cross_heads, self.attention_bias, self.ffn)
+        alone = self.embedding + self.norm_bias + self.head_bias + self.edited
+        return alone + sum(each.sum(dim=-1) for each in many)
 
     @property
-    def error(self) -> float:
+    def error(self) -> Tensor:
         """total - value: rounding in the model's type."""
         return self.total - self.value
 
     def __repr__(self) -> str:
+        many = f"{len(self.positions)} positions, {len(self.heads)} layers"
+        error = f"error {float(self.error.abs().max()):.1e}"
+        if self.value.ndim:
+            return f"DirectAttribution({many}; {error})"
         return (
-            f"DirectAttribution({self.value:.6g} at position {self.position}: "
-            f"embedding {self.embedding:.3g}, heads {sum(float(each.sum()) for each in self.heads):.3g}, "
-            f"feed-forward {float(self.ffn.sum()):.3g}, {len(self.heads)} layers; error {self.error:.1e})"
+            f"DirectAttribution({float(self.value):.6g} at position {self.positions[0]}: "
+            f"embedding {float(self.embedding):.3g}, "
+            f"heads {sum(float(each.sum()) for each in self.heads):.3g}, "
+            f"feed-forward {float(self.ffn.sum()):.3g}, {len(self.heads)} layers; {error})"
         )
 
 
 @dataclass(eq=False)
 class _Step:
-    """A sublayer at one position: what it was given and gave, and what surrounds it."""
+    """A sublayer: what it was given and gave, and what surrounds it. Or what an edit added, by itself."""
 
     name: str
+    layer: int
+    tap: str
     residual: Residual
     x: Tensor
     output: Tensor
 
 
-def direct_attribution(trace: Trace, target: Target, *, token: int | str = -1) -> DirectAttribution:
+_PLAIN = PreNorm(nn.Identity())
+"""What surrounds a sublayer that adds to the residual stream, and no more."""
+
+
+def direct_attribution(trace: Trace, target: Target, *, token: Selector | None = -1) -> DirectAttribution:
     """Split a logit into what the embedding, each head and each feed-forward layer add to it directly.
 
         logit_t = u . x_0 + sum_l (sum_h u_l . context_h W_O^h + u_l . b_O + u_l' . ffn_l) + biases
@@ -90,20 +105,25 @@ def direct_attribution(trace: Trace, target: Target, *, token: int | str = -1) -
     u is row t of the head's matrix, drawn back through the last norm and, layer by layer, through every other
     norm on the residual stream. Each norm's scale is taken as it was in this run: with it frozen a norm is
     linear, so the sum is exact with norms before the sublayers (GPT-2), after them (BART), or both (Gemma).
-    What a part adds through later layers counts for those.
+    What a part adds through later layers counts for those. The model runs once more, for what its
+    feed-forward networks give. In an edited model the parts are what they were after the edits.
+
+    Through the lens the sublayers must add to the residual stream with nothing after them, as in GPT-2, Llama
+    and most decoders; that is checked with the recorded numbers.
 
     Args:
-        target: a token of the vocabulary, by id or as the vocabulary writes it; two of them, for the
-            difference of their logits; or a direction (d_model,), for its dot product with the last hidden
-            state, which needs no head.
-        token: whose position the logit is read at: an index or a word, of which the last piece is meant.
+        target: a token of the vocabulary, by id or as the vocabulary writes it; two of them as a tuple, for
+            the difference of their logits; a list with a token for each position; or a direction (d_model,),
+            for its dot product with the last hidden state, which needs no head.
+        token: at whose position the logit is read: an index, or a word, of which the last piece is meant; or
+            a slice, or None for all.
 
     Returns:
         See `DirectAttribution`; `error` is how far the sum is from the model's own number.
 
     Raises:
-        InputError: the model is seen through the lens, or not at hand; its head is not linear (a
-            masked-language head: give a direction), or there is none; a token that is not there.
+        InputError: the model is not at hand; its head is not linear (a masked-language head: give a
+            direction), or there is none; its layers do more than add up; a token that is not there.
 
     Example:
         >>> import torch
@@ -111,85 +131,149 @@ def direct_attribution(trace: Trace, target: Target, *, token: int | str = -1) -
         >>> trace = regard.load().trace("time flies like an arrow")
         >>> found = trace.direct_attribution(torch.eye(384)[7], token="flies")
         >>> abs(found.error) < 1e-5 * sum(float(heads.abs().sum()) for heads in found.heads)
-        True
+        tensor(True)
+        >>> trace.direct_attribution(torch.eye(384)[7], token=slice(1, 4)).heads[0].shape
+        torch.Size([3, 12])
 
     Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", section "The residual
     stream as a communication channel"; the norms' scales are frozen there, too.
     """
     network = trace.require_model().network
     kind = outermost(network)
-    stack = stack_at_hand(trace, kind, "direct attribution")
-    assert isinstance(network, Transformer)
-    for layer in stack.layers:
-        if not is_row_wise(layer):
-            raise InputError(
-                f"direct attribution knows attention and feed-forward layers; {trace.model} has a "
-                f"{type(layer).__name__}, which writes to the residual stream otherwise."
-            )
-    position = token_of("token", trace.passage(kind).encoding, token)[-1]
-    layers, last = _steps(trace, kind, stack, position)
-    direction, head_bias = _direction(trace, network, target)
-    direction, norm_bias = pull_back(stack.norm, last, direction)
+    encoding = trace.passage(kind).encoding
+    alone = token is not None and not isinstance(token, slice)
+    chosen = chosen_of("token", encoding, token)
+    rows = [chosen[-1]] if alone else list(chosen)
+    u, head_bias, value = _target(trace, network, target, hidden_of(trace, kind)[-1][rows])
+    steps, last, after = _steps(trace, network, kind, rows)
+    edited = (u * after).sum(dim=1)
+    u, norm_bias = pull_back(network.final_norm(kind), last, u)
     heads: dict[str, list[Tensor]] = {"attention": [], "cross_attention": []}
-    biases, ffn = torch.zeros(2, len(layers), dtype=torch.float64)
-    for index in reversed(range(len(layers))):
-        for step in reversed(layers[index]):
-            written, direction, constant = _through(step, direction)
-            norm_bias += constant
-            if step.name == "ffn":
-                ffn[index] = written @ step.output
-                continue
+    biases, ffn = torch.zeros(2, len(rows), network.depth(kind), dtype=torch.float64, device=u.device)
+    for step in reversed(steps):
+        written, u, constant = _through(step, u)
+        norm_bias = norm_bias + constant
+        whole = (written * step.output).sum(dim=1)
+        if step.name == "edit":
+            edited = edited + whole
+        elif step.name == "ffn":
+            ffn[:, step.layer] = whole
+        else:
             each: Kind = "cross" if step.name == "cross_attention" else kind
-            projection = projection_of(trace, each, index)
-            context = context_of(trace, each, index)[:, position].double()
-            heads[step.name].insert(0, torch.einsum("hv,hvd,d->h", context, projection.weight, written).cpu())
+            projection = projection_of(trace, each, step.layer)
+            context = context_of(trace, each, step.layer)[:, rows].double()
+            parts = torch.einsum("hpv,hvd,pd->ph", context, projection.weight, written)
+            heads[step.name].insert(0, parts.cpu())
             if projection.bias is not None:
-                biases[index] += float(projection.bias @ written)
-    hidden = hidden_of(trace, kind)
+                biases[:, step.layer] += written @ projection.bias
+            if step.tap in network.written:
+                edited = edited + whole - (written * projection.of_contexts(context)).sum(dim=1)
+
+    def told(values: Tensor) -> Tensor:
+        return (values[0] if alone else values).cpu()
+
     return DirectAttribution(
-        position=position,
-        value=_value(trace, network, target, hidden[-1][position]),
-        embedding=float(direction @ hidden[0][position].double()),
-        heads=tuple(heads["attention"]),
-        cross_heads=tuple(heads["cross_attention"]),
-        attention_bias=biases,
-        ffn=ffn,
-        norm_bias=norm_bias,
-        head_bias=head_bias,
+        positions=tuple(rows),
+        value=told(value),
+        embedding=told((u * hidden_of(trace, kind)[0][rows].double()).sum(dim=1)),
+        heads=tuple(map(told, heads["attention"])),
+        cross_heads=tuple(map(told, heads["cross_attention"])),
+        attention_bias=told(biases),
+        ffn=told(ffn),
+        norm_bias=told(norm_bias),
+        head_bias=told(head_bias),
+        edited=told(edited),
     )
 
 
-def _steps(trace: Trace, kind: StackKind, stack: Stack, row: int) -> tuple[list[list[_Step]], Tensor]:
-    """Every sublayer at one position, in float64, and what the stack's norm is given."""
-    hidden, found = hidden_of(trace, kind), []
-    x = torch.empty(0)
-    for index, layer in enumerate(stack.layers):
-        x = hidden[index][row].double()
-        known = recorded_outputs(trace, kind, layer, index)
-        steps = []
-        for name in sublayers_of(layer):
-            residual: Residual = widened(getattr(layer, f"{name}_residual"))
+def _steps(
+    trace: Trace, network: Network, kind: StackKind, rows: list[int]
+) -> tuple[list[_Step], Tensor, Tensor]:
+    """All that writes to the residual stream, in order; what the last norm is given; what edits add after it.
+
+    Raises:
+        InputError: a sublayer whose output cannot be seen, or layers that do more than these steps.
+    """
+    hidden, prefix, depth = hidden_of(trace, kind), network.prefixes[kind], network.depth(kind)
+    states = [state[rows].double() for state in hidden]
+    seen = _seen(trace, network, prefix, rows)
+    dtypes = (hidden[0].dtype, next(network.parameters()).dtype)
+    bound = max(bound_of(dtype) for dtype in dtypes)
+
+    def check(made: Tensor, wanted: Tensor, what: str) -> None:
+        if not relative_error(made, wanted) <= bound:
+            raise InputError(
+                f"direct attribution needs sublayers that add to the residual stream; {what} of {trace.model}"
+                " does more. Where regard has the family, load the checkpoint's folder with regard.load."
+            )
+
+    steps: list[_Step] = []
+    x = states[0]
+    for index in range(depth):
+        layer, at = network.layer(kind, index), f"{prefix}layers.{index}"
+        for name in ("attention", "cross_attention", "ffn"):
+            tap = f"{at}.{name}.output"
+            if tap not in network.tap_names():
+                if name == "cross_attention":
+                    continue
+                raise InputError(
+                    f"direct attribution needs the tap {tap!r}, which {trace.model} does not show through "
+                    "the lens: a mixture of experts, or another layer whose parts cannot be told apart."
+                )
             if name == "ffn":
-                ffn = widened(cast(nn.Module, layer.ffn))
-                seen: list[Tensor] = []
-
-                def work(given: Tensor, ffn: nn.Module = ffn, seen: list[Tensor] = seen) -> Tensor:
-                    seen.append(ffn(given))
-                    return seen[0]
-
-                after = residual(x, work)
-                output = seen[0]
+                output = seen[tap].double()
             else:
-                output = known[name][0, row].double()
-                after = residual(x, lambda given, output=output: output)
-            steps.append(_Step(name, residual, x, output))
-            x = after
-        found.append(steps)
-    return found, x
+                each: Kind = "cross" if name == "cross_attention" else kind
+                output = output_of(trace, each, index)[rows].double()
+            residual = _PLAIN if layer is None else widened(getattr(layer, f"{name}_residual"))
+            steps.append(_Step(name, index, tap, residual, x, output))
+            x = residual(x, lambda given, output=output: output)
+            if name != "ffn" and (middle := seen.get(f"{at}.middle")) is not None:
+                x = _jump(steps, index, x, middle.double())
+        last = index == depth - 1
+        wanted = seen.get(f"{at}.output", x).double() if last else states[index + 1]
+        if {f"{at}.output", f"{prefix}layers.{index + 1}.input"}.isdisjoint(network.written):
+            check(x, wanted, f"layer {index}")
+            x = wanted
+        else:
+            x = _jump(steps, index, x, wanted)
+    norm = network.final_norm(kind)
+    end = x if norm is None else widened(norm)(x).double()
+    if f"{prefix}output" not in network.written:
+        check(end, states[-1], "the end")
+        end = states[-1]
+    return steps, x, states[-1] - end
 
 
-def _through(step: _Step, u: Tensor) -> tuple[Tensor, Tensor, float]:
-    """The direction at what a sublayer wrote, the one at what it read, and the constant of its norm."""
+def _jump(steps: list[_Step], layer: int, x: Tensor, written: Tensor) -> Tensor:
+    """Note what an edit added to the residual stream."""
+    steps.append(_Step("edit", layer, "", _PLAIN, x, written - x))
+    return written
+
+
+def _seen(trace: Trace, network: Network, prefix: str, rows: list[int]) -> dict[str, Tensor]:
+    """What the feed-forward networks give, and what edits write where a trace keeps nothing."""
+    inside = f"{prefix}layers."
+    seen: dict[str, Tensor] = {}
+    end = f"{inside}{network.depth(outermost(network)) - 1}.output"
+    names = [
+        name
+        for name in network.tap_names()
+        if name.startswith(inside)
+        and (name.endswith(".ffn.output") or (name in network.written and name.endswith(".middle")))
+    ]
+
+    def keep(name: str) -> Callable[[Tensor], None]:
+        return lambda value: seen.__setitem__(name, value[0, rows])
+
+    wanted = [*names, *({end} & set(network.tap_names()))]
+    with torch.no_grad():
+        run_again(trace, network, taps=Taps({name: keep(name) for name in wanted}))
+    return seen
+
+
+def _through(step: _Step, u: Tensor) -> tuple[Tensor, Tensor, Tensor | float]:
+    """The directions at what a sublayer wrote, and at what it read, and the constants of its norm."""
     residual = step.residual
     if isinstance(residual, PostNorm):
         back, constant = pull_back(residual.norm, step.x + step.output, u)
@@ -200,62 +284,51 @@ def _through(step: _Step, u: Tensor) -> tuple[Tensor, Tensor, float]:
     return u, u, 0.0
 
 
-def _direction(trace: Trace, network: Transformer, target: Target) -> tuple[Tensor, float]:
-    """The direction of the last hidden state that is the target, and the head's own constant."""
-    width = network.config.d_model
+def _target(trace: Trace, network: Network, target: Target, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each position the direction that is the target, the head's own constant, and the model's number."""
+    count, width = state.shape
     if isinstance(target, Tensor):
         if target.shape != (width,) or not target.is_floating_point():
             raise InputError(
                 f"target must be floating point of shape (d_model,) = ({width},) where it is a direction; "
                 f"got {target.dtype} of shape {tuple(target.shape)}."
             )
-        return target.detach().double().to(next(network.parameters()).device), 0.0
+        u = target.detach().double().to(state.device).expand(count, width)
+        return u, u.new_zeros(count), (u * state.double()).sum(dim=1)
     check_head(trace)
-    output = output_layer_of(network)
-    if not isinstance(network.head, LanguageModelHead) or output is None:
+    head = network.unembedding()
+    if head is None:
         raise InputError(
             f"the head of {trace.model} is not linear in the last hidden state, so no logit of it is a sum; "
             "give a direction (d_model,) as target."
         )
-    plus, *minus = (_id(trace, each, len(output.weight)) for each in _tokens(target))
-    weight, bias = network.head.scale * output.weight.detach().double(), _bias(network.head, output)
-    if not minus:
-        return weight[plus], float(bias[plus])
-    return weight[plus] - weight[minus[0]], float(bias[plus] - bias[minus[0]])
-
-
-def _bias(head: LanguageModelHead, output: nn.Linear) -> Tensor:
-    total = torch.zeros(len(output.weight), dtype=torch.float64, device=output.weight.device)
-    if output.bias is not None:
-        total = total + output.bias.detach().double()
-    return total if head.bias is None else total + head.bias[0].double()
-
-
-def _tokens(target: object) -> tuple[object, ...]:
-    tokens = target if isinstance(target, tuple) else (target,)
-    if len(tokens) not in (1, 2):
-        raise InputError(f"target must be one token, or two for a difference; got {len(tokens)}.")
-    return tokens
-
-
-def _id(trace: Trace, token: object, rows: int) -> int:
-    if isinstance(token, str):
-        return trace.require_model().require_tokenizer().id_of(token)
-    if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < rows:
-        raise InputError(f"target must be a token, an id from 0 to {rows - 1}; got {token!r}.")
-    return token
-
-
-def _value(trace: Trace, network: Transformer, target: Target, state: Tensor) -> float:
-    """The model's own number, in its own type, before a soft cap."""
-    if isinstance(target, Tensor):
-        return float(state.double() @ target.double().to(state.device))
-    head = network.head
-    assert isinstance(head, LanguageModelHead)
+    plus, minus = _ids(trace, target, count, len(head.weight))
+    (u, bias), at = head.rows(plus), range(count)
     with torch.no_grad():
-        state = state.to(head.output.weight.dtype)  # a trace may have kept it in another
-        logits = head.output(state * head.scale if head.scale != 1.0 else state).double()
-    if head.bias is not None:
-        logits = logits + head.bias[0].double()
-    ids = [_id(trace, each, len(logits)) for each in _tokens(target)]
-    return float(logits[ids[0]] - (logits[ids[1]] if len(ids) == 2 else 0.0))
+        logits = head.logits(state).double()
+    value = logits[at, plus]
+    if minus:
+        down, below = head.rows(minus)
+        u, bias, value = u - down, bias - below, value - logits[at, minus]
+    return u, bias, value
+
+
+def _ids(trace: Trace, target: object, count: int, size: int) -> tuple[list[int], list[int]]:
+    """For each position the token whose logit is meant, and the one whose logit is taken off, if any."""
+
+    def id_of(token: object) -> int:
+        if isinstance(token, str):
+            return trace.require_model().require_tokenizer().id_of(token)
+        if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < size:
+            raise InputError(f"target must be a token, an id from 0 to {size - 1}; got {token!r}.")
+        return token
+
+    if isinstance(target, tuple):
+        if len(target) != 2:
+            raise InputError(f"target must be one token, or two for a difference; got {len(target)}.")
+        return [id_of(target[0])] * count, [id_of(target[1])] * count
+    if not isinstance(target, list):
+        return [id_of(target)] * count, []
+    if len(target) != count:
+        raise InputError(f"target must have a token for each of the {count} positions; got {len(target)}.")
+    return list(map(id_of, target)), []

@@ -4,11 +4,10 @@ import math
 
 import torch
 
-from regard._lens import LayerParity, Parity, bound_of, heads_error, layer_parity
+from regard._lens import LayerParity, Parity, bound_of, layer_parity
 from regard.core.errors import InputError
-from regard.models import Kind, Network, StackKind, Transformer
+from regard.models import Kind, Network, StackKind
 from regard.tracing.measures._layers import attentions_of, outputs_again
-from regard.tracing.measures._network import find_projection
 from regard.tracing.record import Trace
 
 
@@ -61,9 +60,9 @@ def _of_layer(trace: Trace, kind: Kind, layer: int) -> LayerParity:
     context = traced.context if keeping.values and not traced.written_heads else None
     heads = residual = None
     if network is not None and traced.output is not None:
-        projection = find_projection(network, kind, layer, traced.inputs.num_heads)
+        projection = network.projection(kind, layer)
         if projection is not None and not traced.output_written:
-            heads = heads_error(projection, traced.context, traced.output)
+            heads = projection.error(traced.context, traced.output)
         if kind != "cross":
             residual = _residual(trace, network.plain, kind, layer, written)
     return layer_parity(
@@ -80,7 +79,8 @@ def _residual(
     trace: Trace, network: Network, kind: StackKind, layer: int, written: frozenset[str]
 ) -> float | None:
     hidden = trace.passage(kind).hidden
-    if not hidden or not isinstance(network, Transformer):
+    module = network.layer(kind, layer)
+    if not hidden or module is None:
         return None
     prefix, depth = network.prefixes[kind], network.depth(kind)
     at = f"{prefix}layers.{layer}"
@@ -89,11 +89,12 @@ def _residual(
         (f"{at}.middle", f"{at}.ffn.hidden", f"{at}.ffn.output", f"{at}.output", after)
     ):
         return None  # what an edit wrote is no function of what was before
-    crossed = any(is_cross for _, is_cross in attentions_of(network.stack(kind).layers[layer]))
+    crossed = any(is_cross for _, is_cross in attentions_of(module))
     if crossed and layer not in trace.layers_of("cross"):
         return None  # the trace does not have all that the layer adds
     wanted, apart = hidden[layer + 1].double(), 0.0
-    for rows, made in outputs_again(trace, kind, network.stack(kind), layer):
+    norm = network.final_norm(kind) if layer == depth - 1 else None
+    for rows, made in outputs_again(trace, kind, module, layer, norm):
         difference = float((made - wanted[rows]).abs().max())
         apart = max(apart, difference) if math.isfinite(difference) else math.inf
     largest = float(wanted.abs().max())

@@ -7,9 +7,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from regard.blocks import DecoderLayer, EncoderLayer, Stack
-from regard.core.errors import InputError
-from regard.models import Kind, StackKind, Transformer
+from regard.blocks import DecoderLayer, EncoderLayer
+from regard.models import Kind, StackKind
 from regard.tracing.measures._needed import hidden_of, output_of
 from regard.tracing.record import Trace
 
@@ -51,24 +50,6 @@ def widened(module: M) -> M:
     return deepcopy(module).double().requires_grad_(False)
 
 
-def stack_at_hand(trace: Trace, kind: "StackKind", what: str) -> Stack:
-    """The stack of a trace's model, if it is regard's own.
-
-    Raises:
-        InputError: the model is not at hand, has edits, or is seen through the lens.
-    """
-    network = trace.require_model().network
-    if network.plain is not network:
-        raise InputError(f"{what} needs a model without edits: what an edit wrote is no sum of parts.")
-    if not isinstance(network, Transformer):
-        raise InputError(
-            f"{what} needs a model that regard loaded itself, whose norms and residuals it knows; "
-            f"{trace.model} is seen through the lens. Load its folder with regard.load where regard has the "
-            "family."
-        )
-    return network.stack(kind)
-
-
 def is_row_wise(layer: nn.Module) -> bool:
     """Whether all but a layer's attention treats every position by itself; DeBERTa's convolution does not."""
     return type(layer) in (EncoderLayer, DecoderLayer)
@@ -92,19 +73,21 @@ def recorded_outputs(trace: Trace, kind: "StackKind", layer: nn.Module, index: i
 
 
 def outputs_again(
-    trace: Trace, kind: "StackKind", stack: Stack, index: int
+    trace: Trace, kind: "StackKind", layer: nn.Module, index: int, norm: nn.Module | None
 ) -> Iterator[tuple[slice, Tensor]]:
     """What a layer hands on, worked out again in float64 from its recorded input and attention outputs.
 
-    The last layer's goes through the stack's norm, as what a trace keeps of it did.
+    Args:
+        trace, kind: of which stack.
+        layer: the layer, number `index`.
+        norm: what follows, where what a trace keeps of it went through that.
 
     Yields:
         Some rows, and (rows, d_model) of them.
     """
-    layer = stack.layers[index]
     x = hidden_of(trace, kind)[index]
     known = recorded_outputs(trace, kind, layer, index)
-    norm = widened(stack.norm) if stack.norm is not None and index == len(stack.layers) - 1 else None
+    norm = None if norm is None else widened(norm)
     size = _ROWS if is_row_wise(layer) else len(x)
     bare = widened(with_given(layer, **{name: torch.empty(0) for name in known}))
     for start in range(0, len(x), size):

@@ -3,12 +3,13 @@
 import torch
 from torch import Tensor, nn
 
-from regard.blocks import RMSNorm
+from regard._lens import bound_of
 from regard.core.errors import InputError
+from regard.models import relative_error
 
 
-def pull_back(norm: nn.Module | None, x: Tensor, u: Tensor) -> tuple[Tensor, float]:
-    """The direction and constant by which u . norm(x') = u' . x' + c where x' has x's statistics.
+def pull_back(norm: nn.Module | None, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """The directions and constants by which u . norm(x') = u' . x' + c where x' has x's statistics.
 
         LayerNorm  y = (x - mean x) r g + b,  r = 1 / sqrt(var x + eps):  u' = r (u g - mean(u g)),  c = u . b
         RMSNorm    y = x r g,  r = 1 / sqrt(mean x^2 + eps):              u' = r u g,                c = 0
@@ -17,8 +18,8 @@ def pull_back(norm: nn.Module | None, x: Tensor, u: Tensor) -> tuple[Tensor, flo
 
     Args:
         norm: None is the identity.
-        x: (d,), what the norm was given.
-        u: (d,), a direction after it.
+        x: (.., d), what the norm was given.
+        u: (.., d), directions after it.
 
     Raises:
         InputError: a norm of another kind.
@@ -33,14 +34,22 @@ def pull_back(norm: nn.Module | None, x: Tensor, u: Tensor) -> tuple[Tensor, flo
     Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", section "Handling Layer
     Normalization".
     """
+    nothing = u.new_zeros(u.shape[:-1])
     if norm is None or type(norm) is nn.Identity:
-        return u, 0.0
-    if isinstance(norm, RMSNorm):
-        scale = torch.rsqrt(x.square().mean() + norm.eps)
-        return u * (norm.offset + norm.weight.detach().double()) * scale, 0.0
+        return u, nothing
     if type(norm) is nn.LayerNorm:
-        scale = torch.rsqrt(x.var(unbiased=False) + norm.eps)
+        scale = torch.rsqrt(x.var(dim=-1, unbiased=False, keepdim=True) + norm.eps)
         weighted = u if norm.weight is None else u * norm.weight.detach().double()
-        constant = 0.0 if norm.bias is None else float(u @ norm.bias.detach().double())
-        return (weighted - weighted.mean()) * scale, constant
+        constant = nothing if norm.bias is None else u @ norm.bias.detach().double()
+        return (weighted - weighted.mean(dim=-1, keepdim=True)) * scale, constant
+    eps = getattr(norm, "eps", getattr(norm, "variance_epsilon", None))
+    weight = getattr(norm, "weight", None)
+    if isinstance(eps, float) and isinstance(weight, Tensor):
+        scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
+        with torch.no_grad():
+            made = norm(x.to(weight.dtype)).double()
+        for offset in (0.0, 1.0):  # Gemma's weight is an offset from 1
+            gain = (offset + weight.detach().double()) * scale
+            if relative_error(x * gain, made) <= bound_of(weight.dtype):
+                return u * gain, nothing
     raise InputError(f"direct attribution knows LayerNorm and RMSNorm; this model has {type(norm).__name__}.")

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard._lens import LensNetwork
 from regard.core import Taps
 from regard.core.errors import InputError
-from regard.models import LastState, Network, StackKind, Transformer
+from regard.models import Network, StackKind
 from regard.tracing.measures._needed import hidden_of
 from regard.tracing.record import Trace
 from regard.tracing.run import run_again
@@ -28,19 +27,22 @@ def logits_of_layers(trace: Trace, layers: Sequence[int], rows: Sequence[int]) -
     Raises:
         InputError: no hidden states, or no head that gives each position logits of the vocabulary.
     """
-    network = trace.require_model().network.plain
-    kind = outermost(network)
+    edited = trace.require_model().network
+    network, kind = edited.plain, outermost(edited)
     hidden = hidden_of(trace, kind)
     check_head(trace)
+    dtype = next(network.parameters()).dtype
     for layer in layers:
         is_last = layer == len(hidden) - 1
         with torch.no_grad():
-            if isinstance(network, Transformer):
-                yield _by_head(network, kind, hidden[layer], is_last, rows)
+            # A trace may have kept the states in another type than the model's.
+            logits = network.readout(hidden[layer][list(rows)][None].to(dtype), normed=is_last)
+            if logits is not None and not (is_last and "logits" in edited.written):
+                yield logits[0]
+            elif is_last:  # what the model says, with its edits
+                yield _by_pass(trace, edited, kind, None, rows)
             else:
-                # What the model says is that of its own pass, with its edits.
-                runs = trace.require_model().network if is_last else network
-                yield _by_pass(trace, runs, kind, None if is_last else hidden[layer], rows)
+                yield _by_pass(trace, network, kind, hidden[layer], rows)
 
 
 def outermost(network: Network) -> StackKind:
@@ -54,36 +56,11 @@ def check_head(trace: Trace) -> None:
     Raises:
         InputError: there is none; a table of learned embeddings is not taken for one.
     """
-    network = trace.require_model().network.plain
-    if isinstance(network, Transformer):
-        output = output_layer_of(network)
-    else:
-        output = network.hf_model.get_output_embeddings() if isinstance(network, LensNetwork) else None
-    if output is None or "logits" not in network.tap_names():
+    if not trace.require_model().network.has_vocabulary_head:
         raise InputError(
             f"{trace.model} has no head that gives every position a logit for each token: load a checkpoint "
             "with its language-model or masked-language-model head (through the lens, hand in that model)."
         )
-
-
-def output_layer_of(network: Transformer) -> nn.Linear | None:
-    """The last layer of a head over the vocabulary; None where the head is another, or there is none."""
-    head = network.head
-    output = getattr(getattr(head, "predictions", head), "output", None)
-    return output if isinstance(output, nn.Linear) else None
-
-
-def _by_head(
-    network: Transformer, kind: StackKind, hidden: Tensor, is_last: bool, rows: Sequence[int]
-) -> Tensor:
-    assert network.head is not None
-    # A trace may have kept the states in another type than the model's.
-    norm, state = network.stack(kind).norm, hidden[list(rows)][None].to(next(network.parameters()).dtype)
-    if norm is not None and not is_last:
-        state = norm(state)
-    ids = torch.zeros(state.shape[:2], dtype=torch.int64, device=state.device)
-    logits: Tensor = network.head(LastState(state=state, token_ids=ids))
-    return logits[0]
 
 
 def _by_pass(

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.blocks import DecoderLayer
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError
-from regard.models import Kind, Network, Transformer, attention_name, stack_of
+from regard.models import Kind, Network, attention_name, stack_of
 from regard.tracing.measures._budget import check_cost
 from regard.tracing.measures._layers import is_row_wise, recorded_outputs, widened, with_given
 from regard.tracing.measures._needed import context_of, hidden_of, values_of
@@ -68,10 +68,9 @@ def value_zeroing(
     rows = list(chosen_of("query", of_queries.encoding, query))
     keys = list(chosen_of("key", of_keys.encoding, key))
     network = trace.require_model().network
-    if isinstance(network, Transformer):
-        _check(trace, network, rows, keys, _size(network.stack(stack_of(kind)).layers[layer]) / _FLOPS)
-    else:
-        _check(trace, network, range(len(of_queries.tokens)), keys, _size(network) / _FLOPS)
+    module = network.layer(stack_of(kind), layer)
+    worked = rows if module is not None else range(len(of_queries.tokens))
+    _check(trace, network, worked, keys, _size(module or network) / _FLOPS)
     blocks = list(_blocks(trace, kind, layer, rows, keys, _ENTRIES))
     return torch.cat(blocks, dim=1) if blocks else torch.empty(len(rows), 0)
 
@@ -94,12 +93,13 @@ def _blocks(
     trace: Trace, kind: "Kind", layer: int, rows: list[int], keys: list[int], entries: int
 ) -> Iterator[Tensor]:
     network = trace.require_model().network
-    if isinstance(network, Transformer):
-        return _by_layer(trace, network, kind, layer, rows, keys, entries)
+    module = network.layer(stack_of(kind), layer)
+    if module is not None:
+        return _by_layer(trace, module, kind, layer, rows, keys, entries)
     return _by_passes(trace, network, kind, layer, rows, keys, entries)
 
 
-def _size(module: torch.nn.Module) -> int:
+def _size(module: nn.Module) -> int:
     return 2 * sum(parameter.numel() for parameter in module.parameters())
 
 
@@ -118,7 +118,7 @@ def _check(
 
 def _by_layer(
     trace: Trace,
-    network: Transformer,
+    module: nn.Module,
     kind: "Kind",
     layer: int,
     rows: list[int],
@@ -126,7 +126,6 @@ def _by_layer(
     entries: int,
 ) -> Iterator[Tensor]:
     stack = stack_of(kind)
-    module = network.stack(stack).layers[layer]
     inputs = trace.attention_of(layer, kind).inputs
     v, projection = values_of(trace, kind, layer), projection_of(trace, kind, layer)
     x, known = hidden_of(trace, stack)[layer], recorded_outputs(trace, stack, module, layer)

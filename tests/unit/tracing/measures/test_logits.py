@@ -1,6 +1,7 @@
 """The logit lens against norm and head by hand; direct attribution against matrices of frozen norms."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -262,7 +263,7 @@ def test_every_part_is_what_it_brings_to_the_end(name: str, row: int) -> None:
     bias = np.zeros(len(rows)) if head.output.bias is None else head.output.bias.detach().double().numpy()
     bias = bias + (0.0 if head.bias is None else head.bias[0].double().numpy())
     found = trace.direct_attribution(7, token=row)
-    assert found.position == row % len(trace.passage(kind).tokens)
+    assert found.positions == (row % len(trace.passage(kind).tokens),)
     check_parts(found, forward, rows[7])
     assert abs(found.head_bias - bias[7]) < FP64
     apart = trace.direct_attribution((7, 2), token=row)
@@ -279,7 +280,7 @@ def test_the_sum_is_the_model_s_logit(name: str) -> None:
     logits = measured.seen(trace, [])["logits"][0, -1].double()
     found = trace.direct_attribution(7)
     softcap = network.head.softcap
-    total = found.total if softcap is None else softcap * np.tanh(found.total / softcap)
+    total = found.total if softcap is None else softcap * torch.tanh(found.total / softcap)
     assert abs(total - float(logits[7])) < FP32_OF_LARGEST * float(logits.abs().max())
     assert "DirectAttribution(" in repr(found)
     assert abs(found.error) < FP32_OF_LARGEST * float(logits.abs().max())
@@ -290,7 +291,7 @@ def test_a_token_by_its_name() -> None:
     trace = regard.Model(loaded).trace("the fishing bank")
     by_name = trace.direct_attribution(("river", "money"), token="fishing")
     by_id = trace.direct_attribution((9, 10), token=3)  # the last piece
-    assert (by_name.position, by_name.total) == (3, by_id.total)
+    assert (by_name.positions, by_name.total) == ((3,), by_id.total)
 
 
 def test_what_has_no_sum_is_refused() -> None:
@@ -300,19 +301,62 @@ def test_what_has_no_sum_is_refused() -> None:
     assert abs(masked.direct_attribution(torch.ones(15)).error) < 1e-4
     with pytest.raises(InputError, match="has no head that gives every position"):
         regard.Model(make_loaded()).trace("the fishing bank").direct_attribution(3)
-    seen = regard.lens(lens_models.gpt2()).trace(token_ids=[3, 1])
-    with pytest.raises(
-        InputError, match=r"regard loaded itself, .* GPT2LMHeadModel is seen through the lens"
+    for family, message in (
+        ("bert", "layer 0 of BertForMaskedLM does more"),
+        ("gpt_oss", "a mixture of experts"),
     ):
-        seen.direct_attribution(3)
-    model = regard.Model(measured.loaded(NETWORKS["decoder"]()))
-    edited = model.edited(Zero("ffn", layer=0))
-    trace = edited.trace(token_ids=measured.IDS)
-    with pytest.raises(InputError, match="direct attribution needs a model without edits"):
-        trace.direct_attribution(3)
+        seen = regard.lens(lens_models.FAMILIES[family]()).trace(token_ids=[3, 1])
+        with pytest.raises(InputError, match=message):
+            seen.direct_attribution(torch.ones(lens_models.D_MODEL))
     convolved = traced(measured.of_family("deberta-v2", convolution=Convolution()))
-    with pytest.raises(InputError, match="tiny has a ConvolvedLayer, which writes"):
+    with pytest.raises(InputError, match="layer 0 of tiny does more"):
         convolved.direct_attribution(torch.ones(15))
+
+
+@pytest.mark.parametrize("name", ["encoder", "both", "gemma2"])
+def test_several_positions_at_once(name: str) -> None:
+    trace = traced(NETWORKS[name]())
+    whole, targets = trace.direct_attribution(7, token=None), [3, 1, 4]
+    some = trace.direct_attribution(targets, token=slice(0, 3))
+    for row in range(3):
+        alone, own = trace.direct_attribution(7, token=row), trace.direct_attribution(targets[row], token=row)
+        for field in fields(alone)[1:]:
+            for many, one in ((whole, alone), (some, own)):
+                wanted, found = getattr(one, field.name), getattr(many, field.name)
+                pairs = zip(wanted, found, strict=True) if isinstance(wanted, tuple) else [(wanted, found)]
+                for each, values in pairs:
+                    assert torch.allclose(values[row], each, rtol=1e-9, atol=1e-9), field.name
+    assert float(whole.error.abs().max()) < 1e-9
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_through_the_lens_where_sublayers_add_up(family: str, tmp_path: Path) -> None:
+    hf_model = lens_models.FAMILIES[family]()
+    hf_model.save_pretrained(tmp_path)
+    own, seen = regard.load(tmp_path), regard.lens(hf_model)
+    wanted, found = (each.trace(token_ids=measured.IDS).direct_attribution(7) for each in (own, seen))
+    assert abs(found.error) < FP32_OF_LARGEST * abs(found.value)
+    for ours, theirs in zip((*found.heads, found.ffn), (*wanted.heads, wanted.ffn), strict=True):
+        assert_close_to_largest(ours, theirs, 10 * FP32_OF_LARGEST)
+
+
+@pytest.mark.parametrize("name", ["encoder", "gemma2"])
+@pytest.mark.parametrize(
+    "site",
+    ["weights", "head", "attention", "middle", "ffn", "residual", "layers.1.output"],
+)
+def test_of_an_edited_model(name: str, site: str) -> None:
+    model = regard.Model(measured.loaded(NETWORKS[name]()))
+    layer = None if site.startswith("layers") else 1
+    trace = model.edited(regard.Scale(site, factor=0.5, layer=layer)).trace(token_ids=measured.IDS)
+    found = trace.direct_attribution(7, token=2)
+    assert abs(found.error) < 1e-9
+    if site != "layers.1.output":  # of which a norm takes the scale away
+        assert (
+            abs(found.value - model.trace(token_ids=measured.IDS).direct_attribution(7, token=2).value) > 1e-8
+        )
+    writes = site not in ("weights", "head", "ffn")
+    assert (abs(found.edited) > 1e-6) == writes
 
 
 @pytest.mark.parametrize(
@@ -322,6 +366,7 @@ def test_what_has_no_sum_is_refused() -> None:
         (-1, "an id from 0 to 30; got -1"),
         (True, "an id from 0 to 30; got True"),
         ((1, 2, 3), "one token, or two for a difference; got 3"),
+        ([1, 2], "a token for each of the 1 positions; got 2"),
         (torch.ones(7), r"shape \(d_model,\) = \(30,\) .*got torch.float32 of shape \(7,\)"),
         (torch.ones(30).long(), "got torch.int64"),
     ],

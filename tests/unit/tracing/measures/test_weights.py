@@ -75,7 +75,7 @@ def test_what_a_projection_is_needed_for_says_so(monkeypatch: pytest.MonkeyPatch
     trace = traced(NETWORKS["encoder"]())
     with pytest.raises(InputError, match="needs the parameters of tiny, and the trace came without"):
         replace(trace, loaded=None).norm_weighted(0)
-    monkeypatch.setattr("regard._lens._projection._matrix", lambda module: None)
+    monkeypatch.setattr("regard.models._projection._matrix", lambda module: None)
     for ask in (trace.norm_weighted, trace.norm_weighted_layer):
         with pytest.raises(InputError, match="that of tiny in encoder layer 1 is no plain linear layer"):
             ask(1)

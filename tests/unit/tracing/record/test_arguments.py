@@ -201,14 +201,9 @@ CALLS: dict[str, tuple[Callable[[Models], Call], dict[str, Any], dict[str, tuple
         lambda m: m.speaker.direct_attribution,
         {"target": 3},
         {
-            "target": (*THINGS, -1, 31, None, (), (1, 2, 3), [1], torch.zeros(29)),
-            "token": (*NO_TOKEN[:-3], None),
+            "target": (*THINGS, -1, 31, None, (), (1, 2, 3), [1, 2], torch.zeros(29)),
+            "token": NO_TOKEN,
         },
-    ),
-    "trajectory": (
-        lambda m: m.trace.trajectory,
-        {"token": "bank"},
-        {"token": (*NO_TOKEN, None), "kind": (*NO_KIND, "cross")},
     ),
     "embedding": (
         lambda m: m.trace.embedding,

@@ -1,4 +1,4 @@
-"""The way from an attention layer's heads to its output: W_O and its bias, and how exactly it is that."""
+"""Linear layers that a measure reads: from heads to the attention's output, from hidden states to logits."""
 
 import math
 from dataclasses import dataclass
@@ -23,9 +23,45 @@ class Projection:
         output = context.double().transpose(-3, -2).flatten(-2) @ self.weight.flatten(0, 1)
         return output if self.bias is None else output + self.bias
 
+    def error(self, context: Tensor, output: Tensor) -> float:
+        """How far the heads are from summing to a recorded output: see `relative_error`.
+
+        Args:
+            context: (.., heads, queries, v_dim).
+            output: (.., queries, d_model).
+        """
+        return relative_error(self.of_contexts(context.detach()), output.detach().double())
+
     def of_values(self, v: Tensor, head: int) -> Tensor:
         """What a head makes of values, f_h(x) = v W_O^h: (kv_heads, keys, v_dim) -> (keys, d_model)."""
         return v[head // (len(self.weight) // len(v))].double() @ self.weight[head]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Unembedding:
+    """logits = W (scale h) + b: a head that is linear in the last hidden state, before any soft cap.
+
+    Args:
+        weight: (vocab_size, d_model).
+        bias: (vocab_size,), or None where there is none.
+        scale: of the hidden state.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    scale: float = 1.0
+
+    def rows(self, ids: list[int]) -> tuple[Tensor, Tensor]:
+        """The directions of some tokens, float64 (ids, d_model), and their biases, (ids,)."""
+        bias = self.weight.new_zeros(len(ids)) if self.bias is None else self.bias[ids]
+        return self.scale * self.weight[ids].double(), bias.double()
+
+    def logits(self, state: Tensor) -> Tensor:
+        """(.., d_model) -> (.., vocab_size), in the head's own type."""
+        state = state.to(self.weight.dtype)
+        return nn.functional.linear(
+            state * self.scale if self.scale != 1.0 else state, self.weight, self.bias
+        )
 
 
 def read_projection(module: nn.Module, num_heads: int) -> Projection | None:
@@ -56,17 +92,6 @@ def _matrix(module: nn.Module) -> Tensor | None:
     if kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers."):
         return weight.mT
     return None
-
-
-def heads_error(projection: Projection, context: Tensor, output: Tensor) -> float:
-    """The largest difference between what the heads sum to and a recorded output; see `relative_error`.
-
-    Args:
-        projection: of the layer.
-        context: (.., heads, queries, v_dim).
-        output: (.., queries, d_model).
-    """
-    return relative_error(projection.of_contexts(context.detach()), output.detach().double())
 
 
 def relative_error(actual: Tensor, wanted: Tensor) -> float:
