@@ -15,7 +15,6 @@ from regard.views._measures import MOST_MEASURES, matrix_bytes
 from regard.views._movement import Movement, Projection, plot_movement
 from regard.views._page import Page, render_comparison, render_difference, render_page, write_page
 from regard.views._picture import HeadPicture, PictureForm
-from regard.views._plots import plot_entropy, plot_weights
 from regard.views._position_records import PositionsRecord, RotaryRecord
 from regard.views._positions import plot_positions
 from regard.views._records import AttentionRecord, HeadStatistics, PageToken, RecordKind, Side, encoder_record
@@ -59,10 +58,8 @@ __all__ = [
     "matrix_bytes",
     "new_figure",
     "notebook_bundle",
-    "plot_entropy",
     "plot_movement",
     "plot_positions",
-    "plot_weights",
     "render_comparison",
     "render_difference",
     "render_page",

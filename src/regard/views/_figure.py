@@ -1,6 +1,8 @@
 """matplotlib figures without a display and without its global state, written whole or not at all."""
 
+import unicodedata
 import warnings
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,11 +10,13 @@ from typing import TYPE_CHECKING
 from regard.core.errors import InputError
 from regard.core.extras import missing
 from regard.core.files import write_whole
+from regard.views._svg import Curve, Sheet, Text, legal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FORMATS = (".pdf", ".png", ".svg")
+_POINTS = 72  # an inch
 
 
 def new_figure(*, width: float, height: float) -> "Figure":
@@ -58,3 +62,70 @@ def write_figure(figure: "Figure", path: Path) -> None:
         )
         figure.savefig(drawn, format=path.suffix.lower()[1:], dpi=150)
     write_whole(path, drawn.getvalue())
+
+
+def figure_of(sheet: Sheet) -> "Figure":
+    """The sheet as a figure of its size, a point for a point.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        InputError: a text from right to left: matplotlib would set its letters the wrong way round.
+    """
+    figure = new_figure(width=sheet.width / _POINTS, height=sheet.height / _POINTS)
+    _check_direction(shape.text for shape in sheet.shapes if isinstance(shape, Text))
+    from matplotlib.patches import PathPatch, Rectangle
+    from matplotlib.path import Path
+
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set_xlim(0, sheet.width)
+    axes.set_ylim(sheet.height, 0)
+    for order, shape in enumerate(sheet.shapes):
+        if isinstance(shape, Text):
+            axes.text(
+                shape.x,
+                shape.y,
+                legal(shape.text),
+                fontsize=shape.size,
+                color=shape.colour,
+                ha={"start": "left", "middle": "center", "end": "right"}[shape.anchor],
+                va="baseline" if shape.turn else "center_baseline",
+                fontweight="bold" if shape.bold else "normal",
+                rotation=shape.turn,
+                rotation_mode="anchor",
+                parse_math=False,
+                zorder=order,
+            )
+        elif isinstance(shape, Curve):
+            (x, y), (to_x, to_y) = shape.start, shape.end
+            middle = (x + to_x) / 2
+            bent = [(x, y), (middle, y), (middle, to_y), (to_x, to_y)]
+            path = (
+                Path(bent, [Path.MOVETO, *3 * [Path.CURVE4]]) if shape.bent else Path([(x, y), (to_x, to_y)])
+            )
+            dashes = (0, [each / shape.width for each in shape.dashes]) if shape.dashes else "-"
+            axes.add_patch(
+                PathPatch(
+                    path,
+                    fill=False,
+                    edgecolor=shape.colour,
+                    linewidth=shape.width,
+                    linestyle=dashes,
+                    alpha=shape.opacity,
+                    zorder=order,
+                )
+            )
+        else:
+            box = Rectangle((shape.x, shape.y), shape.width, shape.height, color=shape.colour, linewidth=0)
+            box.set_zorder(order)
+            axes.add_patch(box)
+    return figure
+
+
+def _check_direction(texts: Iterable[str]) -> None:
+    for text in texts:
+        if any(unicodedata.bidirectional(sign) in ("R", "AL") for sign in text):
+            raise InputError(
+                f"{text!r:.60} runs from right to left, which matplotlib cannot set; write an .svg file."
+            )

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.core.printable import excerpt, printable
-from regard.views._figure import check_format, write_figure
-from regard.views._plots import figure_of
+from regard.views._figure import check_format, figure_of, write_figure
 from regard.views._svg import Box, Curve, Shape, Sheet, Text, svg_of
 
 PictureForm = Literal["lines", "map"]

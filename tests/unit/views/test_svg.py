@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pytest
 
 from regard.core.errors import InputError, OutputError
-from regard.views import HeadPicture, PictureForm, plot_entropy, plot_weights
-from regard.views._plots import figure_of
+from regard.views import HeadPicture, PictureForm
+from regard.views._figure import figure_of
 from regard.views._svg import Box, Curve, Sheet, Text, legal, svg_of
 
 NS = "{http://www.w3.org/2000/svg}"
@@ -162,25 +162,3 @@ def test_straight_and_dashed_lines_and_numbers() -> None:
     assert 'd="M0 1.235L2 3"' in svg_of(sheet)
     assert 'stroke-dasharray="4 2"' in svg_of(sheet)
     assert legal("\ufffe\t\x0b") == "\ufffd\t\ufffd"
-
-
-def test_plots_refuse_what_does_not_fit() -> None:
-    with pytest.raises(InputError, match="as there are tokens"):
-        plot_weights(np.eye(3), ["a", "b"])
-    with pytest.raises(InputError, match="right to left"):
-        plot_weights(np.eye(1), ["שלום"])
-    with pytest.raises(InputError, match="finite"):
-        plot_entropy(np.array([[np.nan]]))
-    with pytest.raises(InputError, match=r"\(layers, heads\)"):
-        plot_entropy(np.zeros(3))
-
-
-def test_plots_show_the_numbers_and_the_names() -> None:
-    weights = np.random.default_rng(0).random((2, 3))
-    figure = plot_weights(weights, ["$a$", "b"], ["x", "y", "z"], title="head")
-    axes = figure.axes[0]
-    np.testing.assert_array_equal(axes.images[0].get_array(), weights)
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["x", "y", "z"]
-    figure.savefig("/dev/null", format="png")
-    figure = plot_entropy(np.array([[0.0, 1.26, 2.0]]))
-    assert [text.get_text() for text in figure.axes[0].texts] == ["0.0", "1.3", "2.0"]
