@@ -89,7 +89,7 @@ class Embeddings(nn.Module):
             total = taps.offer("tokens", total)
         if self.scale != 1.0:
             # Rounded to the model's own type first, as the models that scale were trained.
-            total = total * torch.tensor(self.scale, dtype=total.dtype, device=total.device)
+            total = total * torch.tensor(self.scale, dtype=total.dtype, device="cpu")
             if taps is not None:
                 total = taps.offer("scaled", total)
         if self.positions is not None:

@@ -99,7 +99,9 @@ class _Blocks(torch.autograd.Function):
         v: Tensor,
         *learned: Tensor,
     ) -> Tensor:
-        ctx.inputs, ctx.block, ctx.blocks, ctx.learned = inputs, block, blocks, learned
+        # The record without its tensors: what is saved can then be let go of and made again, by checkpoints.
+        ctx.inputs = inputs.changed(q=_shape_of(q), k=_shape_of(k), v=_shape_of(v))
+        ctx.block, ctx.blocks, ctx.learned = block, blocks, learned
         ctx.save_for_backward(q, k, v, *learned)
         return _forward(inputs, block, blocks, q, k, v)
 
@@ -129,6 +131,11 @@ class _Blocks(torch.autograd.Function):
             *(total.to(q.dtype) for total in (d_q, d_k, d_v)),
             *(next(answers) if tensor.requires_grad else None for tensor in ctx.learned),
         )
+
+
+def _shape_of(tensor: Tensor) -> Tensor:
+    """A tensor of the same shape, type and device that takes the memory of one number, which nobody reads."""
+    return tensor.new_zeros(()).expand(tensor.shape)
 
 
 def parts(q: Tensor, k: Tensor, v: Tensor, rows: range, keys: range) -> tuple[Tensor, Tensor, Tensor]:

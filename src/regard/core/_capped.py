@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.core._attention import at_least_float32
 from regard.core._blocks import Plan, empty_context, plan
+from regard.core._devices import ON_DEVICE, on_cpu
 from regard.core._inputs import AttentionInputs
 from regard.core._kernel import added_to_scores, empty_rows
 
@@ -28,7 +29,7 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
     # (batch, kv_heads, ..): the query heads of a group go through one product, and no key is repeated.
     k, v = inputs.k.to(dtype).contiguous(), inputs.v.to(dtype).contiguous()
     context = empty_context(q, inputs.v)
-    entries = _entries()
+    entries = _entries(inputs)
 
     def attend(items: slice, rows: range, keys: range, added: Tensor | None, empty: Tensor | None) -> Tensor:
         """A function of its own, so that a block's matrices have gone before the next is begun."""
@@ -60,11 +61,11 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
 
 def capped_plan(inputs: AttentionInputs) -> Plan:
     """The blocks that `capped_attention` goes by."""
-    return plan(inputs, planes=inputs.num_heads, entries=_entries())
+    return plan(inputs, planes=inputs.num_heads, entries=_entries(inputs))
 
 
-def _entries() -> int:
-    return _BLOCK_ENTRIES * min(8, torch.get_num_threads())
+def _entries(inputs: AttentionInputs) -> int:
+    return _BLOCK_ENTRIES * min(8, torch.get_num_threads()) if on_cpu(inputs.q) else ON_DEVICE
 
 
 def _items(tensor: Tensor, items: slice) -> Tensor:

@@ -7,6 +7,10 @@ from torch import Tensor
 _CPU = "cpu"
 
 
+# Numbers of a block elsewhere than on the CPU, where calls cost more than memory: 256 MB in float32.
+ON_DEVICE = 2**26
+
+
 def on_cpu(tensor: Tensor) -> bool:
     """Whether numbers can be looked at without waiting for a device, and torch's CPU kernels do the work.
 

@@ -65,7 +65,7 @@ class SeededDropout:
         of_head = torch.arange(heads, device=device)[None, :, None, None]
         # 20 bits each for batch and head, 24 for the query: one number a row, then mixed with the key. The
         # seed is mixed first: as it stands, seed 1 would give query 0 what seed 0 gives query 1.
-        seed = _mix(torch.tensor(self.seed, device=device) + _GOLDEN)
+        seed = int(_mix(torch.tensor(self.seed, device="cpu") + _GOLDEN))
         row = ((of_batch << 44) | (of_head << 24) | queries[None, None, :, None]) ^ seed
         bits = _mix(_mix(row) + keys)
         uniform = (bits & 0xFFFFFF).to(torch.float32) * 2.0**-24

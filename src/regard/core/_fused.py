@@ -12,7 +12,7 @@ from regard.core._attention import attend_rows, learned_by
 from regard.core._autocast import without_autocast
 from regard.core._blocks import Plan, by_blocks, plan
 from regard.core._capped import capped_attention, capped_plan
-from regard.core._devices import on_cpu
+from regard.core._devices import ON_DEVICE, on_cpu
 from regard.core._inputs import AttentionInputs, as_object, padding_of, silence_padding
 from regard.core._kernel import attend, attend_block
 from regard.core._masks import Causal, Padding
@@ -23,6 +23,7 @@ _BLOCK_ENTRIES = 2**21
 
 # Entries of one block of scores where all is written out: a dozen such matrices are alive at a time.
 _WRITTEN_ENTRIES = 2**20
+_WRITTEN_ON_DEVICE = 2**24
 
 # With fewer queries times keys than this, one call costs less than what blocks would leave out.
 _WORTH_BLOCKS = 2**16
@@ -132,7 +133,11 @@ def _is_causal_alone(inputs: AttentionInputs) -> bool:
 
 def _plan(inputs: AttentionInputs) -> Plan:
     planes = inputs.q.shape[0] * inputs.num_heads if inputs.sinks is not None else planes_of(inputs)
-    return plan(inputs, planes=planes, entries=_BLOCK_ENTRIES)
+    return plan(inputs, planes=planes, entries=_entries(inputs))
+
+
+def _entries(inputs: AttentionInputs) -> int:
+    return _BLOCK_ENTRIES if on_cpu(inputs.q) else ON_DEVICE
 
 
 def _wants_gradient(inputs: AttentionInputs) -> bool:
@@ -155,7 +160,7 @@ def _in_one_call(inputs: AttentionInputs) -> bool:
     if inputs.bias is None and (mask is None or all(isinstance(part, Padding) for part in mask.parts())):
         return True  # one row stands for all
     size = inputs.q_len * inputs.k_len
-    if inputs.q.shape[0] * inputs.num_heads * size > _BLOCK_ENTRIES:
+    if inputs.q.shape[0] * inputs.num_heads * size > _entries(inputs):
         return False
     # In training a block is worked out twice, and elsewhere than on the CPU calls cost more than masks.
     return size < _WORTH_BLOCKS or _wants_gradient(inputs) or not on_cpu(inputs.q)
@@ -178,7 +183,8 @@ def _written_out(inputs: AttentionInputs, learned: tuple[Tensor, ...]) -> Tensor
     if inputs.softcap is not None and plain and not wants:
         return capped_attention(inputs, inputs.softcap)
     planes = inputs.q.shape[0] * inputs.num_heads
-    return by_blocks(inputs, _arithmetic, plan(inputs, planes=planes, entries=_WRITTEN_ENTRIES), learned)
+    entries = _WRITTEN_ENTRIES if on_cpu(inputs.q) else _WRITTEN_ON_DEVICE
+    return by_blocks(inputs, _arithmetic, plan(inputs, planes=planes, entries=entries), learned)
 
 
 def _arithmetic(inputs: AttentionInputs, q: Tensor, k: Tensor, v: Tensor, rows: range, keys: range) -> Tensor:

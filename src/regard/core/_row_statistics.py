@@ -24,7 +24,7 @@ from torch import Tensor
 from regard.core._attention import at_least_float32
 from regard.core._autocast import without_autocast
 from regard.core._blocks import plan
-from regard.core._devices import on_cpu
+from regard.core._devices import ON_DEVICE, on_cpu
 from regard.core._groups import Groups, GroupSums, Members
 from regard.core._inputs import AttentionInputs
 from regard.core._row_blocks import MaskAndBias, Place, at_places, largest, places, write_products
@@ -33,10 +33,9 @@ from regard.core.errors import InputError
 
 # Entries of one head's block, and of all heads' that are worked on at once. Two blocks are alive, 16 MB in
 # float32, about what a processor's last cache holds. Half of it costs as much in calls as this in misses,
-# and a quarter of it half as much again. Other devices want much more to do at a time.
+# and a quarter of it half as much again.
 _OF_ONE_HEAD = 2**18
 _AT_ONCE = 2**21
-_ON_DEVICE = 2**26
 
 # Rows that a product should have at least, as far as all of one head's are not more than may be at once.
 _ROWS = 64
@@ -253,7 +252,7 @@ class _Pass:
     def statistics(self) -> RowStatistics:
         inputs = self.inputs
         batch, heads, queries, _ = inputs.q.shape
-        most = _AT_ONCE if on_cpu(inputs.q) else _ON_DEVICE
+        most = _AT_ONCE if on_cpu(inputs.q) else ON_DEVICE
         group = heads // inputs.k.shape[1]
         # A group's heads share a product, and are worked on together however many they are.
         of_one_head = min(max(1, most // group), max(_OF_ONE_HEAD, _ROWS * inputs.k_len))

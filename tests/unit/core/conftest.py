@@ -6,7 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.core import AttentionInputs, _blocks, _capped, _fused, fused_attention, reference_attention
+from regard.core import (
+    AttentionInputs,
+    _blocks,
+    _capped,
+    _devices,
+    _fused,
+    fused_attention,
+    reference_attention,
+)
 from unit.core.cases import Form
 
 
@@ -23,12 +31,17 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(params=["reference", "fused", "fused in blocks"])
+@pytest.fixture(params=["reference", "fused", "fused in blocks", "fused on a device"])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Form:
-    """The reference, the fused form as it is, and the fused form with blocks of a few queries and keys."""
-    if request.param == "fused in blocks":
-        for module in (_fused, _capped):
-            monkeypatch.setattr(module, "_BLOCK_ENTRIES", 40)
+    """The reference, and the fused form: as it is, with blocks of a few queries and keys, and with these
+    where all that depends on the device is decided as elsewhere than on the CPU.
+    """
+    if request.param in ("fused in blocks", "fused on a device"):
+        for name in ("_BLOCK_ENTRIES", "ON_DEVICE"):
+            for module in (_fused, _capped):
+                monkeypatch.setattr(module, name, 40)
         monkeypatch.setattr(_fused, "_WORTH_BLOCKS", 1)
         monkeypatch.setattr(_blocks, "_FEWEST_ROWS", 2)
+    if request.param == "fused on a device":
+        monkeypatch.setattr(_devices, "_CPU", "another device")
     return _reference if request.param == "reference" else fused_attention

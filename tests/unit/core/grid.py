@@ -1,8 +1,12 @@
 """The cases that the forms of attention are held to the oracle over."""
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 
-from unit.core.cases import BIASES, MASKS, Case
+from unit.core import oracle
+from unit.core.cases import BIASES, MASKS, Case, Made
 
 EXTRAS = [(None, False), (1.5, False), (None, True), (0.7, True)]
 SCALES = [None, 1.3, -0.7, None, 0.0]
@@ -52,3 +56,20 @@ PLAIN = [
         strict=False,
     )
 ]
+
+
+@cache
+def worked_out(case: Case) -> tuple[Made, oracle.Result]:
+    """The case's numbers, and what the oracle makes of them."""
+    made = Made(case)
+    return made, made.expected()
+
+
+@contextmanager
+def named(case: Case) -> Iterator[None]:
+    """A failure inside says which case it is of: one test goes through many."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(repr(case))
+        raise

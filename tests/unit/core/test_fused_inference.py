@@ -1,7 +1,5 @@
 """The fused form where no gradient of a bias or a sink is wanted: other paths, the same numbers."""
 
-from functools import cache
-
 import pytest
 import torch
 from torch import Tensor
@@ -19,62 +17,7 @@ from regard.core import (
     fused_attention,
     reference_attention,
 )
-from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
-from unit.core import oracle
-from unit.core.cases import Case, Form, Made
-from unit.core.grid import GRID, PLAIN
-
-TOLERANCE = {torch.float64: FP64, torch.float32: FP32_OF_LARGEST}
-
-
-@cache
-def _made(case: Case) -> tuple[Made, oracle.Result]:
-    made = Made(case)
-    return made, made.expected()
-
-
-@pytest.mark.parametrize("case", [*GRID, *PLAIN], ids=str)
-def test_context_without_gradients_is_that_of_the_oracle(case: Case, form: Form) -> None:
-    made, expected = _made(case)
-    for dtype, tolerance in TOLERANCE.items():
-        with torch.no_grad():
-            context = form(made.record(dtype)[0])
-        assert context.dtype == dtype
-        assert_close_to_largest(context, expected.context, tolerance)
-
-
-@pytest.mark.parametrize("case", [c for c in GRID if c.bias != "none" or c.sinks], ids=str)
-def test_gradients_beside_a_bias_and_sinks_that_learn_nothing(case: Case, form: Form) -> None:
-    made, expected = _made(case)
-    inputs, leaves = made.record(torch.float64, learns=False)
-    gradients = torch.autograd.grad(form(inputs), [leaves[n] for n in "qkv"], made.upstream.double())
-    for gradient, wanted in zip(gradients, (expected.d_q, expected.d_k, expected.d_v), strict=True):
-        assert_close_to_largest(gradient, wanted, FP64)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"bias": "dense"},
-        {"bias": "computed"},
-        {"sinks": True},
-        {"softcap": 1.5},
-        {"softcap": 1.5, "bias": "dense"},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("mask", ["none", "causal & padding", "padded item"])
-def test_half_precision_rounds_weights_and_context_and_nothing_else(
-    mask: str, options: dict[str, object], dtype: torch.dtype, form: Form
-) -> None:
-    made = Made(Case(mask=mask, kv_heads=2, queries=7, keys=7, **options)).rounded(dtype)
-    with torch.no_grad():
-        context = form(made.record(dtype)[0])
-    assert context.dtype == dtype
-    bound = torch.finfo(dtype).eps * made.v.abs().max().item()
-    apart = (context.double() - torch.tensor(made.expected().context, dtype=torch.float64)).abs().max().item()
-    assert apart <= bound
+from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 
 
 def test_a_bias_in_single_precision_is_not_rounded_to_the_half_precision_of_the_queries() -> None:

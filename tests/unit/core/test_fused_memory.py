@@ -1,4 +1,4 @@
-"""The fused form's peak memory, as the operating system saw it, where one matrix would be large."""
+"""The peak memory of attention and its statistics, as the operating system saw it."""
 
 import json
 import os
@@ -23,39 +23,24 @@ keeps some of them. Two fifths of one matrix: nothing that is written out in ful
 
 FORWARD = [
     "plain",
-    "padding",
-    "causal",
-    "causal & padding",
-    "window",
     "window & causal",
     "segments & padding",
-    "predicate",
     "predicate of heads",
-    "wide values",
-    "grouped",
     "grouped + causal & padding",
-    "transposed",
-    "causal + bias",
-    "causal + softcap",
-    "causal + dropout",
+    "transposed + wide values",
     "window + bias",
-    "padding + bias",
-    "sinks",
+    "causal + softcap",
     "causal + sinks",
 ]
-BACKWARD = [
-    "plain",
-    "causal & padding",
-    "window",
-    "transposed + padding",
-    "grouped + causal & padding",
-    "window & causal + bias + softcap",
-    "window + dropout",
-    "causal + sinks",
-]
+BACKWARD = ["transposed + padding", "window & causal + bias + softcap", "window + dropout", "window + sinks"]
+STATISTICS = ["causal", "window & causal + bias"]
+"""Two blocks are 16 MiB, the answers are 30 numbers a row, 4 MiB: some 30 in all, 55 with a bias. The worst
+of all texts, one word over and over ("causal"), has as many pairs as a block has entries, 105."""
+
 CASES = [
     *((kind, "fused", False) for kind in FORWARD),
     *((kind, "fused", True) for kind in BACKWARD),
+    *((kind, "statistics", False) for kind in STATISTICS),
     ("plain", "reference", False),
 ]
 
@@ -76,16 +61,11 @@ def growth() -> dict[tuple[str, str, bool], float]:
     return dict(zip(CASES, json.loads(answer.stdout), strict=True))
 
 
-@pytest.mark.parametrize("kind", FORWARD)
-def test_forward_stays_far_below_one_matrix(kind: str, growth: dict[tuple[str, str, bool], float]) -> None:
-    assert growth[kind, "fused", False] < BOUND
-
-
-@pytest.mark.parametrize("kind", BACKWARD)
-def test_forward_and_backward_stay_far_below_one_matrix(
-    kind: str, growth: dict[tuple[str, str, bool], float]
+@pytest.mark.parametrize(("kind", "form", "backward"), CASES[:-1])
+def test_all_stays_far_below_one_matrix(
+    kind: str, form: str, backward: bool, growth: dict[tuple[str, str, bool], float]
 ) -> None:
-    assert growth[kind, "fused", True] < BOUND
+    assert growth[kind, form, backward] < (150.0 if form == "statistics" else BOUND)
 
 
 def test_the_measurement_sees_a_matrix_where_there_is_one(growth: dict[tuple[str, str, bool], float]) -> None:

@@ -254,10 +254,7 @@ class DistanceTerm:
 
 
 def _start_of_run(positions: Tensor) -> int | None:
-    """The first of positions that follow one another; None where they do not.
-
-    A GPU waits for the answer; without it, it would multiply with every row of the table for each block.
-    """
-    if not len(positions) or not bool((positions.diff() == 1).all()):
+    """The first of positions that follow one another; None where they do not, or a device had to be asked."""
+    if not positions.is_cpu or not len(positions) or not bool((positions.diff() == 1).all()):
         return None
     return int(positions[0])
