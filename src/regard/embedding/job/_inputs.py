@@ -9,7 +9,7 @@ from regard.core.errors import InputError
 from regard.embedding.job._columns import Carried, Columns
 from regard.embedding.job._csv_source import CsvSource
 from regard.embedding.job._line_sources import LineSource
-from regard.embedding.job._opening import FORMATS, Opened, files, identity, look_into, unreadable
+from regard.embedding.job._opening import FORMATS, Opened, files, look_into, unreadable
 from regard.embedding.job._parquet_source import ParquetSource
 from regard.embedding.job._rows import Block, Chunk, blocks
 
@@ -159,10 +159,14 @@ def _source(opened: Opened, columns: Columns, delimiter: str | None) -> _Source:
 
 
 def _identity(opened: Opened) -> tuple[int, int] | None:
+    """What changes with a file's content, at no cost: its size and when it was written."""
+    if opened.path is None:
+        return None
     try:
-        return None if opened.path is None else identity(opened.path)
+        found = opened.path.stat()
     except OSError as error:
         raise unreadable(opened.name, error) from error
+    return found.st_size, found.st_mtime_ns
 
 
 def _digest(opened: Opened) -> tuple[int, str, int]:

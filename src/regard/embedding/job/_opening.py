@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import lzma
-import os
 import shutil
 import stat
 import sys
@@ -33,6 +32,7 @@ _HEAD = 1 << 20
 _BUFFER = 1 << 20
 
 _PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".xz": "xz"}
+_MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd", "xz": b"\xfd7zXZ\x00"}
 _NAMED = {
     ".txt": "text",
     ".text": "text",
@@ -242,13 +242,9 @@ def unreadable(name: str, error: Exception) -> InputError:
 
 
 def _packing(first: bytes) -> str | None:
-    if first[:3] == b"\x1f\x8b\x08":
-        return "gzip"
-    if first[:4] == b"\x28\xb5\x2f\xfd":
-        return "zstd"
     if first[:3] == b"BZh" and first[4:10] == b"1AY&SY":
         return "bz2"
-    return "xz" if first[:6] == b"\xfd7zXZ\x00" else None
+    return next((name for name, magic in _MAGIC.items() if first.startswith(magic)), None)
 
 
 def _check_packing(name: str, path: Path | None, packed: str | None) -> None:
@@ -328,9 +324,3 @@ def _is_json(line: bytes) -> bool:
         return isinstance(json.loads(line.decode("utf-8", "replace")), dict | str)
     except (ValueError, RecursionError):
         return False
-
-
-def identity(path: Path) -> tuple[int, int]:
-    """What changes with a file's content, at no cost: its size and when it was written."""
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns

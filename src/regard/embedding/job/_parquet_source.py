@@ -62,19 +62,18 @@ class ParquetSource:
     def _chunk(self, batch: Any, first: int) -> Chunk:
         columns = {name: _decoded(batch.column(name)) for name in batch.schema.names}
         parts = [_texts(columns[name]) for name in self._columns.texts]
-        carried = [columns[name] for name in self._columns.carried]
-        broken = [_broken(each) for each in carried]
+        carried = [_sound(columns[name]) for name in self._columns.carried]
         texts: list[str | None] = []
         reasons: dict[int, str] = {}
         for place, row in enumerate(zip(*parts, strict=True)):
             text, reason = joined(row)
             if any(isinstance(each, bytes) for each in row):
                 reason = "the text is not UTF-8"
-            if reason is None and self._columns.id is not None and not carried[0][place].is_valid:
-                reason = f"the id is null (column {self._columns.id!r})"
-            bad = next((n for n, each in enumerate(broken) if place in each), None)
+            bad = next((n for n, (_, broken) in enumerate(carried) if place in broken), None)
             if bad is not None:
                 reason = reason or f"column {self._columns.carried[bad]!r} is not UTF-8"
+            if reason is None and self._columns.id is not None and not carried[0][0][place].is_valid:
+                reason = f"the id is null (column {self._columns.id!r})"
             texts.append(text if reason is None else None)
             if reason is not None:
                 reasons[place] = reason
@@ -83,7 +82,7 @@ class ParquetSource:
             first=first,
             texts=texts,
             reasons=reasons,
-            columns=[_mended(each, rows) for each, rows in zip(carried, broken, strict=True)],
+            columns=[array for array, _ in carried],
         )
 
 
@@ -136,21 +135,14 @@ def _text(data: bytes | None) -> object:
         return data
 
 
-def _broken(array: Any) -> set[int]:
-    """The rows of a column of text that are not UTF-8: nobody could read a file that holds them."""
-    pa, _ = pyarrow()
+def _sound(array: Any) -> tuple[Any, set[int]]:
+    """A column with null for what is not UTF-8, which nobody could read, and the rows where that is."""
     if not _is_text(array.type):
-        return set()
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        return {place for place, each in enumerate(_texts(array)) if isinstance(each, bytes)}
-    return set()
-
-
-def _mended(array: Any, rows: set[int]) -> Any:
-    """A column with nulls in the rows that are not UTF-8, which are rejected; their array goes on."""
-    if not rows:
-        return array
-    pa, _ = pyarrow()
-    return pa.array([None if isinstance(each, bytes) else each for each in _texts(array)], array.type)
+        return array, set()
+    values = _texts(array)
+    broken = {place for place, each in enumerate(values) if isinstance(each, bytes)}
+    if broken:
+        array = pyarrow()[0].array(
+            [None if n in broken else each for n, each in enumerate(values)], array.type
+        )
+    return array, broken

@@ -196,16 +196,10 @@ class RayWorkers:
             )
         return count
 
-    def _start(self, near: _Member | None = None) -> _Member:
-        """A worker; in place of another one where that was, if there is room."""
+    def _start(self, deaths: int = 0) -> _Member:
         assert self._work is not None
-        actor = self._actor
-        if near is not None and near.about is not None:
-            strategies = self._ray.util.scheduling_strategies
-            there = strategies.NodeAffinitySchedulingStrategy(near.about["node"], soft=True)
-            actor = actor.options(scheduling_strategy=there)
-        started = actor.remote(self._open_work, dict(self._work.settled), self._work.threads, versions())
-        deaths = near.deaths if near is not None else 0
+        settled = dict(self._work.settled)
+        started = self._actor.remote(self._open_work, settled, self._work.threads, versions())
         return _Member(actor=started, ready=started.make_ready.remote(), deaths=deaths)
 
     def _end(self, member: _Member) -> None:
@@ -321,7 +315,7 @@ class RayWorkers:
     def _replace(self, member: _Member, message: str) -> None:
         self._tell(message)
         self._end(member)
-        self._members[self._members.index(member)] = self._start(near=member)
+        self._members[self._members.index(member)] = self._start(member.deaths)
 
     def _died_of(self, task: _Task, error: Exception) -> None:
         task.deaths += 1

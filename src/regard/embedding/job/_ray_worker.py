@@ -4,7 +4,6 @@ import os
 import platform
 import socket
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 import tokenizers
@@ -54,8 +53,7 @@ class Worker:
 
     def make_ready(self) -> dict[str, Any]:
         """Where this is, and why it is `refused`: None where it obeys."""
-        node = import_module("ray").get_runtime_context().get_node_id()
-        about = {"node": node, "host": socket.gethostname(), "process": os.getpid(), "processor": processor()}
+        about = {"host": socket.gethostname(), "process": os.getpid(), "processor": processor()}
         try:
             return {**about, "refused": self._refused()}
         except RegardError as error:

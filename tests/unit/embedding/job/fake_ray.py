@@ -91,9 +91,6 @@ class FakeRay:
     """
 
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
-    util = SimpleNamespace(
-        scheduling_strategies=SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node, *, soft: node)
-    )
 
     def __init__(
         self,
@@ -125,14 +122,9 @@ class FakeRay:
         self.asked = options
 
         def of(kind: type) -> Any:
-            made = SimpleNamespace(remote=lambda *arguments: Actor(self, kind(*arguments)))
-            made.options = lambda scheduling_strategy: made
-            return made
+            return SimpleNamespace(remote=lambda *arguments: Actor(self, kind(*arguments)))
 
         return of
-
-    def get_runtime_context(self) -> Any:
-        return SimpleNamespace(get_node_id=lambda: None)
 
     def kill(self, actor: Actor) -> None:
         actor.die()
