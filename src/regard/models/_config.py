@@ -71,8 +71,18 @@ class FamilyConfig:
         INERT: fields of the family's files that change nothing.
 
     Args:
+        vocab_size: rows of the table of learned embeddings.
+        d_model: size of the residual stream.
+        num_layers: attention layers; of the encoder, where there are two stacks.
+        num_heads: query heads a layer.
+        d_ff: size inside the feed-forward network.
+        activation: of the feed-forward network.
         head: what the checkpoint's head is for, or None.
         num_labels: of a classifier.
+        tie_word_embeddings: whether the output layer to the vocabulary is the table of learned embeddings.
+        pad_token_id: what fills up a text. A classifier that reads the last token of a text reads the one
+            before; where positions are not counted by it either, it changes no number: `transformers` keeps
+            the row of that id from being trained.
     """
 
     STEMS: ClassVar[Mapping[str, str]]
@@ -81,8 +91,16 @@ class FamilyConfig:
     )
     INERT: ClassVar[frozenset[str]] = frozenset()
 
+    vocab_size: int = hf("vocab_size", 30522, is_required=True)
+    d_model: int = hf("hidden_size", 768, is_required=True)
+    num_layers: int = hf("num_hidden_layers", 12, is_required=True)
+    num_heads: int = hf("num_attention_heads", 12, is_required=True)
+    d_ff: int = hf("intermediate_size", 3072, is_required=True)
+    activation: str = hf("hidden_act", "gelu")
     head: HeadKind | None = None
     num_labels: int = 2
+    tie_word_embeddings: bool = hf("tie_word_embeddings", True)
+    pad_token_id: int | None = hf("pad_token_id", 0)
 
     @property
     def model_type(self) -> str:
@@ -211,24 +229,15 @@ class DecoderConfig(FamilyConfig):
     """A config of a decoder that predicts the next token.
 
     Args:
-        vocab_size: rows of the table of learned embeddings.
-        d_model: size of the residual stream.
-        num_layers: layers.
-        num_heads: query heads a layer.
         classifier_dropout_p: of a classifier of tokens, in training.
-        pad_token_id: what fills up a text; a classifier of texts reads the token before.
-        tie_word_embeddings: whether the output layer is the table of learned embeddings.
+
+    The others are those of `FamilyConfig`.
     """
 
     ENDINGS: ClassVar[Mapping[HeadKind | None, str]] = MappingProxyType(
         {**FamilyConfig.ENDINGS, "language-model": "ForCausalLM"}
     )
 
-    vocab_size: int = hf("vocab_size", 32000, is_required=True)
-    d_model: int = hf("hidden_size", 4096, is_required=True)
-    num_layers: int = hf("num_hidden_layers", 32, is_required=True)
-    num_heads: int = hf("num_attention_heads", 32, is_required=True)
     head: HeadKind | None = "language-model"
     classifier_dropout_p: float = hf("classifier_dropout", 0.1)
     pad_token_id: int | None = hf("pad_token_id", None)
-    tie_word_embeddings: bool = hf("tie_word_embeddings", True)

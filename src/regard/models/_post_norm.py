@@ -35,36 +35,19 @@ class PostNormConfig(EncoderConfig):
     """What BERT and its descendants have all; the defaults are those of bert-base-uncased.
 
     Args:
-        vocab_size: rows of the table of learned embeddings.
-        d_model: size of the residual stream.
-        num_layers: encoder layers.
-        num_heads: heads a layer.
-        d_ff: size inside the feed-forward network.
         max_seq_len: the tokens that the table of positions has rows for.
-        activation: of the feed-forward network.
         norm_eps: added to the variance by every layer norm.
         dropout_p, attention_dropout_p: in training, on sublayers and on attention weights.
         classifier_dropout_p: in training, in a classifier; None for `dropout_p`.
-        tie_word_embeddings: whether the masked-LM head's output is the table of learned embeddings.
-        pad_token_id: what fills up a text. Where positions are not counted by it, it changes no number:
-            `transformers` keeps the row of that id from being trained.
 
-    `head` and `num_labels` are those of `FamilyConfig`.
+    The others are those of `FamilyConfig`.
     """
 
-    vocab_size: int = hf("vocab_size", 30522, is_required=True)
-    d_model: int = hf("hidden_size", 768, is_required=True)
-    num_layers: int = hf("num_hidden_layers", 12, is_required=True)
-    num_heads: int = hf("num_attention_heads", 12, is_required=True)
-    d_ff: int = hf("intermediate_size", 3072, is_required=True)
     max_seq_len: int = hf("max_position_embeddings", 512, is_required=True)
-    activation: str = hf("hidden_act", "gelu")
     norm_eps: float = hf("layer_norm_eps", 1e-12)
     dropout_p: float = hf("hidden_dropout_prob", 0.1)
     attention_dropout_p: float = hf("attention_probs_dropout_prob", 0.1)
     classifier_dropout_p: float | None = hf("classifier_dropout", None)
-    tie_word_embeddings: bool = hf("tie_word_embeddings", True)
-    pad_token_id: int | None = hf("pad_token_id", 0)
 
     @property
     def use_pooler(self) -> bool:

@@ -63,12 +63,10 @@ class BartConfig(FamilyConfig):
         model_type: which of the three, "bart", "mbart" or "marian".
         vocab_size: rows of the encoder's table of learned embeddings, and the decoder's where they share it.
         decoder_vocab_size: rows of the decoder's.
-        d_model: size of the residual stream.
         num_layers, num_decoder_layers: layers of the encoder and the decoder.
         num_heads, num_decoder_heads: heads a layer.
         d_ff, d_decoder_ff: size inside the feed-forward networks.
         max_seq_len: the most positions (`max_position_embeddings`).
-        activation: of the feed-forward networks (`activation_function`).
         scale_embedding: whether learned embeddings are multiplied by sqrt(d_model).
         share_embeddings: whether encoder and decoder have one table.
         tie_word_embeddings: whether the output layer is the decoder's table.
@@ -78,7 +76,6 @@ class BartConfig(FamilyConfig):
         has_logits_bias: whether the language-model head has one (`final_logits_bias`).
         num_labels, classifier_dropout_p: of a classifier.
         decoder_start_token_id: what the decoder reads first; None where the text's language says (mBART).
-        pad_token_id: what fills up a text.
         eos_token_id: where a classifier reads.
 
     The others are those of `FamilyConfig`.
@@ -118,7 +115,6 @@ class BartConfig(FamilyConfig):
     activation: str = hf("activation_function", "gelu")
     scale_embedding: bool = hf("scale_embedding", False)
     share_embeddings: bool = True
-    tie_word_embeddings: bool = hf("tie_word_embeddings", True)
     dropout_p: float = hf("dropout", 0.1)
     attention_dropout_p: float = hf("attention_dropout", 0.0, null=0.0)
     activation_dropout_p: float = hf("activation_dropout", 0.0)

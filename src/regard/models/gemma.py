@@ -63,7 +63,6 @@ class GemmaConfig(DecoderConfig):
         model_type: "gemma2" or "gemma3_text".
         num_heads, num_kv_heads: query heads, and key and value heads, a layer.
         head_dim: size of a query, key and value.
-        d_ff: size inside the feed-forward network (`intermediate_size`).
         max_seq_len: the length it was made for (`max_position_embeddings`); longer texts are not refused.
         rope: how positions turn queries and keys, by type of layer.
         layer_types: for each layer "full_attention" or "sliding_attention".
@@ -73,7 +72,6 @@ class GemmaConfig(DecoderConfig):
         query_scalar: scores are divided by its root (`query_pre_attn_scalar`).
         softcap: bound of the scaled scores (`attn_logit_softcapping`).
         final_softcap: bound of the logits (`final_logit_softcapping`).
-        activation: of the feed-forward network (`hidden_activation`).
         norm_eps: added to the mean of squares by every norm (`rms_norm_eps`).
         attention_bias: whether the projections have a bias.
         attention_dropout_p: in training, on attention weights.

@@ -31,7 +31,6 @@ class Gpt2Config(DecoderConfig):
     Args:
         d_ff: size inside the feed-forward network (`n_inner`, or 4 d_model).
         max_seq_len: rows of the table of positions.
-        activation: of the feed-forward network.
         norm_eps: added to the variance by every layer norm.
         scale_by_head_dim: whether scores are divided by sqrt(head_dim).
         scale_by_layer: whether also by the layer's number from 1.

@@ -91,12 +91,10 @@ class LlamaConfig(DecoderConfig):
         model_type: "llama", "mistral", "qwen2" or "qwen3".
         num_kv_heads: key and value heads a layer (`num_key_value_heads`).
         head_dim: size of a query, key and value.
-        d_ff: size inside the feed-forward network (`intermediate_size`).
         max_seq_len: the length it was made for (`max_position_embeddings`); longer texts are not refused.
         rotary: how positions turn queries and keys.
         layer_types: for each layer "full_attention" or "sliding_attention".
         sliding_window: how many tokens, itself included, a query of a sliding layer sees; None without one.
-        activation: of the feed-forward network (`hidden_act`).
         norm_eps: added to the mean of squares by every norm (`rms_norm_eps`).
         qkv_bias, output_bias, ffn_bias: whether linear layers have a bias.
         qk_norm: whether queries and keys are normed.
@@ -116,6 +114,10 @@ class LlamaConfig(DecoderConfig):
     INERT = frozenset({"is_llama_config", "max_sequence_length", "pretraining_tp"})
 
     model_type: Literal["llama", "mistral", "qwen2", "qwen3"] = hf("model_type", "llama")
+    vocab_size: int = hf("vocab_size", 32000, is_required=True)
+    d_model: int = hf("hidden_size", 4096, is_required=True)
+    num_layers: int = hf("num_hidden_layers", 32, is_required=True)
+    num_heads: int = hf("num_attention_heads", 32, is_required=True)
     num_kv_heads: int = hf("num_key_value_heads", 32, is_derived=True)
     head_dim: int = 128
     d_ff: int = hf("intermediate_size", 11008, is_required=True)

@@ -36,16 +36,10 @@ class ModernBertConfig(EncoderConfig):
     """A ModernBERT encoder; the defaults are those of ModernBERT-base.
 
     Args:
-        vocab_size: rows of the table of learned embeddings.
-        d_model: size of the residual stream (`hidden_size`).
-        num_layers: encoder layers (`num_hidden_layers`).
-        num_heads: heads a layer (`num_attention_heads`).
-        d_ff: size inside the feed-forward network (`intermediate_size`).
         max_seq_len: the length it was made for (`max_position_embeddings`); longer texts are not refused.
         rope: how positions turn queries and keys, by type of layer.
         layer_types: for each layer "full_attention" or "sliding_attention".
         local_attention: width of the window of a sliding layer, half of it on either side of a query.
-        activation: of the feed-forward network's gate (`hidden_activation`).
         norm_eps: added to the variance by every layer norm.
         norm_bias, attention_bias, ffn_bias: whether norms, and linear layers, have a bias (`mlp_bias`).
         embedding_dropout_p, attention_dropout_p, ffn_dropout_p: in training.
@@ -54,8 +48,6 @@ class ModernBertConfig(EncoderConfig):
         head_activation: between a head's layers (`classifier_activation`).
         pooling: what a classifier of texts reads (`classifier_pooling`).
         num_labels, classifier_dropout_p: of a classifier.
-        pad_token_id: what fills up a text.
-        tie_word_embeddings: whether the masked-LM head's output is the table of learned embeddings.
 
     The others are those of `FamilyConfig`.
 
@@ -78,9 +70,7 @@ class ModernBertConfig(EncoderConfig):
     )
 
     vocab_size: int = hf("vocab_size", 50368, is_required=True)
-    d_model: int = hf("hidden_size", 768, is_required=True)
     num_layers: int = hf("num_hidden_layers", 22, is_required=True)
-    num_heads: int = hf("num_attention_heads", 12, is_required=True)
     d_ff: int = hf("intermediate_size", 1152, is_required=True)
     max_seq_len: int = hf("max_position_embeddings", 8192)
     rope: Mapping[str, Rotary] = field(
@@ -102,7 +92,6 @@ class ModernBertConfig(EncoderConfig):
     pooling: Literal["cls", "mean"] = hf("classifier_pooling", "cls")
     classifier_dropout_p: float = hf("classifier_dropout", 0.0)
     pad_token_id: int | None = hf("pad_token_id", 50283)
-    tie_word_embeddings: bool = hf("tie_word_embeddings", True)
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,13 +36,8 @@ class T5Config(FamilyConfig):
     """A T5; the defaults are those of t5-small.
 
     Args:
-        vocab_size: rows of the table of learned embeddings.
-        d_model: size of the residual stream.
-        num_layers: layers of the encoder.
         num_decoder_layers: layers of the decoder.
-        num_heads: heads a layer.
         head_dim: size of a query, key and value (`d_kv`).
-        d_ff: size inside the feed-forward network.
         num_buckets: distances that the relative bias tells apart (`relative_attention_num_buckets`).
         max_distance: from which on it tells none apart (`relative_attention_max_distance`).
         activation: of the feed-forward network (`feed_forward_proj`, "relu" or "gated-gelu").
@@ -51,9 +46,7 @@ class T5Config(FamilyConfig):
         dropout_p: in training, everywhere (`dropout_rate`).
         has_decoder: False for an encoder alone.
         classifier_dropout_p: before a classifier, in training.
-        tie_word_embeddings: whether the output layer is the table of learned embeddings.
         scale_decoder_outputs: whether the decoder's output is divided by sqrt(d_model) before it.
-        pad_token_id: what fills up a text.
         decoder_start_token_id: what the decoder reads first.
         eos_token_id: where a classifier of texts reads.
 
@@ -85,9 +78,8 @@ class T5Config(FamilyConfig):
     has_decoder: bool = True
     head: HeadKind | None = "language-model"
     classifier_dropout_p: float = hf("classifier_dropout", 0.0)
-    tie_word_embeddings: bool = True
+    tie_word_embeddings: bool = hf("tie_word_embeddings", True, is_derived=True)
     scale_decoder_outputs: bool = hf("scale_decoder_outputs", True, is_derived=True)
-    pad_token_id: int | None = hf("pad_token_id", 0)
     decoder_start_token_id: int = hf("decoder_start_token_id", 0, is_derived=True)
     eos_token_id: int = hf("eos_token_id", 1)
 

@@ -24,9 +24,9 @@ from regard.core import (
     reference_attention,
 )
 from regard.core.errors import CheckpointError, InputError
+from regard.models.deberta import Convolution
 from regard.models.deberta._attention import DisentangledAttention, DisentangledBias, RelativePositions
 from regard.models.deberta._buckets import log_buckets, table_rows
-from regard.models.deberta._config import Convolution
 from tolerances import FP32_OF_LARGEST, FP64, PARITY_FP32, WEIGHTS, assert_close_to_largest
 from unit.models.folders import network, write
 

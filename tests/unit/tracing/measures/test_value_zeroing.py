@@ -12,7 +12,7 @@ import lens_models
 import regard
 from regard.core.errors import InputError
 from regard.models import Network
-from regard.models.deberta._config import Convolution
+from regard.models.deberta import Convolution
 from regard.tracing import Trace
 from regard.tracing.measures import _budget
 from tolerances import FP32_OF_LARGEST, PARITY_FP32, WEIGHTS, assert_close_to_largest

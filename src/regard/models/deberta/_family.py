@@ -1,14 +1,23 @@
-"""The sizes of a DeBERTa v2 or v3, and the fields of config.json that give them."""
+"""DeBERTa v2 and v3: post-norm layers whose attention scores content and distance apart."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from regard.checkpoints import Fields, HeadKind
+from torch import nn
+
+from regard.blocks import Embeddings, EncoderLayer, FeedForward, PostNorm, Stack
+from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core.errors import CheckpointError
 from regard.models._config import hf
-from regard.models._post_norm import PostNormConfig
-from regard.models.deberta._attention import C2P, P2C
+from regard.models._heads import Activation, Classifier, Head, token_classifier
+from regard.models._inputs import check_sizes
+from regard.models._post_norm import EMBEDDING_RULES, FEED_FORWARD_RULES, PostNormConfig, masked_lm_head
+from regard.models._reading import FirstPosition
+from regard.models._transformer import Transformer
+from regard.models.deberta._attention import C2P, P2C, DisentangledAttention, RelativePositions
+from regard.models.deberta._layers import ConvolvedLayer, ProjectedNorm, TrainedHead
+from regard.positions import LearnedPositions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,3 +185,156 @@ def _convolution(fields: Fields) -> Convolution | None:
             f"got {kernel_size}"
         )
     return Convolution(kernel_size=kernel_size, groups=groups, activation=activation)
+
+
+def build(config: DebertaConfig) -> Transformer:
+    """An encoder that knows positions by the distances between them.
+
+    Raises:
+        InputError: a size that no network can have, or sizes that do not divide.
+
+    Example:
+        >>> import torch
+        >>> config = DebertaConfig(
+        ...     vocab_size=13, d_embedding=6, d_model=6, num_layers=1, num_heads=2, d_ff=11)
+        >>> build(config)(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
+        torch.Size([1, 3, 6])
+
+    Source: He et al. 2021, arXiv 2006.03654, section 3; v3: He et al. 2021, arXiv 2111.09543.
+    """
+    check_sizes(config)
+    embeddings = _embeddings(config)
+    stack = Stack(
+        embeddings,
+        [_layer(config, index) for index in range(config.num_layers)],
+        bias=_positions(config) if config.relative_attention else None,
+    )
+    return Transformer(config, encoder=stack, head=_head(config, embeddings.tokens))
+
+
+def _embeddings(config: DebertaConfig) -> Embeddings:
+    norm: nn.LayerNorm
+    if config.d_embedding == config.d_model:
+        norm = _norm(config)
+    else:
+        norm = ProjectedNorm(config.d_embedding, config.d_model, eps=config.norm_eps)
+    positions = None
+    if config.has_absolute_positions:
+        positions = LearnedPositions(config.max_seq_len, config.d_embedding)
+    return Embeddings(
+        config.vocab_size,
+        config.d_embedding,  # the norm leads to d_model
+        positions=positions,
+        num_token_types=config.num_token_types,
+        norm=norm,
+        dropout_p=config.dropout_p,
+    )
+
+
+def _positions(config: DebertaConfig) -> RelativePositions:
+    return RelativePositions(
+        config.d_model,
+        span=config.span,
+        max_distance=config.furthest,
+        num_buckets=config.num_buckets,
+        norm=_norm(config) if config.norms_table else None,
+    )
+
+
+def _layer(config: DebertaConfig, index: int) -> EncoderLayer:
+    attention = DisentangledAttention(
+        config.d_model,
+        config.num_heads,
+        terms=config.terms,
+        shares_projections=config.shares_projections or not config.relative_attention,
+        dropout_p=config.attention_dropout_p,
+        table_dropout_p=config.dropout_p,
+    )
+    ffn = FeedForward(config.d_model, config.d_ff, activation=config.activation)
+    attention_residual = PostNorm(_norm(config), dropout_p=config.dropout_p)
+    ffn_residual = PostNorm(_norm(config), dropout_p=config.dropout_p)
+    if index or config.convolution is None:
+        return EncoderLayer(attention, ffn, attention_residual=attention_residual, ffn_residual=ffn_residual)
+    return ConvolvedLayer(
+        attention,
+        ffn,
+        attention_residual=attention_residual,
+        ffn_residual=ffn_residual,
+        convolution=nn.Conv1d(
+            config.d_model,
+            config.d_model,
+            config.convolution.kernel_size,
+            padding=config.convolution.kernel_size // 2,
+            groups=config.convolution.groups,
+        ),
+        activation=config.convolution.activation,
+        norm=_norm(config),
+        dropout_p=config.dropout_p,
+    )
+
+
+def _norm(config: DebertaConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(config.d_model, eps=config.norm_eps)
+
+
+def _head(config: DebertaConfig, tokens: nn.Embedding) -> Head | None:
+    match config.head:
+        case "masked-lm":
+            if config.is_legacy:
+                return masked_lm_head(config, tokens, config.activation)
+            return TrainedHead(
+                masked_lm_head(replace(config, tie_word_embeddings=True), tokens, config.activation)
+            )
+        case "sequence":
+            return Classifier(
+                FirstPosition(),
+                input_dropout=nn.Dropout(config.pooler_dropout_p),
+                hidden=nn.Linear(config.d_model, config.d_model),
+                activation=Activation(config.pooler_activation),
+                dropout=nn.Dropout(config.label_dropout_p),
+                labels=nn.Linear(config.d_model, config.num_labels),
+            )
+        case "token":
+            return token_classifier(config.d_model, config.num_labels, dropout_p=config.dropout_p)
+    return None
+
+
+_THEIRS, _OURS = "encoder.layer.{layer}.attention", "encoder.layers.{layer}.attention"
+
+DEBERTA_KEYS = KeyMap(
+    rules=(
+        *EMBEDDING_RULES,
+        Rename("embeddings.embed_proj.weight", "encoder.embeddings.norm.projection.weight"),
+        Rename("encoder.rel_embeddings.weight", "encoder.bias.table.weight"),
+        Rename("encoder.LayerNorm.{part}", "encoder.bias.norm.{part}"),
+        Rename(f"{_THEIRS}.self.query_proj.{{part}}", f"{_OURS}.q.{{part}}"),
+        Rename(f"{_THEIRS}.self.key_proj.{{part}}", f"{_OURS}.k.{{part}}"),
+        Rename(f"{_THEIRS}.self.value_proj.{{part}}", f"{_OURS}.v.{{part}}"),
+        Rename(f"{_THEIRS}.self.pos_query_proj.{{part}}", f"{_OURS}.pos_q.{{part}}"),
+        Rename(f"{_THEIRS}.self.pos_key_proj.{{part}}", f"{_OURS}.pos_k.{{part}}"),
+        Rename(f"{_THEIRS}.output.dense.{{part}}", f"{_OURS}.output.{{part}}"),
+        Rename(f"{_THEIRS}.output.LayerNorm.{{part}}", f"{_OURS}_residual.norm.{{part}}"),
+        *FEED_FORWARD_RULES,
+        Rename("encoder.conv.conv.{part}", "encoder.layers.0.convolution.{part}"),
+        Rename("encoder.conv.LayerNorm.{part}", "encoder.layers.0.convolution_norm.{part}"),
+        Rename("cls.predictions.transform.dense.{part}", "head.dense.{part}"),
+        Rename("cls.predictions.transform.LayerNorm.{part}", "head.norm.{part}"),
+        Rename("cls.predictions.bias", "head.output.bias"),
+        Rename("cls.predictions.decoder.weight", "head.output.weight"),
+        Rename("cls.predictions.decoder.bias", "head.output.own_bias"),
+        Rename("lm_predictions.lm_head.dense.{part}", "head.predictions.dense.{part}"),
+        Rename("lm_predictions.lm_head.LayerNorm.{part}", "head.predictions.norm.{part}"),
+        Rename("lm_predictions.lm_head.bias", "head.predictions.output.bias"),
+        Rename("pooler.dense.{part}", "head.hidden.{part}"),
+        Rename("classifier.{part}", "head.labels.{part}"),
+    ),
+    prefixes=("deberta.",),
+    # What a network may lack of these: the heads of the training, answers to questions.
+    heads=("cls.", "lm_predictions.", "mask_predictions.", "pooler.", "classifier.", "qa_outputs."),
+    # Absolute positions that a model was trained with, and does without since; and the norm of a table of
+    # distances that there is not where attention is not relative.
+    left_out=("embeddings.position_embeddings.", "encoder.LayerNorm."),
+    # 0, 1, 2, ..: written by transformers before 4.31.
+    buffers=("embeddings.position_ids",),
+)
+"""DeBERTa's names on disk and in the network."""
