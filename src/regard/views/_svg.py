@@ -1,7 +1,7 @@
 """A small vector picture: texts, curves, boxes and dots on a sheet, and the sheet as SVG.
 
 What a picture draws is a list of shapes; whether they become SVG here or a PNG or PDF through matplotlib
-(`_plots.py`) is nothing to it, so that the three show the same.
+(`_figure.py`) is nothing to it, so that the three show the same.
 """
 
 from dataclasses import dataclass, field
