@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         IntegratedGradients,
         LogitLens,
         Statistics,
+        TokenLens,
     )
     from regard.tracing.pages import Explanation, Step, comparison_page, difference_page, explain, page_record
     from regard.tracing.patterns import (
@@ -123,6 +124,7 @@ _HOME = {
     "Statistics": "measures",
     "Step": "pages",
     "TextOrIds": "patterns",
+    "TokenLens": "measures",
     "Trace": "_trace",
     "Write": "edits",
     "Zero": "edits",
@@ -197,6 +199,7 @@ __all__ = [
     "Statistics",
     "Step",
     "TextOrIds",
+    "TokenLens",
     "Trace",
     "Write",
     "Zero",

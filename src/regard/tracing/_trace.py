@@ -32,6 +32,7 @@ class Trace(record.Trace):
     gradients = measures.gradients
     integrated_gradients = measures.integrated_gradients
     logit_lens = measures.logit_lens
+    loss = measures.loss
     norm_weighted = measures.norm_weighted
     norm_weighted_layer = measures.norm_weighted_layer
     parity = measures.parity

@@ -5,7 +5,8 @@ from regard.tracing.measures._flow import flow
 from regard.tracing.measures._gradients import Scalar, gradients
 from regard.tracing.measures._identities import parity
 from regard.tracing.measures._integrated import IntegratedGradients, integrated_gradients
-from regard.tracing.measures._logit_lens import LogitLens, logit_lens
+from regard.tracing.measures._logit_lens import LogitLens, TokenLens, logit_lens
+from regard.tracing.measures._loss import loss
 from regard.tracing.measures._needed import values_of
 from regard.tracing.measures._network import projection_of
 from regard.tracing.measures._norm_weighted import norm_weighted, norm_weighted_layer
@@ -21,6 +22,7 @@ __all__ = [
     "LogitLens",
     "Scalar",
     "Statistics",
+    "TokenLens",
     "attention_gradients",
     "check_head",
     "direct_attribution",
@@ -28,6 +30,7 @@ __all__ = [
     "gradients",
     "integrated_gradients",
     "logit_lens",
+    "loss",
     "norm_weighted",
     "norm_weighted_layer",
     "outermost",

@@ -15,7 +15,7 @@ from regard.tracing.measures._layers import widened
 from regard.tracing.measures._needed import context_of, hidden_of, output_of
 from regard.tracing.measures._network import projection_of
 from regard.tracing.measures._norms import pull_back
-from regard.tracing.measures._readout import check_head, outermost
+from regard.tracing.measures._readout import check_head, outermost, vocabulary_ids
 from regard.tracing.record import Selector, Trace, chosen_of
 from regard.tracing.run import run_again
 
@@ -302,33 +302,15 @@ def _target(trace: Trace, network: Network, target: Target, state: Tensor) -> tu
             f"the head of {trace.model} is not linear in the last hidden state, so no logit of it is a sum; "
             "give a direction (d_model,) as target."
         )
-    plus, minus = _ids(trace, target, count, len(head.weight))
+    if isinstance(target, tuple) and len(target) != 2:
+        raise InputError(f"target must be one token, or two for a difference; got {len(target)}.")
+    several = target if isinstance(target, tuple) else (target,)
+    plus, *minus = (vocabulary_ids("target", trace, each, count) for each in several)
     (u, bias), at = head.rows(plus), range(count)
     with torch.no_grad():
         logits = head.logits(state).double()
     value = logits[at, plus]
     if minus:
-        down, below = head.rows(minus)
-        u, bias, value = u - down, bias - below, value - logits[at, minus]
+        down, below = head.rows(minus[0])
+        u, bias, value = u - down, bias - below, value - logits[at, minus[0]]
     return u, bias, value
-
-
-def _ids(trace: Trace, target: object, count: int, size: int) -> tuple[list[int], list[int]]:
-    """For each position the token whose logit is meant, and the one whose logit is taken off, if any."""
-
-    def id_of(token: object) -> int:
-        if isinstance(token, str):
-            return trace.require_model().require_tokenizer().id_of(token)
-        if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < size:
-            raise InputError(f"target must be a token, an id from 0 to {size - 1}; got {token!r}.")
-        return token
-
-    if isinstance(target, tuple):
-        if len(target) != 2:
-            raise InputError(f"target must be one token, or two for a difference; got {len(target)}.")
-        return [id_of(target[0])] * count, [id_of(target[1])] * count
-    if not isinstance(target, list):
-        return [id_of(target)] * count, []
-    if len(target) != count:
-        raise InputError(f"target must have a token for each of the {count} positions; got {len(target)}.")
-    return list(map(id_of, target)), []

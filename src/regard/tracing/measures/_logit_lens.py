@@ -1,14 +1,20 @@
 """The logit lens: what the model would say if it stopped after each layer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, overload
 
 import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
+from regard.text import Tokenizer
 from regard.tracing.measures._needed import hidden_of
-from regard.tracing.measures._readout import check_head, logits_of_layers, outermost
+from regard.tracing.measures._readout import check_head, logits_of_layers, outermost, vocabulary_ids
 from regard.tracing.record import Selector, Trace, chosen_of
+
+_MOST = 1000
+"""Best tokens that are kept of each position; a token further down is asked for by `of`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -16,45 +22,101 @@ class LogitLens:
     """The best tokens at each layer and position.
 
     Args:
+        layers: of the hidden states, as `Trace.embedding` counts them: "input", which layer 0 reads, then 1
+            to L, which is what the model says.
         positions: which tokens of the text, P of them.
         tokens: what they are.
-        ids: int64 (L + 1, P, k), the best tokens, best first; row 0 is of what layer 0 reads, row L of what
-            the model says.
+        ids: int64 (L + 1, P, k), the best tokens, best first.
         logits: float32 (L + 1, P, k), their logits.
         log_probabilities: float32 (L + 1, P, k), their logarithms after the softmax over the vocabulary.
-        pieces: the same ids as the vocabulary writes them; ids as text where there is no tokenizer.
+        tokenizer: names the ids; None where there is none.
     """
 
+    layers: tuple[int | str, ...]
     positions: tuple[int, ...]
     tokens: tuple[str, ...]
     ids: Tensor
     logits: Tensor
     log_probabilities: Tensor
-    pieces: tuple[tuple[tuple[str, ...], ...], ...]
+    tokenizer: Tokenizer | None = field(default=None, repr=False)
+
+    @cached_property
+    def pieces(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
+        """The ids as the vocabulary writes them; ids as text where there is no tokenizer."""
+
+        def written(number: int) -> str:
+            return (None if self.tokenizer is None else self.tokenizer.piece_of(number)) or str(number)
+
+        return tuple(tuple(tuple(map(written, place)) for place in layer) for layer in self.ids.tolist())
 
     def __repr__(self) -> str:
         layers, positions, k = self.ids.shape
         return f"LogitLens({layers} layers x {positions} positions, the best {k})"
 
 
-def logit_lens(trace: Trace, token: Selector | None = None, *, k: int = 5) -> LogitLens:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TokenLens:
+    """How a chosen token fares at each layer and position.
+
+    Args:
+        layers, positions, tokens: as in `LogitLens`.
+        of: the id of the chosen token at each position, (P,).
+        logits: float32 (L + 1, P), its logits.
+        log_probabilities: float32 (L + 1, P), after the softmax over the vocabulary.
+        ranks: int64 (L + 1, P), 1 for the best token: one more than the tokens with a larger logit.
+    """
+
+    layers: tuple[int | str, ...]
+    positions: tuple[int, ...]
+    tokens: tuple[str, ...]
+    of: tuple[int, ...]
+    logits: Tensor
+    log_probabilities: Tensor
+    ranks: Tensor
+
+    @property
+    def probabilities(self) -> Tensor:
+        """float32 (L + 1, P)."""
+        return self.log_probabilities.exp()
+
+    def __repr__(self) -> str:
+        first, last = (int(row.min()) for row in (self.ranks[0], self.ranks[-1]))
+        layers, positions = self.ranks.shape
+        return f"TokenLens({layers} layers x {positions} positions, best rank {first} -> {last})"
+
+
+@overload
+def logit_lens(trace: Trace, token: Selector | None = None, *, of: None = None, k: int = 5) -> LogitLens: ...
+@overload
+def logit_lens(
+    trace: Trace, token: Selector | None = None, *, of: int | str | list[int | str] | list[int]
+) -> TokenLens: ...
+def logit_lens(
+    trace: Trace,
+    token: Selector | None = None,
+    *,
+    of: int | str | list[int | str] | list[int] | None = None,
+    k: int = 5,
+) -> LogitLens | TokenLens:
     """Apply the last norm and the head to the hidden state after every layer.
 
         logits_l = head(norm(x_l)),  l = 0 .. L;  logits_L are the model's own
 
     On regard's own models norm and head run alone; through the lens the whole model runs once a layer, with
-    x_l in the place of what its last layer hands on.
+    x_l in the place of what its last layer hands on. x_0 is embedding layer "input", which layer 0 reads.
 
     Args:
         token: which positions, of the decoder where there is one: an index, a slice or a word; None: all.
-        k: how many of the best tokens.
+        of: a token of the vocabulary, by id or as the vocabulary writes it, whose logit, rank and probability
+            are wanted; or a list with a token for each position. None gives the best tokens.
+        k: how many of the best tokens, at most 1,000.
 
     Returns:
-        See `LogitLens`.
+        See `LogitLens`; with `of`, `TokenLens`.
 
     Raises:
         InputError: no head over the vocabulary, no hidden states, a token that is not there, or a k that is
-            not from 1 to the size of the vocabulary.
+            not from 1 to the size of the vocabulary, or to 1,000.
 
     Example:
         >>> import torch
@@ -64,36 +126,45 @@ def logit_lens(trace: Trace, token: Selector | None = None, *, k: int = 5) -> Lo
         >>> trace = regard.lens(GPT2LMHeadModel(config).eval()).trace(token_ids=[3, 1, 4])
         >>> trace.logit_lens(-1, k=2)
         LogitLens(3 layers x 1 positions, the best 2)
+        >>> fares = trace.logit_lens(slice(0, 2), of=[1, 4])  # the next tokens
+        >>> fares.layers, fares.ranks.shape
+        (('input', 1, 2), torch.Size([3, 2]))
 
     Source: nostalgebraist 2020, "interpreting GPT: the logit lens", LessWrong.
     """
     loaded = trace.require_model()
-    kind = outermost(loaded.network.plain)
+    kind = outermost(loaded.network)
     check_head(trace)
     passage = trace.passage(kind)
     rows = chosen_of("token", passage.encoding, token)
-    ids, logits, logs = [], [], []
-    for layer in logits_of_layers(trace, range(len(hidden_of(trace, kind))), rows):
-        if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= layer.shape[1]:
-            raise InputError(f"k must be from 1 to {layer.shape[1]}, the tokens there are; got {k!r}.")
+    depth = len(hidden_of(trace, kind))
+    which = None if of is None else vocabulary_ids("of", trace, of, len(rows))
+    first: list[Tensor] = []
+    logits, logs = [], []
+    for layer in logits_of_layers(trace, range(depth), rows):
         wide = layer.float() if layer.dtype.itemsize < 4 else layer
-        best = wide.topk(k, dim=1)
-        ids.append(best.indices.cpu())
-        logits.append(best.values.float().cpu())
-        logs.append((best.values - wide.logsumexp(dim=1, keepdim=True)).float().cpu())
-    tokenizer = loaded.tokenizer
-
-    def written(number: int) -> str:
-        return (None if tokenizer is None else tokenizer.piece_of(number)) or str(number)
-
-    found = torch.stack(ids)
-    return LogitLens(
-        positions=rows,
-        tokens=tuple(passage.tokens[row] for row in rows),
-        ids=found,
-        logits=torch.stack(logits),
-        log_probabilities=torch.stack(logs),
-        pieces=tuple(
-            tuple(tuple(written(number) for number in place) for place in layer) for layer in found.tolist()
-        ),
-    )
+        if which is None:
+            most = min(_MOST, wide.shape[1])
+            if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= most:
+                raise InputError(
+                    f"k must be from 1 to {most}; got {k!r}. A chosen token is asked for by of=."
+                )
+            found, ids = wide.topk(k, dim=1)
+            first.append(ids.cpu())
+        else:
+            found = wide[range(len(rows)), which][:, None]
+            first.append((1 + (wide > found).sum(dim=1)).cpu())
+            found = found[:, 0]
+        logits.append(found.float().cpu())
+        whole = wide.logsumexp(dim=1)
+        logs.append((found - (whole[:, None] if which is None else whole)).float().cpu())
+    common: dict[str, Any] = {
+        "layers": ("input", *range(1, depth)),
+        "positions": rows,
+        "tokens": tuple(passage.tokens[row] for row in rows),
+        "logits": torch.stack(logits),
+        "log_probabilities": torch.stack(logs),
+    }
+    if which is None:
+        return LogitLens(ids=torch.stack(first), tokenizer=loaded.tokenizer, **common)
+    return TokenLens(of=tuple(which), ranks=torch.stack(first), **common)

@@ -63,6 +63,29 @@ def check_head(trace: Trace) -> None:
         )
 
 
+def vocabulary_ids(name: str, trace: Trace, tokens: object, count: int) -> list[int]:
+    """The ids of tokens of the vocabulary: one that stands for all positions, or a list with one for each.
+
+    Raises:
+        InputError: a token that is none, or a list of another length.
+    """
+    loaded = trace.require_model()
+    config = loaded.network.config
+    size = config.vocab_size
+    if outermost(loaded.network) == "decoder":
+        size = getattr(config, "decoder_vocab_size", size)
+    if isinstance(tokens, list) and len(tokens) != count:
+        raise InputError(f"{name} must have a token for each of the {count} positions; got {len(tokens)}.")
+    found = []
+    for token in tokens if isinstance(tokens, list) else [tokens] * count:
+        if isinstance(token, str):
+            token = loaded.require_tokenizer().id_of(token)
+        if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < size:
+            raise InputError(f"{name} must be a token, an id from 0 to {size - 1}; got {token!r}.")
+        found.append(token)
+    return found
+
+
 def _by_pass(
     trace: Trace, network: Network, kind: StackKind, hidden: Tensor | None, rows: Sequence[int]
 ) -> Tensor:

@@ -140,7 +140,7 @@ def test_states_that_were_kept_in_another_type() -> None:
 
 @pytest.mark.parametrize("k", [0, 32, True, "3"])
 def test_k_is_a_number_of_tokens(k: Any) -> None:
-    with pytest.raises(InputError, match=r"k must be from 1 to 31, the tokens there are; got"):
+    with pytest.raises(InputError, match=r"k must be from 1 to 31; got"):
         traced(NETWORKS["decoder"]()).logit_lens(k=k)
 
 
@@ -155,6 +155,86 @@ def test_a_head_over_the_vocabulary_is_needed() -> None:
         trace.logit_lens()
     with pytest.raises(InputError, match="came without the model"):
         replace(trace, loaded=None).logit_lens()
+
+
+@pytest.mark.parametrize("name", ["decoder", "bart"])
+def test_a_chosen_token_by_layer(name: str) -> None:
+    trace = traced(NETWORKS[name]())
+    whole = trace.logit_lens(k=31)
+    assert whole.layers == ("input", *range(1, len(whole.ids)))
+    targets = [5, 3, 30, *[7] * (len(whole.tokens) - 3)]
+    for of, wanted in ((7, [7] * len(targets)), (targets, targets)):
+        found = trace.logit_lens(of=of)
+        assert (found.of, found.layers, found.positions) == (tuple(wanted), whole.layers, whole.positions)
+        place = (whole.ids == torch.tensor(wanted)[:, None]).int().argmax(dim=2)
+        assert torch.equal(found.ranks, place + 1)
+        for field in ("logits", "log_probabilities"):
+            expected = getattr(whole, field).gather(2, place[:, :, None])[:, :, 0]
+            assert torch.equal(getattr(found, field), expected)
+        assert torch.equal(found.probabilities, found.log_probabilities.exp())
+    assert repr(trace.logit_lens(0, of=7)).startswith(f"TokenLens({len(whole.ids)} layers x 1 positions, ")
+
+
+def test_a_chosen_token_by_its_name_and_one_that_is_none() -> None:
+    trace = regard.Model(make_loaded(head="masked-lm")).trace("the fishing bank")
+    assert trace.logit_lens("bank", of="river").of == (9,)
+    for of, message in (
+        (31, "got 31"),
+        ([1, 2], "a token for each of the 1 positions; got 2"),
+        (True, "True"),
+    ):
+        with pytest.raises(InputError, match=f"of must .*{message}"):
+            trace.logit_lens("bank", of=of)
+
+
+def test_no_strings_are_made_of_what_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = regard.Model(make_loaded(head="masked-lm")).trace("the fishing bank")
+    made: list[int] = []
+    monkeypatch.setattr(type(trace.loaded.tokenizer), "piece_of", lambda self, id: made.append(id))  # type: ignore[union-attr]
+    found = trace.logit_lens("bank", k=2)
+    assert not made
+    assert found.pieces is found.pieces
+    assert len(made) == found.ids.numel()
+
+
+# --- loss
+
+
+@pytest.mark.parametrize("name", ["decoder", "bart", "gemma2"])
+def test_the_loss_is_the_cross_entropy_of_each_next_token(name: str) -> None:
+    trace = traced(NETWORKS[name]())
+    ids = trace.passage("decoder").encoding.token_ids
+    logs = measured.seen(trace, [])["logits"][0].double().log_softmax(dim=1)
+    found = trace.loss()
+    assert found.dtype == torch.float32
+    assert found[0].isnan()
+    assert_close_to_largest(found[1:], -logs[range(len(ids) - 1), ids[1:]], FP32_OF_LARGEST)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bart"])
+def test_the_loss_is_that_of_transformers(family: str, tmp_path: Path) -> None:
+    hf_model = lens_models.FAMILIES[family]()
+    hf_model.save_pretrained(tmp_path)
+    given = {"input_ids": torch.tensor([measured.IDS])}
+    if family == "bart":
+        given |= {"decoder_input_ids": torch.tensor([measured.TARGET_IDS])}
+        labels = [*measured.TARGET_IDS[1:], -100]
+    else:
+        labels = measured.IDS
+    with torch.no_grad():
+        wanted = float(hf_model(**given, labels=torch.tensor([labels])).loss)
+    target = measured.TARGET_IDS if family == "bart" else None
+    for model in (regard.lens(hf_model), regard.load(tmp_path)):
+        found = float(model.trace(token_ids=measured.IDS, target_ids=target).loss().nanmean())
+        assert abs(found - wanted) < FP32_OF_LARGEST * wanted
+
+
+def test_a_loss_that_is_of_no_next_token() -> None:
+    trace = regard.Model(make_loaded(head="masked-lm")).trace("the fishing bank")
+    with pytest.raises(InputError, match="tiny is an encoder, whose loss is of masked tokens"):
+        trace.loss()
+    alone = regard.Model(measured.loaded(NETWORKS["decoder"]())).trace(token_ids=[3])
+    assert alone.loss().isnan().tolist() == [True]
 
 
 # --- direct attribution
