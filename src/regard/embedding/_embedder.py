@@ -141,6 +141,8 @@ class Embedder:
         trained = [step for step in self._settings.steps if not isinstance(step, Unit)]
         network = self._loaded.network
         last = network.depth(stack_of(network))
+        if self._of_sentences and self._request.pooling is None:
+            self._settings.width(network.config.d_model)
         if self._request.pooling is None and trained and self._layers != (last,):
             raise InputError(
                 f"layer must be {last} with this checkpoint's own pooling: the {type(trained[0]).__name__} "

@@ -10,7 +10,7 @@ from typing import Final
 from regard.checkpoints import Fields, read_config, read_config_list
 from regard.core.errors import CheckpointError, InputError
 from regard.embedding._pooling import Kind
-from regard.embedding._steps import Step, Unit, read_dense, read_norm, read_unit
+from regard.embedding._steps import Dense, Norm, Step, Unit, read_dense, read_norm, read_unit
 
 _MODULES: Final = "modules.json"
 _TRANSFORMER: Final = tuple(
@@ -67,11 +67,10 @@ class SentenceSettings:
         prompts: what is put before a text, by name.
         default_prompt_name: the prompt of a text for which none is named; None for none.
         truncate_dim: how many entries of a vector are kept; None for all.
-        similarity: the measure that the checkpoint was made for ("cosine"); None where it names none.
 
     Example:
-        >>> SentenceSettings().pooling, SentenceSettings().normalize
-        (('mean',), False)
+        >>> SentenceSettings().pooling
+        ('mean',)
     """
 
     pooling: tuple[Kind, ...] = ("mean",)
@@ -82,12 +81,6 @@ class SentenceSettings:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     truncate_dim: int | None = None
-    similarity: str | None = None
-
-    @property
-    def normalize(self) -> bool:
-        """Whether the vectors have the length 1, before they are cut."""
-        return bool(self.steps) and isinstance(self.steps[-1], Unit)
 
     def width(self, d_model: int) -> int:
         """The size of a sentence vector, made of vectors of a size, before it is cut.
@@ -97,13 +90,13 @@ class SentenceSettings:
         """
         size = d_model * len(self.pooling)
         for step in self.steps:
-            after = step.width(size)
-            if after is None:
+            takes, gives = _sizes(step)
+            if takes not in (None, size):
                 raise InputError(
                     f"d_model is {d_model}, but the {type(step).__name__} after the pooling does not take "
                     f"vectors of size {size}; the checkpoint's modules do not belong to its weights."
                 )
-            size = after
+            size = size if gives is None else gives
         return size
 
     def prompt(self, *, prompt: str | None = None, name: str | None = None) -> str:
@@ -199,8 +192,18 @@ def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
         prompts=prompts.texts,
         default_prompt_name=prompts.default,
         truncate_dim=prompts.truncate_dim,
-        similarity=prompts.similarity,
     )
+
+
+def _sizes(step: Step) -> tuple[int | None, int | None]:
+    """Of the vectors that a step takes and gives; None for any."""
+    match step:
+        case Dense():
+            return step.weight.shape[1], step.weight.shape[0]
+        case Norm():
+            return len(step.weight), None
+        case Unit():
+            return None, None
 
 
 @dataclass(frozen=True)
@@ -290,13 +293,12 @@ class _Prompts:
     texts: Mapping[str, str]
     default: str | None
     truncate_dim: int | None
-    similarity: str | None
 
     @classmethod
     def read(cls, folder: Path) -> "_Prompts":
         """`config_sentence_transformers.json`; of its other fields none changes a vector."""
         if not (folder / _PROMPTS).exists():
-            return cls({}, None, None, None)
+            return cls({}, None, None)
         config = read_config(folder, _PROMPTS)
         config.expect("model_type", ("SentenceTransformer",), "SentenceTransformer")
         inside = config.sub("prompts")
@@ -315,8 +317,7 @@ class _Prompts:
             raise CheckpointError(
                 f"{config.file}: the field 'truncate_dim' must be 1 or more, got {truncate_dim}"
             )
-        similarity = config.get("similarity_fn_name", str, None)
-        return cls(texts, default, truncate_dim, similarity)
+        return cls(texts, default, truncate_dim)
 
 
 def _tokenizer_limit(folder: Path) -> int | None:

@@ -65,10 +65,6 @@ class Dense:
         projection = self._as(vectors, self.projection)
         return output + (vectors if projection is None else functional.linear(vectors, projection))
 
-    def width(self, d_in: int) -> int | None:
-        """The size of the vectors it makes of those of a size; None where it takes no such vectors."""
-        return self.weight.shape[0] if self.weight.shape[1] == d_in else None
-
     @staticmethod
     def _as(like: Tensor, weight: Tensor | None) -> Tensor | None:
         return None if weight is None else weight.to(dtype=like.dtype, device=like.device)
@@ -96,10 +92,6 @@ class Norm:
         weight, bias = self.weight.to(vectors), self.bias.to(vectors)
         return functional.layer_norm(vectors, weight.shape, weight, bias, 1e-5)
 
-    def width(self, d_in: int) -> int | None:
-        """As in `Dense`."""
-        return d_in if len(self.weight) == d_in else None
-
 
 @dataclass(frozen=True)
 class Unit:
@@ -113,10 +105,6 @@ class Unit:
     def __call__(self, vectors: Tensor) -> Tensor:
         """(..., d) -> the same shape and type."""
         return functional.normalize(vectors, dim=-1)
-
-    def width(self, d_in: int) -> int | None:
-        """As in `Dense`."""
-        return d_in
 
 
 Step = Dense | Norm | Unit

@@ -14,7 +14,7 @@ import torch
 
 import regard
 from regard import InputError, Mix, Truncate, Windows
-from regard.embedding import Embedder, Kind, Request, _settle, pool
+from regard.embedding import Dense, Embedder, Kind, Request, SentenceSettings, Unit, _settle, pool
 from tolerances import PARITY_FP32, assert_close_to_largest
 
 TEXTS = [
@@ -303,6 +303,15 @@ def test_a_prompt_is_read_with_the_text_and_pooled_or_not(tmp_path: Path) -> Non
 def test_what_is_refused(model: regard.Model, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         model.embed(TEXTS, **arguments)  # type: ignore[call-overload]
+
+
+def test_steps_that_do_not_belong_to_the_model_are_refused(
+    model: regard.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = SentenceSettings(steps=(Unit(), Dense(weight=torch.zeros(5, 7))))
+    monkeypatch.setattr("regard.embedding._embedder.read_sentence_settings", lambda _: foreign)
+    with pytest.raises(InputError, match="d_model is 384, but the Dense after the pooling does not take"):
+        Embedder(model.loaded, Request())
 
 
 @pytest.mark.parametrize("text", ["", " \n", "half \ud800", "\u200b"])

@@ -49,7 +49,6 @@ def test_a_folder_without_any_has_the_mean(tmp_path: Path) -> None:
     settings = read_sentence_settings(tmp_path)
     assert settings.pooling == ("mean",)
     assert settings.steps == ()
-    assert not settings.normalize
     assert settings.max_seq_length is None
     assert settings.include_prompt
     assert settings.prompt() == ""
@@ -112,7 +111,6 @@ def test_the_steps_after_the_pooling(tmp_path: Path) -> None:
     kinds = ("Transformer", "Pooling", "Dropout", "Dense", "LayerNorm", NEW["Normalize"])
     settings = read_sentence_settings(stored(tmp_path, *kinds))
     assert [type(step) for step in settings.steps] == [Dense, Norm, Unit]
-    assert settings.normalize
     assert settings.width(6) == 2
     with pytest.raises(InputError, match="d_model is 7, but the Dense after the pooling does not take"):
         settings.width(7)
@@ -130,7 +128,7 @@ def test_the_newest_names(tmp_path: Path) -> None:
     )
     settings = read_sentence_settings(folder)
     assert settings.max_seq_length == 128
-    assert settings.normalize
+    assert settings.steps == (Unit(),)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +172,6 @@ def test_prompts(tmp_path: Path) -> None:
     assert settings.prompt() == "Find: "
     assert settings.prompt(name="document") == ""
     assert settings.prompt(prompt="mine") == "mine"
-    assert settings.similarity == "dot"
     assert settings.truncate_dim == 3
     assert not settings.include_prompt
     with pytest.raises(InputError, match=r"\('query', 'document'\); got 'passage'"):

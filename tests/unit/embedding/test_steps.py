@@ -55,13 +55,6 @@ def test_a_norm_is_that_of_torch() -> None:
     assert torch.equal(Norm(weight=weight, bias=bias)(x), theirs(x))
 
 
-def test_widths() -> None:
-    assert Dense(weight=W).width(3) == 5
-    assert Dense(weight=W).width(5) is None
-    assert Norm(weight=B, bias=B).width(5) == 5
-    assert Norm(weight=B, bias=B).width(3) is None
-
-
 def test_a_dense_layer_is_read(tmp_path: Path) -> None:
     dense = read_dense(stored(tmp_path, DENSE, {"linear.weight": W.half(), "linear.bias": B}))
     assert dense.activation == "Tanh"
