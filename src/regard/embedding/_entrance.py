@@ -25,8 +25,8 @@ class Entrance:
         assert isinstance(own.norm, nn.LayerNorm), "only such are taken"
         self._norm, self._projection = own.norm, own.projection
         shift = own.norm.bias.detach()
-        self._shift = shift if added is None or own.projection else (shift.double() + added).float()
-        self._added = added.float() if added is not None and own.projection else None
+        self._shift = shift if added is None or own.projection else (shift.double() + added).to(shift.dtype)
+        self._added = added.to(shift.dtype) if added is not None and own.projection else None
 
     @staticmethod
     def takes(stack: Stack) -> bool:

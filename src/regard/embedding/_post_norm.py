@@ -12,7 +12,8 @@ On a processor the time that is not spent in matrix products is spent in moving 
 * texts of different lengths share the products, which need some hundred rows, and only attention tells them
   apart.
 
-The folded weights are computed in float64 and rounded once.
+The folded weights are computed in float64 and rounded once. In bfloat16 the biases in the residual stream cost
+a little: 0.99990 is the smallest cosine of 150 sentences, 0.99992 unfolded, at less than half the speed.
 """
 
 import threading
@@ -46,7 +47,7 @@ class _Layer:
 
 
 class PostNormEngine:
-    """The encoders of BERT, DistilBERT, RoBERTa and ELECTRA in float32 on the CPU.
+    """The encoders of BERT, DistilBERT, RoBERTa and ELECTRA in float32 or bfloat16 on the CPU.
 
     Args:
         network: one that `takes` takes.
@@ -118,9 +119,10 @@ def _stack(network: Network) -> Stack | None:
     plain = stack.norm is None and stack.bias is None and stack.dropout is None
     open_to_all = all(pattern.mask is None and pattern.rotary is None for pattern in stack.patterns)
     parameters = list(network.parameters())
-    on_cpu = all(p.dtype == torch.float32 and p.device.type == "cpu" for p in parameters)
+    on_cpu = all(p.device.type == "cpu" for p in parameters)
+    one_type = {p.dtype for p in parameters} in ({torch.float32}, {torch.bfloat16})
     known = Entrance.takes(stack) and all(is_plain(layer) for layer in stack.layers)
-    return stack if plain and open_to_all and on_cpu and known and not network.training else None
+    return stack if plain and open_to_all and on_cpu and one_type and known and not network.training else None
 
 
 def is_plain(layer: nn.Module) -> bool:
@@ -179,20 +181,21 @@ def _folded(
     ffn_bias = _wide(ffn.output.bias)
     norms = norm_of(layer.attention_residual), norm_of(layer.ffn_residual)
     ahead = torch.zeros_like(bias) if following is None else following
+    dtype = attention.q.weight.dtype
     return _Layer(
-        qkv=_joined(qkv.float(), torch.cat([of_q, others]).float(), product, of_values),
+        qkv=_joined(qkv.to(dtype), torch.cat([of_q, others]).to(dtype), product, of_values),
         output=product(attention.output.weight.detach(), None),
         attention_norm=norms[0],
-        attention_shift=(_wide(norms[0].bias) + ffn_bias).float(),
+        attention_shift=(_wide(norms[0].bias) + ffn_bias).to(dtype),
         hidden=product(
             ffn.hidden.weight.detach(),
-            (_wide(ffn.hidden.bias) - _wide(ffn.hidden.weight) @ ffn_bias).float(),
+            (_wide(ffn.hidden.bias) - _wide(ffn.hidden.weight) @ ffn_bias).to(dtype),
         ),
         activation=None if ffn.activation is F.gelu else ffn.activation,
         ffn_output=product(ffn.output.weight.detach(), None),
         ffn_norm=norms[1],
-        ffn_shift=(_wide(norms[1].bias) + ahead).float(),
-        ahead=ahead.float(),
+        ffn_shift=(_wide(norms[1].bias) + ahead).to(dtype),
+        ahead=ahead.to(dtype),
         num_heads=attention.num_heads,
     )
 
@@ -211,11 +214,11 @@ class _Scratch(threading.local):
     def __init__(self) -> None:
         self._held: dict[str, Tensor] = {}
 
-    def __call__(self, name: str, rows: int, width: int) -> Tensor:
-        """(rows, width), with anything in it."""
+    def __call__(self, name: str, rows: int, width: int, like: Tensor) -> Tensor:
+        """(rows, width) of a type, with anything in it."""
         held = self._held.get(name)
         if held is None or held.numel() < rows * width:
-            held = self._held[name] = torch.empty(rows * width)
+            held = self._held[name] = like.new_empty(rows * width)
         return held[: rows * width].view(rows, width)
 
 
@@ -228,12 +231,12 @@ def _run(
 ) -> Tensor:
     """x is (tokens, d_model) and is written over."""
     tokens = len(x)
-    qkv = layer.qkv.into(scratch("wide", tokens, layer.qkv.width), x).view(tokens, 3, layer.num_heads, -1)
-    context = arithmetic.attend(qkv, scratch("context", tokens, layer.qkv.width // 3), shape)
+    qkv = layer.qkv.into(scratch("wide", tokens, layer.qkv.width, x), x).view(tokens, 3, layer.num_heads, -1)
+    context = arithmetic.attend(qkv, scratch("context", tokens, layer.qkv.width // 3, x), shape)
     layer.output.add_to(x, context)
     norm = layer.attention_norm
     x = F.layer_norm(x, x.shape[-1:], norm.weight, layer.attention_shift, norm.eps)
-    hidden = scratch("wide", tokens, layer.hidden.width)
+    hidden = scratch("wide", tokens, layer.hidden.width, x)
     if layer.activation is None:
         layer.hidden.gelu_into(hidden, x)
     else:

@@ -1,5 +1,6 @@
 """Engines against the networks that they stand for."""
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -88,6 +89,19 @@ def test_the_default_model_in_folded_weights() -> None:
         _mixed(PostNormEngine(network, range(7)), network)
 
 
+def test_folded_weights_in_bfloat16() -> None:
+    network = load_checkpoint().network
+    assert isinstance(network, Transformer)
+    narrow = copy.deepcopy(network).bfloat16()
+    assert PostNormEngine.takes(narrow)
+    ids = torch.randint(999, 30_000, (5 * 7 + 3,), generator=torch.Generator().manual_seed(0))
+    shape = [(5, 7), (1, 3)]
+    found = PostNormEngine(narrow, range(7)).hidden(ids, shape)
+    for ours, exact in zip(found, PostNormEngine(network, range(7)).hidden(ids, shape), strict=True):
+        assert ours.dtype == torch.bfloat16
+        assert torch.cosine_similarity(ours.float(), exact, dim=1).min() > 0.999
+
+
 def test_folding_leaves_the_network_as_it_was() -> None:
     network = encoder().float()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
@@ -103,6 +117,9 @@ def test_what_is_not_folded_is_not_taken() -> None:
     without_bias = encoder().float()
     without_bias.stack("encoder").layers[1].ffn.output.bias = None  # type: ignore[union-attr, assignment]
     assert not PostNormEngine.takes(without_bias)
+    two_types = encoder().float()
+    two_types.stack("encoder").layers[1].bfloat16()
+    assert not PostNormEngine.takes(two_types)
     scaled, other = encoder().float(), encoder().float()
     scaled.stack("encoder").embeddings.scale = 2.0
     other.stack("encoder").embeddings.norm = RMSNorm(D_MODEL)

@@ -32,7 +32,7 @@ AVX = torch.backends.cpu.get_cpu_capability().startswith("AVX")
         ("AVX2", True, False, True, True, False),
         ("AVX512", False, False, True, False, False),
         ("AVX512", True, False, True, True, True),
-        ("AVX512", True, True, True, False, True),  # bfloat16 is faster there than int16
+        ("AVX512", True, True, True, False, False),  # bfloat16 is faster there
         ("AVX512", True, False, False, False, False),
         ("AVX2", False, False, False, False, False),
         ("DEFAULT", False, False, True, False, False),

@@ -25,7 +25,7 @@ def int16_is_best() -> bool:
     """Whether products in 16 bits are the fastest that are nearly exact.
 
     AVX-512 doubles float32 as well, and they are faster there by VNNI only. A processor with AMX is faster in
-    bfloat16: 1.6 times on texts of 128 tokens, where measured.
+    bfloat16.
     """
     return _has_kernels() and (_capability() == "AVX2" or _has_vnni()) and not _has_amx()
 
@@ -33,10 +33,9 @@ def int16_is_best() -> bool:
 def int8_is_best() -> bool:
     """Whether products in 8 bits are the fastest of all.
 
-    Also beside AMX: 1.6 times bfloat16 on sentences, and as fast on texts of 128 tokens, where measured. Not
-    yet with AVX-VNNI and without AVX-512, since nobody has measured it there.
+    Not beside AMX, and not yet with AVX-VNNI and without AVX-512, since nobody has measured it there.
     """
-    return _has_kernels() and _capability() == "AVX512" and _has_vnni()
+    return _has_kernels() and _capability() == "AVX512" and _has_vnni() and not _has_amx()
 
 
 def kernel_of(precision: str) -> str:
