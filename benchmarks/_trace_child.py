@@ -42,8 +42,8 @@ def _work(what: str, tokens: int) -> tuple[Callable[[Tensor], Any], Any]:
     for parameter in model.network.parameters():
         parameter.sum()  # they lie in a file that is mapped: pages come in when they are read
     if what == "own-forward":
-        return lambda ids: model(ids, logits=False), model.forecast(tokens).forward
-    return lambda ids: model.trace(token_ids=ids, keep=what), model.forecast(tokens, keep=what).total
+        return lambda ids: model(ids, logits=False), None
+    return lambda ids: model.trace(token_ids=ids, keep=what), model.forecast(tokens, keep=what).peak
 
 
 def _transformer_lens(tokens: int) -> Callable[[Tensor], Any]:

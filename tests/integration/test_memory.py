@@ -11,7 +11,6 @@ import pytest
 _CHILD = """
 import ctypes, gc, json
 from pathlib import Path
-import torch
 import regard
 from regard.models.gpt2 import Gpt2Config, build
 from regard.models import Loaded
@@ -29,7 +28,7 @@ def measured(model, tokens, **asked):
     Path("/proc/self/clear_refs").write_text("5")
     before = kilobytes("VmRSS")
     trace = model.trace(token_ids=[3] * tokens, **asked)
-    return [1024 * (kilobytes("VmHWM") - before), told.total, told.kept]
+    return [1024 * (kilobytes("VmHWM") - before), told.peak, told.kept]
 
 sizes = {"d_model": 256, "num_layers": 31, "num_heads": 4, "d_ff": 512, "max_seq_len": 2600}
 network = build(Gpt2Config(vocab_size=97, **sizes)).eval()
@@ -41,32 +40,18 @@ found["edited"] = measured(edited, 2503, keep="qk")
 print(json.dumps(found))
 """
 
-_LENS = (
-    _CHILD.partition("sizes = ")[0]
-    + """
-import transformers
-sizes = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 7, "num_attention_heads": 4}
-config = transformers.LlamaConfig(vocab_size=97, num_key_value_heads=4, max_position_embeddings=2600, **sizes)
-model = regard.lens(transformers.LlamaModel(config).eval(), None)
-print(json.dumps({"lens": measured(model, 2503, keep="qk")}))
-"""
-)
 
-
-# What a layer of transformers frees leaves holes of another size in one process than in the next: of 7, all
-# were 4 to 7 % above what is told, but in another model of that kind one of 16 was 15 % off.
-@pytest.mark.parametrize(("child", "within"), [(_CHILD, 0.1), (_LENS, 0.2)], ids=["own", "lens"])
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak is reset through /proc")
-def test_the_growth_of_a_process(child: str, within: float) -> None:
+def test_the_growth_of_a_process() -> None:
     """Each is 100 to 500 MB: what is kept, the layer at work, and of the edited one matrices N x N."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     done = subprocess.run(
-        [sys.executable, "-c", child],
+        [sys.executable, "-c", _CHILD],
         env=environment | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    for asked, (grew, told, kept) in json.loads(done.stdout).items():
-        assert told == pytest.approx(grew, rel=within), asked
-        assert kept < told
+    for asked, (grew, peak, kept) in json.loads(done.stdout).items():
+        assert kept < grew < 1.05 * peak, asked
+        assert peak < 1.5 * grew, asked

@@ -9,7 +9,7 @@ registries know it, and it says that it equals the name it stands for, since som
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -84,33 +84,6 @@ class Listener(Protocol):
 _LISTENER: ContextVar[Listener | None] = ContextVar("regard.lens", default=None)
 
 
-class Windows:
-    """Sliding windows and chunks, for whose masks transformers asks only where a text is as long.
-
-    Args:
-        beyond: sizes that texts are taken to be as long as, so that the masks are made.
-
-    Attributes:
-        seen: the sizes that were met.
-    """
-
-    def __init__(self, beyond: Iterable[int] = ()) -> None:
-        self.beyond, self.seen = frozenset(beyond), set[int]()
-
-
-_WINDOWS: ContextVar[Windows | None] = ContextVar("regard.lens.windows", default=None)
-
-
-@contextmanager
-def looking_at(windows: Windows) -> Iterator[None]:
-    """For the time of a forward pass, note the sizes of windows, and go the way of long texts."""
-    token = _WINDOWS.set(windows)
-    try:
-        yield
-    finally:
-        _WINDOWS.reset(token)
-
-
 class Original:
     """The attention that a name stands for, as the module at hand finds it."""
 
@@ -175,18 +148,9 @@ def _attention_for(name: str) -> AttentionFunction:
     return attention
 
 
-# How transformers allows a mask to be left out where a kernel does without.
-_SKIPS = frozenset({"allow_is_causal_skip", "allow_is_bidirectional_skip"})
-
-
 def _mask_for(name: str) -> Callable[..., Tensor | None]:
     def make_mask(*args: Any, **kwargs: Any) -> Tensor | None:
         _, masking = transformers_modules()
-        windows, size = _WINDOWS.get(), kwargs.get("local_size")
-        if windows is not None and size is not None:
-            windows.seen.add(int(size))
-            if size in windows.beyond:
-                kwargs |= dict.fromkeys(_SKIPS.intersection(kwargs), False)
         values: Tensor | None = masking.ALL_MASK_ATTENTION_FUNCTIONS[name](*args, **kwargs)
         listener = _LISTENER.get()
         if listener is not None and values is not None:

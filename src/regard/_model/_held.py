@@ -91,7 +91,8 @@ class Held:
         """Family, sizes and where it came from, as plain values.
 
         Args:
-            num_tokens: how long a text `trace_bytes` is for; by default 512, or what the model takes.
+            num_tokens: how long a text `trace_bytes` is for, and a target where there is a decoder beside an
+                encoder; by default 512, or what the model takes.
 
         Raises:
             InputError: more tokens than the model takes, or none.
@@ -99,6 +100,7 @@ class Held:
         parameters = list(self.network.parameters())
         limits = [limit for kind in self.network.prefixes if (limit := self.network.limit(kind)) is not None]
         tokens = min([512, *limits]) if num_tokens is None else num_tokens
+        both = tokens if len(self.network.prefixes) == 2 else None
         return {
             "name": self.name,
             "family": self.loaded.family,
@@ -109,7 +111,7 @@ class Held:
             "bytes": sum(parameter.numel() * parameter.element_size() for parameter in parameters),
             "dtype": str(parameters[0].dtype).removeprefix("torch."),
             "trace_tokens": tokens,
-            "trace_bytes": tracing.bytes_at(self.loaded, tokens),
+            "trace_bytes": tracing.forecast(self.loaded, tokens, both).kept,
             "found_in": self.loaded.source.kind,
             "folder": str(self.loaded.source.folder),
             "licence": licence_of(self.loaded.source.folder),

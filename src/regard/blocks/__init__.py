@@ -3,8 +3,6 @@
 from regard.blocks._embeddings import Embeddings
 from regard.blocks._feed_forward import (
     ACTIVATIONS,
-    MANY_ROWS,
-    ROWS_AT_ONCE,
     FeedForward,
     GatedFeedForward,
     activation_named,
@@ -18,8 +16,6 @@ from regard.blocks._stack import CountFrom, CountTokens, Numbering, Pattern, Sta
 
 __all__ = [
     "ACTIVATIONS",
-    "MANY_ROWS",
-    "ROWS_AT_ONCE",
     "CountFrom",
     "CountTokens",
     "DecoderLayer",

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from regard.core._identities import AttentionErrors, attention_errors
     from regard.core._inputs import AttentionInputs, padding_of
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
-    from regard.core._matrices import Matrices, matrices_of
     from regard.core._row_statistics import RowStatistics, row_statistics
     from regard.core._rows import attention_scores, attention_weights
     from regard.core._taps import Listener, Taps
@@ -36,7 +35,6 @@ _HOME = {
     "Groups": "_groups",
     "Listener": "_taps",
     "Mask": "_masks",
-    "Matrices": "_matrices",
     "Padding": "_masks",
     "Predicate": "_masks",
     "RowStatistics": "_row_statistics",
@@ -48,7 +46,6 @@ _HOME = {
     "attention_scores": "_rows",
     "attention_weights": "_rows",
     "fused_attention": "_fused",
-    "matrices_of": "_matrices",
     "padding_of": "_inputs",
     "reference_attention": "_attention",
     "row_statistics": "_row_statistics",
@@ -68,7 +65,6 @@ __all__ = [
     "Groups",
     "Listener",
     "Mask",
-    "Matrices",
     "Padding",
     "Predicate",
     "RowStatistics",
@@ -80,7 +76,6 @@ __all__ = [
     "attention_scores",
     "attention_weights",
     "fused_attention",
-    "matrices_of",
     "padding_of",
     "reference_attention",
     "row_statistics",

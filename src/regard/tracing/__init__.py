@@ -74,7 +74,7 @@ if TYPE_CHECKING:
         repeated_tokens,
     )
     from regard.tracing.record import AttentionTrace, Keep, Keeping, Passage, Selector, kept_bytes
-    from regard.tracing.run import Forecast, bytes_at, forecast
+    from regard.tracing.run import Forecast, forecast
 
 _HOME = {
     "Add": "edits",
@@ -130,7 +130,6 @@ _HOME = {
     "Zero": "edits",
     "activation_patching": "edits",
     "attribution_patching": "edits",
-    "bytes_at": "run",
     "compare": "comparison",
     "comparison_page": "pages",
     "default_patterns": "patterns",
@@ -205,7 +204,6 @@ __all__ = [
     "Zero",
     "activation_patching",
     "attribution_patching",
-    "bytes_at",
     "compare",
     "comparison_page",
     "default_patterns",

@@ -1,8 +1,7 @@
 """A trace as data: what is kept of a pass, its weights, scores, contexts and embeddings, and its file."""
 
 from regard.tracing.record._files import HasLoaded, open_trace, save
-from regard.tracing.record._heap import Heap
-from regard.tracing.record._keep import EVERYTHING, Keep, Keeper, Keeping, Partial, ScoreInputs
+from regard.tracing.record._keep import EVERYTHING, Keep, Keeper, Keeping, Partial, ScoreInputs, places
 from regard.tracing.record._origin import Origin, origin_of
 from regard.tracing.record._passage import AttentionTrace, Passage, ScoreTrace, counted
 from regard.tracing.record._selectors import Selector, chosen_of, positions_of, token_of, within
@@ -14,7 +13,6 @@ __all__ = [
     "EVERYTHING",
     "AttentionTrace",
     "HasLoaded",
-    "Heap",
     "Keep",
     "Keeper",
     "Keeping",
@@ -34,6 +32,7 @@ __all__ = [
     "kept_bytes",
     "open_trace",
     "origin_of",
+    "places",
     "positions_of",
     "save",
     "token_of",

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
+from regard.core.heap import give_back
 from regard.models import Network
-from regard.tracing.record._heap import Heap
 
 Keep = Literal["qk", "qkv", "residual", "all"]
 """What a trace keeps: queries and keys; also values and contexts; the residual stream alone; everything."""
@@ -199,8 +199,8 @@ class Keeping:
         return tuple(sorted({layer % depth for layer in asked if -depth <= layer < depth}))
 
     def states(self, depth: int) -> tuple[int, ...]:
-        """The hidden states that are kept of a stack: what each kept layer reads, and what it hands on."""
-        return tuple(sorted({state for layer in self.attention(depth) for state in (layer, layer + 1)}))
+        """The hidden states that are kept of a stack: the first, what each kept layer reads and hands on."""
+        return tuple(sorted({0, *(state for layer in self.attention(depth) for state in (layer, layer + 1))}))
 
     def why(self) -> str:
         """Why something is missing, with the way out."""
@@ -230,25 +230,28 @@ EVERYTHING = Keeping()
 class Keeper:
     """Makes what is kept of the tensors of one pass: converted, and without the memory around them.
 
+    Between the tensors that stay, a layer of a long text frees others, and glibc keeps those pages. Once a
+    layer, where tensors are large, free pages go back to the system. Without that GPT-2 of 12 layers held 503
+    MB for a trace of 151 MB (2,048 tokens through the lens, keep="qk"), and 212 MB with it.
+
     Args:
         keeping: what is kept.
-        heap: is told of all that is kept; by default one that gives free pages back.
     """
 
-    def __init__(self, keeping: Keeping, heap: Heap | None = None) -> None:
+    def __init__(self, keeping: Keeping) -> None:
         self.keeping = keeping
-        self._heap = heap or Heap()
 
     def tensor(self, value: Tensor) -> Tensor:
         """A tensor by itself."""
         kept = value if self.keeping.whole else _Memory([value], self.keeping.dtype).take(value)
-        self._heap.grows(kept)
+        if not self.keeping.queries:
+            _give_back_after(kept)
         return kept
 
     def inputs(self, inputs: AttentionInputs) -> AttentionInputs:
         """A record: q and k, v where it is kept, and a bias that is a function of them."""
         record = inputs if self.keeping.whole else self._of_these(inputs)
-        self._heap.grows(record.q, record.k, *([record.v] if self.keeping.values else []))
+        _give_back_after(record.q)
         return record
 
     def _of_these(self, inputs: AttentionInputs) -> AttentionInputs:
@@ -269,6 +272,15 @@ class Keeper:
             return inputs.changed(v=memory.take(inputs.v), **changed)
         others = {name: value for name, value in inputs.__dict__.items() if name != "v"}
         return ScoreInputs(**(others | changed))
+
+
+# Of shorter texts it would take a part of the time that counts.
+_LARGE = 2**20
+
+
+def _give_back_after(kept: Tensor) -> None:
+    if kept.is_cpu and kept.numel() * kept.element_size() >= _LARGE:
+        give_back()
 
 
 class _Memory:

@@ -1,53 +1,50 @@
 """How much memory a trace will take, told before it is made."""
 
 import math
+import re
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from weakref import WeakKeyDictionary
+from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from regard._lens import ACTIVATED_AT_ONCE
-from regard.blocks import MANY_ROWS, ROWS_AT_ONCE
+from regard._lens import LensNetwork, accepted
+from regard.core import Taps
 from regard.core.errors import InputError
-from regard.models import Loaded, Network, Transformer
-from regard.tracing.record import EVERYTHING, Heap, Keeping, free_bytes, told
-from regard.tracing.run._in_blocks import in_blocks
-from regard.tracing.run._probes import Probe, Sample, grid, sample, short, table_rows_of
+from regard.models import Loaded, Network
+from regard.models.deberta import DistanceTerm, RelativePositions
+from regard.text import Encoding
+from regard.tracing.record import (
+    EVERYTHING,
+    Keeping,
+    Passage,
+    free_bytes,
+    kept_bytes,
+    places,
+    told,
+)
+from regard.tracing.run._listening import Listening, run_quietly
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
     """What a trace will take, in bytes over the loaded model.
 
-    What is kept is told to the byte, what is allocated within some per cent. What the process grows by also
-    depends on where the C library finds room, which differs from one process to the next.
-
     Args:
-        kept: what the trace holds.
-        forward: the most that a pass which keeps nothing has allocated at one time.
-        allocated: the most that is allocated at one time while the trace is made; on a GPU what
-            `torch.cuda.max_memory_allocated` tells.
-        total: what a process is expected to grow by: `allocated`, on a CPU with the holes between tensors
-            and what kernels use.
+        kept: what the trace holds, to the byte.
+        peak: the most that is expected while it is made: what it holds, and the layer at work.
 
     Example:
-        >>> Forecast(kept=944_000_000, forward=126_000_000, allocated=1_020_000_000, total=1_045_000_000)
-        Forecast(996.6 MiB: 900.3 MiB kept, 120.2 MiB for a pass that keeps nothing)
+        >>> Forecast(kept=944_000_000, peak=1_045_000_000)
+        Forecast(900.3 MiB kept, 996.6 MiB while it is made)
     """
 
     kept: int
-    forward: int
-    allocated: int
-    total: int
+    peak: int
 
     def __repr__(self) -> str:
-        return (
-            f"Forecast({told(self.total)}: {told(self.kept)} kept, {told(self.forward)} for a pass that "
-            "keeps nothing)"
-        )
+        return f"Forecast({told(self.kept)} kept, {told(self.peak)} while it is made)"
 
 
 def forecast(
@@ -55,17 +52,18 @@ def forecast(
 ) -> Forecast:
     """What a trace of so many tokens will take.
 
-    The network runs on a few short texts, and every allocation is written down. Each is a polynomial of the
-    lengths: constant, linear, and in models that are seen through the lens, some of which make N x N masks
-    and biases, quadratic. Evaluated at the length asked for, the sum of what is alive after each operation is
-    the course of the memory. Short texts are run as they are.
+    What is kept is a polynomial of the lengths, of degree 2: most tensors have a row for each token; through
+    the lens some models make N x N biases, and edits of weights or scores leave N x N weights. Its
+    coefficients are those of traces of at most six tokens, and so exact.
 
-    A model with sliding windows, whose mask transformers makes only for texts as long, goes that way with
-    the short ones too. A model with edits is forecast as if each wrote all of the tensors that it writes;
-    where these are scores or weights, the pass makes them and the trace holds the weights, N x N.
+    What the process grows by beside it is estimated, from above:
 
-    On the CPU `total` has something for the holes that freed tensors leave, measured on models of BERT's,
-    GPT-2's, Llama's and T5's kind with glibc 2.36: see `_holes`.
+        16 MiB + f n w,    f = 3, and 6 through the lens
+
+    where n w are the bytes of n tokens at the widest matrix of a layer, its inputs and its outputs; and N x N
+    once more through the lens, four times for edits of scores or weights. It was measured (VmHWM, Linux,
+    glibc 2.36) with 12 layers of GPT-2's and BERT's kind at 512 and 2,048
+    tokens, keep="qk" and "all": a process grew by 0.80 to 0.93 of `peak`, GPT-2 through the lens by 0.93 to 1.02.
 
     Args:
         loaded: the model.
@@ -77,28 +75,9 @@ def forecast(
         InputError: fewer tokens than one, or more than the model takes; a target where there is no second
             stack; or layers that the model does not have.
     """
-    network, lengths = loaded.network, _lengths(loaded.network, num_tokens, target_tokens)
-    keeping.check(network)
-    return _told(network, lengths, keeping)
-
-
-def bytes_at(loaded: Loaded, num_tokens: int, keeping: Keeping = EVERYTHING) -> int:
-    """What a trace of so many tokens will hold; for an encoder-decoder, so many on either side.
-
-    It is `forecast(...).kept`.
-
-    Raises:
-        InputError: fewer tokens than one, or more than the model takes.
-
-    Example:
-        >>> import regard
-        >>> from regard.tracing import kept_bytes
-        >>> model = regard.load()
-        >>> bytes_at(model.loaded, 7) == kept_bytes(model.trace("time flies like an arrow"))
-        True
-    """
-    both = num_tokens if len(loaded.network.prefixes) == 2 else None
-    return _kept(loaded.network, _lengths(loaded.network, num_tokens, both), keeping)[0]
+    lengths = _lengths(loaded.network, num_tokens, target_tokens)
+    keeping.check(loaded.network)
+    return _Growth(loaded.network, lengths, keeping).at(lengths)
 
 
 def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
@@ -113,84 +92,52 @@ def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
         InputError: how much it takes, how much there is, and what would fit.
     """
     network = loaded.network
-    roughly = 2 * _roughly(network, lengths)
-    if roughly < _LITTLE:
-        return  # to ask the system how much is free takes a tenth of the time of a short trace
-    free = free_bytes(next(network.parameters()).device)
+    # To ask the system how much is free takes a tenth of the time of a short trace.
+    roughly = _more_than(network, lengths)
+    free = None if roughly < _LITTLE else free_bytes(next(network.parameters()).device)
     if free is None or roughly < free:
-        return  # far from it: a forecast takes longer than a short trace
-    needed = _told(network, lengths, keeping).total
+        return
+    growth = _Growth(network, lengths, keeping)
+    needed = growth.at(lengths).peak
     if needed <= free:
         return
-    fitting = [
-        f"{each} ({told(total)})"
-        for each, less in _less(network, keeping)
-        if (total := _told(network, lengths, less).total) <= free
-    ]
-    shortest = replace(keeping, keep="qk") if keeping.values else keeping
-    most = _longest(network, lengths, shortest, free)
+    fitting = []
+    for words, less in _LESS.items():
+        smaller = replace(keeping, **less)
+        if smaller != keeping and (peak := _Growth(network, lengths, smaller).at(lengths).peak) <= free:
+            fitting.append(f"{words} ({told(peak)})")
+    fits, too_many = 0, lengths[0]
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        fits, too_many = (
+            (middle, too_many) if growth.at((middle, *lengths[1:])).peak <= free else (fits, middle)
+        )
     raise InputError(
         f"a trace of {' and '.join(map(str, lengths))} tokens of {loaded.source.name} needs {told(needed)}, "
         f"and {told(free)} of memory are free. What would fit: "
-        f'{"; ".join(fitting) or "no smaller trace of this length"}; or with keep="{shortest.keep}" '
-        f"{most} tokens."
+        f"{'; '.join([*fitting, f'{fits} tokens' if fits else 'no text'])}."
     )
 
 
-def _less(network: Network, keeping: Keeping) -> list[tuple[str, Keeping]]:
-    """Traces that hold less than this one, in the words that ask for them."""
-    less: list[tuple[str, Keeping]] = []
-    wide = next(network.parameters()).dtype in (torch.float32, torch.float64) and keeping.dtype is None
-    half = torch.bfloat16 if wide else keeping.dtype
-    if wide:
-        less.append(("dtype=torch.bfloat16", replace(keeping, dtype=half)))
-    if keeping.keep == "all":
-        less.append(('keep="qkv"', replace(keeping, keep="qkv")))
-    if keeping.values:
-        less.append(('keep="qk"', replace(keeping, keep="qk")))
-        if wide:
-            less.append(('keep="qk" with dtype=torch.bfloat16', replace(keeping, keep="qk", dtype=half)))
-    if keeping.layers is None:
-        less.append(("layers=[-1]", replace(keeping, layers=(-1,))))
-    return less
-
-
-def _longest(network: Network, lengths: tuple[int, ...], keeping: Keeping, free: int) -> int:
-    """The most tokens of the text that fit, found by halving."""
-    fits, too_many = 0, lengths[0]
-    while too_many - fits > 1 + fits // 64:
-        middle = (fits + too_many) // 2
-        if _told(network, (middle, *lengths[1:]), keeping).total <= free:
-            fits = middle
-        else:
-            too_many = middle
-    return fits
-
+_LESS: dict[str, dict[str, Any]] = {
+    "dtype=torch.bfloat16": {"dtype": torch.bfloat16},
+    'keep="qk"': {"keep": "qk"},
+    'keep="qk" with dtype=torch.bfloat16': {"keep": "qk", "dtype": torch.bfloat16},
+    "layers=[-1]": {"layers": (-1,)},
+}
 
 # Where less than this is free, nothing else runs either.
 _LITTLE = 2**28
 
-# Bytes for a token, of each network that is alive: every trace asks.
-_WIDTHS: "WeakKeyDictionary[Network, int]" = WeakKeyDictionary()
 
-
-def _roughly(network: Network, lengths: tuple[int, ...]) -> int:
-    """More than a trace takes: what every matrix of the network reads and writes, for every token."""
-    plain = network.plain
-    if plain not in _WIDTHS:
-        matrices = [each for each in plain.parameters() if each.ndim > 1]
-        width = sum(sum(each.shape[-2:]) * math.prod(each.shape[:-2]) for each in matrices)
-        _WIDTHS[plain] = width * max((each.element_size() for each in matrices), default=4)
-    written = _written_squares(network)
-    squares = sum(lengths) ** 2 * network.config.num_heads * 16 * (1 + written)
-    if isinstance(plain, Transformer) and not written:
-        squares = min(squares, _SHARED + _OF_BLOCKS)
-    return sum(lengths) * _WIDTHS[plain] + squares
-
-
-def _written_squares(network: Network) -> int:
-    """How many N x N tensors edits write, for each head: scores or weights of so many layers."""
-    return sum(name.endswith((".scores", ".weights")) for name in network.written)
+def _more_than(network: Network, lengths: tuple[int, ...]) -> int:
+    """More than a trace takes, without a pass: 32 numbers of 8 bytes for each entry of a hidden state."""
+    config, tokens = network.config, sum(lengths)
+    depth = sum(network.depth(kind) for kind in network.prefixes) + 8
+    squares = 0
+    if isinstance(network.plain, LensNetwork) or network.written:
+        squares = 16 * config.num_heads * tokens**2 * (1 + len(network.written))
+    return 256 * tokens * depth * config.d_model + squares
 
 
 def _lengths(network: Network, num_tokens: int, target_tokens: int | None) -> tuple[int, ...]:
@@ -201,108 +148,100 @@ def _lengths(network: Network, num_tokens: int, target_tokens: int | None) -> tu
         lengths = (num_tokens, 1 if target_tokens is None else target_tokens)
     for name, count, kind in zip(("num_tokens", "target_tokens"), lengths, network.prefixes, strict=False):
         limit = network.limit(kind)
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InputError(f"{name} must be {_range(limit)}; got {count!r}.")
-        if limit is not None and count > limit:
-            raise InputError(f"{name} must be {_range(limit)}; got {count}.")
+        wanted = "at least 1" if limit is None else f"from 1 to {limit}, the model's limit"
+        fits = isinstance(count, int) and not isinstance(count, bool)
+        if not fits or not 1 <= count <= (limit or count):
+            raise InputError(f"{name} must be {wanted}; got {count!r}.")
     return lengths
 
 
-def _range(limit: int | None) -> str:
-    return "at least 1" if limit is None else f"from 1 to {limit}, the model's limit"
+# Lengths of the texts that are run, where the text is longer.
+_SHORT = (4, 5, 6)
 
 
-# In a network of regard's own, the most that layers share of a mask or bias, and what a block of one takes.
-_SHARED = 4 * 2**24
-_OF_BLOCKS = 2 * 4 * 2**21
+class _Growth:
+    """What traces of a network take, as a function of their lengths.
 
-
-def _told(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> Forecast:
-    kept, surplus = _kept(network, lengths, keeping)
-    forward = _peak(network, lengths, None)
-    allocated = max(kept, _peak(network, lengths, keeping) - surplus)
-    total = allocated
-    if next(network.parameters()).device.type == "cpu":
-        total += _holes(allocated - kept, given_back=_given_back(network, lengths, keeping))
-    return Forecast(kept=kept, forward=forward, allocated=allocated, total=total)
-
-
-def _given_back(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> bool:
-    """Whether a trace is long enough for its `Heap` to give anything back."""
-    samples = _samples(network, lengths, keeping)
-    held = np.array([found.held for _, found in samples], dtype=np.float64)
-    weights = np.array([float(each.weight) for each, _ in samples])
-    return Heap().is_due((weights @ held).astype(int).tolist())
-
-
-def _holes(passing: int, *, given_back: bool) -> int:
-    """What a process grows by beyond what is allocated, where so much of that is freed again.
-
-    Tensors that pass leave holes in the C library's heap between those that stay: what comes later fits in
-    some of them, and some are given back. The shares are measured (`benchmarks/bench_forecast.py`).
+    Args:
+        network: which.
+        lengths: the longest; those of at most six tokens are taken for fixed.
+        keeping: what is kept.
     """
-    if not given_back:
-        return min(7 * passing // 4, _MOST_IN_HOLES)
-    return min(passing // 4, _MOST_IN_HOLES) + min(passing, _INSIDE * torch.get_num_threads())
+
+    def __init__(self, network: Network, lengths: tuple[int, ...], keeping: Keeping) -> None:
+        self._network = network
+        axes = [_SHORT if length > _SHORT[-1] else (length,) for length in lengths]
+        # As many lengths as coefficients: of 1, n, n^2, and with a decoder beside an encoder m, m^2, n m.
+        self._powers = [each for each in product(*(range(len(axis)) for axis in axes)) if sum(each) <= 2]
+        at = [tuple(axis[step] for axis, step in zip(axes, each, strict=True)) for each in self._powers]
+        samples = [_kept(network, each, keeping) for each in at]
+        sizes = np.array([kept - rows * row_bytes for kept, rows, row_bytes in samples])
+        self._row_bytes = samples[0][2]
+        found = np.linalg.solve(np.array([self._terms(each) for each in at], dtype=np.float64), sizes)
+        self._coefficients = [round(each) for each in found]
+
+    def at(self, lengths: tuple[int, ...]) -> Forecast:
+        """What a trace of these lengths takes."""
+        terms = self._terms(lengths)
+        parts = [each * term for each, term in zip(self._coefficients, terms, strict=True)]
+        squares = sum(part for part, powers in zip(parts, self._powers, strict=True) if sum(powers) == 2)
+        kept = sum(parts) + _rows(self._network, lengths) * self._row_bytes
+        return Forecast(kept=kept, peak=kept + _passing(self._network, lengths, squares))
+
+    def _terms(self, lengths: tuple[int, ...]) -> list[int]:
+        return [
+            math.prod(length**power for length, power in zip(lengths, each, strict=True))
+            for each in self._powers
+        ]
 
 
-# Tensors of 32 MiB and more leave none: glibc maps each by itself (DEFAULT_MMAP_THRESHOLD_MAX).
-_MOST_IN_HOLES = 2**24
-# On each core: parts of matrices put in order, blocks of scores. With one thread BERT's and GPT-2's kind of
-# 768 dimensions took 2 to 3 MB less than with two.
-_INSIDE = 3 * 2**20
+def _passing(network: Network, lengths: tuple[int, ...], squares: int) -> int:
+    """What a pass takes beside what is kept: the factors are measured, see `forecast`."""
+    plain = network.plain
+    # Layers are numbered, and so the names of what is in them.
+    numbered = [
+        each for name, each in plain.named_parameters() if each.ndim > 1 and re.search(r"\.\d+\.", name)
+    ]
+    width = max((sum(each.shape[-2:]) for each in numbered), default=5 * network.config.d_model)
+    size = next(plain.parameters()).element_size()
+    passing = 2**24 + (6 if isinstance(plain, LensNetwork) else 3) * sum(lengths) * width * size
+    if isinstance(plain, LensNetwork):
+        passing += squares
+        if "logits" in plain.tap_names() and "logits_to_keep" not in accepted(plain.hf_model):
+            passing += sum(lengths) * network.config.vocab_size * size
+    if any(name.endswith((".scores", ".weights")) for name in network.written):
+        passing += 4 * network.config.num_heads * max(lengths) ** 2 * size
+    return passing
 
 
-def _samples(
-    network: Network, lengths: tuple[int, ...], keeping: Keeping | None
-) -> list[tuple[Probe, Sample]]:
-    """What short passes take, all in the way that one of these lengths goes."""
-    sizes = sample(network, short(lengths), keeping).sizes
-    beyond = frozenset(size for size in sizes if size <= max(lengths))
-    return [(each, sample(network, each.lengths, keeping, beyond)) for each in grid(lengths)]
+def _kept(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> tuple[int, int, int]:
+    """What a trace of these lengths holds; rows of its tables of relative positions, and bytes of a row.
 
-
-def _kept(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> tuple[int, int]:
-    """What a trace holds, and how much less that is than if everything in it grew as at short lengths."""
-    samples = _samples(network, lengths, keeping)
-    straight = sum(each.weight * found.kept for each, found in samples)
-    # A table with a row for each distance that occurs: beyond some distance there are no more (DeBERTa).
-    tables = sum(each.weight * found.tables for each, found in samples)
-    _, first = samples[0]
-    rows = Fraction(table_rows_of(network, lengths), table_rows_of(network, samples[0][0].lengths))
-    kept = straight - tables + first.tables * rows
-    return int(kept), int(straight - kept)
-
-
-def _peak(network: Network, lengths: tuple[int, ...], keeping: Keeping | None) -> int:
-    """The most that is alive at one time: without listeners where keeping is None."""
-    samples = _samples(network, lengths, keeping)
-    courses = [found.course for _, found in samples]
-    if len({len(course) for course in courses}) > 1:  # other operations at other lengths
-        courses = [((*max(course, key=lambda each: sum(each[:3]))[:3], 0),) for course in courses]
-    rows, few = _few(network, samples, lengths)
-    outside, inside, output, _ = np.moveaxis(np.array(courses, dtype=np.float64), 2, 0)
-    weights = np.array([float(each.weight) for each, _ in samples])
-    total = weights @ outside + few @ inside
-    if rows != lengths:
-        total += weights @ output
-    if isinstance(network.plain, Transformer) and not _written_squares(network):
-        square = np.array([float(each.square) for each, _ in samples]) @ outside
-        total -= square - in_blocks(network, lengths) * square
-    return int(total.max().round())
-
-
-def _few(
-    network: Network, samples: list[tuple[Probe, Sample]], lengths: tuple[int, ...]
-) -> tuple[tuple[int, ...], NDArray[np.float64]]:
-    """How many rows are worked with at a time where that is by rows, and the part that each sample has then.
-
-    Feed-forward networks of long texts hold what is between their projections for so many rows, and through
-    the lens what an activation makes.
+    The network without edits runs, and all of each tensor that they write is written: their words and
+    positions are those of the text, not of a short one.
     """
-    many, once = MANY_ROWS, ROWS_AT_ONCE
-    if not isinstance(network.plain, Transformer):
-        many = once = ACTIVATED_AT_ONCE
-    rows = tuple(once if length > many else length for length in lengths)
-    parts = {each.lengths: float(each.weight) for each in grid(rows)}
-    return rows, np.array([parts.get(each.lengths, 0.0) for each, _ in samples])
+    listening = Listening(network, keeping)
+    taps = listening.taps()
+    if network.written:
+        taps = Taps(dict.fromkeys(network.written, torch.clone)).then(taps)
+    texts = [[0] * length for length in lengths]
+    run_quietly(network.plain, texts[0], texts[1] if len(texts) > 1 else None, taps=taps)
+    passages = tuple(
+        listening.passage(kind, Encoding.from_ids(text))
+        for kind, text in zip(network.prefixes, texts, strict=True)
+    )
+    tables = kept_bytes(tuple(term.table for term in _terms(passages)))
+    rows = _rows(network, lengths)
+    return kept_bytes(passages), rows, tables // max(1, rows)
+
+
+def _terms(passages: tuple[Passage, ...]) -> list[DistanceTerm]:
+    layers = [passage.attention[place] for passage in passages for place in places(passage.attention)]
+    terms = [getattr(layer.inputs.bias, name, None) for layer in layers for name in ("c2p", "p2c")]
+    return [term for term in terms if isinstance(term, DistanceTerm)]
+
+
+def _rows(network: Network, lengths: tuple[int, ...]) -> int:
+    """Rows of DeBERTa's tables of relative positions: beyond some distance there are no more."""
+    tables = [module for module in network.modules() if isinstance(module, RelativePositions)]
+    return sum(len(table.of_length(lengths[0])[0]) for table in tables)

@@ -14,7 +14,6 @@ from regard.models import Network, StackKind
 from regard.text import Encoding
 from regard.tracing.record import (
     AttentionTrace,
-    Heap,
     Keeper,
     Keeping,
     Partial,
@@ -60,12 +59,11 @@ class Listening:
     Args:
         network: what will run.
         keeping: what is kept.
-        heap: see `Keeper`.
     """
 
-    def __init__(self, network: Network, keeping: Keeping, heap: Heap | None = None) -> None:
+    def __init__(self, network: Network, keeping: Keeping) -> None:
         self._network, self._keeping = network, keeping
-        self._keeper = Keeper(keeping, heap)
+        self._keeper = Keeper(keeping)
         self._kept: dict[str, Any] = {}
         self._names = frozenset(network.tap_names())
 

@@ -316,3 +316,13 @@ def test_parity_of_a_trace_without_attention_is_refused() -> None:
     trace = trace_ids(loaded(folders.network("bert")), [1, 2, 3], keeping=Keeping(keep="residual"))
     with pytest.raises(InputError, match=r'parity checks attention.*keep="residual"'):
         trace.parity()
+
+
+def test_free_pages_go_back_after_large_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr("regard.tracing.record._keep.give_back", lambda: calls.append(0))
+    keeper = Keeper(Keeping(keep="residual"))
+    for size, device, expected in ((2**20, "cpu", 1), (2**20 - 1, "cpu", 0), (2**20, "meta", 0)):
+        calls.clear()
+        keeper.tensor(torch.empty(size, dtype=torch.int8, device=device))
+        assert len(calls) == expected
