@@ -1,5 +1,7 @@
 """Calls of the `tokenizers` library, whose failures become errors that name the file."""
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +11,8 @@ import tokenizers
 
 from regard.core.errors import CheckpointError
 from regard.core.wording import reason
+
+_PREFIX = re.compile(r'"continuing_subword_prefix"\s*:\s*"[^"]')
 
 
 class Row(Protocol):
@@ -50,17 +54,43 @@ def read_backend(file: Path) -> tokenizers.Tokenizer:
         CheckpointError: The file cannot be read, or is no tokenizer.
     """
     try:
-        json = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{file} cannot be read as a tokenizer.json: {reason(error)}") from error
-    return parse_backend(json, str(file))
+    return parse_backend(text, str(file))
 
 
-def parse_backend(json: str, source: str) -> tokenizers.Tokenizer:
+def parse_backend(text: str, source: str) -> tokenizers.Tokenizer:
     """The tokenizer in the text of a file that `source` names."""
+    _check_merges(text, source)
     way_out = "; fetch it again, or write it with the tokenizers library"
     with failing_as(f"{source} is not a usable tokenizer.json", way_out):
-        return tokenizers.Tokenizer.from_str(json)
+        return tokenizers.Tokenizer.from_str(text)
+
+
+def _check_merges(text: str, source: str) -> None:
+    """Refuse merges from which the library cannot cut the prefix of pieces inside a word.
+
+    Where the cut falls inside a character it ends the whole process, which nothing can catch.
+    """
+    if '"merges"' not in text or not _PREFIX.search(text):
+        return
+    try:
+        model = json.loads(text)["model"]
+        size = len(model["continuing_subword_prefix"].encode())
+        merges = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
+        parts = [second for _, second in merges if not _can_be_cut(second.encode(), size)]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return  # of another form, which the library refuses
+    if parts:
+        raise CheckpointError(
+            f"{source} is not a usable tokenizer.json: its merges have {parts[0]!r} inside a word, without "
+            f"the continuing_subword_prefix {model['continuing_subword_prefix']!r}; fetch it again"
+        )
+
+
+def _can_be_cut(part: bytes, at: int) -> bool:
+    return len(part) == at or (len(part) > at and part[at] & 0xC0 != 0x80)
 
 
 def encode(backend: Any, source: str, *texts: str | None, add_special_tokens: bool) -> Row:

@@ -127,9 +127,6 @@ class Tokenizer:
         Args:
             json: What `tokenizers.Tokenizer.to_str` gives; in `transformers`, `.backend_tokenizer.to_str()`.
 
-        Returns:
-            The tokenizer, without the truncation and padding that the text may store.
-
         Raises:
             InputError: `json` is not a string.
             CheckpointError: The text is no tokenizer.
@@ -256,13 +253,7 @@ class Tokenizer:
         return replace(start, tokens=(start_token,)) if labels is None else labels.shifted(start_token)
 
     def token_of(self, id: int) -> str:
-        """The piece that an id stands for.
-
-        Args:
-            id: A row of the vocabulary.
-
-        Returns:
-            The piece as in the vocabulary.
+        """The piece that an id stands for, as in the vocabulary.
 
         Raises:
             InputError: No token has this id.
@@ -295,9 +286,6 @@ class Tokenizer:
 
         Args:
             token: The piece exactly as in the vocabulary: "bank", "##ing", "[CLS]".
-
-        Returns:
-            Its row in the model's table.
 
         Raises:
             InputError: The vocabulary has no such piece.

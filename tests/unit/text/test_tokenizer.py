@@ -198,6 +198,19 @@ def test_json_that_is_no_tokenizer(content: str) -> None:
         Tokenizer.from_str(content)
 
 
+@pytest.mark.parametrize(("prefix", "second"), [("x", "é"), ("##", "b"), ("x", "")])
+def test_merges_that_would_end_the_process(prefix: str, second: str) -> None:
+    made = json.loads(tokenizers.Tokenizer(models.BPE()).to_str())
+    vocabulary = {token: number for number, token in enumerate(dict.fromkeys(("a", second, f"a{second}")))}
+    for merges in ([["a", second]], [f"a {second}"]):
+        made["model"] |= {"vocab": vocabulary, "merges": merges, "continuing_subword_prefix": prefix}
+        with pytest.raises(CheckpointError, match=f"its merges have '{second}' inside a word, without the"):
+            Tokenizer.from_str(json.dumps(made))
+    made["model"] |= {"vocab": {"a": 0, "xé": 1, "aé": 2}, "merges": [["a", "xé"]]}
+    made["model"]["continuing_subword_prefix"] = "x"
+    assert Tokenizer.from_str(json.dumps(made)).encode("aé").token_ids == (2,)
+
+
 def test_json_must_be_a_string() -> None:
     with pytest.raises(InputError, match=r"^json must be the text of a tokenizer.json; got dict$"):
         Tokenizer.from_str({})  # type: ignore[arg-type]
