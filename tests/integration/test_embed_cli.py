@@ -186,6 +186,8 @@ def test_texts_that_are_cut_are_counted(run: Run) -> None:
         (["a.jsonl", "-o", "new", "--max-rejected", "1.5"], "--max-rejected must be a whole number, or a"),
         (["a.jsonl", "-o", "new", "--encoding", "x"], "--encoding must be one that Python knows"),
         (["a.jsonl", "-o", "v.npz"], "--output writes no .npz"),
+        (["a.jsonl", "-o", "new", "--shard", "2/2"], "--shard must be I/N with I from 0 to N - 1"),
+        (["a.jsonl", "-o", "v.npy", "--shard", "1/2"], "--shard goes with a folder"),
     ],
 )
 def test_what_is_refused(run: Run, arguments: list[str], message: str) -> None:

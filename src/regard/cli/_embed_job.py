@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ class Limit:
 
     def check(self, rows: int, rejected: int) -> None:
         """Ends the command with an error where there are more, or nothing is left."""
-        if rejected == rows:
+        if rows and rejected == rows:
             raise RegardError(f"none of the {rows:,} rows could be embedded; is it the right --text-column?")
         most = rows * float(self._share) / 100 if self._number is None else int(self._number)
         if rejected > most:
@@ -52,13 +53,14 @@ def written(
     output: Path,
     open_work: "OpenWork",
     shard_rows: int,
+    share: tuple[int, int],
     spread: Callable[[Callable[[str], object]], "AbstractContextManager[RayWorkers | None]"],
     limit: Limit,
     as_json: bool,
 ) -> None:
     from regard.embedding.job import run, run_to_array
 
-    call = run_to_array if output.suffix == ".npy" else run
+    call = run_to_array if output.suffix == ".npy" else partial(run, share=share)
     try:
         with _ended_by_signals(), JobProgress() as progress, spread(progress.tell) as workers:
             summary = call(

@@ -1,5 +1,6 @@
 """`regard embed`: vectors of words, tokens or sentences, of as many texts as there are."""
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -131,6 +132,14 @@ def embed(
     rows_per_shard: Annotated[
         int | None, typer.Option("--rows-per-shard", metavar="N", help="Rows of IN a file; by default 8192.")
     ] = None,
+    shard: Annotated[
+        str,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="Of the files, every N-th from number I on: for N processes, each with its OUT.",
+        ),
+    ] = "0/1",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say rows, tokens, time and bytes, from a sample.")
     ] = False,
@@ -170,7 +179,10 @@ def embed(
     if ray is not None and device not in (None, "cpu"):
         raise InputError(f"--ray spreads over processors; got --device {device}. Give one of the two.")
     limit = Limit(max_rejected)
+    share = _share(shard)
     to_stdout = output is not None and str(output) == "-"
+    if share != (0, 1) and (output is None or to_stdout or output.suffix == ".npy"):
+        raise InputError("--shard goes with a folder: give -o one.")
     if to_stdout and as_json:
         raise InputError("-o - prints JSON lines by itself; leave --json out.")
     if output is not None and not to_stdout:
@@ -200,7 +212,7 @@ def embed(
     else:
         assert output is not None
         spread = partial(ray_workers, ray, workers, model, wanted)
-        written(rows, output, open_work, shard_rows, spread, limit, as_json)
+        written(rows, output, open_work, shard_rows, share, spread, limit, as_json)
 
 
 def _numbers(option: str, words: str | None) -> list[int] | None:
@@ -208,6 +220,13 @@ def _numbers(option: str, words: str | None) -> list[int] | None:
         return None if words is None else [int(word) for word in words.split(",")]
     except ValueError:
         raise InputError(f"{option} must be a whole number, or several with commas; got {words!r}.") from None
+
+
+def _share(words: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)/(\d+)", words)
+    if found is None or not int(found[1]) < int(found[2]):
+        raise InputError(f"--shard must be I/N with I from 0 to N - 1, such as 0/8; got {words!r}.")
+    return int(found[1]), int(found[2])
 
 
 def _opener(model: str, wanted: Mapping[str, Any]) -> "OpenWork":

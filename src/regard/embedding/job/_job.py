@@ -88,6 +88,7 @@ def run(
     open_work: OpenWork,
     *,
     shard_rows: int = SHARD_ROWS,
+    share: tuple[int, int] = (0, 1),
     on_progress: Callable[[Progress], object] | None = None,
     spread: Spread | None = None,
 ) -> Summary:
@@ -102,6 +103,8 @@ def run(
         out: the folder; made where there is none.
         open_work: makes the model ready.
         shard_rows: rows a shard.
+        share: (i, n) for every n-th shard from number i on, of a job that n processes do, each into a folder
+            of its own; their shards together are those of one process.
         on_progress: called after every few thousand rows.
         spread: where blocks are embedded, such as `RayWorkers`; None is here, one after the other.
 
@@ -114,14 +117,15 @@ def run(
         OutputError: another job holds the folder, or a file cannot be written. What was done is kept.
     """
     shard_rows = whole("rows per shard", shard_rows, least=1)
+    whole("share", share[0], least=0, most=share[1] - 1)
     with _system_memory(), Folder.locked(out) as folder:
         manifest = folder.manifest()
-        if manifest is not None and manifest.get("vectors") == 0:
+        if manifest is not None and manifest.get("vectors") == 0 < manifest["rows"]:
             folder.remove()  # nobody has any use for it: the corrected command may have its place
             manifest = None
         work = open_work(None if manifest is None else _earlier(manifest, folder))
         stated, rows = inputs.fingerprint()
-        settings = _settings(inputs, work, shard_rows)
+        settings = {**_settings(inputs, work, shard_rows), "share": list(share)}
         schema = result_schema(inputs, work)
         begun = manifest is not None
         if manifest is None:
@@ -136,7 +140,10 @@ def run(
         else:
             check_same(str(out), manifest["settings"], settings)
             check_inputs(str(out), manifest["inputs"], stated)
-        job = _Job(inputs, folder, work, schema, manifest, shard_rows, rows, on_progress, spread or _here)
+        rows = rows if share == (0, 1) else None
+        job = _Job(
+            inputs, folder, work, schema, manifest, shard_rows, share, rows, on_progress, spread or _here
+        )
         try:
             return job.run()
         except InputError:
@@ -196,13 +203,14 @@ class _Job:
         schema: Any,
         manifest: dict[str, Any],
         shard_rows: int,
+        share: tuple[int, int],
         rows: int | None,
         on_progress: Callable[[Progress], object] | None,
         spread: Spread,
     ) -> None:
         self._inputs, self._folder, self._work = inputs, folder, work
         self._schema, self._manifest = schema, manifest
-        self._shard_rows, self._of = shard_rows, rows
+        self._shard_rows, self._share, self._of = shard_rows, share, rows
         self._on_progress, self._spread = on_progress, spread
 
     def run(self) -> Summary:
@@ -234,7 +242,9 @@ class _Job:
         self._folder.go_on()
         here = tokens = 0
         rows = self._inputs.blocks(shard_rows=self._shard_rows, characters=self._work.characters)
-        wanted = (block for block in rows if block.shard not in done)
+        first, step = self._share
+        mine = (block for block in rows if block.shard % step == first)
+        wanted = (block for block in mine if block.shard not in done)
         writer = _Writer(self._folder, self._schema, self._inputs.columns.id is not None)
         try:
             with ahead(wanted, _DEPTH) as blocks, behind(writer.take, _DEPTH) as write:

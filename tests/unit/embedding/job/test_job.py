@@ -248,6 +248,23 @@ def test_only_bad_rows(tmp_path: Path) -> None:
     assert (summary.rows, summary.texts, summary.rejected, summary.shards) == (2, 1, 1, 2)
 
 
+def test_shares_are_one_job(texts: Path, tmp_path: Path) -> None:
+    embed(texts, tmp_path / "whole")
+    summaries = [embed(texts, tmp_path / f"out-{n}", share=(n, 3)) for n in range(3)]
+    assert [each.shards for each in summaries] == [3, 2, 2]
+    assert sum(each.rows for each in summaries) == ROWS
+    together = content(tmp_path / "out-0") | content(tmp_path / "out-1") | content(tmp_path / "out-2")
+    for name, data in content(tmp_path / "whole").items():
+        assert name[0] == "_" or together[name] == data
+    assert embed(texts, tmp_path / "out-1", share=(1, 3)).before == summaries[1].rows
+    assert embed(texts, tmp_path / "none", share=(8, 9)).rows == 0
+    assert embed(texts, tmp_path / "none", share=(8, 9)).shards == 0
+    with pytest.raises(InputError, match=r"share is \[1, 3\] there and \[0, 3\] here"):
+        embed(texts, tmp_path / "out-1", share=(0, 3))
+    with pytest.raises(InputError, match="share must be a whole number, from 0 to 2; got 3"):
+        embed(texts, tmp_path / "more", share=(3, 3))
+
+
 def test_a_row_a_word(texts: Path, tmp_path: Path) -> None:
     work = Worded(characters=200)
     summary = embed(texts, tmp_path / "out", work)
