@@ -7,7 +7,7 @@ from regard.blocks._feed_forward import (
     GatedFeedForward,
     activation_named,
 )
-from regard.blocks._layers import DecoderLayer, EncoderLayer
+from regard.blocks._layers import DecoderLayer, SelfAttentionLayer
 from regard.blocks._linear import Linear, is_native
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.blocks._norms import RMSNorm
@@ -20,7 +20,6 @@ __all__ = [
     "CountTokens",
     "DecoderLayer",
     "Embeddings",
-    "EncoderLayer",
     "FeedForward",
     "GatedFeedForward",
     "Linear",
@@ -32,6 +31,7 @@ __all__ = [
     "RMSNorm",
     "Residual",
     "SandwichNorm",
+    "SelfAttentionLayer",
     "Stack",
     "activation_named",
     "is_native",

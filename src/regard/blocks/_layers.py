@@ -23,8 +23,8 @@ def _offer(taps: Taps | None, name: str, value: Tensor) -> Tensor:
     return value if taps is None else taps.offer(name, value)
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward: an encoder's layer, and a decoder's that reads no encoder.
+class SelfAttentionLayer(nn.Module):
+    """Self-attention, then feed-forward: the layer of an encoder, and of a decoder that reads no encoder.
 
     Args:
         attention, ffn: the two sublayers.
@@ -37,7 +37,7 @@ class EncoderLayer(nn.Module):
     Example:
         >>> import torch
         >>> from regard.blocks import FeedForward, MultiHeadAttention, PreNorm
-        >>> layer = EncoderLayer(MultiHeadAttention(6, 2), FeedForward(6, 11),
+        >>> layer = SelfAttentionLayer(MultiHeadAttention(6, 2), FeedForward(6, 11),
         ...                      attention_residual=PreNorm(nn.LayerNorm(6)),
         ...                      ffn_residual=PreNorm(nn.LayerNorm(6)))
         >>> layer(torch.randn(1, 5, 6)).shape

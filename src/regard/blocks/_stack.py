@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks._embeddings import Embeddings
-from regard.blocks._layers import DecoderLayer, EncoderLayer
+from regard.blocks._layers import DecoderLayer, SelfAttentionLayer
 from regard.core import Bias, DenseBias, Mask, Taps
 from regard.positions import Rotary, Rotation
 
@@ -73,7 +73,7 @@ class Stack(nn.Module):
 
     Args:
         embeddings: from token ids to the input of layer 0.
-        layers: `EncoderLayer`s, or `DecoderLayer`s, which read an encoder's output as well.
+        layers: `SelfAttentionLayer`s, or `DecoderLayer`s, which read an encoder's output as well.
         patterns: one for each layer; the same object for layers of one kind, so that its mask and rotation
             are worked out once a pass. None: every layer attends to everything.
         norm: after the last layer; None for none.
@@ -88,8 +88,8 @@ class Stack(nn.Module):
         d_model), after the last norm.
 
     Example:
-        >>> from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm
-        >>> layer = EncoderLayer(
+        >>> from regard.blocks import SelfAttentionLayer, FeedForward, MultiHeadAttention, PostNorm
+        >>> layer = SelfAttentionLayer(
         ...     MultiHeadAttention(6, 2), FeedForward(6, 11),
         ...     attention_residual=PostNorm(nn.LayerNorm(6)), ffn_residual=PostNorm(nn.LayerNorm(6)))
         >>> Stack(Embeddings(13, 6), [layer])(torch.tensor([[3, 1, 4]])).shape
@@ -99,7 +99,7 @@ class Stack(nn.Module):
     def __init__(
         self,
         embeddings: Embeddings,
-        layers: Sequence[EncoderLayer | DecoderLayer],
+        layers: Sequence[SelfAttentionLayer | DecoderLayer],
         *,
         patterns: Sequence[Pattern] | None = None,
         norm: nn.Module | None = None,

@@ -65,7 +65,7 @@ class DenseBias:
 
 @dataclass(frozen=True, eq=False)
 class BiasOfHeads:
-    """Another bias, of some of its heads: what a layer that has lost heads adds of one that all layers share.
+    """Some of the heads of another bias: what one head adds, or a layer that has lost heads.
 
     Args:
         bias: the bias of all heads, or one that is the same for each of them.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from regard.core._bias import Bias, DenseBias
+from regard.core._bias import Bias, BiasOfHeads, DenseBias
 from regard.core._dropout import Dropout
 from regard.core._masks import Causal, Conjunction, Mask, Padding, Segments, Window
 from regard.core.errors import InputError
@@ -189,7 +189,7 @@ class AttentionInputs:
             k=self.k[:, kv : kv + 1],
             v=self.v[:, kv : kv + 1],
             mask=None if self.mask is None else _mask_of_head(self.mask, index),
-            bias=None if self.bias is None else _BiasOfHead(as_object(self.bias), index),
+            bias=None if self.bias is None else BiasOfHeads(as_object(self.bias), (index,)),
             dropout=None if self.dropout is None else _DropoutOfHead(self.dropout, self.num_heads, index),
             sinks=None if self.sinks is None else self.sinks[index : index + 1],
             weights=written,
@@ -286,18 +286,6 @@ class _MaskOfHead(Mask):
 
     def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
         return self.mask.key_range(first_query, last_query, k_len)
-
-
-@dataclass(frozen=True, eq=False)
-class _BiasOfHead:
-    bias: Bias
-    index: int
-
-    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return _of_head(self.bias.block(queries, keys), self.index)
-
-    def learned(self) -> tuple[Tensor, ...]:
-        return self.bias.learned()
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.blocks import EncoderLayer, FeedForward, MultiHeadAttention, PostNorm, Residual, Stack
+from regard.blocks import FeedForward, MultiHeadAttention, PostNorm, Residual, SelfAttentionLayer, Stack
 from regard.embedding._arithmetic import Arithmetic
 from regard.embedding._entrance import Entrance
 from regard.embedding._products import Float32Product, MakeProduct, Product, Projection, SideBySide
@@ -81,7 +81,7 @@ class PostNormEngine:
         assert stack is not None, "asked for a network that it takes"
         self._asked = tuple(layers)
         self._scratch, self._arithmetic = _Scratch(), arithmetic or Arithmetic()
-        kept = [layer for layer in stack.layers if isinstance(layer, EncoderLayer)][: max(layers)]
+        kept = [layer for layer in stack.layers if isinstance(layer, SelfAttentionLayer)][: max(layers)]
         biases = [_output_bias(layer.attention) for layer in kept]
         self._entrance = Entrance(stack, biases[0] if biases else None)
         self._layers = [
@@ -126,7 +126,7 @@ def _stack(network: Network) -> Stack | None:
 
 
 def is_plain(layer: nn.Module) -> bool:
-    if type(layer) is not EncoderLayer:
+    if type(layer) is not SelfAttentionLayer:
         return False
     attention, ffn = layer.attention, layer.ffn
     residuals = (layer.attention_residual, layer.ffn_residual)
@@ -161,7 +161,7 @@ def _output_bias(attention: MultiHeadAttention) -> Tensor:
 
 
 def _folded(
-    layer: EncoderLayer,
+    layer: SelfAttentionLayer,
     bias: Tensor,
     following: Tensor | None,
     product: MakeProduct,

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from regard.blocks import (
     DecoderLayer,
-    EncoderLayer,
     FeedForward,
     GatedFeedForward,
     MultiHeadAttention,
     Residual,
+    SelfAttentionLayer,
 )
 
 
@@ -25,10 +25,10 @@ class Parts:
     ffn: Callable[[], FeedForward | GatedFeedForward]
     residual: Callable[[], Residual]
 
-    def encoder_layers(self, count: int) -> list[EncoderLayer]:
+    def encoder_layers(self, count: int) -> list[SelfAttentionLayer]:
         """Layers of self-attention and feed-forward."""
         return [
-            EncoderLayer(
+            SelfAttentionLayer(
                 self.attention(),
                 self.ffn(),
                 attention_residual=self.residual(),

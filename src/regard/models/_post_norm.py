@@ -13,12 +13,12 @@ from torch.nn import functional
 
 from regard.blocks import (
     Embeddings,
-    EncoderLayer,
     FeedForward,
     Linear,
     MultiHeadAttention,
     Numbering,
     PostNorm,
+    SelfAttentionLayer,
     Stack,
 )
 from regard.checkpoints import Fields, Rename
@@ -118,7 +118,7 @@ def post_norm_encoder(
     )
     after_attention = config.dropout_p if attention_output_dropout_p is None else attention_output_dropout_p
     layers = [
-        EncoderLayer(
+        SelfAttentionLayer(
             MultiHeadAttention(config.d_model, config.num_heads, dropout_p=config.attention_dropout_p),
             FeedForward(config.d_model, config.d_ff, activation=config.activation),
             attention_residual=_residual(config, after_attention),

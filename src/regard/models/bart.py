@@ -12,12 +12,12 @@ from regard.blocks import (
     CountFrom,
     DecoderLayer,
     Embeddings,
-    EncoderLayer,
     FeedForward,
     MultiHeadAttention,
     Pattern,
     PostNorm,
     PreNorm,
+    SelfAttentionLayer,
     Stack,
 )
 from regard.checkpoints import Fields, HeadKind, KeyMap, Rename, Shared
@@ -237,7 +237,7 @@ def _parts(config: BartConfig, num_heads: int, d_ff: int) -> Parts:
 def _stack(
     config: BartConfig,
     tokens: nn.Embedding,
-    layers: Sequence[EncoderLayer | DecoderLayer],
+    layers: Sequence[SelfAttentionLayer | DecoderLayer],
     pattern: Pattern,
 ) -> Stack:
     positions: nn.Module

@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from regard.blocks import (
     Embeddings,
-    EncoderLayer,
     GatedFeedForward,
     MultiHeadAttention,
     Pattern,
     RMSNorm,
     SandwichNorm,
+    SelfAttentionLayer,
     Stack,
 )
 from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
@@ -214,8 +214,8 @@ def _window(config: GemmaConfig) -> Mask:
     return Causal() & Window(left=config.sliding_window - 1)
 
 
-def _layer(config: GemmaConfig) -> EncoderLayer:
-    return EncoderLayer(
+def _layer(config: GemmaConfig) -> SelfAttentionLayer:
+    return SelfAttentionLayer(
         MultiHeadAttention(
             config.d_model,
             config.num_heads,

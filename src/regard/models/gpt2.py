@@ -8,11 +8,11 @@ from torch import nn
 
 from regard.blocks import (
     Embeddings,
-    EncoderLayer,
     FeedForward,
     MultiHeadAttention,
     Pattern,
     PreNorm,
+    SelfAttentionLayer,
     Stack,
 )
 from regard.checkpoints import Fields, KeyMap, Rename, Split
@@ -110,11 +110,11 @@ def build(config: Gpt2Config) -> Transformer:
     )
 
 
-def _layer(config: Gpt2Config, index: int) -> EncoderLayer:
+def _layer(config: Gpt2Config, index: int) -> SelfAttentionLayer:
     scale = max(1, config.d_model // config.num_heads) ** -0.5 if config.scale_by_head_dim else 1.0
     if config.scale_by_layer:
         scale /= index + 1
-    return EncoderLayer(
+    return SelfAttentionLayer(
         MultiHeadAttention(
             config.d_model, config.num_heads, scale=scale, dropout_p=config.attention_dropout_p
         ),

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 from regard.blocks import (
     Embeddings,
-    EncoderLayer,
     GatedFeedForward,
     MultiHeadAttention,
     Pattern,
     PreNorm,
     RMSNorm,
+    SelfAttentionLayer,
     Stack,
 )
 from regard.checkpoints import Fields, KeyMap, Rename
@@ -216,8 +216,8 @@ def build(config: LlamaConfig) -> Transformer:
     return Transformer(config, decoder=stack, head=decoder_head(config, embeddings.tokens))
 
 
-def _layer(config: LlamaConfig) -> EncoderLayer:
-    return EncoderLayer(
+def _layer(config: LlamaConfig) -> SelfAttentionLayer:
+    return SelfAttentionLayer(
         MultiHeadAttention(
             config.d_model,
             config.num_heads,

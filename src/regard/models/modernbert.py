@@ -8,12 +8,12 @@ from torch import nn
 
 from regard.blocks import (
     Embeddings,
-    EncoderLayer,
     GatedFeedForward,
     Linear,
     MultiHeadAttention,
     Pattern,
     PreNorm,
+    SelfAttentionLayer,
     Stack,
 )
 from regard.checkpoints import Fields, KeyMap, Rename, Split
@@ -147,10 +147,10 @@ def build(config: ModernBertConfig) -> Transformer:
     return Transformer(config, encoder=stack, head=_head(config, embeddings.tokens))
 
 
-def _layer(config: ModernBertConfig, index: int) -> EncoderLayer:
+def _layer(config: ModernBertConfig, index: int) -> SelfAttentionLayer:
     # What enters the first layer comes out of the embeddings' norm.
     attention_norm = nn.Identity() if index == 0 else _norm(config)
-    return EncoderLayer(
+    return SelfAttentionLayer(
         MultiHeadAttention(
             config.d_model,
             config.num_heads,

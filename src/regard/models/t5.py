@@ -9,13 +9,13 @@ from torch import nn
 from regard.blocks import (
     DecoderLayer,
     Embeddings,
-    EncoderLayer,
     FeedForward,
     GatedFeedForward,
     MultiHeadAttention,
     Pattern,
     PreNorm,
     RMSNorm,
+    SelfAttentionLayer,
     Stack,
 )
 from regard.checkpoints import Fields, HeadKind, KeyMap, Rename, Shared
@@ -206,7 +206,7 @@ def _parts(config: T5Config) -> Parts:
 def _stack(
     config: T5Config,
     tokens: nn.Embedding,
-    layers: Sequence[EncoderLayer | DecoderLayer],
+    layers: Sequence[SelfAttentionLayer | DecoderLayer],
     pattern: Pattern,
     *,
     is_bidirectional: bool,

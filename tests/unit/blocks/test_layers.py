@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from regard.blocks import (
     DecoderLayer,
-    EncoderLayer,
     FeedForward,
     GatedFeedForward,
     MultiHeadAttention,
@@ -16,6 +15,7 @@ from regard.blocks import (
     PreNorm,
     RMSNorm,
     SandwichNorm,
+    SelfAttentionLayer,
 )
 from regard.core import Causal, Padding, Taps
 from tolerances import FP64, assert_close_to_largest
@@ -28,8 +28,8 @@ BATCH, LENGTH, ENCODED, D_MODEL, D_FF, HEADS = 2, 7, 5, 6, 11, 3
 # --- encoder layer
 
 
-def encoder_layer(kind: type) -> EncoderLayer:
-    layer = EncoderLayer(
+def encoder_layer(kind: type) -> SelfAttentionLayer:
+    layer = SelfAttentionLayer(
         MultiHeadAttention(D_MODEL, HEADS),
         FeedForward(D_MODEL, D_FF),
         attention_residual=kind(nn.LayerNorm(D_MODEL)),
@@ -56,7 +56,7 @@ def test_an_encoder_layer_with_pre_norm() -> None:
 
 
 def test_a_layer_of_gemma_s_kind() -> None:
-    layer = EncoderLayer(
+    layer = SelfAttentionLayer(
         MultiHeadAttention(D_MODEL, HEADS, num_kv_heads=1, use_bias=False),
         GatedFeedForward(D_MODEL, D_FF, activation="gelu_pytorch_tanh"),
         attention_residual=SandwichNorm(RMSNorm(D_MODEL, offset=1.0), RMSNorm(D_MODEL, offset=1.0)),
@@ -73,7 +73,7 @@ def test_a_layer_of_gemma_s_kind() -> None:
 
 
 def test_the_sublayers_may_be_surrounded_each_in_its_way() -> None:
-    layer = EncoderLayer(
+    layer = SelfAttentionLayer(
         MultiHeadAttention(D_MODEL, HEADS),
         FeedForward(D_MODEL, D_FF),
         attention_residual=PreNorm(nn.LayerNorm(D_MODEL)),
@@ -116,7 +116,7 @@ ENCODER_POINTS = [
 ]
 
 
-def order_of(layer: EncoderLayer | DecoderLayer, *inputs: Tensor) -> list[str]:
+def order_of(layer: SelfAttentionLayer | DecoderLayer, *inputs: Tensor) -> list[str]:
     seen: list[str] = []
 
     def listen(name: str) -> object:
@@ -160,7 +160,7 @@ def test_taps_of_an_encoder_layer(kind: type, point: str) -> None:
     assert (layer(x, taps=Taps({point: lambda value: value + noise})) - read).abs().max().item() > 1e-3
 
 
-class Doubled(EncoderLayer):
+class Doubled(SelfAttentionLayer):
     def sublayers(self, x: Tensor, **given: Any) -> Tensor:
         return 2 * super().sublayers(x, **given)
 

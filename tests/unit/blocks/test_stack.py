@@ -11,12 +11,12 @@ from regard.blocks import (
     CountTokens,
     DecoderLayer,
     Embeddings,
-    EncoderLayer,
     FeedForward,
     MultiHeadAttention,
     Pattern,
     PostNorm,
     PreNorm,
+    SelfAttentionLayer,
     Stack,
     _stack,
 )
@@ -31,8 +31,8 @@ REAL = torch.tensor([[True] * 5, [True, True, True, True, False]])
 BATCH, LENGTH, ENCODED, D_MODEL, HEADS, VOCAB = 2, 5, 7, 6, 3, 13
 
 
-def encoder_layer(kind: type = PostNorm) -> EncoderLayer:
-    return EncoderLayer(
+def encoder_layer(kind: type = PostNorm) -> SelfAttentionLayer:
+    return SelfAttentionLayer(
         MultiHeadAttention(D_MODEL, HEADS),
         FeedForward(D_MODEL, 11),
         attention_residual=kind(nn.LayerNorm(D_MODEL)),

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from regard.blocks import (
     DecoderLayer,
     Embeddings,
-    EncoderLayer,
     FeedForward,
     GatedFeedForward,
     MultiHeadAttention,
@@ -17,6 +16,7 @@ from regard.blocks import (
     PostNorm,
     PreNorm,
     RMSNorm,
+    SelfAttentionLayer,
     Stack,
 )
 from regard.core import Causal
@@ -64,7 +64,7 @@ def encoder_stack(**kwargs: Any) -> Stack:
         norm=nn.LayerNorm(D_MODEL),
     )
     layers = [
-        EncoderLayer(
+        SelfAttentionLayer(
             MultiHeadAttention(D_MODEL, HEADS),
             FeedForward(D_MODEL, 17),
             attention_residual=PostNorm(nn.LayerNorm(D_MODEL)),
@@ -84,7 +84,7 @@ def decoder(**kwargs: Any) -> Transformer:
     """A decoder alone, as Llama: pre-norm, rotary, grouped heads, a last norm, no limit of length."""
     pattern = Pattern(mask=Causal(), rotary=Rotary(6, base=100.0))
     layers = [
-        EncoderLayer(
+        SelfAttentionLayer(
             MultiHeadAttention(D_MODEL, DECODER_HEADS, num_kv_heads=1, use_bias=False),
             GatedFeedForward(D_MODEL, 17, activation="silu"),
             attention_residual=PreNorm(RMSNorm(D_MODEL)),
@@ -111,7 +111,7 @@ def both(*, start_id: int | None = START, **kwargs: Any) -> Transformer:
         return PreNorm(RMSNorm(D_MODEL))
 
     encoders = [
-        EncoderLayer(
+        SelfAttentionLayer(
             attention(HEADS),
             FeedForward(D_MODEL, 17),
             attention_residual=surrounded(),

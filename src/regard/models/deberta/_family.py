@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.blocks import Embeddings, EncoderLayer, FeedForward, PostNorm, Stack
+from regard.blocks import Embeddings, FeedForward, PostNorm, SelfAttentionLayer, Stack
 from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core.errors import CheckpointError
 from regard.models._config import hf
@@ -241,7 +241,7 @@ def _positions(config: DebertaConfig) -> RelativePositions:
     )
 
 
-def _layer(config: DebertaConfig, index: int) -> EncoderLayer:
+def _layer(config: DebertaConfig, index: int) -> SelfAttentionLayer:
     attention = DisentangledAttention(
         config.d_model,
         config.num_heads,
@@ -254,7 +254,9 @@ def _layer(config: DebertaConfig, index: int) -> EncoderLayer:
     attention_residual = PostNorm(_norm(config), dropout_p=config.dropout_p)
     ffn_residual = PostNorm(_norm(config), dropout_p=config.dropout_p)
     if index or config.convolution is None:
-        return EncoderLayer(attention, ffn, attention_residual=attention_residual, ffn_residual=ffn_residual)
+        return SelfAttentionLayer(
+            attention, ffn, attention_residual=attention_residual, ffn_residual=ffn_residual
+        )
     return ConvolvedLayer(
         attention,
         ffn,

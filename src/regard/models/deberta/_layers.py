@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from regard.blocks import EncoderLayer, FeedForward, Linear, PostNorm, activation_named
+from regard.blocks import FeedForward, Linear, PostNorm, SelfAttentionLayer, activation_named
 from regard.core import Bias, Mask, Segments, Taps, padding_of
 from regard.core.errors import InputError
 from regard.models._heads import Head, MaskedLMHead
@@ -30,20 +30,20 @@ class ProjectedNorm(nn.LayerNorm):
         return super().forward(self.projection(input))
 
 
-class ConvolvedLayer(EncoderLayer):
+class ConvolvedLayer(SelfAttentionLayer):
     """norm(layer(x) + activation(convolution(x))): an encoder layer with a convolution beside it.
 
     Padding counts as zeros to the convolution, which sees the tokens around each, and comes out as zeros.
 
     Args:
-        attention, ffn, attention_residual, ffn_residual: as in `EncoderLayer`.
+        attention, ffn, attention_residual, ffn_residual: as in `SelfAttentionLayer`.
         convolution: over the positions, of an odd kernel that keeps their number.
         activation: a name in `regard.blocks.ACTIVATIONS`.
         norm: of the sum.
         dropout_p: on the convolution, in training.
 
     Taps:
-        as `EncoderLayer`; output is after the convolution.
+        as `SelfAttentionLayer`; output is after the convolution.
 
     Source: He et al. 2021, arXiv 2006.03654, section "Scale up to 1.5 billion parameters".
     """

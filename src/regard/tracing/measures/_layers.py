@@ -7,7 +7,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from regard.blocks import DecoderLayer, EncoderLayer
+from regard.blocks import DecoderLayer, SelfAttentionLayer
 from regard.models import Kind, StackKind
 from regard.tracing.measures._needed import hidden_of, output_of
 from regard.tracing.record import Trace
@@ -52,7 +52,7 @@ def widened(module: M) -> M:
 
 def is_row_wise(layer: nn.Module) -> bool:
     """Whether all but a layer's attention treats every position by itself; DeBERTa's convolution does not."""
-    return type(layer) in (EncoderLayer, DecoderLayer)
+    return type(layer) in (SelfAttentionLayer, DecoderLayer)
 
 
 def sublayers_of(layer: nn.Module) -> tuple[str, ...]:

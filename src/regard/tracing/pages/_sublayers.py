@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard._lens import bound_of
-from regard.blocks import DecoderLayer, EncoderLayer, PostNorm, PreNorm
+from regard.blocks import DecoderLayer, PostNorm, PreNorm, SelfAttentionLayer
 from regard.core import Taps
 from regard.core.errors import RegardError
 from regard.models import Kind, Transformer, stack_of
@@ -53,7 +53,7 @@ def steps_around(trace: Trace, kind: Kind, index: int, row: int) -> tuple[tuple[
         return (), ()
     stack = network.stack(stack_of(kind))
     layer = stack.layers[index]
-    if type(layer) not in (EncoderLayer, DecoderLayer):
+    if type(layer) not in (SelfAttentionLayer, DecoderLayer):
         return (), ()
     passage = trace.passage(stack_of(kind))
     x = passage.hidden[index][row].double()

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import regard
-from regard.blocks import Embeddings, EncoderLayer, FeedForward, MultiHeadAttention, PostNorm, Stack
+from regard.blocks import Embeddings, FeedForward, MultiHeadAttention, PostNorm, SelfAttentionLayer, Stack
 from regard.core import Causal, Segments, Taps
 from regard.core.errors import InputError, RegardError
 from regard.models import Transformer
@@ -147,7 +147,7 @@ def test_another_model_that_does_not_fit(models: Any) -> None:
     model = models["encoder"]
     with pytest.raises(InputError, match=r"must be of a model with kind 'encoder', .*; it has decoder"):
         trace_of(model.edited(regard.Replace("context", layer=1, head=2, value=trace_of(make("decoder")))))
-    layer = EncoderLayer(
+    layer = SelfAttentionLayer(
         MultiHeadAttention(30, 2),
         FeedForward(30, 7),
         attention_residual=PostNorm(nn.LayerNorm(30)),
