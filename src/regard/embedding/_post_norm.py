@@ -12,8 +12,8 @@ On a processor the time that is not spent in matrix products is spent in moving 
 * texts of different lengths share the products, which need some hundred rows, and only attention tells them
   apart.
 
-The folded weights are computed in float64 and rounded once. In bfloat16 the biases in the residual stream cost
-a little: 0.99990 is the smallest cosine of 150 sentences, 0.99992 unfolded, at less than half the speed.
+The folded weights are computed in float64 and rounded once. In bfloat16 the biases in the residual stream
+cost a little: 0.99990 is the smallest cosine of 150 sentences, 0.99992 unfolded, at less than half the speed.
 """
 
 import threading
