@@ -1,6 +1,6 @@
 """The model families that regard implements, and loading them.
 
-A family is a folder of config, network and key map; `FAMILIES` lists them.
+A family is a file with a config, the building of its network, and a key map; `FAMILIES` lists them.
 """
 
 from regard.models._describe import masks_of, positions_of

@@ -5,6 +5,7 @@ since version 5 all of it stands in `rope_parameters`, once, or once for each ty
 where a file has both, they must agree.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -345,37 +346,25 @@ def _write(rotary: Rotary) -> dict[str, Any]:
     return _write_scaling(rotary.scaling) | {"rope_theta": rotary.base}
 
 
+_NAMES: Mapping[type[Any], str] = {
+    NoScaling: "default",
+    LinearScaling: "linear",
+    DynamicNTKScaling: "dynamic",
+    ProportionalScaling: "proportional",
+    Llama3Scaling: "llama3",
+    YaRNScaling: "yarn",
+}
+_FIELDS = {
+    "original_max_seq_len": "original_max_position_embeddings",
+    "proportion": "partial_rotary_factor",
+}
+
+
 def _write_scaling(scaling: RotaryScaling) -> dict[str, Any]:
-    match scaling:
-        case NoScaling():
-            return {"rope_type": "default"}
-        case LinearScaling(factor):
-            return {"rope_type": "linear", "factor": factor}
-        case DynamicNTKScaling(factor):
-            return {"rope_type": "dynamic", "factor": factor}
-        case ProportionalScaling(proportion, factor):
-            return {"rope_type": "proportional", "factor": factor, "partial_rotary_factor": proportion}
-        case Llama3Scaling():
-            return {
-                "rope_type": "llama3",
-                "factor": scaling.factor,
-                "low_freq_factor": scaling.low_freq_factor,
-                "high_freq_factor": scaling.high_freq_factor,
-                "original_max_position_embeddings": scaling.original_max_seq_len,
-            }
-        case YaRNScaling():
-            optional = {
-                "attention_factor": scaling.attention_factor,
-                "mscale": scaling.mscale,
-                "mscale_all_dim": scaling.mscale_all_dim,
-            }
-            return {
-                "rope_type": "yarn",
-                "factor": scaling.factor,
-                "original_max_position_embeddings": scaling.original_max_seq_len,
-                "beta_fast": scaling.beta_fast,
-                "beta_slow": scaling.beta_slow,
-                "truncate": scaling.truncate,
-                **{key: value for key, value in optional.items() if value is not None},
-            }
-    raise InputError(f"scaling must be one that config.json has a name for; got {scaling!r}.")
+    name = _NAMES.get(type(scaling))
+    if name is None:
+        raise InputError(f"scaling must be one that config.json has a name for; got {scaling!r}.")
+    stated = dataclasses.asdict(scaling)  # type: ignore[call-overload]
+    stated.pop("max_seq_len", None)  # `max_position_embeddings` says it
+    given = {_FIELDS.get(field, field): value for field, value in stated.items() if value is not None}
+    return {"rope_type": name, **given}
