@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 from regard import tracing
 from regard._model._tracing import Tracing
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Layers,
         Metric,
         Patching,
+        PatchingMethod,
         Per,
         Progress,
         SiteName,
@@ -74,21 +75,16 @@ class Interventions(Tracing):
         kind: Kind | None = None,
         per: Per | None = None,
         layer: Layers = None,
-        method: Literal["activation", "attribution"] = "activation",
+        method: PatchingMethod = "activation",
         batch: int | None = None,
         progress: Progress | None = None,
     ) -> Patching:
-        """Where the difference between two texts is carried: see `regard.tracing.activation_patching`.
+        """Where the difference between two texts is carried: see `regard.tracing.patch`.
 
         Args:
             clean, corrupted: two texts of as many tokens, or their token ids; or traces, of a pair, or with a
                 target.
-            metric, site, kind, per, layer, batch, progress: see there.
-            method: "activation" runs the model with each cell patched; "attribution" estimates all of them
-                from one gradient: see `regard.tracing.attribution_patching`.
-
-        Raises:
-            InputError: see there.
+            metric, site, kind, per, layer, method, batch, progress: see there.
 
         Example:
             >>> import regard
@@ -98,23 +94,18 @@ class Interventions(Tracing):
             >>> model.patch("sitting on the river bank", "sitting on the money bank", size).values.shape
             torch.Size([7, 7])
         """
-        texts = self._traced("clean", clean), self._traced("corrupted", corrupted)
-        if method == "activation":
-            return tracing.activation_patching(
-                self.loaded,
-                *texts,
-                metric,
-                site=site,
-                kind=kind,
-                per=per,
-                layer=layer,
-                batch=batch,
-                progress=progress,
-            )
-        if method != "attribution":
-            raise InputError(f'method must be "activation" or "attribution"; got {method!r}.')
-        return tracing.attribution_patching(
-            self.loaded, *texts, metric, site=site, kind=kind, per=per, layer=layer
+        return tracing.patch(
+            self.loaded,
+            self._traced("clean", clean),
+            self._traced("corrupted", corrupted),
+            metric,
+            site=site,
+            kind=kind,
+            per=per,
+            layer=layer,
+            method=method,
+            batch=batch,
+            progress=progress,
         )
 
     def head_importance(

@@ -7,7 +7,7 @@ from regard.tracing.edits._edit import Edit, Part
 from regard.tracing.edits._importance import ExampleMetric, ImportanceMethod, head_importance
 from regard.tracing.edits._metric import Metric, Progress
 from regard.tracing.edits._network import edited
-from regard.tracing.edits._patching import Patching, Per, activation_patching, attribution_patching
+from regard.tracing.edits._patching import Patching, PatchingMethod, Per, patch
 from regard.tracing.edits._sites import SiteName
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Numbers",
     "Part",
     "Patching",
+    "PatchingMethod",
     "Per",
     "Positions",
     "Progress",
@@ -31,8 +32,7 @@ __all__ = [
     "Write",
     "Zero",
     "ablation",
-    "activation_patching",
-    "attribution_patching",
     "edited",
     "head_importance",
+    "patch",
 ]

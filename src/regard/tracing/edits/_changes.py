@@ -47,7 +47,6 @@ class Write(Edit):
         check_function("function", self.function, "from the tensor at a site to what takes its place")
 
     def change(self, part: Part) -> Tensor:
-        """See `Edit.change`."""
         return part.fitting("what function returns", self.function(part.x))
 
 
@@ -70,7 +69,6 @@ class Zero(Edit):
     """
 
     def change(self, part: Part) -> Tensor:
-        """See `Edit.change`."""
         return torch.full_like(part.x, -math.inf if part.target.site.name == "scores" else 0.0)
 
 
@@ -99,7 +97,6 @@ class Scale(Edit):
         number("factor", self.factor)
 
     def change(self, part: Part) -> Tensor:
-        """See `Edit.change`."""
         return torch.where(part.x.isinf(), part.x, part.x * float(self.factor))
 
 
@@ -135,7 +132,6 @@ class Add(Edit):
         _check_value(self, self.value, "a tensor")
 
     def change(self, part: Part) -> Tensor:
-        """See `Edit.change`."""
         return part.x + part.fitting("value", self.value)
 
 
@@ -181,11 +177,9 @@ class Replace(Edit):
             raise InputError("source must be None with a tensor: it chooses tokens of a trace.")
 
     def traces(self) -> Sequence[Trace]:
-        """See `Edit.traces`."""
         return (self.value,) if isinstance(self.value, Trace) else ()
 
     def change(self, part: Part) -> Tensor:
-        """See `Edit.change`."""
         if isinstance(self.value, Tensor):
             return part.fitting("value", self.value)
         query, key, name = self.query, self.key, None
@@ -205,11 +199,10 @@ class Mean(Edit):
 
     Args:
         site, layer, head, query, key, neuron, kind: where; see `Edit`.
-        reference: traces; or a tensor of samples (samples, ...), each as a value of `Add`, of which the mean
-            is taken.
+        reference: traces. The mean of samples that are at hand is a value for `Replace`.
 
     Raises:
-        InputError: a reference that is neither; in the forward pass, one that does not fit.
+        InputError: a reference that is none; in the forward pass, one that does not fit.
 
     Example:
         >>> import regard
@@ -224,33 +217,19 @@ class Mean(Edit):
     """
 
     _: KW_ONLY
-    reference: Tensor | Trace | Sequence[Trace]
+    reference: Trace | Sequence[Trace]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.reference, Tensor):
-            _check_value(self, self.reference, "a tensor")
-            if self.reference.ndim < 2 or not len(self.reference):
-                raise InputError(
-                    "reference must be traces, or samples (samples, ...), at least one; got a tensor of "
-                    f"shape {tuple(self.reference.shape)}."
-                )
-        else:
-            _check_traces(self.reference)
+        _check_traces(self.reference)
 
     def traces(self) -> Sequence[Trace]:
-        """See `Edit.traces`."""
-        return () if isinstance(self.reference, Tensor) else _listed(self.reference)
+        return _listed(self.reference)
 
     def change(self, part: Part) -> Tensor:
-        """See `Edit.change`."""
-        if isinstance(self.reference, Tensor):
-            mean = self.reference.mean(dim=0)
-        elif part.target.site.is_matrix:
-            mean = _matrices(self, part).mean(dim=0)
-        else:
-            mean = _pool(part).mean(dim=_tokens_at(part), keepdim=True)
-        return part.fitting("the mean of reference", mean)
+        if part.target.site.is_matrix:
+            return _matrices(self, part).mean(dim=0)
+        return part.fitting("the mean of reference", _pool(part).mean(dim=_tokens_at(part), keepdim=True))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -290,11 +269,9 @@ class Resample(Edit):
         whole("seed", self.seed, least=0, most=2**63 - 1)
 
     def traces(self) -> Sequence[Trace]:
-        """See `Edit.traces`."""
         return () if self.reference is None else _listed(self.reference)
 
     def change(self, part: Part) -> Tensor:
-        """See `Edit.change`."""
         site, generator = part.target.site, torch.Generator().manual_seed(int(self.seed))
         if self.reference is None and (site.is_matrix or not site.axes):
             raise InputError(

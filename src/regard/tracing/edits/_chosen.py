@@ -1,12 +1,11 @@
-"""From what an edit names (layers, heads, words) to numbers."""
+"""From what an edit names (layers, heads) to numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.core.errors import InputError
-from regard.text import Encoding
 from regard.tracing.edits._sites import Layer, Site
-from regard.tracing.record import Selector, counted, token_of, within
+from regard.tracing.record import Selector, counted, within
 
 Numbers = int | slice | list[int] | tuple[int, ...] | range | None
 """Some heads or neurons: one, a slice, several; negative ones count from the end; None is all."""
@@ -14,8 +13,8 @@ Numbers = int | slice | list[int] | tuple[int, ...] | range | None
 Layers = Numbers | str | list[int | str]
 """Some layers, as `Numbers`; of the residual stream also "input", alone or in a list."""
 
-Positions = Selector | list[int] | tuple[int, ...] | range | None
-"""Some tokens: an index, a slice, a word of the text ("bank", "bank#2"), or several indexes; None is all."""
+Positions = Selector | None
+"""Some tokens, as in `Trace.weights`; None is all."""
 
 
 def numbers_of(name: str, value: object, count: int, *, others: Sequence[str] = ()) -> tuple[Any, ...]:
@@ -33,7 +32,7 @@ def numbers_of(name: str, value: object, count: int, *, others: Sequence[str] = 
     if value is None:
         return tuple(range(count))
     if isinstance(value, slice):
-        return _some(name, value, within(name, value, count), count)
+        return unique(name, value, within(name, value, count), count)
     given: Sequence[object] = value if isinstance(value, list | tuple | range) else [value]
     chosen: list[int | str] = []
     for each in given:
@@ -45,7 +44,7 @@ def numbers_of(name: str, value: object, count: int, *, others: Sequence[str] = 
                 f"or a list of these; got {each!r}."
             )
         chosen.append(index)
-    return _some(name, value, tuple(chosen), count)
+    return unique(name, value, tuple(chosen), count)
 
 
 def layers_of(site: Site, layer: Layers, taps: Mapping[Layer, str]) -> tuple[Layer, ...]:
@@ -68,41 +67,8 @@ def layers_of(site: Site, layer: Layers, taps: Mapping[Layer, str]) -> tuple[Lay
     return chosen
 
 
-def positions_of(
-    name: str, value: Positions, count: int, encoding: Encoding | None
-) -> tuple[int, ...] | None:
-    """The tokens that are meant; None for all.
-
-    Args:
-        name: of the argument, for messages.
-        value: which.
-        count: how many there are.
-        encoding: where words are looked up; None where nothing but ids is known of a batch.
-
-    Raises:
-        InputError: a position or word that is not there, or none at all.
-    """
-    if value is None:
-        return None
-    if isinstance(value, slice):
-        return _some(name, value, within(name, value, count), count)
-    given: Sequence[object] = value if isinstance(value, list | tuple | range) else [value]
-    chosen: list[int] = []
-    for each in given:
-        index = counted(each, count)
-        if index is not None:
-            chosen.append(index)
-        elif encoding is None:
-            raise InputError(
-                f"{name} must be positions from 0 to {count - 1} in a batch of texts, or of ids that are not "
-                f"given, where no word can be looked up; got {each!r}. Trace the texts one by one."
-            )
-        else:
-            chosen.extend(token_of(name, encoding, each))  # type: ignore[arg-type]
-    return _some(name, value, tuple(chosen), count)
-
-
-def _some(name: str, value: object, chosen: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+def unique(name: str, value: object, chosen: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    """What was chosen, if it is at least one, each once; raises InputError."""
     if not chosen:
         raise InputError(f"{name} must pick at least one of {count}; {value!r} picks none.")
     if len(set(chosen)) < len(chosen):

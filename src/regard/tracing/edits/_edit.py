@@ -12,9 +12,9 @@ from regard.core.errors import InputError
 from regard.models import Kind, StackKind
 from regard.text import Encoding
 from regard.tracing.edits._capture import Captured
-from regard.tracing.edits._chosen import Layers, Numbers, Positions, numbers_of, positions_of
+from regard.tracing.edits._chosen import Layers, Numbers, Positions, numbers_of, unique
 from regard.tracing.edits._sites import SITES, Axis, Layer, Site, SiteName, stack_along
-from regard.tracing.record import Trace
+from regard.tracing.record import Trace, chosen_of
 
 Chosen = Mapping[Axis, tuple[int, ...] | None]
 """For each axis of a site the numbers chosen, or None for all."""
@@ -163,7 +163,9 @@ class Part:
             count = self.whole.shape[-2] if self.target.kind != "cross" else self.texts.lengths[stack]
             if asked is None and count < size:
                 return tuple(range(count))
-        return positions_of(axis, asked, count, self.texts.encodings.get(stack))
+        if asked is None:
+            return None
+        return unique(axis, asked, chosen_of(axis, self.texts.encodings.get(stack, count), asked), count)
 
     def with_changed(self, part: Tensor) -> Tensor:
         """The whole tensor with another part in its place; the tensor itself is left as it is."""
@@ -229,10 +231,9 @@ class Part:
                         f"the trace must be of a model with kind {kind!r}, as the edited one is; it has "
                         f"{' and '.join(source.encodings)}."
                     )
-                count, asked = len(encoding.tokens), key if axis == "key" else query
-                numbers = positions_of(name or axis, asked, count, encoding)
-                if numbers is None and axis == "key" and site.is_matrix:
-                    numbers = tuple(range(count))
+                asked, said = key if axis == "key" else query, name or axis
+                chosen = chosen_of(said, encoding, asked)  # of None all, but for a sink
+                numbers = unique(said, asked, chosen, len(encoding.tokens))
             value = picked(value, dim, numbers)
         return value
 

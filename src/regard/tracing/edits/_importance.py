@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,7 +13,8 @@ from regard.core.errors import InputError
 from regard.models import Kind, Loaded, Network, Output, stack_of
 from regard.tracing.edits._capture import check_mode, keep_in
 from regard.tracing.edits._changes import Replace
-from regard.tracing.edits._metric import Progress, differentiable, number_of
+from regard.tracing.edits._metric import Progress, number_of
+from regard.tracing.edits._patching import gradients_at
 from regard.tracing.edits._sites import site_named, taps_of
 from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace, check_trace
@@ -109,29 +110,20 @@ def _by_gradient(
     taps: Mapping[int, str],
     progress: Progress | None,
 ) -> dict[int, Tensor]:
-    """The sum over the examples of |d metric / d mask|, at a mask of ones."""
+    """The sum over the examples of |A_h^T d metric / d A_h|."""
     sums: dict[int, Tensor] = {}
     for index, trace in enumerate(examples):
-        masks: dict[int, Tensor] = {}
-        with torch.enable_grad():
-            listeners = Taps({tap: _masked(masks, layer) for layer, tap in taps.items()})
-            value = differentiable(metric(run_again(trace, network, taps=listeners, logits=True), index))
-            gradients = torch.autograd.grad(
-                value, list(masks.values()), allow_unused=True, materialize_grads=True
-            )
-        for layer, gradient in zip(masks, gradients, strict=True):
-            sums[layer] = sums.get(layer, 0.0) + gradient.abs().double()
+
+        def of_this(output: Output, index: int = index) -> Tensor | float:
+            return metric(output, index)
+
+        found, moves, _ = gradients_at(network, trace, list(taps.values()), of_this)
+        for layer, tap in taps.items():
+            product = found[tap][0].double() * moves[tap][0].double()
+            sums[layer] = sums.get(layer, 0.0) + product.sum(dim=(1, 2)).abs()
         if progress is not None:
             progress(index + 1, len(examples))
     return sums
-
-
-def _masked(masks: dict[int, Tensor], layer: int) -> Any:
-    def listen(context: Tensor) -> Tensor:
-        masks[layer] = torch.ones_like(context[0, :, 0, 0], requires_grad=True)
-        return context * masks[layer][:, None, None]
-
-    return listen
 
 
 def _by_ablation(

@@ -1,12 +1,13 @@
-"""Activation patching, and its estimate by one gradient: where the difference between texts is carried."""
+"""Activation patching, and its estimate by one gradient: where the difference of two texts is carried."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import Taps
 from regard.core.arguments import check_function
@@ -17,12 +18,14 @@ from regard.tracing.edits._capture import check_mode, encodings_of, keep_in
 from regard.tracing.edits._changes import Replace
 from regard.tracing.edits._chosen import Layers, layers_of
 from regard.tracing.edits._metric import Metric, Progress, differentiable, number_of
-from regard.tracing.edits._sites import Axis, Layer, Site, SiteName, site_named, taps_of
+from regard.tracing.edits._sites import Layer, Site, SiteName, site_named, taps_of
 from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import run_again
 
 Per = Literal["position", "head"]
+
+PatchingMethod = Literal["activation", "attribution"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +54,7 @@ class Patching:
     site: str
     kind: Kind
     per: Per
-    method: Literal["activation", "attribution"]
+    method: PatchingMethod
 
     @property
     def effect(self) -> Tensor:
@@ -77,7 +80,7 @@ class Patching:
         )
 
 
-def activation_patching(
+def patch(
     loaded: Loaded,
     clean: Trace,
     corrupted: Trace,
@@ -87,31 +90,39 @@ def activation_patching(
     kind: Kind | None = None,
     per: Per | None = None,
     layer: Layers = None,
+    method: PatchingMethod = "activation",
     batch: int | None = None,
     progress: Progress | None = None,
 ) -> Patching:
-    """Where the difference between two texts is carried: each place in turn as it is in the clean text.
+    """Where the difference between two texts is carried: each cell in turn as it is in the clean text.
 
-        values[l, p] = metric(corrupted text, with the clean text's tensor in layer l at p)
+        "activation"   values[l, p] = metric(corrupted text, with the clean text's tensor in layer l at p)
+        "attribution"  values[l, p] = metric(corrupted) + sum of (clean - corrupted) * d metric / d corrupted
 
-    One cell for each layer and position, or layer and head; cells run together, as the rows of a batch.
+    A cell is a layer and a position, or a layer and a head; by activation cells run together, as the rows of
+    a batch. The first-order estimate takes two passes forward and one back for all cells. It is exact where
+    the metric is a linear function of the site, such as a readout of the last residual; else as good as the
+    model is linear between the two texts.
 
     Args:
         loaded: the model.
         clean, corrupted: traces of two texts with as many tokens; only their tokens are read.
-        metric: from a `regard.models.Output` (batch 1, with logits) to one number.
+        metric: from a `regard.models.Output` (batch 1, with logits) to one number; for "attribution" a
+            differentiable tensor.
         site, kind, layer: as in `Edit`.
         per: "position" (of k and v the key's; of weights and scores the query's row) takes all heads of a
             position, "head" a head at all positions; by default "head" where the site has heads.
+        method: see above.
         batch: how many cells run in one pass; by default as many as have 2,048 tokens, and 2^26 logits.
-        progress: called with (done, total) after each cell.
+        progress: called with (done, total) after each cell, by activation.
 
     Returns:
         The table: see `Patching`.
 
     Raises:
-        InputError: texts of different length, a site, kind or layer that the model does not have, a metric
-            that is no finite number, or a network in training mode.
+        InputError: texts of different length, a site, kind, layer or method that there is not, a metric that
+            is no finite number (or has no gradient), scores that the two texts mask differently (by
+            attribution), or a network in training mode.
 
     Example:
         >>> import regard
@@ -119,86 +130,71 @@ def activation_patching(
         >>> river, money = model.trace(["the river bank", "the money bank"])
         >>> def size(out):
         ...     return out.last_hidden_state[0, 3, 7]
-        >>> table = activation_patching(model.loaded, river, money, size)
-        >>> abs(float(table.recovered[6].sum()) - 1.0) < 1e-4  # the last state, position by position
+        >>> exact = patch(model.loaded, river, money, size, layer=6)
+        >>> abs(float(exact.recovered.sum()) - 1.0) < 1e-4  # the last state, position by position
         True
-
-    Source: Vig et al. 2020, arXiv 2004.12265, section 3; Heimersheim and Nanda 2024, arXiv 2404.15255.
-    """
-    work = _Work(loaded.network, clean, corrupted, site, kind, per, layer, metric)
-    check_function("progress", progress, "of what is done and what there is", optional=True)
-    with torch.no_grad():
-        kept, of_clean = work.look(work.clean, metric)
-        counts = [kept[tap].shape[work.dim] for tap in work.taps.values()]
-        values = torch.full((len(counts), max(counts)), math.nan, dtype=torch.float64)
-        cells = [(row, column) for row, count in enumerate(counts) for column in range(count)]
-        layers = list(work.taps)
-        variants = [work.cell(layers[row], column, kept) for row, column in cells]
-        outputs = outputs_of(work.network, work.corrupted, [None, *variants], batch=batch)
-        of_corrupted = number_of(metric(next(outputs)))
-        for done, ((row, column), output) in enumerate(zip(cells, outputs, strict=True), start=1):
-            values[row, column] = number_of(metric(output))
-            if progress is not None:
-                progress(done, len(cells))
-    return work.told(values, of_clean, of_corrupted, "activation")
-
-
-def attribution_patching(
-    loaded: Loaded,
-    clean: Trace,
-    corrupted: Trace,
-    metric: Metric,
-    *,
-    site: SiteName = "residual",
-    kind: Kind | None = None,
-    per: Per | None = None,
-    layer: Layers = None,
-) -> Patching:
-    """The first-order estimate of `activation_patching`, of all places in two passes forward and one back.
-
-        values[l, p] = metric(corrupted) + sum over the place of (clean - corrupted) * d metric / d corrupted
-
-    Exact where the metric is a linear function of the site, such as a readout of the last residual; else as
-    good as the model is linear between the two texts.
-
-    Args:
-        loaded, clean, corrupted, site, kind, per, layer: as in `activation_patching`.
-        metric: a differentiable function of the output, giving a tensor of one number.
-
-    Returns:
-        The table: see `Patching`.
-
-    Raises:
-        InputError: as in `activation_patching`; a metric without a gradient; or scores that the two texts
-            mask differently.
-
-    Example:
-        >>> import regard
-        >>> model = regard.load()
-        >>> river, money = model.trace(["the river bank", "the money bank"])
-        >>> def size(out):
-        ...     return out.last_hidden_state[0, 3, 7]
-        >>> guess = attribution_patching(model.loaded, river, money, size)
-        >>> exact = activation_patching(model.loaded, river, money, size, layer=6)
+        >>> guess = patch(model.loaded, river, money, size, method="attribution")
         >>> bool((guess.values[6] - exact.values[0]).abs().max() < 1e-6)  # a linear readout
         True
 
-    Source: Nanda 2023, "Attribution patching: activation patching at industrial scale"; Syed et al. 2023,
-    arXiv 2310.10348, section 3.
+    Sources: Vig et al. 2020, arXiv 2004.12265, section 3; Nanda 2023, "Attribution patching: activation
+    patching at industrial scale"; Syed et al. 2023, arXiv 2310.10348, section 3.
     """
-    work = _Work(loaded.network, clean, corrupted, site, kind, per, layer, metric)
+    if method not in get_args(PatchingMethod):
+        raise InputError(f'method must be "activation" or "attribution"; got {method!r}.')
+    network, at = loaded.network, site_named(site)
+    kind = at.kind(kind, network)
+    check_trace("clean", clean), check_trace("corrupted", corrupted)
+    check_function("metric", metric, "from an output to one number")
+    check_function("progress", progress, "of what is done and what there is", optional=True)
+    check_mode(network)
+    _check_lengths(encodings_of(clean), encodings_of(corrupted))
+    taps = taps_of(at, kind, network)
+    taps = {number: taps[number] for number in layers_of(at, layer, taps)}
+    per = _per(at, per)
+    axis = "head" if per == "head" else next(each for each in at.axes if each != "head")
+    dim, points = at.axes.index(axis), list(taps.values())
+    kept: dict[str, Tensor] = {}
     with torch.no_grad():
-        kept, of_clean = work.look(work.clean, metric)
-    found, moves, value = gradients_at(work.network, work.corrupted, tuple(work.taps.values()), metric)
-    rows = []
-    for tap in work.taps.values():
-        product = _difference(kept[tap], found[tap][0], tap) * moves[tap][0].double()
-        axes = [dim for dim in range(product.ndim) if dim != work.dim]
-        rows.append(product.sum(dim=axes).cpu())
-    values = torch.full((len(rows), max(len(row) for row in rows)), math.nan, dtype=torch.float64)
-    for index, row in enumerate(rows):
-        values[index, : len(row)] = row
-    return work.told(values + value, of_clean, value, "attribution")
+        looking = Taps({tap: keep_in(kept, tap) for tap in points})
+        of_clean = number_of(metric(run_again(clean, network, taps=looking, logits=True)))
+    if method == "attribution":
+        found, moves, of_corrupted = gradients_at(network, corrupted, points, metric)
+        rows = [
+            _summed(_difference(kept[tap], found[tap], tap) * moves[tap].double(), dim) + of_corrupted
+            for tap in points
+        ]
+    else:
+        # Each cell's text, by itself: without the batch.
+        cells = [
+            Replace(at.name, layer=number, kind=kind, value=part, **{axis: column})
+            for number, tap in taps.items()
+            for column, part in enumerate(torch.split(kept[tap][0], 1, dim))
+        ]
+        outputs = outputs_of(network, corrupted, [None, *cells], batch=batch)
+        numbers = []
+        with torch.no_grad():
+            for done, output in enumerate(outputs):
+                numbers.append(number_of(metric(output)))
+                if progress is not None and done:
+                    progress(done, len(cells))
+        of_corrupted, values = numbers[0], torch.tensor(numbers[1:], dtype=torch.float64)
+        rows = list(torch.split(values, [kept[tap].shape[1 + dim] for tap in points]))
+    return Patching(
+        values=pad_sequence(rows, batch_first=True, padding_value=math.nan),
+        clean=of_clean,
+        corrupted=of_corrupted,
+        layers=tuple(taps),
+        site=at.name,
+        kind=kind,
+        per=per,
+        method=method,
+    )
+
+
+def _summed(values: Tensor, dim: int) -> Tensor:
+    """The sum over all axes but one, which is counted without the batch; on the CPU."""
+    return values.sum(dim=[each for each in range(values.ndim) if each != 1 + dim]).cpu()
 
 
 def gradients_at(
@@ -233,60 +229,6 @@ def gradients_at(
         },
         number_of(value),
     )
-
-
-class _Work:
-    """What both ways have in common: the texts, the taps, the table's columns."""
-
-    def __init__(
-        self,
-        network: Network,
-        clean: Trace,
-        corrupted: Trace,
-        site: SiteName,
-        kind: Kind | None,
-        per: Per | None,
-        layer: Layers,
-        metric: Metric,
-    ) -> None:
-        self.network, self.site = network, site_named(site)
-        self.kind = self.site.kind(kind, network)
-        self.clean, self.corrupted = check_trace("clean", clean), check_trace("corrupted", corrupted)
-        check_function("metric", metric, "from an output to one number")
-        check_mode(network)
-        _check_lengths(encodings_of(clean), encodings_of(corrupted))
-        taps = taps_of(self.site, self.kind, network)
-        self.taps = {number: taps[number] for number in layers_of(self.site, layer, taps)}
-        self.per = _per(self.site, per)
-        self.axis: Axis = "head" if self.per == "head" else next(a for a in self.site.axes if a != "head")
-        self.dim = self.site.axes.index(self.axis)
-
-    def look(self, trace: Trace, metric: Metric) -> tuple[Mapping[str, Tensor], float]:
-        """What passes the taps, without the batch, and the metric."""
-        kept: dict[str, Tensor] = {}
-        taps = Taps({tap: keep_in(kept, tap) for tap in self.taps.values()})
-        output = run_again(trace, self.network, taps=taps, logits=True)
-        return {tap: value[0] for tap, value in kept.items()}, number_of(metric(output))
-
-    def cell(self, layer: Layer, column: int, kept: Mapping[str, Tensor]) -> Replace:
-        """One cell of the table."""
-        value = kept[self.taps[layer]].narrow(self.dim, column, 1)
-        chosen: Any = {self.axis: column}
-        return Replace(self.site.name, layer=layer, kind=self.kind, value=value, **chosen)
-
-    def told(
-        self, values: Tensor, clean: float, corrupted: float, method: Literal["activation", "attribution"]
-    ) -> Patching:
-        return Patching(
-            values=values,
-            clean=clean,
-            corrupted=corrupted,
-            layers=tuple(self.taps),
-            site=self.site.name,
-            kind=self.kind,
-            per=self.per,
-            method=method,
-        )
 
 
 def _per(site: Site, per: Per | None) -> Per:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from regard.core.errors import InputError
 from regard.models import Kind
 from regard.text import Encoding
-from regard.tracing.record import Selector, Trace
+from regard.tracing.record import Selector, Trace, chosen_of
 from regard.views import HeadPicture, PictureForm
 
 
@@ -74,12 +74,7 @@ def plot(
 
 def _side(encoding: Encoding, selector: Selector | None, specials: bool) -> _Side:
     tokens = encoding.tokens
-    if selector is None:
-        chosen = range(len(tokens))
-    elif isinstance(selector, slice):
-        chosen = range(len(tokens))[selector]
-    else:
-        chosen = encoding.find(selector)  # type: ignore[assignment]
+    chosen = chosen_of("query or key", encoding, selector)
     kept = [(place, token) for place, token in enumerate(chosen) if specials or not tokens[token].special]
     if not kept:
         raise InputError("specials must be True where the model's own tokens are all that is asked for.")

@@ -116,7 +116,8 @@ class Trace:
             layer: attention layer, 0 to L - 1.
             head: 0 to H - 1; None gives all heads.
             kind: "encoder", "decoder" or "cross"; needed only where there are several.
-            query, key: which tokens; a word of several pieces gives one row or column each; None gives all.
+            query, key: which tokens: an index, a slice, a word, or a list of indexes and words; a word of
+                several pieces gives one row or column each; None gives all.
 
         Returns:
             float32 on the CPU, (queries, keys), or (heads, queries, keys) where head is None. Rows are

@@ -10,7 +10,7 @@ import regard
 from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import Output
-from regard.tracing import Patching, activation_patching, attribution_patching
+from regard.tracing import Patching, patch
 from tolerances import FP64, assert_close_to_largest
 from unit.tracing.edit_models import make
 
@@ -133,8 +133,8 @@ def test_attribution_is_activation_patching_to_first_order(
                 noise = torch.randn(30, generator=generator, dtype=torch.float64)
                 table[piece] = table[10] + step * noise
         arguments: dict[str, Any] = {"site": site, "kind": kind, "per": per}
-        guess = attribution_patching(model.loaded, *traces(model), metric, **arguments)
-        exact = activation_patching(model.loaded, *traces(model), metric, **arguments)
+        guess = patch(model.loaded, *traces(model), metric, method="attribution", **arguments)
+        exact = patch(model.loaded, *traces(model), metric, **arguments)
         assert exact.effect.abs().max() > 1e-8
         errors.append(float((guess.effect - exact.effect).abs().max() / exact.effect.abs().max()))
     assert errors[0] < 0.2

@@ -24,7 +24,7 @@ NO_WHOLE = (*NO_INDEX, None, np.float64(1))
 NO_FUNCTION = (*THINGS[:5], *THINGS[6:], 0, "a", [], [len])
 NO_KIND = (*THINGS, 0, "", "both", "Encoder", [], ["encoder"])
 NO_LAYER = (*NO_INDEX, 2, -3)
-NO_TOKEN = (*THINGS, 9, -10, [1], ["bank"], (), range(2), slice(0, 0), slice("a", None), slice(0, 2, 0))
+NO_TOKEN = (*THINGS, 9, -10, [0.5], [9], (), slice(0, 0), slice("a", None), slice(0, 2, 0))
 NO_TRACE = (*THINGS, None, 0, [], ["bank"])
 NO_WORD_IN = (*THINGS, 0, "", "Gradient", "zeroed", None, [])
 

@@ -70,6 +70,8 @@ def test_all_heads_are_each_head(trace: Trace, name: str) -> None:
         ("the#2", [6]),
         ("[SEP]", [8]),
         (None, list(range(9))),
+        ([5, "bank", -1], [5, 4, 8]),
+        (range(2, 4), [2, 3]),
     ],
 )
 def test_selectors(trace: Trace, selector: Any, rows: list[int]) -> None:
@@ -117,7 +119,8 @@ def test_no_such_head(trace: Trace, name: str, head: Any) -> None:
         ("", "selector names no word"),
         (slice(5, 5), "must pick at least one of the 9 tokens"),
         (True, "must be a word of the text, .*; got True"),
-        ([1], r"must be a word of the text, .*; got \[1\]"),
+        ([[1]], r"must be a word of the text, .*; got \[1\]"),
+        ([], r"must pick at least one of the 9 tokens; \[\] picks none"),
     ],
 )
 def test_no_such_token(trace: Trace, selector: Any, message: str) -> None:
