@@ -97,7 +97,7 @@ def test_token_ids_in_place_of_a_text(model: regard.Model) -> None:
 
 
 def test_parity(model: regard.Model) -> None:
-    for parity in (model.parity, model.trace(FISHING).parity()):
+    for parity in (model.parity(), model.trace(FISHING).parity()):
         assert [(each.kind, each.layer) for each in parity.layers] == [("encoder", i) for i in range(6)]
         assert 0.0 < parity.largest <= parity.bound
         parity.check("the default model")
@@ -118,7 +118,7 @@ def test_parity_notices_a_context_that_is_not_the_model_s(model: regard.Model) -
 def test_the_lens_is_the_same_model(model: regard.Model) -> None:
     hf_model = transformers.BertModel.from_pretrained(model.loaded.source.folder).eval()
     seen = regard.lens(hf_model, model.tokenizer, name="seen")
-    assert (seen.name, seen.loaded.family, seen.parity.output) == ("seen", "bert", 0.0)
+    assert (seen.name, seen.loaded.family, seen.parity().output) == ("seen", "bert", 0.0)
     assert repr(seen) == "Model('seen', bert, 6 layers x 12 heads, d_model 384)"
     ours, theirs = model.trace(FISHING), seen.trace(FISHING)
     assert theirs.tokens == ours.tokens

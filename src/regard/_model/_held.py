@@ -66,7 +66,6 @@ class Held:
         """
         return self.loaded.require_tokenizer()
 
-    @property
     def parity(self) -> Parity:
         """How exactly a short trace of this model gives back what the model itself computes.
 
@@ -75,7 +74,7 @@ class Held:
 
         Example:
             >>> import regard
-            >>> parity = regard.load().parity
+            >>> parity = regard.load().parity()
             >>> parity.largest <= parity.bound
             True
         """

@@ -56,7 +56,7 @@ def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Mo
         name: what it is called; by default the name it was loaded by, or its class.
 
     Returns:
-        The same `Model` as `load` gives; `model.parity` is what the check on creation found.
+        The same `Model` as `load` gives; `model.parity()` is what the check on creation found.
 
     Raises:
         InputError: a model that cannot be seen (the message names what), or a tokenizer that is none.

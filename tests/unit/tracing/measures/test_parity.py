@@ -257,7 +257,7 @@ def test_through_the_lens(family: str) -> None:
     model = regard.lens(lens_models.FAMILIES[family]())
     both = len(model.network.prefixes) == 2
     trace = model.trace(token_ids=measured.IDS, target_ids=measured.TARGET_IDS if both else None)
-    for parity in (model.parity, trace.parity()):
+    for parity in (model.parity(), trace.parity()):
         assert all(each.heads is not None for each in parity.layers)
         assert 0.0 < parity.heads <= parity.bound
         assert parity.residual is None
@@ -282,9 +282,9 @@ def test_a_projection_that_does_more_than_multiply_is_not_checked() -> None:
 
     hf_model.transformer.h[1].attn.c_proj.__class__ = Adapted
     model = regard.lens(hf_model)
-    assert [each.heads is None for each in model.parity.layers] == [False, True]
-    assert "heads" in repr(model.parity)
-    assert "(1 of 2 layers not checked)" in repr(model.parity)
+    assert [each.heads is None for each in model.parity().layers] == [False, True]
+    assert "heads" in repr(model.parity())
+    assert "(1 of 2 layers not checked)" in repr(model.parity())
 
 
 def test_a_model_that_lost_heads() -> None:
