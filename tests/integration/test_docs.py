@@ -97,6 +97,12 @@ def test_links_lead_somewhere() -> None:
             assert ((ROOT / document).parent / target).exists(), f"{document}: {target}"
 
 
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "README.md" or f"({page.name})" in index, page.name
+
+
 def test_every_family_is_in_the_docs() -> None:
     table = (ROOT / "docs/models.md").read_text(encoding="utf-8")
     for name in FAMILIES:
