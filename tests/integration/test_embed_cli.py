@@ -176,7 +176,7 @@ def test_texts_that_are_cut_are_counted(run: Run) -> None:
         (["a.jsonl", "-o", "new", "--keep", "text", "--level", "word"], "--keep 'text': the result has"),
         (["a.jsonl", "-o", "v.npy", "--level", "token"], r"a \.npy file holds one vector a text"),
         (["a.jsonl", "-o", "a.txt"], "'a.txt' must be a folder; it is a file"),
-        (["a.jsonl", "-o", "."], r"'\.' holds 'a\.jsonl', which is not of a job"),
+        (["a.jsonl", "-o", "."], r"'\.' holds 'a\.jsonl', which no job has written"),
         (
             ["a.jsonl", "-o", "new", "--window", "5", "--overlap", "9"],
             "overlap must be less than the 3",

@@ -83,7 +83,7 @@ class CsvSource:
             except StopIteration:
                 return
             except csv.Error as error:
-                reason = f"the record is no CSV ({error})"
+                reason = f"the record is not valid CSV ({error})"
             if not record and reason is None and feed.reason is None:
                 continue
             if reason is None and len(record) != len(self._header):

@@ -43,7 +43,7 @@ class Folder:
         """Makes the folder where there is none, and locks it. The lock dies with the process.
 
         Raises:
-            InputError: it is no folder, or holds what is not of a job.
+            InputError: it is a file, or holds what no job has written.
             OutputError: it cannot be made, or another job holds it.
         """
         made = not path.exists()
@@ -91,7 +91,7 @@ class Folder:
         except (OSError, ValueError) as error:
             raise InputError(f"{str(path)!r} cannot be read ({error}); choose a new folder.") from error
         if not isinstance(found, dict) or not isinstance(found.get("shards", []), list):
-            raise InputError(f"{str(path)!r} is no manifest of a job; choose a new folder.")
+            raise InputError(f"{str(path)!r} is not the manifest of a job; choose a new folder.")
         return found
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
@@ -191,6 +191,6 @@ def _check_names(path: Path) -> None:
     ]
     if foreign:
         raise InputError(
-            f"{str(path)!r} holds {foreign[0]!r}, which is not of a job; choose a new folder, or one that a "
-            "job was begun in."
+            f"{str(path)!r} holds {foreign[0]!r}, which no job has written; choose a new folder, or one that "
+            "a job was begun in."
         )

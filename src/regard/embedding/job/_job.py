@@ -55,7 +55,7 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a job has come to.
+    """The outcome of a job.
 
     Args:
         folder: of the result.

@@ -67,14 +67,14 @@ class LineSource:
         try:
             found = json.loads(decoded)
         except json.JSONDecodeError as error:
-            return None, f"the line is no JSON ({error.msg} at character {error.pos})", none
+            return None, f"the line is not valid JSON ({error.msg} at character {error.pos})", none
         except (ValueError, RecursionError) as error:
-            return None, f"the line is no JSON ({error})", none
+            return None, f"the line is not valid JSON ({error})", none
         if isinstance(found, str) and self._columns.text is None and not none:
             reason = problem(found)
             return (found, None, none) if reason is None else (None, reason, none)
         if not isinstance(found, dict):
-            return None, "the line is JSON, but no object", none
+            return None, "the line is JSON but not an object", none
         values = [found.get(name) for name in self._columns.carried]
         absent = next((name for name in self._columns.texts if name not in found), None)
         if absent is not None:

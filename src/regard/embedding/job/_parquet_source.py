@@ -97,7 +97,7 @@ def _file(opened: Opened) -> Any:
             page_checksum_verification=True,
         )
     except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{opened.name} is damaged, or no Parquet file ({_line(error)}).") from error
+        raise InputError(f"{opened.name} is damaged, or not a Parquet file ({_line(error)}).") from error
 
 
 def _line(error: Exception) -> str:

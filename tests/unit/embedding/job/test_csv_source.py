@@ -26,7 +26,7 @@ def test_records(tmp_path: Path) -> None:
         0: ("one", "1", "1999"),
         1: ('two\nlines, and "quotes"', "2", ""),
         2: [None, "the record has 1 fields, the header 3"],
-        3: [None, "the record is no CSV (',' expected after '\"')"],
+        3: [None, "the record is not valid CSV (',' expected after '\"')"],
         4: ["5", "the text is empty"],
         5: ["6", "a line is not UTF-8: byte 5 is 0xff; --encoding names another"],
         6: ["", "the id is empty (column 'id')"],

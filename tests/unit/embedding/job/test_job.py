@@ -195,7 +195,7 @@ def test_a_folder_with_something_else(texts: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "thesis.doc").write_text("x")
-    with pytest.raises(InputError, match=r"holds 'thesis\.doc', which is not of a job"):
+    with pytest.raises(InputError, match=r"holds 'thesis\.doc', which no job has written"):
         embed(texts, out)
     assert content(out) == {"thesis.doc": b"x"}
     (out / "thesis.doc").rename(out / "part-00000.parquet")

@@ -59,7 +59,7 @@ def test_what_is_said_goes_before_the_name(tmp_path: Path) -> None:
         ("a.txt.zst", gzip.compress(b"x\n", mtime=0), "should be zstd, and is compressed by gzip"),
         ("a.txt", gzip.compress(b"x\n", mtime=0), r"is compressed by gzip\. Rename it to a\.txt\.gz"),
         ("a.parquet", b'{"text": "x"}\n', "should be a Parquet file, and is JSON lines"),
-        ("a.jsonl", b"text,id\nx,1\n", "should be JSON lines, and its first 2 lines are none"),
+        ("a.jsonl", b"text,id\nx,1\n", "should be JSON lines, and its first 2 lines hold no object"),
         ("a.json", b'[{"text": "x"},\n{"text": "y"}]\n', "one JSON array; write one object a line"),
         ("a.txt", "x\n".encode("utf-16"), "is UTF-16; convert it"),
         ("a.csv", b"text\n\0\n", "should be CSV, and is binary: byte 5 is NUL"),

@@ -77,7 +77,7 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": [f"text {n}" for n in range(5000)]}), path, compression="zstd")
     data = path.read_bytes()
     path.write_bytes(data[:-100])
-    with pytest.raises(InputError, match="damaged, or no Parquet file"):
+    with pytest.raises(InputError, match="damaged, or not a Parquet file"):
         Inputs([path], Columns())
     path.write_bytes(data[:40] + bytes(2000) + data[2040:])
     with pytest.raises(InputError, match="is damaged"):
