@@ -11,19 +11,24 @@ from regard._on_use import on_use as _on_use
 if TYPE_CHECKING:
     from regard.core._attention import Attention, reference_attention
     from regard.core._bias import Bias, BiasOfHeads, DenseBias
-    from regard.core._dropout import Dropout, GivenDropout, SeededDropout
+    from regard.core._dropout import Dropout, SeededDropout
     from regard.core._fused import fused_attention
-    from regard.core._groups import Groups
-    from regard.core._identities import AttentionErrors, attention_errors
     from regard.core._inputs import AttentionInputs, padding_of
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
-    from regard.core._row_statistics import RowStatistics, row_statistics
-    from regard.core._rows import attention_scores, attention_weights
     from regard.core._taps import Listener, Taps
+    from regard.core.rows import (
+        AttentionErrors,
+        Groups,
+        RowStatistics,
+        attention_errors,
+        attention_scores,
+        attention_weights,
+        row_statistics,
+    )
 
 _HOME = {
     "Attention": "_attention",
-    "AttentionErrors": "_identities",
+    "AttentionErrors": "rows",
     "AttentionInputs": "_inputs",
     "Bias": "_bias",
     "BiasOfHeads": "_bias",
@@ -31,24 +36,23 @@ _HOME = {
     "Conjunction": "_masks",
     "DenseBias": "_bias",
     "Dropout": "_dropout",
-    "GivenDropout": "_dropout",
-    "Groups": "_groups",
+    "Groups": "rows",
     "Listener": "_taps",
     "Mask": "_masks",
     "Padding": "_masks",
     "Predicate": "_masks",
-    "RowStatistics": "_row_statistics",
+    "RowStatistics": "rows",
     "SeededDropout": "_dropout",
     "Segments": "_masks",
     "Taps": "_taps",
     "Window": "_masks",
-    "attention_errors": "_identities",
-    "attention_scores": "_rows",
-    "attention_weights": "_rows",
+    "attention_errors": "rows",
+    "attention_scores": "rows",
+    "attention_weights": "rows",
     "fused_attention": "_fused",
     "padding_of": "_inputs",
     "reference_attention": "_attention",
-    "row_statistics": "_row_statistics",
+    "row_statistics": "rows",
 }
 
 __all__ = [
@@ -61,7 +65,6 @@ __all__ = [
     "Conjunction",
     "DenseBias",
     "Dropout",
-    "GivenDropout",
     "Groups",
     "Listener",
     "Mask",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.core._attention import at_least_float32
-from regard.core._blocks import Plan, empty_context, plan
+from regard.core._blocks import empty_context, plan
 from regard.core._devices import ON_DEVICE, on_cpu
 from regard.core._inputs import AttentionInputs
 from regard.core._kernel import added_to_scores, empty_rows
@@ -29,7 +29,7 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
     # (batch, kv_heads, ..): the query heads of a group go through one product, and no key is repeated.
     k, v = inputs.k.to(dtype).contiguous(), inputs.v.to(dtype).contiguous()
     context = empty_context(q, inputs.v)
-    entries = _entries(inputs)
+    entries = _BLOCK_ENTRIES * min(8, torch.get_num_threads()) if on_cpu(q) else ON_DEVICE
 
     def attend(items: slice, rows: range, keys: range, added: Tensor | None, empty: Tensor | None) -> Tensor:
         """A function of its own, so that a block's matrices have gone before the next is begun."""
@@ -49,7 +49,7 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
         product = weights.view_as(scores) @ v[items, :, at_keys]
         return product.view(-1, heads, len(rows), v.shape[3])
 
-    for rows, keys in capped_plan(inputs):
+    for rows, keys in plan(inputs, planes=heads, entries=entries):
         added = added_to_scores(inputs, rows, keys)
         empty = None if added is None else empty_rows(added)
         size = max(1, entries // (heads * len(rows) * len(keys)))
@@ -57,15 +57,6 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
             items = slice(start, min(batch, start + size))
             context[items, :, rows.start : rows.stop] = attend(items, rows, keys, added, empty)
     return context
-
-
-def capped_plan(inputs: AttentionInputs) -> Plan:
-    """The blocks that `capped_attention` goes by."""
-    return plan(inputs, planes=inputs.num_heads, entries=_entries(inputs))
-
-
-def _entries(inputs: AttentionInputs) -> int:
-    return _BLOCK_ENTRIES * min(8, torch.get_num_threads()) if on_cpu(inputs.q) else ON_DEVICE
 
 
 def _items(tensor: Tensor, items: slice) -> Tensor:

@@ -27,11 +27,6 @@ class Dropout(Protocol):
         ...
 
 
-def _check_p(p: float) -> None:
-    if not 0.0 <= p < 1.0:
-        raise InputError(f"p must be a probability with 0 <= p < 1; got {p}.")
-
-
 @dataclass(frozen=True)
 class SeededDropout:
     """Keeps a weight where a hash of (seed, batch, head, query, key) falls above p.
@@ -55,7 +50,8 @@ class SeededDropout:
     seed: int
 
     def __post_init__(self) -> None:
-        _check_p(self.p)
+        if not 0.0 <= self.p < 1.0:
+            raise InputError(f"p must be a probability with 0 <= p < 1; got {self.p}.")
         if not 0 <= self.seed < 2**63:
             raise InputError(f"seed must be an integer with 0 <= seed < 2^63; got {self.seed}.")
 
@@ -80,29 +76,3 @@ def _mix(x: Tensor) -> Tensor:
     x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47  # 0xBF58476D1CE4E5B9 as a signed number
     x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15  # 0x94D049BB133111EB
     return x ^ ((x >> 31) & 0x1FFFFFFFF)
-
-
-@dataclass(frozen=True, eq=False)
-class GivenDropout:
-    """Keeps exactly the weights that a given mask keeps.
-
-    Args:
-        p: the probability that the mask was drawn with; it only sets the scale 1 / (1 - p).
-        kept: bool (batch, heads, queries, keys), True where the weight is kept.
-    """
-
-    p: float
-    kept: Tensor
-
-    def __post_init__(self) -> None:
-        _check_p(self.p)
-        if self.kept.dtype != torch.bool or self.kept.ndim != 4:
-            raise InputError(
-                "kept must be bool of shape (batch, heads, queries, keys); "
-                f"got {self.kept.dtype} of shape {tuple(self.kept.shape)}."
-            )
-
-    def keep(self, *, batch: int, heads: int, queries: Tensor, keys: Tensor) -> Tensor:
-        if self.kept.shape[:2] != (batch, heads):
-            raise InputError(f"kept must begin with ({batch}, {heads}); got {tuple(self.kept.shape)}.")
-        return self.kept.index_select(2, queries).index_select(3, keys)

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.core._attention import attend_rows, learned_by
 from regard.core._autocast import without_autocast
 from regard.core._blocks import Plan, by_blocks, plan
-from regard.core._capped import capped_attention, capped_plan
+from regard.core._capped import capped_attention
 from regard.core._devices import ON_DEVICE, on_cpu
 from regard.core._inputs import AttentionInputs, as_object, padding_of, silence_padding
 from regard.core._kernel import attend, attend_block
@@ -87,33 +87,6 @@ def _harmless(*tensors: Tensor) -> bool:
     return all(on_cpu(x) and float(torch.linalg.vector_norm(x.detach())) < _HARMLESS for x in tensors)
 
 
-def blocks_of(inputs: AttentionInputs) -> Plan:
-    """The queries and keys for which `fused_attention` makes matrices: of scores, masks or biases.
-
-    Args:
-        inputs: the record, without dropout, and of which no gradient is wanted.
-
-    Returns:
-        No block where the kernel needs no matrix; one of all queries and keys where it is one call.
-
-    Example:
-        >>> import torch
-        >>> from regard.core import Causal, Window
-        >>> q = torch.zeros(1, 2, 1000, 5)
-        >>> blocks_of(AttentionInputs(q=q, k=q, v=q, mask=Causal()))
-        []
-        >>> blocks_of(AttentionInputs(q=q, k=q, v=q, mask=Window(left=300, right=0)))[:2]
-        [(range(0, 64), range(0, 64)), (range(64, 129), range(0, 129))]
-    """
-    mask = None if inputs.mask is None else inputs.mask.simplified(inputs.q_len, inputs.k_len)
-    inputs = inputs.changed(mask=mask)
-    if inputs.softcap is not None:
-        return capped_plan(inputs)
-    if (mask is None and inputs.bias is None and inputs.sinks is None) or _is_causal_alone(inputs):
-        return []
-    return [(range(inputs.q_len), range(inputs.k_len))] if _in_one_call(inputs) else _plan(inputs)
-
-
 def _by_kernel(inputs: AttentionInputs) -> Tensor:
     if _is_causal_alone(inputs):
         return attend(inputs.q, inputs.k, inputs.v, inputs.factor, is_causal=True)
@@ -132,7 +105,7 @@ def _is_causal_alone(inputs: AttentionInputs) -> bool:
 
 
 def _plan(inputs: AttentionInputs) -> Plan:
-    planes = inputs.q.shape[0] * inputs.num_heads if inputs.sinks is not None else planes_of(inputs)
+    planes = inputs.q.shape[0] * inputs.num_heads if inputs.sinks is not None else _planes_of(inputs)
     return plan(inputs, planes=planes, entries=_entries(inputs))
 
 
@@ -166,7 +139,7 @@ def _in_one_call(inputs: AttentionInputs) -> bool:
     return size < _WORTH_BLOCKS or _wants_gradient(inputs) or not on_cpu(inputs.q)
 
 
-def planes_of(inputs: AttentionInputs) -> int:
+def _planes_of(inputs: AttentionInputs) -> int:
     """How many (queries, keys) matrices mask and bias make: ask each for one entry."""
     origin = torch.zeros(1, dtype=torch.int64, device=inputs.q.device)
     batch = heads = 1

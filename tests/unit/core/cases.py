@@ -16,7 +16,6 @@ from regard.core import (
     AttentionInputs,
     Causal,
     Conjunction,
-    GivenDropout,
     Mask,
     Padding,
     Predicate,
@@ -202,6 +201,18 @@ BIASES = {
     "minus infinity": (1, 1, "queries", "keys"),
     "computed": (HEADS,),
 }
+
+
+@dataclass(frozen=True, eq=False)
+class GivenDropout:
+    """Keeps exactly what `kept`, bool (batch, heads, queries, keys), keeps."""
+
+    p: float
+    kept: Tensor
+
+    def keep(self, *, batch: int, heads: int, queries: Tensor, keys: Tensor) -> Tensor:
+        assert self.kept.shape[:2] == (batch, heads)
+        return self.kept.index_select(2, queries).index_select(3, keys)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.core import AttentionInputs, GivenDropout, SeededDropout, reference_attention
+from regard.core import AttentionInputs, SeededDropout, reference_attention
 from regard.core.errors import InputError
+from unit.core.cases import GivenDropout
 
 SIGMAS = 6.0
 
@@ -93,13 +94,6 @@ def test_a_block_is_that_block_of_the_whole() -> None:
         assert torch.equal(block, whole[:, :, rows][..., columns])
 
 
-def test_a_given_mask_gives_its_blocks() -> None:
-    kept = torch.rand(2, 3, 5, 7) > 0.5
-    rows, columns = torch.tensor([4, 0]), torch.tensor([6, 1, 1])
-    block = GivenDropout(0.5, kept).keep(batch=2, heads=3, queries=rows, keys=columns)
-    assert torch.equal(block, kept[:, :, rows][..., columns])
-
-
 def test_both_forms_drop_the_same_weights(form) -> None:
     leaves = [torch.randn(2, 4, 9, 3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     inputs = AttentionInputs(q=leaves[0], k=leaves[1], v=leaves[2], dropout=SeededDropout(0.4, seed=1))
@@ -122,17 +116,9 @@ def test_the_weights_of_the_record_are_those_before_dropout() -> None:
 def test_what_is_no_probability_is_refused(p: float) -> None:
     with pytest.raises(InputError, match="p must be a probability with 0 <= p < 1; got"):
         SeededDropout(p, seed=1)
-    with pytest.raises(InputError, match="p must be a probability"):
-        GivenDropout(p, torch.ones(1, 1, 1, 1, dtype=torch.bool))
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63])
 def test_a_seed_out_of_range_is_refused(seed: int) -> None:
     with pytest.raises(InputError, match=f"seed must be an integer with 0 <= seed < 2.63; got {seed}"):
         SeededDropout(0.1, seed=seed)
-
-
-@pytest.mark.parametrize("kept", [torch.ones(1, 1, 2, 2), torch.ones(2, 2, dtype=torch.bool)])
-def test_what_is_no_keep_mask_is_refused(kept: Tensor) -> None:
-    with pytest.raises(InputError, match="kept must be bool of shape"):
-        GivenDropout(0.1, kept)

@@ -8,7 +8,6 @@ import torch
 from regard.core import (
     AttentionInputs,
     Causal,
-    GivenDropout,
     Padding,
     Predicate,
     Segments,
@@ -118,12 +117,6 @@ def test_a_predicate_that_gives_the_wrong_block_is_refused(shape: tuple[int, ...
     mask = Predicate(lambda i, j: torch.ones(shape, dtype=torch.bool))
     with pytest.raises(InputError, match="the mask must give blocks that broadcast"):
         form(AttentionInputs(**_tensors(mask=mask, q=torch.ones(2, 6, 5, 3))))
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 5, 7), (1, 6, 5, 7)])
-def test_a_dropout_of_other_size_is_refused(shape: tuple[int, ...], form) -> None:
-    with pytest.raises(InputError, match=r"kept must begin with \(2, 6\)"):
-        form(AttentionInputs(**_tensors(dropout=GivenDropout(0.1, _real(*shape)))))
 
 
 def test_the_record_cannot_be_changed() -> None:

@@ -7,7 +7,6 @@ import torch
 
 from regard.core import (
     AttentionInputs,
-    GivenDropout,
     Padding,
     attention_errors,
     fused_attention,
@@ -15,7 +14,7 @@ from regard.core import (
 )
 from regard.core.errors import InputError
 from tolerances import FP32_OF_LARGEST, FP64
-from unit.core.cases import MASKS, Case, Made
+from unit.core.cases import MASKS, Case, GivenDropout, Made
 
 
 @pytest.mark.parametrize("sinks", [False, True])

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from regard.core._autocast import without_autocast
 from regard.core._inputs import AttentionInputs, silence_padding
-from regard.core._rows import score_blocks, weight_blocks
 from regard.core.errors import InputError
+from regard.core.rows._weights import score_blocks, weight_blocks
 
 
 class AttentionErrors(NamedTuple):

@@ -10,7 +10,7 @@ from regard.core._attention import bias_block, mask_block
 from regard.core._devices import on_cpu
 from regard.core._inputs import AttentionInputs
 from regard.core._positions import as_tensor
-from regard.core._row_sums import PORTION
+from regard.core.rows._sums import PORTION
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """Weights and scores of any rows and keys, and single heads, computed later from the record alone."""
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
 
 from regard.core import (
     AttentionInputs,
-    GivenDropout,
     SeededDropout,
     attention_scores,
     attention_weights,
@@ -14,7 +15,7 @@ from regard.core import (
 )
 from regard.core.errors import InputError
 from tolerances import FP64, assert_close_to_largest
-from unit.core.cases import HEADS, MASKS, Case, Form, Made
+from unit.core.cases import HEADS, MASKS, Case, Form, GivenDropout, Made
 
 CHOICES = {
     "all": None,
@@ -34,8 +35,6 @@ def _list(choice: range | Tensor | None) -> list[int]:
     return list(range(7)) if choice is None else [int(i) for i in choice]
 
 
-@pytest.mark.parametrize("keys", CHOICES)
-@pytest.mark.parametrize("queries", CHOICES)
 @pytest.mark.parametrize(
     "case",
     [
@@ -45,16 +44,16 @@ def _list(choice: range | Tensor | None) -> list[int]:
     ],
     ids=str,
 )
-def test_a_part_is_that_part_of_the_whole(case: Case, queries: str, keys: str) -> None:
+def test_a_part_is_that_part_of_the_whole(case: Case) -> None:
     inputs, _ = Made(case).record(torch.float64)
     whole = reference_attention(inputs)
-    rows, columns = _list(CHOICES[queries]), _list(CHOICES[keys])
-    chosen = {"queries": CHOICES[queries], "keys": CHOICES[keys]}
-    for read, matrix in ((attention_scores, whole.masked_scores), (attention_weights, whole.weights)):
-        part = read(inputs, **chosen)
-        assert part.shape == (2, HEADS, len(rows), len(columns))
-        if part.numel():
-            assert_close_to_largest(part, matrix[:, :, rows][..., columns], FP64)
+    for queries, keys in itertools.product(CHOICES.values(), repeat=2):
+        rows, columns = _list(queries), _list(keys)
+        for read, matrix in ((attention_scores, whole.masked_scores), (attention_weights, whole.weights)):
+            part = read(inputs, queries=queries, keys=keys)
+            assert part.shape == (2, HEADS, len(rows), len(columns)), (queries, keys)
+            if part.numel():
+                assert_close_to_largest(part, matrix[:, :, rows][..., columns], FP64)
 
 
 @pytest.mark.parametrize("mask", MASKS)

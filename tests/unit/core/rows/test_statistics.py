@@ -15,13 +15,11 @@ from regard.core import (
     Predicate,
     RowStatistics,
     Window,
-    _row_blocks,
-    _row_statistics,
-    _row_sums,
     attention_weights,
     row_statistics,
 )
 from regard.core.errors import InputError
+from regard.core.rows import _blocks, _statistics, _sums
 from tolerances import FP32_OF_LARGEST, FP64, VARIANCE_OF_DISTANCE, assert_close_to_largest
 from unit.core.cases import BIASES, MASKS, Case, Made
 
@@ -175,18 +173,18 @@ def test_in_single_precision(case: Case) -> None:
     ids=str,
 )
 def test_any_blocks(case: Case, portion: int, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_row_sums, _row_blocks):
+    for module in (_sums, _blocks):
         monkeypatch.setattr(module, "PORTION", portion)
-    monkeypatch.setattr(_row_statistics, "_AT_ONCE", entries)
-    monkeypatch.setattr(_row_statistics, "_OF_ONE_HEAD", max(1, entries // 3))
-    monkeypatch.setattr(_row_statistics, "_ROWS", 1)
+    monkeypatch.setattr(_statistics, "_AT_ONCE", entries)
+    monkeypatch.setattr(_statistics, "_OF_ONE_HEAD", max(1, entries // 3))
+    monkeypatch.setattr(_statistics, "_ROWS", 1)
     check(case, torch.float64)
 
 
 @pytest.mark.parametrize("case", [Case(mask="causal", queries=13, keys=13), EVERYTHING], ids=str)
 def test_without_a_look_at_the_mask(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere than on the CPU nobody looks which columns are hidden: all of them are written."""
-    monkeypatch.setattr(_row_blocks, "_hidden_columns", lambda allowed, count: slice(0, count))
+    monkeypatch.setattr(_blocks, "_hidden_columns", lambda allowed, count: slice(0, count))
     check(case, torch.float64)
 
 
