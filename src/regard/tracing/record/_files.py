@@ -13,7 +13,7 @@ from regard.checkpoints import SAFETENSORS_DTYPES, SafetensorsFile
 from regard.core.errors import CheckpointError, InputError, RegardError
 from regard.core.files import write_whole
 from regard.core.wording import DOWNLOAD_AGAIN
-from regard.models import Loaded
+from regard.models import Change, Loaded
 from regard.tracing.record._codec import Reader, Writer
 from regard.tracing.record._origin import Origin, origin_of
 from regard.tracing.record._passage import Passage
@@ -65,6 +65,7 @@ def save(trace: Trace, path: str | os.PathLike[str]) -> Path:
         "origin": None if origin is None else vars(origin),
         "encoder": writer.write(trace.encoder, "encoder"),
         "decoder": writer.write(trace.decoder, "decoder"),
+        "edits": [(each.edit, each.tap, each.changed, each.moved) for each in trace.edits],
     }
     written = json.dumps(about | {"objects": writer.objects}).encode()
     tensors = writer.tensors | {_ABOUT: torch.frombuffer(bytearray(written), dtype=torch.uint8)}
@@ -158,4 +159,8 @@ def _read(stored: SafetensorsFile, loaded: Loaded | None) -> Trace:
     if not any(stacks.values()) or not all(isinstance(each, Passage | None) for each in stacks.values()):
         raise ValueError("it holds no stack")
     origin = None if about["origin"] is None else Origin(**about["origin"])
-    return Trace(model=about["model"], loaded=loaded, origin=origin, **stacks)
+    edits = tuple(
+        Change(edit=edit, tap=tap, found=torch.tensor([changed, moved], dtype=torch.float64))
+        for edit, tap, changed, moved in about["edits"]
+    )
+    return Trace(model=about["model"], loaded=loaded, origin=origin, edits=edits, **stacks)

@@ -137,6 +137,7 @@ def test_a_saved_trace_of_an_edited_model(models: Any, tmp_path: Path) -> None:
     after = edited_trace(model, *edits)
     opened = regard.Trace.open(after.save(tmp_path / "edited.trace"))
     assert torch.equal(opened.weights(1), after.weights(1))
+    assert list(map(repr, opened.edits)) == list(map(repr, after.edits))
     assert torch.equal(opened.scores(1, 1), after.scores(1, 1))
     with pytest.raises(InputError, match="an edit wrote the weights"):
         opened.scores(1, 0)
