@@ -117,15 +117,6 @@ class Classifier(Head):
         reads: which vectors of the last hidden state.
         layers: what they go through, in this order; the names are those of the network's state.
 
-    Example:
-        >>> import torch
-        >>> from regard.models._reading import FirstPosition
-        >>> head = Classifier(FirstPosition(), dropout=nn.Dropout(0.1), labels=nn.Linear(6, 3))
-        >>> head(LastState(state=torch.randn(2, 5, 6), token_ids=torch.zeros(2, 5))).shape
-        torch.Size([2, 3])
-        >>> list(head.state_dict())
-        ['labels.weight', 'labels.bias']
-
     Source: Devlin et al. 2019, arXiv 1810.04805, section 4.1; of the last token: Radford et al. 2018,
     "Improving Language Understanding by Generative Pre-Training", section 3.2.
     """

@@ -32,13 +32,7 @@ class LayerRule(Protocol):
 
 @dataclass(frozen=True)
 class AllLayers:
-    """All layers slide where there is a window (Mistral), else none does (Llama has none).
-
-    Example:
-        >>> from pathlib import Path
-        >>> AllLayers().layer_types(Fields(file=Path("config.json"), values={}), 2, None)
-        ('full_attention', 'full_attention')
-    """
+    """All layers slide where there is a window (Mistral), else none does (Llama has none)."""
 
     is_overruled: ClassVar[bool] = False
 
@@ -55,12 +49,6 @@ class LaterLayers:
     Args:
         field: gives the number.
         default: what its absence means.
-
-    Example:
-        >>> from pathlib import Path
-        >>> rule = LaterLayers("max_window_layers", 28)
-        >>> rule.layer_types(Fields(file=Path("config.json"), values={"max_window_layers": 1}), 2, 64)
-        ('full_attention', 'sliding_attention')
     """
 
     field: str
@@ -81,12 +69,6 @@ class OneInEvery:
         default: the period, where the file does not give it.
         field: gives the period; None where none does (Gemma 2, whose period is always 2).
         is_first: whether the full layer is the first of each period (ModernBERT) or the last (Gemma).
-
-    Example:
-        >>> from pathlib import Path
-        >>> rule = OneInEvery(3, field="global_attn_every_n_layers", is_first=True)
-        >>> rule.layer_types(Fields(file=Path("config.json"), values={}), 4, 64)
-        ('full_attention', 'sliding_attention', 'sliding_attention', 'full_attention')
     """
 
     default: int
@@ -126,13 +108,6 @@ def read_window(fields: Fields, field: str, default: int | None, *, switch: str 
 
     Raises:
         CheckpointError: a field of another type, or a width below 1.
-
-    Example:
-        >>> from pathlib import Path
-        >>> fields = Fields(file=Path("config.json"), values={"sliding_window": 64})
-        >>> read_window(fields, "sliding_window", 4096)
-        64
-        >>> read_window(fields, "sliding_window", 4096, switch="use_sliding_window")
     """
     window = fields.get_or_null(field, int, default)
     if switch is not None and not fields.get(switch, bool, False):
@@ -155,12 +130,6 @@ def read_layer_types(
 
     Raises:
         CheckpointError: a list of another length, with other names, or one that contradicts the rest.
-
-    Example:
-        >>> from pathlib import Path
-        >>> fields = Fields(file=Path("config.json"), values={"sliding_window_pattern": 2})
-        >>> read_layer_types(fields, OneInEvery(6, field="sliding_window_pattern"), num_layers=3, window=64)
-        ('sliding_attention', 'full_attention', 'sliding_attention')
     """
     by_rule = rule.layer_types(fields, num_layers, window)
     listed = fields.list_of("layer_types", str, None)

@@ -68,15 +68,7 @@ class Pooled(Reading):
 
 
 class MeanOfTokens(Reading):
-    """The mean over the positions that are not padding: (batch, d_model); zero where there is none.
-
-    Example:
-        >>> from regard.core import Padding
-        >>> real = torch.tensor([[True, True, False]])
-        >>> MeanOfTokens()(LastState(state=torch.tensor([[[2.0], [4.0], [9.0]]]),
-        ...                          token_ids=torch.tensor([[5, 6, 0]]), mask=Padding(real)))
-        tensor([[3.]])
-    """
+    """The mean over the positions that are not padding: (batch, d_model); zero where there is none."""
 
     def __call__(self, read: LastState) -> Tensor:
         """See `Reading`."""
@@ -97,11 +89,6 @@ class LastToken(Reading):
 
     Args:
         pad_id: what fills up a text; None where the checkpoint does not say.
-
-    Example:
-        >>> LastToken(0)(LastState(state=torch.tensor([[[2.0], [4.0], [9.0]]]),
-        ...                        token_ids=torch.tensor([[5, 6, 0]])))
-        tensor([[4.]])
     """
 
     def __init__(self, pad_id: int | None) -> None:

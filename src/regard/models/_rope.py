@@ -46,14 +46,6 @@ class RopeSpelling:
 
     Args:
         full, sliding: the base of either type of layer.
-
-    Example:
-        >>> gemma3 = RopeSpelling(
-        ...     Theta("rope_theta", 1_000_000.0), Theta("rope_local_base_freq", 10_000.0, is_scaled=False)
-        ... )
-        >>> modernbert = RopeSpelling(Theta("global_rope_theta", 160_000.0), Theta("local_rope_theta"))
-        >>> RopeSpelling().is_one, gemma3.is_one
-        (True, False)
     """
 
     full: Theta = Theta()
@@ -92,13 +84,6 @@ def read_rope(
     Raises:
         CheckpointError: a type of scaling that regard does not implement, fields that are missing or
             contradict each other.
-
-    Example:
-        >>> from pathlib import Path
-        >>> values = {"rope_theta": 500_000.0, "rope_scaling": {"type": "linear", "factor": 2.0}}
-        >>> fields = Fields(file=Path("config.json"), values=values)
-        >>> read_rope(fields, head_dim=8, max_seq_len=64)["full_attention"]
-        Rotary(head_dim=8, base=500000.0, scaling=LinearScaling(factor=2.0), rotary_dim=None, layout='half')
     """
     file = _File(
         fields=fields,
@@ -305,14 +290,6 @@ def write_rope(rotaries: Mapping[str, Rotary], spelling: RopeSpelling = _LLAMA) 
 
     Raises:
         InputError: what no file of these families can say: a part of a head, or another layout.
-
-    Example:
-        >>> rotary = Rotary(8, base=500_000.0, scaling=LinearScaling(2.0))
-        >>> fields = write_rope({FULL: rotary, SLIDING: rotary})
-        >>> fields["rope_parameters"]
-        {'rope_type': 'linear', 'factor': 2.0, 'rope_theta': 500000.0}
-        >>> fields["rope_theta"], fields["rope_scaling"]
-        (500000.0, {'rope_type': 'linear', 'factor': 2.0, 'type': 'linear'})
     """
     named = {kind: _write(rotary) for kind, rotary in rotaries.items()}
     is_flat = spelling.is_one and named[FULL] == named[SLIDING]

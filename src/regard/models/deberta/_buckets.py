@@ -25,10 +25,6 @@ def log_buckets(distances: Tensor, *, num_buckets: int, max_distance: int) -> Te
     Raises:
         InputError: too few buckets, or a `max_distance` that the near ones already reach.
 
-    Example:
-        >>> log_buckets(torch.tensor([-40, -5, -1, 0, 4, 5, 9, 22]), num_buckets=8, max_distance=23).tolist()
-        [-9, -5, -1, 0, 4, 5, 6, 7]
-
     Source: He et al. 2021, arXiv 2006.03654, section 5.1 ("Scale up to 1.5 billion parameters") says that
     positions are encoded in buckets; the formula is in their code. In float32, as in `transformers`: a
     distance on the border of two buckets falls on the same side.
@@ -56,10 +52,6 @@ def table_rows(length: int, *, span: int, num_buckets: int | None, max_distance:
         span: half the rows of the table.
         num_buckets: see `log_buckets`; None where every distance has a row, up to `span`.
         max_distance: see `log_buckets`.
-
-    Example:
-        >>> table_rows(4, span=2, num_buckets=None, max_distance=2).tolist()
-        [0, 0, 1, 2, 3, 3, 3]
     """
     distances = torch.arange(1 - length, length, device="cpu")
     if num_buckets is not None:
