@@ -82,8 +82,8 @@ def _root(
 def main() -> None:
     """Run the command line, and exit: 0 when it is done, 1 when it failed, 2 when it could not be begun.
 
-    2 is for a wrong command line, and for a file or a model to read that is not there. REGARD_TRACEBACK=1
-    shows where an error came from.
+    2 is for a wrong command line, for a file or model to read that is not there, and for a new folder that
+    is. REGARD_TRACEBACK=1 shows where an error came from.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:

@@ -1,5 +1,6 @@
 """`regard prune`: a smaller checkpoint without some heads."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,6 +60,8 @@ def prune(
     turn. Likeness is the mean cosine to those of the full model, on the same texts.
     """
     check_outputs({"--output": output, "--curve": curve})
+    if os.path.lexists(output.expanduser()):  # before minutes of work
+        raise InputError(f"--output {str(output)!r} exists already; choose a new folder.")
     if (heads is None) == (weakest is None):
         raise InputError("give either HEADS or --weakest, to say what is removed.")
     if (weakest is None) != (file is None):
@@ -72,9 +75,6 @@ def prune(
     measured: dict[str, Any] = {}
     texts = None if file is None else [line for _, line in read_lines(file, "--file")]
     full = load_model(model)
-    from regard.models import check_new_folder
-
-    check_new_folder(output)  # before minutes of work
     if wanted is not None:
         smaller = full.prune(wanted)
     else:

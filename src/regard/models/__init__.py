@@ -13,7 +13,7 @@ from regard.models._projection import Projection, Unembedding, is_linear, read_p
 from regard.models._pruned_files import WITHOUT_CODE
 from regard.models._reading import LastState
 from regard.models._registry import FAMILIES, Family, family_of
-from regard.models._saving import check_new_folder, save_checkpoint
+from regard.models._saving import save_checkpoint
 from regard.models._surgery import (
     Heads,
     OfLayers,
@@ -55,7 +55,6 @@ __all__ = [
     "attentions",
     "check_heads",
     "check_ids",
-    "check_new_folder",
     "cut",
     "family_of",
     "has_table",

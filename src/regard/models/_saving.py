@@ -56,7 +56,7 @@ def save_checkpoint(loaded: Loaded, folder: str | PathLike[str]) -> Path:
         12
     """
     network = our_own(loaded.network)
-    target = check_new_folder(folder)
+    target = _check_new_folder(folder)
     family = family_of(loaded.family)
     fields = {**_carried(loaded), **family.write_config(network.config), **pruned_fields(network, family)}
     fields["dtype"] = str(next(network.parameters()).dtype).removeprefix("torch.")
@@ -82,7 +82,7 @@ def save_checkpoint(loaded: Loaded, folder: str | PathLike[str]) -> Path:
     return target
 
 
-def check_new_folder(folder: str | PathLike[str]) -> Path:
+def _check_new_folder(folder: str | PathLike[str]) -> Path:
     """A folder that does not exist yet, with `~` spelled out.
 
     Raises:

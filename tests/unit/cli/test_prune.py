@@ -64,7 +64,7 @@ def test_it_writes_a_folder(
     ]
     assert removed_words(load_checkpoint(folder).network) == ["0.1", "1.2"]
     code, _, err = run(monkeypatch, capsys, "0.1", "-m", str(full), "-o", str(folder))
-    assert (code, err.count("\n")) == (1, 1)
+    assert (code, err.count("\n")) == (2, 1)
     assert "exists already; choose a new folder" in err
 
 
