@@ -1,16 +1,20 @@
 """How exactly a record gives back what the model computed: the numbers behind "exact or refused"."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from regard.core import AttentionInputs, attention_errors
 from regard.core.errors import RegardError
+from regard.core.shown import Shown, plain_table
 from regard.models import Kind
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 Identity = Literal["weights", "context", "heads", "residual"]
 
@@ -68,8 +72,8 @@ class LayerParity:
     residual: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parity:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Parity(Shown):
     """The largest errors of a model or a trace, in total and layer by layer.
 
     Args:
@@ -122,6 +126,23 @@ class Parity:
             f"Parity(largest {self.largest:.1e} of {self.bound:.1e}: {told}"
             f"{output}; {len(self.layers)} layer{'s' * (len(self.layers) != 1)})"
         )
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row a layer: its kind and number, and the error of each identity; None where none was checked."""
+        return [asdict(each) for each in self.layers]
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        from rich.text import Text
+
+        output = "" if self.output is None else f"; output {self.output:.1e}"
+        largest = f"Largest error {self.largest:.1e}, of {self.bound:.1e} that rounding explains{output}"
+        yield Text(largest, style="dim")
+        yield ""
+        cells = (
+            [each.kind, str(each.layer), *(_cell(getattr(each, name)) for name in _IDENTITIES)]
+            for each in self.layers
+        )
+        yield plain_table(["kind", "layer", *_IDENTITIES], cells)
 
     def check(self, name: str) -> None:
         """Raise where an error is larger than rounding explains; what was not checked is passed over.
@@ -217,3 +238,7 @@ def output_error(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
 def _larger(error: float, found: Tensor) -> float:
     value = float(found)
     return math.inf if math.isnan(value) else max(error, value)
+
+
+def _cell(error: float | None) -> str:
+    return "-" if error is None else f"{error:.1e}"

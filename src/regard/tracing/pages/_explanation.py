@@ -179,7 +179,7 @@ def _steps(e: Explanation) -> Iterator[tuple[str, "list[RenderableType]"]]:
     query = [*((step.name, step.vector) for step in e.before), ("q", e.q)]
     yield f"Query q, made from {made_from} ({len(e.q)} dimensions)", _vectors(query)
 
-    yield "Every key k, the scores q . k, scaled, and their softmax: the attention weights", _attention(e)
+    yield "Keys k, the scores q . k, scaled, and their softmax: the attention weights", _attention(e)
 
     context = [_values(e), *_vectors([("context", e.context)]), _first_of_context(e)]
     yield f"Context: the sum of weight x value over all tokens ({len(e.context)} dimensions)", context

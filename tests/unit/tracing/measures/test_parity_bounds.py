@@ -91,3 +91,18 @@ def test_what_holds_passes() -> None:
     parity.check("model")
     assert (parity.weights, parity.context, parity.largest) == (1e-9, 3e-7, 3e-7)
     assert Parity(layers=(), output=2e-7, bound=1e-5).largest == 2e-7
+
+
+def test_it_shows_itself() -> None:
+    """A row a layer; what was not checked is a dash."""
+    layers = (
+        LayerParity(kind="encoder", layer=0, weights=1e-9, context=2e-7),
+        LayerParity(kind="cross", layer=1, weights=None, context=3e-6, heads=4e-8),
+    )
+    lines = str(Parity(layers=layers, output=0.0, bound=2e-5)).splitlines()
+    assert lines[0] == "Largest error 3.0e-06, of 2.0e-05 that rounding explains; output 0.0e+00"
+    assert [line.split() for line in lines[2:]] == [
+        ["kind", "layer", "weights", "context", "heads", "residual"],
+        ["encoder", "0", "1.0e-09", "2.0e-07", "-", "-"],
+        ["cross", "1", "-", "3.0e-06", "4.0e-08", "-"],
+    ]
