@@ -1,8 +1,9 @@
 """The lens: a transformers model of the user's own, seen like a network of regard's."""
 
 from regard._lens._lens import lens, lens_network
+from regard._lens._look import LensConfig
 from regard._lens._masks import TensorMask
-from regard._lens._network import LensConfig, LensNetwork
+from regard._lens._network import LensNetwork
 from regard._lens._parity import LayerParity, Parity, bound_of, layer_parity
 from regard._lens._survey import accepted
 

@@ -1,23 +1,21 @@
 """A transformers model as a `regard.models.Network`: the model's own forward pass, listened to."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard._lens import _implementations
-from regard._lens._implementations import SEEN, configs_of
+from regard._lens._implementations import configs_of
+from regard._lens._look import check_mode, check_model, look_at
 from regard._lens._modules import main_output
-from regard._lens._parity import Parity, bound_of, layer_parity, output_error
-from regard._lens._points import Site, lay_out
-from regard._lens._probe import first_run, quiet
+from regard._lens._parity import Parity
+from regard._lens._probe import quiet
 from regard._lens._run import Run
-from regard._lens._survey import Survey, accepted, survey, unseen
+from regard._lens._survey import accepted
 from regard.core import Mask, Taps
 from regard.core.errors import InputError, RegardError
 from regard.models import (
-    FAMILIES,
     Kind,
     Network,
     Output,
@@ -26,33 +24,8 @@ from regard.models import (
     Unembedding,
     attention_name,
     check_ids,
-    is_linear,
-    read_projection,
     stack_of,
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LensConfig:
-    """The sizes of a model that is seen through the lens, as they showed when it ran.
-
-    Args:
-        vocab_size: rows of the table of learned embeddings.
-        d_model: size of the residual stream.
-        num_layers: attention layers; of the encoder, where there are two stacks.
-        num_heads: query heads of the first layer.
-        max_seq_len: `max_position_embeddings`, or None where the config has none.
-        num_token_types: rows of the table of token types; 0 where the model takes none.
-        architecture: the class of the transformers model.
-    """
-
-    vocab_size: int
-    d_model: int
-    num_layers: int
-    num_heads: int
-    max_seq_len: int | None
-    num_token_types: int
-    architecture: str
 
 
 class LensNetwork(Network):
@@ -77,29 +50,19 @@ class LensNetwork(Network):
 
     def __init__(self, hf_model: Any) -> None:
         super().__init__()
-        _check_model(hf_model)
+        check_model(hf_model)
         _implementations.register()
         self.hf_model = hf_model
         self.training = False  # as the model is: checked above
         self._name = type(hf_model).__name__
         self._accepted = accepted(hf_model)
         self._configs = configs_of(hf_model)
-        _check_implementations(self._configs, self._name)
-        self._vocab_size = _vocabulary(hf_model)
-        arguments, untouched = _first_run(hf_model, self._vocab_size, self._name)
-        found = survey(hf_model, self._configs, arguments)
-        self._check_seen(found)
-        target = arguments.get("decoder_input_ids")
-        self.layout = lay_out(found, arguments["input_ids"], target, self._name)
+        self._look = look_at(hf_model, self._configs)
+        self.config, self.layout, self.parity = self._look.config, self._look.layout, self._look.parity
         self.prefixes = self.layout.prefixes
         self.start_id = _start_id(hf_model) if len(self.prefixes) == 2 else None
-        self.config = self._sizes(found)
-        self._norms = {kind: self._find_norm(found, kind) for kind in self.prefixes}
-        self._output_layer = self._find_output_layer(found)
         # Once: a trace asks for them at every call.
-        self._tap_names = (*self.layout.tap_names(), *(["logits"] if self._has_logits else []))
-        self.parity = self._compare(found, untouched)
-        self.parity.check(f"lens on {self._name}")
+        self._tap_names = (*self.layout.tap_names(), *(["logits"] if self._look.has_logits else []))
 
     def depth(self, kind: StackKind) -> int:
         """Attention layers of a stack."""
@@ -119,25 +82,20 @@ class LensNetwork(Network):
 
     def projection(self, kind: Kind, layer: int) -> Projection | None:
         """From the heads of a layer to its output, where a module was given the joined heads, bit for bit."""
-        name = f"{self.prefixes[stack_of(kind)]}layers.{layer}.{attention_name(kind)}"
-        point = self.layout.points.get(f"{name}.output")
-        if point is None:
-            return None
-        site = next(site for site in self.layout.sites if site.name == name)
-        return read_projection(point.execution.module, site.num_heads)
+        return self.layout.projection(f"{self.prefixes[stack_of(kind)]}layers.{layer}.{attention_name(kind)}")
 
     def final_norm(self, kind: StackKind) -> nn.Module | None:
         """The module between the last layer and the stack's output, if it was seen to be just that."""
-        return self._norms[kind]
+        return self._look.norms[kind]
 
     @property
     def has_vocabulary_head(self) -> bool:
         """Whether the model names an output layer over its vocabulary and gives logits."""
-        return self._has_logits and self.hf_model.get_output_embeddings() is not None
+        return self._look.has_logits and self.hf_model.get_output_embeddings() is not None
 
     def unembedding(self) -> Unembedding | None:
         """The output layer, where it was seen to make the logits of the last hidden state by itself."""
-        head = self._output_layer
+        head = self._look.head
         if head is None:
             return None
         bias = None if head.bias is None else head.bias.detach()
@@ -161,8 +119,8 @@ class LensNetwork(Network):
         taps: Taps | None = None,
     ) -> Output:
         """See `Network.forward`; masks are bool tensors here, of which the model makes its own."""
-        _check_mode(self.hf_model)
-        check_ids("token_ids", token_ids, self._vocab_size, None)
+        check_mode(self.hf_model)
+        check_ids("token_ids", token_ids, self.config.vocab_size, None)
         arguments: dict[str, Any] = {"input_ids": token_ids}
         self._add(arguments, "attention_mask", "mask", _padding("mask", mask, token_ids))
         self._add(arguments, "token_type_ids", "token_types", token_types)
@@ -173,7 +131,7 @@ class LensNetwork(Network):
                     "decoder_token_ids must be given: this model has an encoder and a decoder, which reads "
                     "them."
                 )
-            check_ids("decoder_token_ids", decoder_token_ids, self._vocab_size, None)
+            check_ids("decoder_token_ids", decoder_token_ids, self.config.vocab_size, None)
             if len(decoder_token_ids) != len(token_ids):
                 raise InputError(
                     f"decoder_token_ids must have the batch of token_ids, {len(token_ids)}; "
@@ -227,187 +185,6 @@ class LensNetwork(Network):
             decoder_state=last if "decoder" in states else None,
         )
 
-    def _check_seen(self, found: Survey) -> None:
-        names = {id(module): name for name, module in self.hf_model.named_modules()}
-        hidden = unseen(found, names)
-        if not found.calls:
-            what = f": {', '.join(hidden[:4])}" if hidden else ""
-            raise InputError(
-                f"hf_model {self._name} makes no attention call through transformers' registry "
-                f"(ALL_ATTENTION_FUNCTIONS), which the lens listens to{what}.{_way_out(self.hf_model)}"
-            )
-        if hidden:
-            raise InputError(
-                f"hf_model {self._name} attends past transformers' registry in {len(hidden)} modules, such "
-                f"as {', '.join(hidden[:3])}: a trace would lack them.{_way_out(self.hf_model)}"
-            )
-
-    def _sizes(self, found: Survey) -> LensConfig:
-        config = self.hf_model.config
-        text = config.get_text_config()
-        longest = getattr(text, "max_position_embeddings", None)
-        types = getattr(text, "type_vocab_size", None)
-        takes_types = "token_type_ids" in self._accepted and isinstance(types, int)
-        first = self.layout.sites[0]
-        self._has_logits = isinstance(found.result.get("logits"), Tensor)
-        return LensConfig(
-            vocab_size=self._vocab_size,
-            d_model=self._width(found),
-            num_layers=self.layout.depth(next(iter(self.prefixes))),
-            num_heads=first.num_heads,
-            max_seq_len=longest if isinstance(longest, int) and longest > 0 else None,
-            num_token_types=types if takes_types and isinstance(types, int) else 0,
-            architecture=self._name,
-        )
-
-    def _width(self, found: Survey) -> int:
-        """The size of the residual stream, from the last hidden state."""
-        kind = list(self.prefixes)[-1]
-        point = self.layout.points.get(f"{self.prefixes[kind]}output")
-        last = main_output(found.result) if point is None else found.outputs[point.execution.key]
-        if last is None:
-            raise InputError(
-                f"hf_model {self._name} gives no last hidden state, in its output or where it runs; hand in "
-                "its text model instead."
-            )
-        return int(last.shape[-1])
-
-    def _compare(self, found: Survey, untouched: Any) -> Parity:
-        sites = {site.execution.key: site for site in self.layout.sites}
-        layers = []
-        for call in found.calls:
-            site = sites[call.execution.key]
-            heads = self._heads(site, found, call.context)
-            layers.append(layer_parity(site.kind, site.layer, call.inputs, call.context, heads=heads))
-        dtype = found.calls[0].inputs.q.dtype
-        error = output_error(_tensors(found.result), _tensors(untouched))
-        return Parity(layers=tuple(layers), output=error, bound=bound_of(dtype))
-
-    def _heads(self, site: Site, found: Survey, context: Tensor) -> float | None:
-        """How far the heads are from summing to the layer's output; None where no projection is seen."""
-        projection = self.projection(site.kind, site.layer)
-        if projection is None:
-            return None
-        point = self.layout.points[f"{site.name}.output"]
-        return projection.error(context, found.outputs[point.execution.key])
-
-    def _find_norm(self, found: Survey, kind: StackKind) -> nn.Module | None:
-        prefix, points = self.prefixes[kind], self.layout.points
-        end = points.get(f"{prefix}output")
-        last = points.get(f"{prefix}layers.{self.depth(kind) - 1}.output")
-        if end is None or last is None:
-            return None
-        before, after = (found.outputs[each.execution.key] for each in (last, end))
-        for execution in found.order:
-            given, made = (each.get(execution.key) for each in (found.inputs, found.outputs))
-            if given is None or made is None or given.shape != before.shape or made.shape != after.shape:
-                continue
-            if torch.equal(given, before) and torch.equal(made, after) and not torch.equal(before, after):
-                return execution.module
-        return None
-
-    def _find_output_layer(self, found: Survey) -> nn.Linear | None:
-        if not self.has_vocabulary_head:
-            return None
-        head = self.hf_model.get_output_embeddings()
-        end = self.layout.points.get(f"{list(self.prefixes.values())[-1]}output")
-        given, made = (each.get((id(head), 0)) for each in (found.inputs, found.outputs))
-        if not is_linear(head) or end is None or given is None or made is None:
-            return None
-        is_whole = torch.equal(given, found.outputs[end.execution.key]) and torch.equal(
-            made, found.result["logits"]
-        )
-        return head if is_whole else None
-
-
-def _check_model(hf_model: Any) -> None:
-    modeling, _ = _implementations.transformers_modules()
-    if not isinstance(hf_model, modeling.PreTrainedModel):
-        raise InputError(
-            "hf_model must be a transformers PreTrainedModel, as AutoModel.from_pretrained gives it; got "
-            f"{type(hf_model).__name__}. Hand in the model itself, before torch.compile or a wrapper."
-        )
-    _check_mode(hf_model)
-    if "input_ids" not in accepted(hf_model):
-        raise InputError(f"hf_model must read token ids; {type(hf_model).__name__} takes no input_ids.")
-    if any(parameter.is_meta for parameter in hf_model.parameters()):
-        raise InputError("hf_model must hold its weights; some of its parameters are on the meta device.")
-
-
-def _check_mode(hf_model: Any) -> None:
-    if hf_model.training:
-        raise InputError(
-            "hf_model must be in evaluation mode: in training, dropout makes every pass another; "
-            "call hf_model.eval()."
-        )
-
-
-def _check_implementations(configs: list[Any], name: str) -> None:
-    others = {
-        str(config._attn_implementation)
-        for config in configs
-        if getattr(config, "_attn_implementation", None) not in (None, *SEEN)
-    }
-    if others:
-        raise InputError(
-            f"hf_model {name} attends by {', '.join(sorted(others))}, a kernel that takes no mask the lens "
-            "could read; call hf_model.set_attn_implementation('sdpa') first."
-        )
-
-
-def _way_out(hf_model: Any) -> str:
-    model_type = getattr(hf_model.config, "model_type", None)
-    if model_type in FAMILIES:
-        return f" regard has a {model_type} of its own: regard.load(the checkpoint's folder)."
-    return f" regard has no {model_type} of its own either."
-
-
-def _vocabulary(hf_model: Any) -> int:
-    """Rows of the table of learned embeddings."""
-    try:
-        weight = getattr(hf_model.get_input_embeddings(), "weight", None)
-    except NotImplementedError:
-        weight = None
-    if isinstance(weight, Tensor) and weight.ndim == 2:
-        return len(weight)
-    size = getattr(hf_model.config.get_text_config(), "vocab_size", None)
-    if not isinstance(size, int):
-        raise InputError(
-            f"hf_model must have a vocabulary; the config of {type(hf_model).__name__} names none."
-        )
-    return size
-
-
-def _first_run(hf_model: Any, vocab_size: int, name: str) -> tuple[dict[str, Any], Any]:
-    """What the model is looked at with, and what it makes of that untouched."""
-    failed: Exception | None = None
-    # One text by itself for those that take no batch, such as a decoder's classifier without a padding token.
-    for texts in (2, 1):
-        try:
-            arguments, result = first_run(hf_model, vocab_size, texts)
-        except InputError:
-            raise
-        # Whatever a model of unknown make raises when it is given tokens and nothing else.
-        except Exception as error:
-            failed = failed or error
-            continue
-        if any(bool(value.isnan().any()) for value in _tensors(result) if value.is_floating_point()):
-            raise RegardError(
-                f"hf_model {name} gives NaN on a few tokens: its weights are damaged, or overflow in their "
-                "type."
-            )
-        return arguments, result
-    assert failed is not None
-    what, way_out = "token ids alone", ""
-    if "decoder_input_ids" in accepted(hf_model) and hf_model.config.is_encoder_decoder:
-        what = "a text and a shorter target, by whose lengths the lens tells the encoder from the decoder"
-    base = getattr(hf_model, "base_model_prefix", "")
-    if base and isinstance(getattr(hf_model, base, None), nn.Module):
-        way_out = f" If it is the head that wants more, hand in the model without it: hf_model.{base}."
-    raise InputError(
-        f"hf_model {name} does not run on {what} ({type(failed).__name__}: {str(failed)[:200]}).{way_out}"
-    ) from failed
-
 
 def _start_id(hf_model: Any) -> int | None:
     for config in (getattr(hf_model, "generation_config", None), hf_model.config):
@@ -434,14 +211,3 @@ def _padding(name: str, mask: Tensor | Mask | None, token_ids: Tensor) -> Tensor
             f"got {got}. Convert 0/1 with .bool()."
         )
     return mask.long()
-
-
-def _tensors(result: Any) -> list[Tensor]:
-    """Every tensor of an output, caches aside."""
-    if isinstance(result, Tensor):
-        return [result]
-    if isinstance(result, dict):
-        return [each for name, value in result.items() if "past" not in name for each in _tensors(value)]
-    if isinstance(result, tuple | list):
-        return [each for value in result for each in _tensors(value)]
-    return []

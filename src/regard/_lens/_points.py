@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard._lens._ffn import find_ffn
 from regard._lens._survey import Execution, SeenCall, Survey
 from regard.core.errors import InputError
-from regard.models import Kind, StackKind
+from regard.models import Kind, Projection, StackKind, read_projection
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,14 @@ class Layout:
     def depth(self, kind: Kind) -> int:
         """Attention layers of a kind."""
         return sum(site.kind == kind for site in self.sites)
+
+    def projection(self, name: str) -> Projection | None:
+        """From the heads of a site to its output, where a module was given the joined heads, bit for bit."""
+        point = self.points.get(f"{name}.output")
+        if point is None:
+            return None
+        site = next(site for site in self.sites if site.name == name)
+        return read_projection(point.execution.module, site.num_heads)
 
     def tap_names(self) -> list[str]:
         """In the order of the forward pass, logits aside."""
