@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from regard import tracing
 from regard._model._held import Held
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from regard.models import Kind, Output
-    from regard.tracing import Comparison, Forecast, HeadTable, Keep, TextOrIds, Trace
+    from regard.models import Output
+    from regard.tracing import Comparison, Forecast, HeadOptions, HeadTable, Keep, TextOrIds, Trace
     from regard.tracing.record import Trace as Recorded
 
 
@@ -177,14 +177,8 @@ class Tracing(Held):
         texts: str | Iterable[TextOrIds],
         *,
         targets: str | Iterable[TextOrIds] | None = None,
-        kind: Kind | None = None,
-        layer: int | None = None,
-        head: int | None = None,
-        threshold: float = 0.1,
-        level: float = 0.95,
-        resamples: int = 400,
-        seed: int = 0,
         on_refused: Callable[[int, InputError], None] | None = None,
+        **options: Unpack[HeadOptions],
     ) -> HeadTable:
         """What every head does over a text or a corpus: see `regard.tracing.heads`.
 
@@ -193,19 +187,7 @@ class Tracing(Held):
             >>> regard.load().heads("The cat sat on the mat, and the dog lay on the rug.", layer=0, head=2)
             HeadTable('sentence-transformers/all-MiniLM-L6-v2', 1 text: 1 previous)
         """
-        return tracing.heads(
-            self.loaded,
-            texts,
-            targets=targets,
-            kind=kind,
-            layer=layer,
-            head=head,
-            threshold=threshold,
-            level=level,
-            resamples=resamples,
-            seed=seed,
-            on_refused=on_refused,
-        )
+        return tracing.heads(self.loaded, texts, targets=targets, on_refused=on_refused, **options)
 
     def compare(self, texts: Sequence[str], word: str | Sequence[str]) -> Comparison:
         """One word between several texts, at every embedding layer: see `regard.tracing.compare`."""

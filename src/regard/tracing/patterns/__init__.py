@@ -1,6 +1,6 @@
 """What each head does over a text or a corpus: patterns, how strongly a head follows them, and how surely."""
 
-from regard.tracing.patterns._cards import heads, heads_of_trace
+from regard.tracing.patterns._cards import HeadOptions, heads, heads_of_trace
 from regard.tracing.patterns._patterns import (
     Alignment,
     Broadcast,
@@ -27,6 +27,7 @@ __all__ = [
     "HeadCard",
     "HeadExample",
     "HeadFinding",
+    "HeadOptions",
     "HeadPattern",
     "HeadTable",
     "Induction",

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 from regard.core.arguments import check_function, number, whole
 from regard.core.errors import InputError
@@ -17,20 +18,36 @@ Patterns = Callable[[Kind], Sequence[HeadPattern]]
 """What a kind of attention is tried on."""
 
 
+class HeadOptions(TypedDict, total=False):
+    """Keywords that `heads`, `heads_of_trace`, `Model.heads` and `Trace.heads` share.
+
+    Keys:
+        kind: "encoder", "decoder" or "cross"; by default each that there is.
+        layer, head: only these.
+        patterns: gives the patterns of a kind: `default_patterns`, or a function of your own.
+        threshold: what the lower end of an interval must exceed for a pattern to be named, 0 to 1; 0.1.
+        level: what share of the resamples an interval holds; 0.95.
+        resamples: of the bootstrap, enough for two in either tail, and 100,000 at the most; 400.
+        seed: of the bootstrap; the same seed gives the same intervals; 0.
+    """
+
+    kind: Kind | None
+    layer: int | None
+    head: int | None
+    patterns: Patterns
+    threshold: float
+    level: float
+    resamples: int
+    seed: int
+
+
 def heads(
     loaded: Loaded,
     texts: Texts,
     *,
     targets: Texts | None = None,
-    kind: Kind | None = None,
-    layer: int | None = None,
-    head: int | None = None,
-    patterns: Patterns = default_patterns,
-    threshold: float = 0.1,
-    level: float = 0.95,
-    resamples: int = 400,
-    seed: int = 0,
     on_refused: Callable[[int, InputError], None] | None = None,
+    **options: Unpack[HeadOptions],
 ) -> HeadTable:
     """Say what every head does: which tokens it looks for, how strongly, how surely, and where.
 
@@ -58,15 +75,10 @@ def heads(
         texts: a text, or texts, or token ids in their place; read once, so that a generator will do.
         targets: what the decoder beside an encoder reads, one for each text; without them only the encoder's
             heads are looked at.
-        kind: "encoder", "decoder" or "cross"; by default each that there is.
-        layer, head: only these.
-        patterns: gives the patterns of a kind: `default_patterns`, or a function of your own.
-        threshold: what the lower end must exceed, 0 to 1.
-        level: what share of the resamples an interval holds.
-        resamples: of the bootstrap, enough for two in either tail, and 100,000 at the most.
-        seed: of the bootstrap; the same seed gives the same intervals.
         on_refused: what is called with the number of a text that the model cannot take, and the reason; the
             text is then passed over, and counted in `refused`. By default the reason is raised.
+        options: `kind`, `layer`, `head`, `patterns`, `threshold`, `level`, `resamples`, `seed`: see
+            `HeadOptions`.
 
     Returns:
         A card for each head, kind by kind.
@@ -82,7 +94,7 @@ def heads(
         >>> card.pattern, card.best.low > 0.9, table[2, 11].pattern, table[2, 11].second.name
         ('previous', True, 'previous', 'delimiter sink first')
     """
-    wanted = _Wanted(kind, layer, head, patterns, threshold, level, resamples, seed)
+    wanted = _Wanted(**options)
     reading = Reading(loaded, texts, targets, on_refused)
     table = wanted.table(reading.traces(), with_target=targets is not None)
     if table is None:
@@ -90,23 +102,12 @@ def heads(
     return replace(table, refused=reading.refused)
 
 
-def heads_of_trace(
-    trace: Trace,
-    *,
-    kind: Kind | None = None,
-    layer: int | None = None,
-    head: int | None = None,
-    patterns: Patterns = default_patterns,
-    threshold: float = 0.1,
-    level: float = 0.95,
-    resamples: int = 400,
-    seed: int = 0,
-) -> HeadTable:
+def heads_of_trace(trace: Trace, **options: Unpack[HeadOptions]) -> HeadTable:
     """Say what every head does in one traced text: see `heads`.
 
     Args:
         trace: the text; queries and keys are enough.
-        kind, layer, head, patterns, threshold, level, resamples, seed: as in `heads`.
+        options: see `HeadOptions`.
 
     Example:
         >>> import regard
@@ -114,7 +115,7 @@ def heads_of_trace(
         >>> heads_of_trace(trace, layer=0, head=2)[0, 2].pattern
         'previous'
     """
-    wanted = _Wanted(kind, layer, head, patterns, threshold, level, resamples, seed)
+    wanted = _Wanted(**options)
     decoder = check_trace("trace", trace).decoder
     # A decoder that read its start token alone has nothing to show.
     table = wanted.table([(0, trace)], with_target=decoder is None or len(decoder.tokens) > 1)
@@ -128,20 +129,20 @@ _MOST_RESAMPLES = 100_000
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is asked for: see `heads`, whose arguments these are.
+    """What is asked for: see `HeadOptions`.
 
     Raises:
         InputError: one of another type, or out of range.
     """
 
-    kind: Kind | None
-    layer: int | None
-    head: int | None
-    patterns: Patterns
-    threshold: float
-    level: float
-    resamples: int
-    seed: int
+    kind: Kind | None = None
+    layer: int | None = None
+    head: int | None = None
+    patterns: Patterns = default_patterns
+    threshold: float = 0.1
+    level: float = 0.95
+    resamples: int = 400
+    seed: int = 0
 
     def __post_init__(self) -> None:
         check_function("patterns", self.patterns, "from a kind of attention to its patterns")
