@@ -179,3 +179,35 @@ def test_a_trace_through_the_lens_holds_what_was_used(name: str) -> None:
             trace.scores(1, kind=kind)
     after.parity().check(name)
     assert not torch.equal(after.context(1, HEAD, kind=kind), before.context(1, HEAD, kind=kind))
+
+
+@pytest.mark.parametrize(
+    ("name", "down"),
+    [
+        ("gpt2", "h.1.mlp.c_proj"),
+        ("llama", "layers.1.mlp.down_proj"),
+        ("bert", "encoder.layer.1.output.dense"),
+    ],
+)
+def test_a_neuron_is_one_of_transformers(name: str, down: str) -> None:
+    """A function of one neuron at one position, against a hook before the projection down."""
+    hf_model = SEEN[name]()
+    module = next(each for path, each in hf_model.named_modules() if path.endswith(down))
+    given = inputs(hf_model, padding="none")
+
+    def doubled(module: Any, args: tuple[Tensor]) -> tuple[Tensor]:
+        hidden = args[0].clone()
+        hidden[:, 2, 3] = 2.0 * hidden[:, 2, 3] + 1.0
+        return (hidden,)
+
+    edit = regard.Write("neuron", lambda x: 2.0 * x + 1.0, layer=1, neuron=3, query=2)
+    with torch.no_grad():
+        before, found = (
+            last(each(given["input_ids"]))
+            for each in (regard.lens(hf_model), regard.lens(hf_model).edited(edit))
+        )
+        handle = module.register_forward_pre_hook(doubled)
+        wanted = last(hf_model(**given))
+        handle.remove()
+    assert_close_to_largest(found, wanted, PARITY_FP32)
+    assert float((found - before).abs().max()) > 100 * PARITY_FP32
