@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         Layers,
         Mean,
         Metric,
-        Numbers,
         Part,
         Patching,
         PatchingMethod,
@@ -74,7 +73,7 @@ if TYPE_CHECKING:
         heads_of_trace,
         repeated_tokens,
     )
-    from regard.tracing.record import AttentionTrace, Keep, Keeping, Passage, Selector, kept_bytes
+    from regard.tracing.record import AttentionTrace, Keep, Keeping, Numbers, Passage, Selector, kept_bytes
     from regard.tracing.run import Forecast, forecast
 
 _HOME = {
@@ -108,7 +107,7 @@ _HOME = {
     "LogitLens": "measures",
     "Mean": "edits",
     "Metric": "edits",
-    "Numbers": "edits",
+    "Numbers": "record",
     "Offset": "patterns",
     "Part": "edits",
     "Passage": "record",

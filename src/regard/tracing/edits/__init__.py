@@ -2,7 +2,7 @@
 
 from regard.tracing.edits._ablation import ablation
 from regard.tracing.edits._changes import Add, Mean, Replace, Resample, Scale, Write, Zero
-from regard.tracing.edits._chosen import Layers, Numbers, Positions
+from regard.tracing.edits._chosen import Layers, Positions
 from regard.tracing.edits._edit import Edit, Part
 from regard.tracing.edits._importance import ExampleMetric, ImportanceMethod, head_importance
 from regard.tracing.edits._metric import Metric, Progress
@@ -18,7 +18,6 @@ __all__ = [
     "Layers",
     "Mean",
     "Metric",
-    "Numbers",
     "Part",
     "Patching",
     "PatchingMethod",

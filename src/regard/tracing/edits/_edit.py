@@ -12,9 +12,9 @@ from regard.core.errors import InputError
 from regard.models import Kind, StackKind
 from regard.text import Encoding
 from regard.tracing.edits._capture import Captured
-from regard.tracing.edits._chosen import Layers, Numbers, Positions, numbers_of, unique
+from regard.tracing.edits._chosen import Layers, Positions
 from regard.tracing.edits._sites import SITES, Axis, Layer, Site, SiteName, stack_along
-from regard.tracing.record import Trace, chosen_of
+from regard.tracing.record import Numbers, Trace, chosen_of, numbers_of, unique
 
 Chosen = Mapping[Axis, tuple[int, ...] | None]
 """For each axis of a site the numbers chosen, or None for all."""

@@ -22,10 +22,10 @@ from regard.models import (
 )
 from regard.text import Encoding, Tokenizer
 from regard.tracing.edits._capture import captured, check_mode
-from regard.tracing.edits._chosen import layers_of, numbers_of
+from regard.tracing.edits._chosen import layers_of
 from regard.tracing.edits._edit import Edit, Part, Target, Texts
 from regard.tracing.edits._sites import SITES, at_tap, taps_of
-from regard.tracing.record import Trace
+from regard.tracing.record import Trace, numbers_of
 
 
 def edited(loaded: Loaded, edits: Sequence[Edit]) -> Loaded:

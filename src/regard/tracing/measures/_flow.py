@@ -7,9 +7,8 @@ from torch import Tensor
 
 from regard.core import AttentionInputs, attention_weights
 from regard.models import Kind
-from regard.tracing.measures._budget import check_cost
 from regard.tracing.measures._rollout import own_attention
-from regard.tracing.record import Selector, Trace, chosen_of
+from regard.tracing.record import Selector, Trace, check_cost, chosen_of
 
 _UNIT = 2**52
 """Capacities are whole numbers of 1 / 2^52, so that the flow is exact and the search ends."""

@@ -4,11 +4,10 @@ import torch
 from torch import Tensor
 
 from regard.models import Kind
-from regard.tracing.measures._budget import check_cost
 from regard.tracing.measures._gradients import Scalar, watched_pass
 from regard.tracing.measures._network import attention_tap
 from regard.tracing.measures._rollout import own_attention
-from regard.tracing.record import Selector, Trace, chosen_of
+from regard.tracing.record import Selector, Trace, check_cost, chosen_of
 
 
 def attention_gradients(

@@ -9,11 +9,10 @@ from regard.blocks import DecoderLayer
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError
 from regard.models import Kind, Network, attention_name, stack_of
-from regard.tracing.measures._budget import check_cost
 from regard.tracing.measures._layers import is_row_wise, recorded_outputs, widened, with_given
 from regard.tracing.measures._needed import context_of, hidden_of, values_of
 from regard.tracing.measures._network import attention_tap, projection_of
-from regard.tracing.record import Selector, Trace, chosen_of
+from regard.tracing.record import Selector, Trace, check_cost, chosen_of
 from regard.tracing.run import run_again
 
 _FLOPS = 2e10

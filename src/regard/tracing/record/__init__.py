@@ -1,11 +1,22 @@
 """A trace as data: what is kept of a pass, its weights, scores, contexts and embeddings, and its file."""
 
+from regard.tracing.record._budget import check_cost
 from regard.tracing.record._files import HasLoaded, open_trace, save
+from regard.tracing.record._free import free_bytes, told
 from regard.tracing.record._keep import EVERYTHING, Keep, Keeper, Keeping, Partial, ScoreInputs, places
 from regard.tracing.record._origin import Origin, origin_of
 from regard.tracing.record._passage import AttentionTrace, Passage, ScoreTrace, counted
-from regard.tracing.record._selectors import Selector, chosen_of, positions_of, token_of, within
-from regard.tracing.record._size import free_bytes, kept_bytes, told
+from regard.tracing.record._selectors import (
+    Numbers,
+    Selector,
+    chosen_of,
+    numbers_of,
+    positions_of,
+    token_of,
+    unique,
+    within,
+)
+from regard.tracing.record._size import kept_bytes
 from regard.tracing.record._token_sets import TokenSets, is_punctuation
 from regard.tracing.record._trace import Trace, check_trace
 
@@ -16,6 +27,7 @@ __all__ = [
     "Keep",
     "Keeper",
     "Keeping",
+    "Numbers",
     "Origin",
     "Partial",
     "Passage",
@@ -24,12 +36,14 @@ __all__ = [
     "Selector",
     "TokenSets",
     "Trace",
+    "check_cost",
     "check_trace",
     "chosen_of",
     "counted",
     "free_bytes",
     "is_punctuation",
     "kept_bytes",
+    "numbers_of",
     "open_trace",
     "origin_of",
     "places",
@@ -37,5 +51,6 @@ __all__ = [
     "save",
     "token_of",
     "told",
+    "unique",
     "within",
 ]

@@ -1,6 +1,7 @@
-"""Which tokens are meant: an index, a slice, or a word."""
+"""Which tokens, layers or heads are meant: an index, a slice, a word, or several."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ from regard.tracing.record._passage import counted
 Selector = int | slice | str | Sequence[int | str]
 """Some tokens: an index (negative from the end), a slice, a word of the text ("bank", "bank#2"), or a list of
 indexes and words."""
+
+Numbers = int | slice | list[int] | tuple[int, ...] | range | None
+"""Some layers, heads or neurons: one, a slice, several; negative ones count from the end; None is all."""
 
 
 def chosen_of(name: str, tokens: Encoding | int, selector: Selector | None) -> tuple[int, ...]:
@@ -76,3 +80,42 @@ def positions_of(
 ) -> Tensor | None:
     """The positions that are meant, int64; of None, which means all, None."""
     return None if selector is None else torch.tensor(chosen_of(name, encoding, selector), device=device)
+
+
+def numbers_of(name: str, value: object, count: int, *, others: Sequence[str] = ()) -> tuple[Any, ...]:
+    """The numbers from 0 to count - 1 that are meant; each once, in the order given.
+
+    Args:
+        name: of the argument, for messages.
+        value: see `Numbers`.
+        count: how many there are.
+        others: names that may stand for one.
+
+    Raises:
+        InputError: one that is not there, or none at all.
+    """
+    if value is None:
+        return tuple(range(count))
+    if isinstance(value, slice):
+        return unique(name, value, within(name, value, count), count)
+    given: Sequence[object] = value if isinstance(value, list | tuple | range) else [value]
+    chosen: list[int | str] = []
+    for each in given:
+        index = each if isinstance(each, str) and each in others else counted(each, count)
+        if index is None:
+            named = "".join(f', or "{other}"' for other in others)
+            raise InputError(
+                f"{name} must be from 0 to {count - 1}{named}, or negative to count from the end, or a slice "
+                f"or a list of these; got {each!r}."
+            )
+        chosen.append(index)
+    return unique(name, value, tuple(chosen), count)
+
+
+def unique(name: str, value: object, chosen: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    """What was chosen, checked: at least one, and each once."""
+    if not chosen:
+        raise InputError(f"{name} must pick at least one of {count}; {value!r} picks none.")
+    if len(set(chosen)) < len(chosen):
+        raise InputError(f"{name} must pick each one once; {value!r} picks one twice.")
+    return chosen

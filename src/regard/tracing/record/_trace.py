@@ -1,23 +1,22 @@
 """What a trace keeps of one forward pass, and the weights, scores, contexts and embeddings read from it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
 
 from regard.core import AttentionInputs, attention_scores, attention_weights
 from regard.core.errors import InputError
-from regard.models import Change, Kind, Loaded, keys_of, stack_of
-from regard.text import Encoding
-from regard.tracing.record._keep import places
-from regard.tracing.record._origin import Origin
-from regard.tracing.record._passage import AttentionTrace, Passage, counted
-from regard.tracing.record._selectors import Selector, positions_of, token_of
+from regard.models import Kind
+from regard.tracing.record._budget import check_pairs
+from regard.tracing.record._selectors import Numbers, Selector, numbers_of, positions_of, token_of
+from regard.tracing.record._stacks import Stacks
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Trace:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Trace(Stacks):
     """One text's way through a model: queries, keys and values of every layer, and the residual stream.
 
     Nothing of size tokens x tokens is kept. Weights and scores are computed from q and k when somebody asks,
@@ -39,72 +38,10 @@ class Trace:
         torch.Size([1, 7])
     """
 
-    model: str
-    encoder: Passage | None = None
-    decoder: Passage | None = None
-    loaded: Loaded | None = None
-    origin: Origin | None = None
-    edits: tuple[Change, ...] = ()
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of attention that there are."""
-        kinds: list[Kind] = [] if self.encoder is None else ["encoder"]
-        if self.decoder is not None:
-            kinds += ["decoder", "cross"] if self.decoder.cross_attention else ["decoder"]
-        return tuple(kinds)
-
-    @property
-    def source(self) -> Passage:
-        """The stack that reads the text: the encoder where there is one, else the decoder."""
-        passage = self.decoder if self.encoder is None else self.encoder
-        assert passage is not None, "a trace has a stack"
-        return passage
-
-    @property
-    def encoding(self) -> Encoding:
-        """The text's tokens and words; of a decoder beside an encoder: `trace.decoder.encoding`."""
-        return self.source.encoding
-
-    @property
-    def num_layers(self) -> int:
-        """Attention layers, L, of the stack that reads the text."""
-        return len(self.source.attention)
-
-    @property
-    def num_heads(self) -> int:
-        """Query heads a layer, of the stack that reads the text; the most, where some were removed."""
-        return max(_head_counts(self.source.attention))
-
-    @property
-    def tokens(self) -> list[str]:
-        """The tokens of the text, as the vocabulary writes them."""
-        return self.source.tokens
-
-    @property
-    def token_ids(self) -> list[int]:
-        """The tokens' places in the vocabulary."""
-        return list(self.encoding.token_ids)
-
-    @property
-    def words(self) -> list[str]:
-        """The words of the text (of both, where there is a pair), by Unicode word boundaries."""
-        return [word.text for word in self.encoding.words]
-
-    def __repr__(self) -> str:
-        stacks = [each for each in (self.encoder, self.decoder) if each is not None]
-        sizes = " + ".join(f"{len(each.encoding.tokens)} tokens" for each in stacks)
-        layers = " + ".join(
-            f"{len(each.attention)} layers"
-            + (f" x {_told(_head_counts(each.attention))} heads" if places(each.attention) else "")
-            for each in stacks
-        )
-        return f"Trace({self.model!r}, {sizes}, {layers}{self.source.keeping})"
-
     def weights(
         self,
-        layer: int,
-        head: int | None = None,
+        layer: Numbers = None,
+        head: Numbers = None,
         *,
         kind: Kind | None = None,
         query: Selector | None = None,
@@ -113,34 +50,36 @@ class Trace:
         """Attention weights, after the softmax: how much each query attends to each key.
 
         Args:
-            layer: attention layer, 0 to L - 1.
-            head: 0 to H - 1; None gives all heads.
+            layer: attention layer, 0 to L - 1; a list or slice of them; None gives all.
+            head: 0 to H - 1; a list or slice of them; None gives all.
             kind: "encoder", "decoder" or "cross"; needed only where there are several.
             query, key: which tokens: an index, a slice, a word, or a list of indexes and words; a word of
                 several pieces gives one row or column each; None gives all.
 
         Returns:
-            float32 on the CPU, (queries, keys), or (heads, queries, keys) where head is None. Rows are
-            normalised over all keys, so that a selection is a part of the whole matrix. A model with
-            attention sinks has a last column of them, where `key` is None.
+            float32 on the CPU, (queries, keys) of one layer and one head; else (layers, heads, queries, keys)
+            without the axis of what is one number. Rows are normalised over all keys, so that a selection is
+            a part of the whole matrix. A model with attention sinks has a last column of them, where `key` is
+            None.
 
         Raises:
-            InputError: a layer, head, token or word that is not there, or a kind that is not said.
+            InputError: a layer, head, token or word that is not there, or a kind that is not said; layers
+                with unlike numbers of heads in one call; or more than memory holds.
 
         Example:
             >>> import regard
             >>> trace = regard.load().trace("time flies like an arrow")
             >>> trace.weights(layer=5, head=0).sum(dim=1).round(decimals=5)
             tensor([1., 1., 1., 1., 1., 1., 1.])
+            >>> trace.weights(head=[0, 3], query="flies").shape
+            torch.Size([6, 2, 1, 7])
         """
-        inputs, queries, keys = self._asked(layer, head, kind, query, key)
-        with torch.no_grad():  # a bias may be learned
-            return _delivered(attention_weights(inputs, queries, keys)[0], head)
+        return self._of_pairs("weights", attention_weights, layer, head, kind, query, key)
 
     def scores(
         self,
-        layer: int,
-        head: int | None = None,
+        layer: Numbers = None,
+        head: Numbers = None,
         *,
         kind: Kind | None = None,
         query: Selector | None = None,
@@ -150,9 +89,86 @@ class Trace:
 
         Args, returns and errors are those of `weights`.
         """
-        inputs, queries, keys = self._asked(layer, head, kind, query, key)
-        with torch.no_grad():
-            return _delivered(attention_scores(inputs, queries, keys)[0], head)
+        return self._of_pairs("scores", attention_scores, layer, head, kind, query, key)
+
+    def _of_pairs(
+        self,
+        what: str,
+        compute: Callable[[AttentionInputs, Tensor | None, Tensor | None], Tensor],
+        layer: Numbers,
+        head: Numbers,
+        kind: Kind | None,
+        query: Selector | None,
+        key: Selector | None,
+    ) -> Tensor:
+        kind = self.kind(kind)
+        layers: Sequence[int] = [layer]  # type: ignore[list-item]
+        if layer is None:
+            layers = self._layers_with(kind)
+        elif isinstance(layer, list | tuple | range | slice):
+            layers = numbers_of("layer", layer, len(self.sides(kind)[0].attention))
+        asked = []
+        for each in layers:
+            inputs = self.attention_of(each, kind).inputs
+            asked.append((inputs, None if head is None else numbers_of("head", head, inputs.num_heads)))
+        counts = {inputs.num_heads if heads is None else len(heads) for inputs, heads in asked}
+        if len(counts) > 1:
+            raise InputError(
+                f"layer must be layers with as many heads, or head one of each; these have {sorted(counts)}."
+            )
+        device = asked[0][0].q.device
+        of_queries, of_keys = (each.encoding for each in self.sides(kind))
+        queries = positions_of("query", of_queries, query, device)
+        keys = positions_of("key", of_keys, key, device)
+        rows = len(of_queries.tokens) if queries is None else len(queries)
+        columns = asked[0][0].num_columns if keys is None else len(keys)
+        check_pairs(
+            f"{what} of {len(layers)} x {max(counts)} heads, {rows} x {columns} tokens,",
+            len(layers) * max(counts) * rows * columns,
+            device,
+        )
+        with torch.no_grad():  # a bias may be learned
+            found = [
+                compute(inputs, queries, keys)[0].float()
+                if heads is None
+                else torch.cat([compute(inputs.head(one), queries, keys)[0].float() for one in heads])
+                for inputs, heads in asked
+            ]
+        made = found[0][None] if len(found) == 1 else torch.stack(found)
+        made = made[:, 0] if isinstance(head, SupportsIndex) else made
+        return (made[0] if isinstance(layer, SupportsIndex) else made).cpu()
+
+    def q(
+        self, layer: int, head: int | None = None, *, kind: Kind | None = None, query: Selector | None = None
+    ) -> Tensor:
+        """The queries as they enter the kernel, after rotation and norm.
+
+        Args:
+            layer, head, kind, query: one of each, as in `weights`; without `head` all heads.
+
+        Returns:
+            float32 on the CPU, (queries, head_dim), or (heads, queries, head_dim) where head is None.
+
+        Example:
+            >>> import regard
+            >>> trace = regard.load().trace("time flies like an arrow")
+            >>> trace.q(3, 5).shape, trace.k(3, 5, key="flies").shape, trace.output(3).shape
+            (torch.Size([7, 32]), torch.Size([1, 32]), torch.Size([7, 384]))
+        """
+        return self._of_tokens("q", layer, head, kind, query)
+
+    def k(
+        self, layer: int, head: int | None = None, *, kind: Kind | None = None, key: Selector | None = None
+    ) -> Tensor:
+        """The keys, as `q`. A head is a query head: it gives the keys that it reads; without one, each of the
+        (kv_heads, keys, head_dim) stands once."""
+        return self._of_tokens("k", layer, head, kind, key)
+
+    def v(
+        self, layer: int, head: int | None = None, *, kind: Kind | None = None, key: Selector | None = None
+    ) -> Tensor:
+        """The values, as `k`: (keys, v_dim), or (kv_heads, keys, v_dim) where head is None."""
+        return self._of_tokens("v", layer, head, kind, key)
 
     def context(
         self,
@@ -165,17 +181,41 @@ class Trace:
         """The weighted sum of the values, before the heads are joined, as the model computed it.
 
         Args:
-            layer, head, kind, query: as in `weights`.
+            layer, head, kind, query: as in `q`.
 
         Returns:
             float32 on the CPU, (queries, v_dim), or (heads, queries, v_dim) where head is None.
         """
+        return self._of_tokens("context", layer, head, kind, query)
+
+    def output(self, layer: int, *, kind: Kind | None = None, query: Selector | None = None) -> Tensor:
+        """What an attention layer gave, before it is added to the residual stream: (queries, d_model).
+
+        Raises:
+            InputError: it was not kept, or cannot be seen through the lens.
+        """
+        return self._of_tokens("output", layer, None, kind, query)
+
+    def _of_tokens(
+        self, name: str, layer: int, head: int | None, kind: Kind | None, token: Selector | None
+    ) -> Tensor:
+        """q, k, v, context or output of some tokens."""
         kind = self.kind(kind)
-        context = self.attention_of(layer, kind).context
+        traced = self.attention_of(layer, kind)
+        value: Tensor | None = getattr(traced if name in ("context", "output") else traced.inputs, name)
+        if value is None:
+            raise InputError(
+                f'the output of attention layer {layer} is not in this trace: trace with keep="all"; through '
+                "the lens some models do not show it."
+            )
+        value = value[0] if value.ndim == 4 else value
         if head is not None:
-            context = context[self.head_index(head, kind, layer)][None]
-        positions = positions_of("query", self.sides(kind)[0].encoding, query, context.device)
-        return _delivered(context if positions is None else context.index_select(1, positions), head)
+            groups = traced.inputs.num_heads // len(value)
+            value = value[self.head_index(head, kind, layer) // groups]
+        side, argument = (1, "key") if name in ("k", "v") else (0, "query")
+        positions = positions_of(argument, self.sides(kind)[side].encoding, token, value.device)
+        picked = value if positions is None else value.index_select(-2, positions)
+        return picked.detach().float().cpu()
 
     def embedding(self, token: int | str, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
         """A token's or a word's vector.
@@ -201,128 +241,6 @@ class Trace:
         """Every token's vector at an embedding layer: float32 on the CPU, (tokens, d_model)."""
         return self.passage(kind).embeddings(layer).float().cpu()
 
-    def require_model(self) -> Loaded:
-        """The model that the trace is of.
-
-        Raises:
-            InputError: it is not at hand.
-        """
-        if self.loaded is None:
-            raise InputError(
-                f"this needs the parameters of {self.model}, and the trace came without the model; open it "
-                "with regard.Trace.open(path, model)."
-            )
-        return self.loaded
-
-    def kind(self, kind: Kind | None) -> Kind:
-        """The kind of attention that is meant.
-
-        Raises:
-            InputError: there is none of that kind, or several and none is said.
-        """
-        kinds = self.kinds
-        if kind is None and len(kinds) == 1:
-            return kinds[0]
-        if kind is None or kind not in kinds:
-            listed = " or ".join(f'"{each}"' for each in kinds)
-            raise InputError(f"kind must be {listed}, the attention that this model has; got {kind!r}.")
-        return kind
-
-    def passage(self, kind: Kind | None = None) -> Passage:
-        """The stack that is meant; "cross" is none.
-
-        Raises:
-            InputError: there is none of that kind, or there are two and none is said.
-        """
-        stacks = {"encoder": self.encoder, "decoder": self.decoder}
-        present = {name: each for name, each in stacks.items() if each is not None}
-        if kind is None and len(present) == 1:
-            return self.source
-        if kind is None or kind not in tuple(present):
-            listed = " or ".join(f'"{each}"' for each in present)
-            raise InputError(f"kind must be {listed}, the stack whose embeddings are meant; got {kind!r}.")
-        return present[kind]
-
-    def sides(self, kind: Kind) -> tuple[Passage, Passage]:
-        """The stacks whose tokens are the queries and the keys of a kind of attention."""
-        return self.passage(stack_of(kind)), self.passage(keys_of(kind))
-
-    def attention(self, kind: Kind | None = None) -> Sequence[AttentionTrace]:
-        """The attention of a kind, of each layer that has it: of "cross", some decoders' layers have none.
-
-        Reading that of a layer that was not kept raises an InputError; `layers_of` tells which were.
-        """
-        kind = self.kind(kind)
-        passage = self.sides(kind)[0]
-        return passage.cross_attention if kind == "cross" else passage.attention
-
-    def attention_of(self, layer: int, kind: Kind | None = None) -> AttentionTrace:
-        """One layer's attention of a kind; layers count as in the names of taps.
-
-        Raises:
-            InputError: a layer that is not there, was not kept, or has no attention of this kind, or a kind
-                that is not said.
-        """
-        index = self.layer_index(layer, kind)
-        kind = self.kind(kind)
-        return self.attention(kind)[self._layers_with(kind).index(index)]
-
-    def layer_index(self, layer: int, kind: Kind | None = None) -> int:
-        """A layer's number from 0 to L - 1, whatever end it was counted from.
-
-        Raises:
-            InputError: a layer that is not there, or has no attention of this kind.
-        """
-        kind = self.kind(kind)
-        index = _checked("layer", layer, len(self.sides(kind)[0].attention))
-        layers = self._layers_with(kind)
-        if index not in layers:
-            raise InputError(
-                f"layer must be one with cross-attention, of {', '.join(map(str, layers))}; got {layer!r}."
-            )
-        return index
-
-    def layers_of(self, kind: Kind) -> Sequence[int]:
-        """The numbers of the layers whose attention of a kind was kept."""
-        layers = self._layers_with(kind)
-        return tuple(layers[place] for place in places(self.attention(kind)))
-
-    def _layers_with(self, kind: Kind) -> Sequence[int]:
-        """The numbers of the layers with attention of a kind, kept or not."""
-        passage = self.sides(kind)[0]
-        if kind == "cross" and passage.cross_layers is not None:
-            return passage.cross_layers
-        return range(len(self.attention(kind)))
-
-    def head_index(self, head: int, kind: Kind | None = None, layer: int | None = None) -> int:
-        """A query head's number from 0 to H - 1, whatever end it was counted from.
-
-        Args:
-            head, kind: as in `weights`.
-            layer: whose heads are counted; layers have unlike numbers where some were removed. None: any's.
-        """
-        attention = self._one_of(self.attention(kind)) if layer is None else self.attention_of(layer, kind)
-        return _checked("head", head, attention.inputs.num_heads)
-
-    def _one_of(self, attention: Sequence[AttentionTrace]) -> AttentionTrace:
-        """A layer that was kept, for what all have in common; raises where there is none."""
-        return attention[next(iter(places(attention)), 0)]
-
-    def _asked(
-        self, layer: int, head: int | None, kind: Kind | None, query: Selector | None, key: Selector | None
-    ) -> tuple[AttentionInputs, Tensor | None, Tensor | None]:
-        kind = self.kind(kind)
-        inputs = self.attention_of(layer, kind).inputs
-        if head is not None:
-            inputs = inputs.head(self.head_index(head, kind, layer))
-        of_queries, of_keys = self.sides(kind)
-        device = inputs.q.device
-        return (
-            inputs,
-            positions_of("query", of_queries.encoding, query, device),
-            positions_of("key", of_keys.encoding, key, device),
-        )
-
 
 def check_trace(name: str, value: object) -> Trace:
     """The trace that an argument has to be.
@@ -333,25 +251,3 @@ def check_trace(name: str, value: object) -> Trace:
     if not isinstance(value, Trace):
         raise InputError(f"{name} must be a trace, as model.trace gives it; got {type(value).__name__}.")
     return value
-
-
-def _head_counts(attention: Sequence[AttentionTrace]) -> set[int]:
-    """How many heads the layers have that were kept; of no layer, what asking one says."""
-    return {attention[place].inputs.num_heads for place in [*places(attention)] or [0]}
-
-
-def _told(counts: set[int]) -> str:
-    return " to ".join(map(str, sorted({min(counts), max(counts)})))
-
-
-def _delivered(values: Tensor, head: int | None) -> Tensor:
-    return (values if head is None else values[0]).float().cpu()
-
-
-def _checked(name: str, value: int, count: int) -> int:
-    index = counted(value, count)
-    if index is None:
-        raise InputError(
-            f"{name} must be from 0 to {count - 1}, or negative to count from the end; got {value!r}."
-        )
-    return index

@@ -14,7 +14,7 @@ from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import Output
 from regard.tracing import Trace, Zero
-from regard.tracing.measures import _budget
+from regard.tracing.record import _budget
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.tracing import measured
 from unit.tracing.measured import NETWORKS, kinds, traced

@@ -14,7 +14,7 @@ from regard.core.errors import InputError
 from regard.models import Network
 from regard.models.deberta import Convolution
 from regard.tracing import Trace
-from regard.tracing.measures import _budget
+from regard.tracing.record import _budget
 from tolerances import FP32_OF_LARGEST, PARITY_FP32, WEIGHTS, assert_close_to_largest
 from unit.tracing import measured
 from unit.tracing.measured import NETWORKS, kinds, traced

@@ -12,7 +12,8 @@ import lens_models
 import regard
 from regard.core.errors import InputError
 from regard.tracing import Trace
-from regard.tracing.measures import _budget, _flow
+from regard.tracing.measures import _flow
+from regard.tracing.record import _budget
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 from unit.tracing import measured
 from unit.tracing.measured import NETWORKS, kinds, traced

@@ -213,7 +213,13 @@ CALLS: dict[str, tuple[Callable[[Models], Call], dict[str, Any], dict[str, tuple
     "weights": (
         lambda m: m.trace.weights,
         {"layer": 0},
-        {"layer": NO_LAYER, "head": (*THINGS, 3, "a"), "kind": NO_KIND, "query": NO_TOKEN, "key": NO_TOKEN},
+        {
+            "layer": [each for each in NO_LAYER if not isinstance(each, slice)],
+            "head": (*THINGS, 3, "a"),
+            "kind": NO_KIND,
+            "query": NO_TOKEN,
+            "key": NO_TOKEN,
+        },
     ),
     "zero": (
         lambda m: lambda **k: m.edited(regard.Zero(**k)),

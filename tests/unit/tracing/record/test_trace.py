@@ -1,6 +1,7 @@
 """What a trace computes from q, k and v, against the definition in double precision."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.checkpoints import Source
 from regard.core.errors import InputError
 from regard.models import Loaded
-from regard.tracing import Trace
+from regard.tracing import Keeping, Trace, trace_ids, trace_text
+from regard.tracing.record import _budget
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
+from unit.models import tiny
 
 LAYERS, HEADS, HEAD_DIM, TOKENS = 2, 3, 5, 9
 D_MODEL = HEADS * HEAD_DIM
@@ -93,7 +97,7 @@ def test_negative_layers_and_heads_count_from_the_end(trace: Trace) -> None:
 
 
 @pytest.mark.parametrize("name", ["weights", "scores", "context", "explain"])
-@pytest.mark.parametrize("layer", [2, -3, 1.0, "1", True, None])
+@pytest.mark.parametrize("layer", [2, -3, 1.0, "1", True])
 def test_no_such_layer(trace: Trace, name: str, layer: Any) -> None:
     arguments = ("bank", layer) if name == "explain" else (layer,)
     with pytest.raises(InputError, match=r"layer must be from 0 to 1, or negative .*; got "):
@@ -180,3 +184,50 @@ def test_the_stream_adds_up(trace: Trace, loaded: Loaded) -> None:
 def test_nothing_holds_a_gradient(trace: Trace) -> None:
     kept = (trace.weights(0), trace.embeddings(), trace.source.learned)
     assert not any(tensor.requires_grad for tensor in kept)
+
+
+def test_several_layers_and_heads(loaded: Loaded) -> None:
+    trace = trace_text(loaded, "the river bank")
+    whole = trace.weights()
+    assert whole.shape == (trace.num_layers, trace.num_heads, len(trace.tokens), len(trace.tokens))
+    for layer in range(trace.num_layers):
+        assert torch.equal(whole[layer], trace.weights(layer))
+        for head in range(trace.num_heads):
+            assert torch.equal(whole[layer, head], trace.weights(layer, head))
+    assert torch.equal(trace.weights([-1, 0], [2, 0], query="bank"), whole[[-1, 0]][:, [2, 0]][:, :, 3:4])
+    assert torch.equal(trace.scores(0, slice(1, None), key=0), trace.scores(0)[1:, :, :1])
+    for asked in ({"layer": [0, 0]}, {"layer": [0, 7]}, {"head": [True]}, {"head": slice(9, None)}):
+        with pytest.raises(InputError, match=f"{next(iter(asked))} must"):
+            trace.weights(**asked)
+
+
+def test_what_enters_and_leaves_attention(loaded: Loaded) -> None:
+    trace = trace_text(loaded, "the river bank")
+    attention = loaded.network.encoder.layers[1].attention
+    x = trace.embeddings(1)
+    for name, read in (("q", trace.q), ("k", trace.k), ("v", trace.v)):
+        heads = getattr(attention, name)(x).unflatten(1, (trace.num_heads, -1)).transpose(0, 1)
+        assert torch.equal(read(1), heads.detach())
+        assert torch.equal(read(1, 2), heads[2].detach())
+    assert torch.equal(trace.q(1, 2, query="bank"), trace.q(1, 2)[3:4])
+    assert torch.equal(trace.v(1, key=slice(2)), trace.v(1)[:, :2])
+    joined = trace.context(1).transpose(0, 1).flatten(1)
+    assert_close_to_largest(trace.output(1), attention.output(joined).detach(), FP32_OF_LARGEST)
+    assert torch.equal(trace.output(1, query=-1), trace.output(1)[-1:])
+
+
+def test_weights_that_memory_does_not_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is made: a head's 5,000 x 5,000 weights in float32 are 95 MiB."""
+    network = tiny.decoder()
+    source = Source(name="tiny", folder=Path("tiny"), kind="folder")
+    model = Loaded(network=network, tokenizer=None, source=source, family="none", left_out=())
+    trace = trace_ids(model, [3] * 5000, keeping=Keeping(keep="qk"))
+    monkeypatch.setattr(_budget, "free_bytes", lambda device: 2**28)
+    for read in (trace.weights, trace.scores):
+        with pytest.raises(
+            InputError, match=r"5000 x 5000 tokens, would take .* MiB of memory, of which 256"
+        ):
+            read(0)
+        with pytest.raises(InputError, match=r"ask for some of them with query=.* trace\.statistics\(\)"):
+            read()
+        assert read(0, 1, query=-1).shape == (1, 5000)

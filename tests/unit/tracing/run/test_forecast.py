@@ -12,8 +12,7 @@ from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.models.gpt2 import Gpt2Config, build
 from regard.tracing import Keeping, forecast, kept_bytes, trace_ids
-from regard.tracing.record import _size
-from regard.tracing.record._size import free_bytes
+from regard.tracing.record import _free, free_bytes
 from regard.tracing.run import _forecast
 from unit.models import folders, tiny
 
@@ -121,7 +120,7 @@ def test_a_trace_that_does_not_fit_is_refused_before_it_runs(monkeypatch: pytest
     with pytest.raises(InputError) as refused:
         trace_ids(model, [3] * 30_000)
     message = str(refused.value)
-    assert f"a trace of 30000 tokens of tiny needs {_size.told(needed.peak)}, and" in message
+    assert f"a trace of 30000 tokens of tiny needs {_free.told(needed.peak)}, and" in message
     for part in ("dtype=torch.bfloat16 (", 'keep="qk" (', "layers=[-1] (", "; 29999 tokens."):
         assert part in message
     # What it says would fit is let through.
@@ -166,9 +165,9 @@ def test_memory_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "own").write_text("0::/job/step\n")
     step = tmp_path / "groups" / "job" / "step"
     step.mkdir(parents=True)
-    monkeypatch.setattr(_size, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(_size, "_OWN_GROUP", tmp_path / "own")
-    monkeypatch.setattr(_size, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(_free, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(_free, "_OWN_GROUP", tmp_path / "own")
+    monkeypatch.setattr(_free, "_GROUPS", tmp_path / "groups")
     cpu = torch.device("cpu")
     assert free_bytes(cpu) == 700 * 1024
     for folder, limit, used, unused in ((step, "max", 5, 0), (step.parent, "50000", 40_000, 3000)):
@@ -184,7 +183,7 @@ def test_memory_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (top / "memory.usage_in_bytes").write_text("29000")
     (top / "memory.stat").write_text("total_inactive_file 500\n")
     assert free_bytes(cpu) == 1500
-    monkeypatch.setattr(_size, "_MEMINFO", tmp_path / "nothing")
-    monkeypatch.setattr(_size, "_OWN_GROUP", tmp_path / "nothing")
+    monkeypatch.setattr(_free, "_MEMINFO", tmp_path / "nothing")
+    monkeypatch.setattr(_free, "_OWN_GROUP", tmp_path / "nothing")
     assert free_bytes(cpu) is None
     assert free_bytes(torch.device("meta")) is None

@@ -3,7 +3,7 @@
 import torch
 
 from regard.core.errors import InputError
-from regard.tracing.record import free_bytes, told
+from regard.tracing.record._free import free_bytes, told
 
 MOST_SECONDS = 600.0
 """What no call should take that could be asked for in parts."""
@@ -28,4 +28,30 @@ def check_cost(what: str, *, seconds: float, num_bytes: float, device: torch.dev
     if free is not None and num_bytes > free:
         raise InputError(
             f"{what} would take {told(int(num_bytes))} of memory, of which {told(free)} are free; {way_out}."
+        )
+
+
+# To ask the system how much is free takes as long as the weights of some hundred tokens.
+_LITTLE = 2**26
+
+
+def check_pairs(what: str, pairs: int, device: torch.device) -> None:
+    """Refuse weights or scores, float32, that memory would not hold.
+
+    Args:
+        what: they are, for the message.
+        pairs: of a query and a key, in all heads and layers.
+        device: where.
+
+    Raises:
+        InputError: more memory than is free.
+    """
+    if 4 * pairs >= _LITTLE:
+        check_cost(
+            what,
+            seconds=0.0,
+            num_bytes=4.0 * pairs,
+            device=device,
+            way_out="ask for some of them with query=, key=, head= or layer=, or for trace.statistics(), "
+            "which makes no N x N",
         )

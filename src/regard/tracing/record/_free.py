@@ -1,0 +1,82 @@
+"""How much memory there is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+
+def told(count: int) -> str:
+    """Bytes for people to read: "1.5 GiB"."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
+
+
+_MEMINFO = Path("/proc/meminfo")
+_OWN_GROUP = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """How much memory can still be taken on a device; None where nobody says.
+
+    On Linux the smaller of what the kernel calls available and what the groups (of a container, or a batch
+    system) that the process is in leave; on CUDA what the driver calls free, and what torch holds unused.
+    """
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if device.type != "cpu":
+        return None
+    found = [each for each in (_available(), *_left_in_groups()) if each is not None]
+    return min(found, default=None)
+
+
+def _available() -> int | None:
+    try:
+        for line in _MEMINFO.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _left_in_groups() -> Iterator[int]:
+    """What each of the groups around the process leaves, of both versions of cgroups."""
+    try:
+        lines = _OWN_GROUP.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, own = line.split(":", 2)
+        if controllers not in ("", "memory") and "memory" not in controllers.split(","):
+            continue
+        top = _GROUPS / "memory" if controllers else _GROUPS
+        limit, used = (
+            ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            if controllers
+            else ("memory.max", "memory.current")
+        )
+        # Inside a container the path is often that of the host, and its own limits lie at the top.
+        group = top / own.lstrip("/")
+        for each in (group, *group.parents):
+            if each == _GROUPS.parent:
+                break
+            left = _left(each / limit, each / used, each / "memory.stat")
+            if left is not None:
+                yield left
+
+
+def _left(limit: Path, used: Path, statistics: Path) -> int | None:
+    try:
+        most, taken = int(limit.read_text()), int(used.read_text())
+        # Pages of files that nobody uses count as used, and are given up on demand.
+        for line in statistics.read_text().splitlines():
+            if line.startswith(("inactive_file ", "total_inactive_file ")):
+                taken -= int(line.split()[1])
+    except (OSError, ValueError):  # "max" is no limit
+        return None
+    return max(0, most - taken)

@@ -1,0 +1,203 @@
+"""The stacks of a trace: which layers, heads, kinds of attention and tokens there are, and where."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.core.errors import InputError
+from regard.models import Change, Kind, Loaded, keys_of, stack_of
+from regard.text import Encoding
+from regard.tracing.record._keep import places
+from regard.tracing.record._origin import Origin
+from regard.tracing.record._passage import AttentionTrace, Passage, counted
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stacks:
+    """What a pass left in an encoder, a decoder, or both, and where in them something stands; see `Trace`."""
+
+    model: str
+    encoder: Passage | None = None
+    decoder: Passage | None = None
+    loaded: Loaded | None = None
+    origin: Origin | None = None
+    edits: tuple[Change, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of attention that there are."""
+        kinds: list[Kind] = [] if self.encoder is None else ["encoder"]
+        if self.decoder is not None:
+            kinds += ["decoder", "cross"] if self.decoder.cross_attention else ["decoder"]
+        return tuple(kinds)
+
+    @property
+    def source(self) -> Passage:
+        """The stack that reads the text: the encoder where there is one, else the decoder."""
+        passage = self.decoder if self.encoder is None else self.encoder
+        assert passage is not None, "a trace has a stack"
+        return passage
+
+    @property
+    def encoding(self) -> Encoding:
+        """The text's tokens and words; of a decoder beside an encoder: `trace.decoder.encoding`."""
+        return self.source.encoding
+
+    @property
+    def num_layers(self) -> int:
+        """Attention layers, L, of the stack that reads the text."""
+        return len(self.source.attention)
+
+    @property
+    def num_heads(self) -> int:
+        """Query heads a layer, of the stack that reads the text; the most, where some were removed."""
+        return max(_head_counts(self.source.attention))
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens of the text, as the vocabulary writes them."""
+        return self.source.tokens
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The tokens' places in the vocabulary."""
+        return list(self.encoding.token_ids)
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the text (of both, where there is a pair), by Unicode word boundaries."""
+        return [word.text for word in self.encoding.words]
+
+    def __repr__(self) -> str:
+        stacks = [each for each in (self.encoder, self.decoder) if each is not None]
+        sizes = " + ".join(f"{len(each.encoding.tokens)} tokens" for each in stacks)
+        layers = " + ".join(
+            f"{len(each.attention)} layers"
+            + (f" x {_told(_head_counts(each.attention))} heads" if places(each.attention) else "")
+            for each in stacks
+        )
+        return f"Trace({self.model!r}, {sizes}, {layers}{self.source.keeping})"
+
+    def require_model(self) -> Loaded:
+        """The model that the trace is of.
+
+        Raises:
+            InputError: it is not at hand.
+        """
+        if self.loaded is None:
+            raise InputError(
+                f"this needs the parameters of {self.model}, and the trace came without the model; open it "
+                "with regard.Trace.open(path, model)."
+            )
+        return self.loaded
+
+    def kind(self, kind: Kind | None) -> Kind:
+        """The kind of attention that is meant.
+
+        Raises:
+            InputError: there is none of that kind, or several and none is said.
+        """
+        kinds = self.kinds
+        if kind is None and len(kinds) == 1:
+            return kinds[0]
+        if kind is None or kind not in kinds:
+            listed = " or ".join(f'"{each}"' for each in kinds)
+            raise InputError(f"kind must be {listed}, the attention that this model has; got {kind!r}.")
+        return kind
+
+    def passage(self, kind: Kind | None = None) -> Passage:
+        """The stack that is meant; "cross" is none.
+
+        Raises:
+            InputError: there is none of that kind, or there are two and none is said.
+        """
+        stacks = {"encoder": self.encoder, "decoder": self.decoder}
+        present = {name: each for name, each in stacks.items() if each is not None}
+        if kind is None and len(present) == 1:
+            return self.source
+        if kind is None or kind not in tuple(present):
+            listed = " or ".join(f'"{each}"' for each in present)
+            raise InputError(f"kind must be {listed}, the stack whose embeddings are meant; got {kind!r}.")
+        return present[kind]
+
+    def sides(self, kind: Kind) -> tuple[Passage, Passage]:
+        """The stacks whose tokens are the queries and the keys of a kind of attention."""
+        return self.passage(stack_of(kind)), self.passage(keys_of(kind))
+
+    def attention(self, kind: Kind | None = None) -> Sequence[AttentionTrace]:
+        """The attention of a kind, of each layer that has it: of "cross", some decoders' layers have none.
+
+        Reading that of a layer that was not kept raises an InputError; `layers_of` tells which were.
+        """
+        kind = self.kind(kind)
+        passage = self.sides(kind)[0]
+        return passage.cross_attention if kind == "cross" else passage.attention
+
+    def attention_of(self, layer: int, kind: Kind | None = None) -> AttentionTrace:
+        """One layer's attention of a kind; layers count as in the names of taps.
+
+        Raises:
+            InputError: a layer that is not there, was not kept, or has no attention of this kind, or a kind
+                that is not said.
+        """
+        index = self.layer_index(layer, kind)
+        kind = self.kind(kind)
+        return self.attention(kind)[self._layers_with(kind).index(index)]
+
+    def layer_index(self, layer: int, kind: Kind | None = None) -> int:
+        """A layer's number from 0 to L - 1, whatever end it was counted from.
+
+        Raises:
+            InputError: a layer that is not there, or has no attention of this kind.
+        """
+        kind = self.kind(kind)
+        index = _checked("layer", layer, len(self.sides(kind)[0].attention))
+        layers = self._layers_with(kind)
+        if index not in layers:
+            raise InputError(
+                f"layer must be one with cross-attention, of {', '.join(map(str, layers))}; got {layer!r}."
+            )
+        return index
+
+    def layers_of(self, kind: Kind) -> Sequence[int]:
+        """The numbers of the layers whose attention of a kind was kept."""
+        layers = self._layers_with(kind)
+        return tuple(layers[place] for place in places(self.attention(kind)))
+
+    def _layers_with(self, kind: Kind) -> Sequence[int]:
+        """The numbers of the layers with attention of a kind, kept or not."""
+        passage = self.sides(kind)[0]
+        if kind == "cross" and passage.cross_layers is not None:
+            return passage.cross_layers
+        return range(len(self.attention(kind)))
+
+    def head_index(self, head: int, kind: Kind | None = None, layer: int | None = None) -> int:
+        """A query head's number from 0 to H - 1, whatever end it was counted from.
+
+        Args:
+            head, kind: as in `weights`.
+            layer: whose heads are counted; layers have unlike numbers where some were removed. None: any's.
+        """
+        attention = self._one_of(self.attention(kind)) if layer is None else self.attention_of(layer, kind)
+        return _checked("head", head, attention.inputs.num_heads)
+
+    def _one_of(self, attention: Sequence[AttentionTrace]) -> AttentionTrace:
+        """A layer that was kept, for what all have in common; raises where there is none."""
+        return attention[next(iter(places(attention)), 0)]
+
+
+def _head_counts(attention: Sequence[AttentionTrace]) -> set[int]:
+    """How many heads the layers have that were kept; of no layer, what asking one says."""
+    return {attention[place].inputs.num_heads for place in [*places(attention)] or [0]}
+
+
+def _told(counts: set[int]) -> str:
+    return " to ".join(map(str, sorted({min(counts), max(counts)})))
+
+
+def _checked(name: str, value: int, count: int) -> int:
+    index = counted(value, count)
+    if index is None:
+        raise InputError(
+            f"{name} must be from 0 to {count - 1}, or negative to count from the end; got {value!r}."
+        )
+    return index
