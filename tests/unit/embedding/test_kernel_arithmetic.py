@@ -24,11 +24,11 @@ def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("head_dim", [16, 32, 48, 64])
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 43, 64])
-def test_it_is_softmax_attention(head_dim: int, length: int) -> None:
-    torch.manual_seed(length)
-    qkv = torch.randn(5 * length, 3, 3, head_dim) / math.sqrt(math.sqrt(head_dim)) * 2
-    assert_close_to_largest(made(qkv, 5, FLOAT32), exact(qkv, 5), FP32_OF_LARGEST)
+def test_it_is_softmax_attention(head_dim: int) -> None:
+    for length in (1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 43, 64):
+        torch.manual_seed(length)
+        qkv = torch.randn(5 * length, 3, 3, head_dim) / math.sqrt(math.sqrt(head_dim)) * 2
+        assert_close_to_largest(made(qkv, 5, FLOAT32), exact(qkv, 5), FP32_OF_LARGEST)
 
 
 def test_long_texts_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
