@@ -11,7 +11,6 @@ import numpy as np
 from regard.core.extras import pyarrow
 from regard.embedding.job._inputs import Inputs
 from regard.embedding.job._job import SHARD_ROWS
-from regard.embedding.job._rows import Block
 from regard.embedding.job._shards import result_schema, table, writing
 from regard.embedding.job._work import Work
 
@@ -81,20 +80,12 @@ def estimate(inputs: Inputs, work: Work, *, sample: int = 256) -> Estimate:
     began = time.perf_counter()
     piece = work.embed(drawn)
     seconds = time.perf_counter() - began
-    whole = Block(
-        shard=0,
-        rows=[row for row, _, _ in kept],
-        origins=[],
-        texts=drawn,
-        columns=[pa.concat_arrays(same) for same in zip(*(each for _, _, each in kept), strict=True)],
-        rejected=[],
-        count=len(kept),
-        closes=True,
-    )
+    rows_of = [row for row, _, _ in kept]
+    columns = [pa.concat_arrays(same) for same in zip(*(each for _, _, each in kept), strict=True)]
     file = io.BytesIO()
     with parquet.ParquetWriter(file, schema, **writing(schema)) as writer:
         empty = file.tell()
-        writer.write_table(table(schema, whole, piece))
+        writer.write_table(table(schema, rows_of, columns, piece))
     # By characters: the sample's texts may be longer or shorter than all are.
     factor = weight / max(1, sum(map(len, drawn)))
     return Estimate(

@@ -1,6 +1,7 @@
 """A job: all rows of the inputs, embedded shard by shard into a folder, from wherever it was left."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from regard.embedding.job._folder import MANIFEST, Folder
 from regard.embedding.job._inputs import Inputs
 from regard.embedding.job._rows import BLOCK_ROWS, Block
 from regard.embedding.job._settings import check_inputs, check_same
-from regard.embedding.job._shards import Shard, result_schema, table
+from regard.embedding.job._shards import Shard, result_schema
 from regard.embedding.job._threads import ahead, behind
 from regard.embedding.job._work import Piece, Work
 
@@ -276,12 +277,11 @@ class _Job:
 
 
 def _totals(records: list[dict[str, Any]]) -> dict[str, Any]:
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for record in records:
-        for name, count in record["counts"].items():
-            counts[name] = counts.get(name, 0) + count
+        counts.update(record["counts"])
     names = ("rows", "texts", "vectors", "rejected", "bytes")
-    return {**{name: sum(each[name] for each in records) for name in names}, "counts": counts}
+    return {**{name: sum(each[name] for each in records) for name in names}, "counts": dict(counts)}
 
 
 class _Writer:
@@ -294,39 +294,12 @@ class _Writer:
     def take(self, item: tuple[Block, Piece | None]) -> None:
         block, piece = item
         if self._shard is None:
-            self._shard = Shard(
-                self._folder.unfinished(block.shard), self._folder.part(block.shard), self._schema
-            )
-            self._rows = self._texts = 0
-            self._rejected: list[dict[str, Any]] = []
-            self._counts: dict[str, int] = {}
-        reasons: Mapping[int, str] = {}
-        if piece is not None:
-            self._shard.write(table(self._schema, block, piece))
-            reasons = piece.rejected
-            for name, count in piece.counts.items():
-                self._counts[name] = self._counts.get(name, 0) + count
-        rejected = block.without(reasons, has_id=self._has_id)
-        self._rejected += rejected
-        self._rows += block.count
-        self._texts += block.count - len(rejected)
+            places = self._folder.unfinished(block.shard), self._folder.part(block.shard)
+            self._shard = Shard(*places, self._schema, self._has_id)
+        self._shard.add(block, piece)
         if block.closes:
-            shard, self._shard = self._shard, None
-            size, digest = shard.finish()
-            self._folder.record(
-                block.shard,
-                {
-                    "shard": block.shard,
-                    "name": self._folder.part(block.shard).name,
-                    "rows": self._rows,
-                    "texts": self._texts,
-                    "vectors": shard.rows,
-                    "rejected": self._rejected,
-                    "counts": self._counts,
-                    "bytes": size,
-                    "sha256": digest,
-                },
-            )
+            full, self._shard = self._shard, None
+            self._folder.record(block.shard, {"shard": block.shard, **full.finish()})
 
     def abandon(self) -> None:
         """Drops a shard that is not whole."""

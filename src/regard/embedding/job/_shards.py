@@ -2,7 +2,9 @@
 
 import hashlib
 import os
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +53,18 @@ def result_schema(inputs: Inputs, work: Work) -> Any:
     return pa.schema([pa.field("row", pa.int64(), nullable=False), *carried, *computed])
 
 
-def table(schema: Any, block: Block, piece: Piece) -> Any:
-    """The rows of the result: number, id, what is carried along, and what was computed."""
+def table(schema: Any, rows: Sequence[int], columns: Sequence[Any], piece: Piece) -> Any:
+    """The rows of the result: number, id, what is carried along, and what was computed.
+
+    Args:
+        schema: of the result.
+        rows, columns: of the texts that `piece` was computed of, their numbers and what is carried along.
+        piece: what was computed.
+    """
     pa, _ = pyarrow()
     places = pa.array(piece.rows)
-    numbers = pa.array(block.rows, pa.int64()).take(places)
-    carried = [each.take(places) for each in block.columns]
+    numbers = pa.array(rows, pa.int64()).take(places)
+    carried = [each.take(places) for each in columns]
     computed = map(_arrow, piece.columns.values())
     return pa.Table.from_arrays([numbers, *carried, *computed], schema=schema)
 
@@ -94,36 +102,38 @@ class Shard:
         unfinished: where it is written to.
         place: where it goes.
         schema: of its rows.
+        has_id: whether the first column that is carried along is the id.
 
     Raises:
         OutputError: it cannot be written; nothing of it stays.
     """
 
-    def __init__(self, unfinished: Path, place: Path, schema: Any) -> None:
+    def __init__(self, unfinished: Path, place: Path, schema: Any, has_id: bool) -> None:
         self._unfinished, self._place = unfinished, place
-        pa, parquet = pyarrow()
-        self.rows = 0
+        self._schema, self._has_id = schema, has_id
+        self._rows = self._vectors = 0
+        self._rejected: list[dict[str, Any]] = []
+        self._counts: Counter[str] = Counter()
         self._writer: Any = None
-        try:
-            self._writer = parquet.ParquetWriter(unfinished, schema, **writing(schema))
-        except (OSError, pa.ArrowException) as error:
-            self._failed(error)
+        with self._writing():
+            self._writer = pyarrow()[1].ParquetWriter(unfinished, schema, **writing(schema))
 
-    def write(self, rows: Any) -> None:
-        """Adds rows, as a row group of their own."""
-        pa, _ = pyarrow()
-        try:
-            if rows.num_rows:
+    def add(self, block: Block, piece: Piece | None) -> None:
+        """Adds the rows of a block, as a row group of their own; of one without texts there is no piece."""
+        if piece is not None and len(piece.rows):
+            with self._writing():
+                rows = table(self._schema, block.rows, block.columns, piece)
                 self._writer.write_table(rows, row_group_size=rows.num_rows)
-            self.rows += rows.num_rows
-        except (OSError, pa.ArrowException) as error:
-            self._failed(error)
+            self._vectors += rows.num_rows
+        if piece is not None:
+            self._counts.update(piece.counts)
+        self._rejected += block.without(piece.rejected if piece else {}, has_id=self._has_id)
+        self._rows += block.count
 
-    def finish(self) -> tuple[int, str]:
-        """Puts it in its place; gives its bytes and their SHA-256."""
-        pa, _ = pyarrow()
+    def finish(self) -> dict[str, Any]:
+        """Puts it in its place; gives its record."""
         digest, size = hashlib.sha256(), 0
-        try:
+        with self._writing():
             self._writer.close()
             self._writer = None
             with self._unfinished.open("rb+") as file:
@@ -132,9 +142,16 @@ class Shard:
                     size += len(data)
                 os.fsync(file.fileno())
             self._unfinished.replace(self._place)
-        except (OSError, pa.ArrowException) as error:
-            self._failed(error)
-        return size, digest.hexdigest()
+        return {
+            "name": self._place.name,
+            "rows": self._rows,
+            "texts": self._rows - len(self._rejected),
+            "vectors": self._vectors,
+            "rejected": self._rejected,
+            "counts": dict(self._counts),
+            "bytes": size,
+            "sha256": digest.hexdigest(),
+        }
 
     def abandon(self) -> None:
         """Drops what was written."""
@@ -144,11 +161,16 @@ class Shard:
                 writer.close()
         self._unfinished.unlink(missing_ok=True)
 
-    def _failed(self, error: Exception) -> None:
-        self.abandon()
-        code = getattr(error, "errno", None)
-        reason = os.strerror(code) if code else str(error)
-        raise OutputError(f"{str(self._place)!r} cannot be written ({reason}).") from error
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        pa, _ = pyarrow()
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            self.abandon()
+            code = getattr(error, "errno", None)
+            reason = os.strerror(code) if code else str(error)
+            raise OutputError(f"{str(self._place)!r} cannot be written ({reason}).") from error
 
 
 def _leaf(field: Any) -> list[tuple[str, Any]]:

@@ -13,7 +13,9 @@ import pytest
 
 import regard
 from regard.core.errors import OutputError
+from regard.embedding.job import Columns, Inputs, run
 from regard.embedding.job._lock import locked
+from unit.embedding.job.works import Hashed
 
 
 def like_windows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +65,20 @@ def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows:
     (tmp_path / ".lock").write_text("process 1 on a machine that went down")
     with locked(tmp_path, ".lock"):
         assert (tmp_path / ".lock").read_text().startswith(f"process {os.getpid()} on ")
+
+
+def test_a_job_on_a_system_like_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("one\n\nthree\n")
+    inputs = Inputs([tmp_path / "a.txt"], Columns())
+    run(inputs, tmp_path / "here", Hashed)
+    like_windows(monkeypatch)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/.lock").write_text("process 1 on a machine that went down")
+    run(inputs, tmp_path / "there", Hashed)
+    names = ["_manifest.json", "_quarantine.jsonl", "part-00000.parquet"]
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == names
+    for name in names:
+        assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
 
 
 def test_a_lock_that_the_system_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
