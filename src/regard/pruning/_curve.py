@@ -4,18 +4,22 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.core.arguments import check_function, whole
 from regard.core.errors import InputError
 from regard.core.files import write_whole
+from regard.core.shown import Shown, plain_table
 from regard.models import Heads, Loaded, head_words
 from regard.pruning._order import Importance, joined_steps, removal_order
 from regard.pruning._prune import loads_in, prune
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class PruningCurve:
+class PruningCurve(Shown):
     """The points, the full model first.
 
     Args:
@@ -49,14 +53,26 @@ class PruningCurve:
 
     points: tuple[CurvePoint, ...]
 
-    def rows(self) -> list[dict[str, Any]]:
+    def _parts(self) -> "Iterator[RenderableType]":
+        yield plain_table(
+            ["heads removed", "parameters", "weights", "metric"],
+            [
+                (
+                    str(point.heads_removed),
+                    f"{point.parameters / 1e6:.2f} M",
+                    f"{point.bytes / 1e6:.1f} MB",
+                    f"{point.metric:.4g}",
+                )
+                for point in self.points
+            ],
+            left=0,
+        )
+
+    def to_rows(self) -> list[dict[str, Any]]:
         """The points as plain values, as JSON has them."""
         return [
-            {
-                "heads_removed": point.heads_removed,
-                "parameters": point.parameters,
-                "bytes": point.bytes,
-                "metric": point.metric,
+            asdict(point)
+            | {
                 "loads_in": list(point.loads_in),
                 "removed": {
                     part: {str(layer): list(heads) for layer, heads in layers.items()}
@@ -78,7 +94,7 @@ class PruningCurve:
         """
         ending = Path(path).suffix.lower()
         if ending == ".json":
-            write_whole(path, (json.dumps(self.rows(), indent=1) + "\n").encode())
+            write_whole(path, (json.dumps(self.to_rows(), indent=1) + "\n").encode())
         elif ending == ".csv":
             write_whole(path, self._csv().encode())
         else:
@@ -86,16 +102,16 @@ class PruningCurve:
 
     def _csv(self) -> str:
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["heads_removed", "parameters", "bytes", "metric", "loads_in", "removed"])
+        several = len(self.points[-1].removed) > 1
+        writer = csv.DictWriter(text, [each.name for each in fields(CurvePoint)], lineterminator="\n")
+        writer.writeheader()
         for point in self.points:
-            words = head_words(point.removed, several=len(self.points[-1].removed) > 1)
-            writer.writerow(
-                [
-                    *(point.heads_removed, point.parameters, point.bytes, repr(point.metric)),
-                    *("; ".join(point.loads_in), " ".join(words)),
-                ]
-            )
+            words = {
+                "metric": repr(point.metric),
+                "loads_in": "; ".join(point.loads_in),
+                "removed": " ".join(head_words(point.removed, several=several)),
+            }
+            writer.writerow(asdict(point) | words)
         return text.getvalue()
 
 

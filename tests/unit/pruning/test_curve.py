@@ -199,7 +199,7 @@ def test_written_as_json_and_csv(tmp_path: Path) -> None:
     curve = PruningCurve((a_point(heads_removed=0, removed={}), a_point()))
     curve.write(tmp_path / "curve.json")
     rows = json.loads((tmp_path / "curve.json").read_text(encoding="utf-8"))
-    assert rows == curve.rows()
+    assert rows == curve.to_rows()
     assert rows[1]["removed"] == {"encoder": {"0": [1, 2]}, "cross": {"1": [0]}}
     assert rows[1]["metric"] == 1 / 3
     curve.write(tmp_path / "curve.CSV")
@@ -209,6 +209,10 @@ def test_written_as_json_and_csv(tmp_path: Path) -> None:
     assert lines[0]["removed"] == ""
     assert lines[1]["removed"] == "encoder.0.1 encoder.0.2 cross.1.0"
     assert lines[1]["loads_in"] == "regard; transformers 4"
+    assert [line.split()[:3] for line in str(curve).splitlines()[1:3]] == [
+        ["0", "0.00", "M"],
+        ["3", "0.00", "M"],
+    ]
     with pytest.raises(InputError, match=r"end in .json or .csv; got .*curve.txt"):
         curve.write(tmp_path / "curve.txt")
     with pytest.raises(OutputError):
