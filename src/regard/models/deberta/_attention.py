@@ -255,6 +255,7 @@ class DistanceTerm:
 
 def _start_of_run(positions: Tensor) -> int | None:
     """The first of positions that follow one another; None where they do not, or a device had to be asked."""
-    if not positions.is_cpu or not len(positions) or not bool((positions.diff() == 1).all()):
+    look = positions.is_cpu and not torch.compiler.is_compiling()
+    if not look or not len(positions) or not bool((positions.diff() == 1).all()):
         return None
     return int(positions[0])
