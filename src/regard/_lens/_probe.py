@@ -33,10 +33,15 @@ class _WithinTables(TorchFunctionMode):
         if func is torch.nn.functional.embedding:
             named = dict(zip(("input", "weight"), args, strict=False)) | given
             _check_rows(named["input"], len(named["weight"]))
-        elif func is torch.gather:
+        elif func in _PICKING:
             named = dict(zip(("input", "dim", "index"), args, strict=False)) | given
             _check_rows(named["index"], named["input"].shape[named["dim"]])
+        elif func is Tensor.__getitem__ and isinstance(args[1], Tensor) and args[1].dtype == torch.int64:
+            _check_rows(args[1], len(args[0]))
         return func(*args, **given)
+
+
+_PICKING = (torch.gather, Tensor.gather, torch.index_select, Tensor.index_select)
 
 
 def _check_rows(ids: Tensor, rows: int) -> None:

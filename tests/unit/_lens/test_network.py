@@ -1,5 +1,6 @@
 """A transformers model called like a network of regard's own: names, sizes, refusals, what is kept."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,6 +27,7 @@ from lens_models import (
 )
 from regard._lens import LensConfig, lens, lens_network
 from regard._lens._masks import TensorMask
+from regard._lens._probe import _TooMany, _WithinTables
 from regard._lens._run import Run
 from regard._lens._survey import _Watcher
 from regard.core import Causal, Padding, Taps, Window
@@ -109,6 +111,23 @@ def test_no_row_past_a_table_is_ever_asked_for(monkeypatch: pytest.MonkeyPatch) 
     assert all(asked)
     with pytest.raises(InputError, match=r"at least 2 tokens.* looked up row 12 of a table of 1"):
         lens_network(gpt2(n_positions=1))
+
+
+def test_every_way_of_picking_rows_is_watched() -> None:
+    table, ids = torch.arange(5.0), torch.tensor([1, 7])
+    ways: list[Callable[[], Tensor]] = [
+        lambda: torch.nn.functional.embedding(ids, table[:, None]),
+        lambda: torch.nn.Embedding(5, 2)(ids),
+        lambda: torch.gather(table, dim=0, index=ids),
+        lambda: table.index_select(0, ids),
+        lambda: table[ids],
+    ]
+    for pick in ways:
+        with _WithinTables(), pytest.raises(_TooMany, match="row 7 of a table of 5"):
+            pick()
+    with _WithinTables():
+        assert table[torch.tensor([0, -1])].tolist() == [0.0, 4.0]
+        assert table[table > 3.0].tolist() == [4.0]
 
 
 def test_taps_are_named_as_in_regards_own(encoder: Any, both: Any) -> None:
