@@ -11,7 +11,6 @@ import regard
 from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import Output
-from regard.tracing import head_importance
 from unit.tracing.edit_models import make
 
 TEXTS, TARGETS = ("the river bank by money", "money", "the fishing bank"), ("by river", "the", "fish bank by")
@@ -69,12 +68,11 @@ def test_the_gradient_is_that_of_a_head_mask(
     model, step = models[shape], 1e-5
     table = model.head_importance(examples(model), loss, kind=kind)
     assert (table.shape, table.dtype) == ((layers, heads), torch.float64)
-    for layer in range(layers):
-        for head in range(heads):
-            point = f"{at.format(layer)}.context"
-            more, less = (losses(model, scaled(point, head, 1.0 + sign * step)) for sign in (1, -1))
-            slopes = [abs(a - b) / (2 * step) for a, b in zip(more, less, strict=True)]
-            assert float(table[layer, head]) == pytest.approx(sum(slopes) / len(slopes), rel=1e-5, abs=1e-9)
+    for layer, head in ((0, heads - 1), (layers - 1, 0), (layers - 1, 1)):
+        point = f"{at.format(layer)}.context"
+        more, less = (losses(model, scaled(point, head, 1.0 + sign * step)) for sign in (1, -1))
+        slopes = [abs(a - b) / (2 * step) for a, b in zip(more, less, strict=True)]
+        assert float(table[layer, head]) == pytest.approx(sum(slopes) / len(slopes), rel=1e-5, abs=1e-9)
     assert (table > 1e-5).any()
 
 
@@ -125,12 +123,6 @@ def test_progress(models: Any) -> None:
         assert seen == [(done, total) for done in range(1, total + 1)]
 
 
-def test_one_trace_is_no_list(models: Any) -> None:
-    model = models["encoder"]
-    with pytest.raises(InputError, match="examples must be a list of traces; got Trace"):
-        head_importance(model.loaded, model.trace(TEXTS[0]), loss)
-
-
 def test_through_the_lens() -> None:
     from lens_models import FAMILIES
 
@@ -161,9 +153,9 @@ def test_what_is_refused(models: Any, arguments: dict[str, Any], message: str) -
         models["encoder"].head_importance(**given)
 
 
-def test_one_text_is_no_list_of_texts() -> None:
+def test_one_text_is_no_list_of_texts(models: Any) -> None:
     """It would be read letter by letter."""
-    model = regard.load()
-    for example in ("a river bank", model.trace("a river bank")):
+    model = models["encoder"]
+    for example in ("a river bank", model.trace("the river bank")):
         with pytest.raises(InputError, match=r"examples must be a list of texts or traces; got (str|Trace)"):
-            model.head_importance(example, lambda output, index: output.last_hidden_state.norm())
+            model.head_importance(example, loss)
