@@ -23,7 +23,8 @@ class Write(Edit):
     Args:
         site: a site or a tap; see `Edit`.
         function: from the chosen part of the tensor, the batch first, to what stands there from now on: a
-            tensor of its dtype and device, of a shape that broadcasts to its own. It must not write into x.
+            tensor of its dtype and device, of a shape that broadcasts to its own. It gets a copy, which it
+            may write into.
         layer, head, query, key, neuron, kind: see `Edit`.
 
     Raises:
@@ -47,7 +48,7 @@ class Write(Edit):
         check_function("function", self.function, "from the tensor at a site to what takes its place")
 
     def change(self, part: Part) -> Tensor:
-        return part.fitting("what function returns", self.function(part.x))
+        return part.fitting("what function returns", self.function(part.x.clone()))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -54,8 +54,7 @@ def head_importance(
             to one number, such as the loss against a label; for "gradient" a differentiable tensor.
         method: see above.
         kind: "encoder", "decoder" or "cross"; needed only where there are several.
-        batch: how many heads are ablated in one pass; by default as many as have 2,048 tokens, and 2^26
-            logits.
+        batch: how many heads are ablated in one pass, as in `patch`.
         progress: called with (done, total) after each example, or each head of one.
 
     Returns:

@@ -114,6 +114,7 @@ def patch(
             position, "head" a head at all positions; by default "head" where the site has heads.
         method: see above.
         batch: how many cells run in one pass; by default as many as have 2,048 tokens, and 2^26 logits.
+            Give 1 where the model takes no batches.
         progress: called with (done, total) after each cell, by activation.
 
     Returns:

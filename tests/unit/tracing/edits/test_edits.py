@@ -441,6 +441,14 @@ def test_write_is_any_function_at_a_site_or_a_tap(models: Any) -> None:
     assert repr(edited_twin) == "Write('layers.0.attention.q', head=1)"
 
 
+def test_a_function_may_write_into_what_it_gets(models: Any) -> None:
+    model = models["encoder"]
+    wanted = edited_trace(model, regard.Zero("ffn", layer=1))
+    after = edited_trace(model, regard.Write("ffn", lambda x: x.zero_(), layer=1))
+    assert torch.equal(last_state(after), last_state(wanted))
+    assert after.edits[0].changed == 1.0
+
+
 def test_write_at_a_tap_that_is_no_site() -> None:
     from lens_models import FAMILIES
 
