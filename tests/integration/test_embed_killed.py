@@ -21,7 +21,7 @@ from unit.embedding.job.processes import Nursery, wait_for
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("in") / "texts.txt"
-    path.write_text("".join(f"text {n} of the river\n" if n % 13 else "\n" for n in range(700)))
+    path.write_text("".join(f"text {n} of the river\n" if n % 13 else "\n" for n in range(380)))
     return path
 
 
@@ -47,7 +47,7 @@ def whole(jobs: Nursery, texts: Path, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("whole")
     assert jobs.run(texts, folder / "out", folder / "err") == 0
     found = content(folder / "out")
-    assert len(found) == 11 + 2
+    assert len(found) == 6 + 2
     return found
 
 
@@ -58,7 +58,7 @@ def test_killed_at_any_instant(
     draw = random.Random(seed)
     out = tmp_path / "out"
     for _ in range(8):
-        process = jobs.start(texts, out, err, slow=0.002)
+        process = jobs.start(texts, out, err, slow=0.01)
         time.sleep(draw.uniform(0.0, 0.3))
         assert jobs.kill(process) in (-signal.SIGKILL, 0)
     assert jobs.run(texts, out, err) == 0
@@ -161,10 +161,10 @@ def test_memory_does_not_grow_with_the_rows(jobs: Nursery, tmp_path: Path, err: 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 kB."""
+    """A disk of 36 kB."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=36k", "none", str(disk)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("only root can mount a small disk")
     yield disk

@@ -14,12 +14,10 @@ from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Spread, Su
 from regard.embedding.job._json_lines import json_lines
 from regard.embedding.job._model_work import ModelWork
 from regard.embedding.job._open_model import open_model
-from regard.embedding.job._opening import FORMATS
 from regard.embedding.job._ray import RayWorkers
 from regard.embedding.job._work import Piece, Work
 
 __all__ = [
-    "FORMATS",
     "SHARD_ROWS",
     "Columns",
     "Estimate",
