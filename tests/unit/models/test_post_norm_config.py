@@ -65,7 +65,7 @@ WITH_POOLER = pytest.mark.parametrize("family", ["bert", "mpnet", "roberta", "xl
 
 
 def read(family: str, *tensors: str, **changes: Any) -> Any:
-    values = {"model_type": family, **FIELDS[family], **changes}
+    values = {"model_type": family, **FIELDS.get(family, SIZES), **changes}
     return FAMILIES[family].read_config(Fields(file=Path("config.json"), values=values), tensors)
 
 
@@ -253,3 +253,19 @@ def test_the_defaults_are_those_of_the_published_models() -> None:
 def test_a_head_without_a_class_in_transformers_is_not_written() -> None:
     with pytest.raises(InputError, match=r"head must be one .* for bert: None, .*; got 'language-model'"):
         BertConfig(head="language-model").to_hf()
+
+
+def test_what_absence_means_is_not_always_the_default() -> None:
+    roberta, deberta = read("roberta"), read("deberta-v2")
+    assert (roberta.num_token_types, roberta.norm_eps) == (2, 1e-12)
+    assert (RobertaConfig().num_token_types, RobertaConfig().norm_eps) == (1, 1e-5)
+    assert (deberta.has_absolute_positions, deberta.relative_attention) == (True, False)
+
+
+@EVERY
+def test_a_size_that_a_file_must_have(family: str) -> None:
+    for name in FIELDS[family]:
+        values = {"model_type": family, **FIELDS[family]}
+        del values[name]
+        with pytest.raises(CheckpointError, match=f"the field '{name}' is missing; wanted int"):
+            FAMILIES[family].read_config(Fields(file=Path("config.json"), values=values), [])
