@@ -61,8 +61,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     return put
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("workers", "seed"), [(1, 0), (2, 1), (5, 2), (5, 3)])
 def test_in_whatever_order_they_are_done(
     texts: Path, tmp_path: Path, whole: dict[str, bytes], use: Any, workers: int, seed: int
 ) -> None:
@@ -77,7 +76,7 @@ def test_in_whatever_order_they_are_done(
     assert ray.is_down
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_workers_that_die_are_replaced(
     texts: Path, tmp_path: Path, whole: dict[str, bytes], use: Any, seed: int
 ) -> None:
