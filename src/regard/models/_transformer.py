@@ -24,7 +24,8 @@ class Transformer(Network):
         config: its sizes.
         encoder, decoder: the stacks, at least one. With both, the decoder's layers attend to the encoder.
         pooler: from the last hidden state to one vector a text. Beside a head that does not read it, its
-            parameters are frozen: training by the logits gives them no gradient, which DDP refuses.
+            parameters are frozen: training by the logits gives them no gradient, which DDP refuses. Freeze
+            them yourself (`requires_grad_(False)`) to train by the last hidden state under DDP.
         head: from the last hidden state to logits.
         start_id: the token that the decoder of two stacks reads first.
 
