@@ -2,13 +2,12 @@
 
 from regard.tracing.edits._ablation import ablation
 from regard.tracing.edits._changes import Add, Mean, Replace, Resample, Scale, Write, Zero
-from regard.tracing.edits._chosen import Layers, Positions
 from regard.tracing.edits._edit import Edit, Part
 from regard.tracing.edits._importance import ExampleMetric, ImportanceMethod, head_importance
 from regard.tracing.edits._metric import Metric, Progress
 from regard.tracing.edits._network import edited
 from regard.tracing.edits._patching import Patching, PatchingMethod, Per, patch
-from regard.tracing.edits._sites import SiteName
+from regard.tracing.edits._sites import Layers, Positions, SiteName
 
 __all__ = [
     "Add",

@@ -10,9 +10,8 @@ from torch import Tensor
 from regard.core import Causal, Mask, Padding, Window, padding_of
 from regard.core.arguments import check_function, number, whole
 from regard.core.errors import InputError
-from regard.tracing.edits._chosen import Positions
 from regard.tracing.edits._edit import Edit, Part
-from regard.tracing.edits._sites import Axis, stack_along
+from regard.tracing.edits._sites import Axis, Positions, stack_along
 from regard.tracing.record import Trace
 
 

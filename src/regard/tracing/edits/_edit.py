@@ -12,8 +12,7 @@ from regard.core.errors import InputError
 from regard.models import Kind, StackKind
 from regard.text import Encoding
 from regard.tracing.edits._capture import Captured
-from regard.tracing.edits._chosen import Layers, Positions
-from regard.tracing.edits._sites import SITES, Axis, Layer, Site, SiteName, stack_along
+from regard.tracing.edits._sites import SITES, Axis, Layer, Layers, Positions, Site, SiteName, stack_along
 from regard.tracing.record import Numbers, Trace, chosen_of, numbers_of, unique
 
 Chosen = Mapping[Axis, tuple[int, ...] | None]

@@ -22,7 +22,6 @@ from regard.models import (
 )
 from regard.text import Encoding, Tokenizer
 from regard.tracing.edits._capture import captured, check_mode
-from regard.tracing.edits._chosen import layers_of
 from regard.tracing.edits._edit import Edit, Part, Target, Texts
 from regard.tracing.edits._sites import SITES, at_tap, taps_of
 from regard.tracing.record import Trace, numbers_of
@@ -59,10 +58,9 @@ def targets_of(network: Network, edits: Sequence[Edit]) -> list[Target]:
         if edit.site in SITES:
             site = SITES[edit.site]
             kind = site.kind(edit.kind, network)
-            taps = taps_of(site, kind, network)
             found += [
-                Target(edit=edit, site=site, kind=kind, layer=layer, tap=taps[layer])
-                for layer in layers_of(site, edit.layer, taps)
+                Target(edit=edit, site=site, kind=kind, layer=layer, tap=tap)
+                for layer, tap in taps_of(site, kind, network, edit.layer).items()
             ]
             continue
         site, kind, layer = at_tap(edit.site, network)

@@ -16,9 +16,8 @@ from regard.models import Kind, Loaded, Network, StackKind
 from regard.text import Encoding
 from regard.tracing.edits._capture import check_mode, encodings_of, keep_in
 from regard.tracing.edits._changes import Replace
-from regard.tracing.edits._chosen import Layers, layers_of
 from regard.tracing.edits._metric import Metric, Progress, differentiable, number_of
-from regard.tracing.edits._sites import Layer, Site, SiteName, site_named, taps_of
+from regard.tracing.edits._sites import Layer, Layers, Site, SiteName, site_named, taps_of
 from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import run_again
@@ -150,8 +149,7 @@ def patch(
     check_function("progress", progress, "of what is done and what there is", optional=True)
     check_mode(network)
     _check_lengths(encodings_of(clean), encodings_of(corrupted))
-    taps = taps_of(at, kind, network)
-    taps = {number: taps[number] for number in layers_of(at, layer, taps)}
+    taps = taps_of(at, kind, network, layer)
     per = _per(at, per)
     axis = "head" if per == "head" else next(each for each in at.axes if each != "head")
     dim, points = at.axes.index(axis), list(taps.values())

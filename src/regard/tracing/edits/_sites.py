@@ -6,6 +6,7 @@ from typing import Literal
 
 from regard.core.errors import InputError
 from regard.models import Kind, Network, StackKind, attention_name, keys_of, stack_of
+from regard.tracing.record import Numbers, Selector, numbers_of
 
 SiteName = Literal[
     "weights", "scores", "q", "k", "v", "context", "head", "attention", "middle", "neuron", "ffn", "residual"
@@ -16,6 +17,12 @@ Axis = Literal["head", "query", "key", "neuron"]
 
 Layer = int | Literal["input"] | None
 """A layer's number; of the residual stream as in `trace.embedding`; None of a tap that is in no layer."""
+
+Layers = Numbers | str | list[int | str]
+"""Some layers, as `Numbers`; of the residual stream also "input", alone or in a list."""
+
+Positions = Selector | None
+"""Some tokens, as in `Trace.weights`; None is all."""
 
 
 @dataclass(frozen=True)
@@ -110,19 +117,31 @@ def site_named(name: object) -> Site:
     return SITES[name]
 
 
-def taps_of(site: Site, kind: Kind, network: Network) -> Mapping[Layer, str]:
-    """The taps of a site, by layer, at least one.
+def taps_of(site: Site, kind: Kind, network: Network, layer: Layers = None) -> Mapping[Layer, str]:
+    """The taps of a site in the layers that are meant, at least one.
 
     Raises:
-        InputError: this network has none, such as "ffn" of a model whose layers the lens does not know.
+        InputError: this network has none, such as "ffn" through the lens where it does not know the
+            feed-forward network; or a layer that is not there, or has none.
     """
-    taps = site.taps(network, kind)
-    if not taps:
+    taps, is_stream = site.taps(network, kind), site.name == "residual"
+    if layer is None:
+        # All of the residual stream is what the layers read and hand on; 0 is the row of the table before.
+        chosen = tuple(each for each in taps if each != 0 or not is_stream)
+    else:
+        count = network.depth(stack_of(kind)) + is_stream
+        chosen = numbers_of("layer", layer, count, others=["input"] if is_stream else [])
+    if not taps or not chosen:
         raise InputError(
             f"site {site.name!r} cannot be seen in this model: it has no such tap (model.network.tap_names() "
             "lists them). What enters and leaves every layer is site 'residual'."
         )
-    return taps
+    for each in chosen:
+        if each not in taps:  # of cross-attention, some of a decoder's layers may have none
+            raise InputError(
+                f"layer must be one that has {site.name!r}, of {', '.join(map(str, taps))}; got {each}."
+            )
+    return {each: taps[each] for each in chosen}
 
 
 def at_tap(name: str, network: Network) -> tuple[Site, Kind, Layer]:

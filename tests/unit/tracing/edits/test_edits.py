@@ -580,3 +580,15 @@ def test_a_batch_and_the_callers_taps(models: Any) -> None:
             assert_close_to_largest(both[row], edited(ids[row : row + 1]).last_hidden_state[0], FP64)
     assert not seen[0][:, 0, [1, 3]].any()
     assert seen[0][:, 1].any()
+
+
+def test_layers_are_counted_where_some_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last is the output, seen or not; and nothing is not quietly left as it is."""
+    model = make("encoder")
+    names = [name for name in model.network.tap_names() if name != "output"]
+    monkeypatch.setattr(model.network, "tap_names", lambda: names)
+    with pytest.raises(InputError, match="layer must be one that has 'residual', of 0, input, 1; got 2"):
+        model.edited(regard.Zero("residual", layer=-1))
+    names[:] = ["embeddings.tokens"]
+    with pytest.raises(InputError, match="site 'residual' cannot be seen in this model"):
+        model.edited(regard.Zero("residual"))
