@@ -110,6 +110,10 @@ def test_bart_without_a_probability_of_dropping_attention() -> None:
     assert read("facebook/bart-base", attention_dropout=None).attention_dropout_p == 0.0
 
 
+def test_llama_without_groups_may_say_so_by_null() -> None:
+    assert read("huggyllama/llama-7b", num_key_value_heads=None).num_kv_heads == 32
+
+
 @pytest.mark.parametrize(
     ("changes", "pad", "start"),
     [
