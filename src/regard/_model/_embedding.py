@@ -117,9 +117,9 @@ class Embedding(Held):
                 taken from it. None: a bar on stderr, where that is a terminal or a notebook, after 3 seconds.
 
         Returns:
-            Of sentences a float32 array (texts, d), or (texts, layers, d) for a list of layers. Of words and
-            tokens `Embeddings`, with `vectors`, `spans`, `texts`, `rows` and `to_arrow()`. Both have a
-            `report`.
+            Of sentences an array (texts, d), or (texts, layers, d) for a list of layers, float32 unless
+            `storage` is another. Of words and tokens `Embeddings`, with `vectors`, `spans`, `texts` and
+            `rows`. Both have a `report` and `to_arrow()`, and show themselves as a table.
 
         Raises:
             InputError: an argument that is none of these, or a text that cannot be embedded, such as an empty
