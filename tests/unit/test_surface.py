@@ -121,9 +121,9 @@ def test_what_is_imported_is_old_to_the_collector() -> None:
     script = (
         "import gc, sys\n"
         "{first}\n"
-        "import regard; regard.load\n"
-        "torch = sys.modules['torch']\n"
-        "old = any(each is torch.__dict__ for each in gc.get_objects(generation=2))\n"
+        "import regard; regard.InputError\n"
+        "made = sys.modules['regard.core.errors']\n"
+        "old = any(each is made.__dict__ for each in gc.get_objects(generation=2))\n"
         "print(old, gc.get_freeze_count() > 0)"
     )
     for first, told in (("", "True False"), ("gc.freeze()", "False True")):
