@@ -128,14 +128,12 @@ class FamilyConfig:
     @classmethod
     def read_head(cls, fields: Fields, tensors: Collection[str]) -> dict[str, Any]:
         """The arguments `head` and `num_labels`."""
-        del tensors
         return {"head": head_of(fields), "num_labels": num_labels(fields)}
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that no one field gives; `read` are the others. Here too other architectures are
         refused."""
-        del fields, tensors, read
         return {}
 
     def to_hf(self) -> dict[str, Any]:
@@ -220,7 +218,6 @@ class EncoderConfig(FamilyConfig):
     @classmethod
     def starts(cls, fields: Fields) -> Mapping[HeadKind, str]:
         """`STARTS`, for a family whose files choose between two."""
-        del fields
         return cls.STARTS
 
 

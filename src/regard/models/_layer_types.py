@@ -37,8 +37,6 @@ class AllLayers:
     is_overruled: ClassVar[bool] = False
 
     def layer_types(self, fields: Fields, num_layers: int, window: int | None) -> tuple[str, ...]:
-        """See `LayerRule`."""
-        del fields
         return (FULL if window is None else SLIDING,) * num_layers
 
 
@@ -56,7 +54,6 @@ class LaterLayers:
     is_overruled: ClassVar[bool] = True
 
     def layer_types(self, fields: Fields, num_layers: int, window: int | None) -> tuple[str, ...]:
-        """See `LayerRule`."""
         first = fields.get(self.field, int, self.default)
         return tuple(SLIDING if window is not None and i >= first else FULL for i in range(num_layers))
 
@@ -77,8 +74,6 @@ class OneInEvery:
     is_overruled: ClassVar[bool] = True
 
     def layer_types(self, fields: Fields, num_layers: int, window: int | None) -> tuple[str, ...]:
-        """See `LayerRule`."""
-        del window
         period = self.default if self.field is None else self._period(fields, self.field)
         shift = 0 if self.is_first else 1
         return tuple(SLIDING if (i + shift) % period else FULL for i in range(num_layers))

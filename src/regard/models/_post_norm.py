@@ -66,8 +66,6 @@ class PostNormConfig(EncoderConfig):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
-        """See `FamilyConfig`."""
-        del tensors, read
         fields.expect("position_embedding_type", ("absolute",), default="absolute")
         fields.expect("is_decoder", (False,), default=False)
         return {}

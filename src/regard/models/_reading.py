@@ -46,7 +46,6 @@ class EveryPosition(Reading):
     of_text = False
 
     def __call__(self, read: LastState) -> Tensor:
-        """See `Reading`."""
         return read.state
 
 
@@ -54,7 +53,6 @@ class FirstPosition(Reading):
     """That of the first position, the [CLS] token: (batch, d_model)."""
 
     def __call__(self, read: LastState) -> Tensor:
-        """See `Reading`."""
         return read.state[:, 0]
 
 
@@ -62,7 +60,6 @@ class Pooled(Reading):
     """The pooler's output: (batch, d_model)."""
 
     def __call__(self, read: LastState) -> Tensor:
-        """See `Reading`."""
         assert read.pooled is not None, "a head that reads the pooler is built with one"
         return read.pooled
 
@@ -71,7 +68,6 @@ class MeanOfTokens(Reading):
     """The mean over the positions that are not padding: (batch, d_model); zero where there is none."""
 
     def __call__(self, read: LastState) -> Tensor:
-        """See `Reading`."""
         real = padding_of(read.mask)
         if real is None:
             return read.state.mean(dim=1)
@@ -95,7 +91,6 @@ class LastToken(Reading):
         self.pad_id = pad_id
 
     def __call__(self, read: LastState) -> Tensor:
-        """See `Reading`."""
         real = padding_of(read.mask) if self.pad_id is None else read.token_ids != self.pad_id
         if real is None:
             return read.state[:, -1]

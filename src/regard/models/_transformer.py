@@ -150,7 +150,6 @@ class Transformer(Network):
         logits: bool = True,
         taps: Taps | None = None,
     ) -> Output:
-        """See `Network.forward`."""
         first = self.decoder if self.encoder is None else self.encoder
         assert first is not None
         self._check("token_ids", first, token_ids, positions)

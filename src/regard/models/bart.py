@@ -171,12 +171,10 @@ class BartConfig(FamilyConfig):
         return derived
 
     def endings(self) -> Mapping[HeadKind | None, str]:
-        """See `FamilyConfig`."""
         is_marian = self.model_type == "marian"
         return {**self.ENDINGS, "language-model": "MTModel"} if is_marian else self.ENDINGS
 
     def extra(self) -> dict[str, Any]:
-        """See `FamilyConfig`."""
         of_marian = {
             "decoder_vocab_size": self.decoder_vocab_size,
             "share_encoder_decoder_embeddings": self.share_embeddings,

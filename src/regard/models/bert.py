@@ -55,7 +55,6 @@ class BertConfig(PostNormConfig):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
-        """See `FamilyConfig`."""
         fields.expect("directionality", ("bidi",), default="bidi")
         # A classifier of texts reads it: if it is not stored, loading says so.
         use_pooler = has_pooler(tensors) or read["head"] == "sequence"

@@ -118,8 +118,6 @@ class GemmaConfig(DecoderConfig):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
-        """See `FamilyConfig`."""
-        del tensors
         member, num_layers = _MEMBERS[read["model_type"]], read["num_layers"]
         if member.is_gemma3 and read["head"] == "token":
             raise CheckpointError(
@@ -158,7 +156,6 @@ class GemmaConfig(DecoderConfig):
         return {None: "TextModel", "language-model": "ForCausalLM", "sequence": sequence}
 
     def extra(self) -> dict[str, Any]:
-        """See `FamilyConfig`."""
         member = _MEMBERS[self.model_type]
         written = write_rope(self.rope, member.rope) | {
             "layer_types": list(self.layer_types),

@@ -70,8 +70,6 @@ class Gpt2Config(DecoderConfig):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
-        """See `FamilyConfig`."""
-        del tensors
         fields.expect("n_special", (0,), default=0)
         inner = fields.get("n_inner", int, None)
         return {"d_ff": 4 * read["d_model"] if inner is None else inner}

@@ -136,8 +136,6 @@ class LlamaConfig(DecoderConfig):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
-        """See `FamilyConfig`."""
-        del tensors
         member, num_heads, num_layers = _MEMBERS[read["model_type"]], read["num_heads"], read["num_layers"]
         head_dim = fields.get("head_dim", int, None)
         if head_dim is None:
@@ -164,7 +162,6 @@ class LlamaConfig(DecoderConfig):
         }
 
     def extra(self) -> dict[str, Any]:
-        """See `FamilyConfig`."""
         member = _MEMBERS[self.model_type]
         written = write_rope({FULL: self.rotary, SLIDING: self.rotary})
         if self.model_type != "qwen2" or self.head_dim * self.num_heads != self.d_model:

@@ -95,8 +95,6 @@ class ModernBertConfig(EncoderConfig):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
-        """See `FamilyConfig`."""
-        del tensors
         window = read_window(fields, "local_attention", 128)
         head_dim = read["d_model"] // max(1, read["num_heads"])
         return {
@@ -106,7 +104,6 @@ class ModernBertConfig(EncoderConfig):
         }
 
     def extra(self) -> dict[str, Any]:
-        """See `FamilyConfig`."""
         return write_rope(self.rope, _ROPE) | {"layer_types": list(self.layer_types)}
 
 

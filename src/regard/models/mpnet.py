@@ -66,7 +66,6 @@ class MPNetConfig(PostNormConfig):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
-        """See `FamilyConfig`."""
         least = {
             "max_position_embeddings": (
                 PAD_ID + 2,
@@ -88,7 +87,6 @@ class MPNetConfig(PostNormConfig):
         return super().derived(fields, tensors, read) | counted
 
     def extra(self) -> dict[str, Any]:
-        """See `FamilyConfig`."""
         return {"max_position_embeddings": self.num_positions}
 
 

@@ -59,7 +59,6 @@ class RobertaConfig(PostNormConfig):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
-        """See `FamilyConfig`."""
         pad_id, rows = read["pad_token_id"], read["max_seq_len"]
         if not 0 <= pad_id < rows - 1:
             raise CheckpointError(
@@ -70,7 +69,6 @@ class RobertaConfig(PostNormConfig):
         return super().derived(fields, tensors, read) | counted
 
     def extra(self) -> dict[str, Any]:
-        """See `FamilyConfig`."""
         return {"max_position_embeddings": self.num_positions}
 
 

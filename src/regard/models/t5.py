@@ -113,11 +113,9 @@ class T5Config(FamilyConfig):
         }
 
     def endings(self) -> Mapping[HeadKind | None, str]:
-        """See `FamilyConfig`."""
         return self.ENDINGS if self.has_decoder else {**self.ENDINGS, None: "EncoderModel"}
 
     def extra(self) -> dict[str, Any]:
-        """See `FamilyConfig`."""
         gelu_of_t5 = self.is_gated and self.activation == "gelu_new"
         activation = "gelu" if gelu_of_t5 else self.activation
         return {

@@ -86,7 +86,6 @@ class TableOfPass:
     _found: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def of_length(self, length: int) -> tuple[Tensor, Tensor]:
-        """See `RelativePositions.of_length`."""
         if length not in self._found:
             self._found[length] = self.positions.of_length(length)
         return self._found[length]

@@ -97,14 +97,12 @@ class DebertaConfig(PostNormConfig):
 
     @classmethod
     def starts(cls, fields: Fields) -> Mapping[HeadKind, str]:
-        """See `EncoderConfig`."""
         return (
             cls.STARTS if fields.get("legacy", bool, True) else {**cls.STARTS, "masked-lm": "lm_predictions."}
         )
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
-        """See `FamilyConfig`."""
         d_model, head_dim = read["d_model"], read["d_model"] // max(1, read["num_heads"])
         fields.expect("attention_head_size", (head_dim,), head_dim)
         pooled = fields.get("pooler_hidden_size", int, d_model)
@@ -129,7 +127,6 @@ class DebertaConfig(PostNormConfig):
         }
 
     def extra(self) -> dict[str, Any]:
-        """See `FamilyConfig`."""
         written: dict[str, Any] = {
             "pos_att_type": list(self.terms),
             "max_relative_positions": -1 if self.max_distance is None else self.max_distance,
