@@ -79,8 +79,7 @@ def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) 
     encoding = self.passage(stack).encoding
     logits = len(encoding.tokens) * loaded.network.config.vocab_size <= _MOST_LOGITS
     without = Zero("head", layer=layer, head=head, kind=kind)
-    with torch.no_grad():
-        whole, changed = outputs_of(loaded.network, self, [None, without], batch=1, logits=logits)
+    whole, changed = outputs_of(loaded.network, self, [None, without], batch=1, logits=logits)
     h, other = (each.last_hidden_state[0].double() for each in (whole, changed))
     return Ablation(
         kind=kind,

@@ -22,7 +22,7 @@ from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import run_again
 
-Per = Literal["position", "head"]
+Per = Literal["position", "head", "neuron"]
 
 PatchingMethod = Literal["activation", "attribution"]
 
@@ -32,8 +32,8 @@ class Patching:
     """The metric of the corrupted text, with one place at a time as it is in the clean text.
 
     Args:
-        values: float64 (layers, positions or heads), the metric with that place patched; by attribution, its
-            first-order estimate.
+        values: float64 (layers, positions, heads or neurons), the metric with that cell patched; by
+            attribution, its first-order estimate.
         clean, corrupted: the metric of the two texts, unpatched.
         layers: the layer of each row, named as in `Edit`.
         site, kind, per, method: what was asked for.
@@ -98,7 +98,7 @@ def patch(
         "activation"   values[l, p] = metric(corrupted text, with the clean text's tensor in layer l at p)
         "attribution"  values[l, p] = metric(corrupted) + sum of (clean - corrupted) * d metric / d corrupted
 
-    A cell is a layer and a position, or a layer and a head; by activation cells run together, as the rows of
+    A cell is a layer and a position, a head or a neuron; by activation cells run together, as the rows of
     a batch. The first-order estimate takes two passes forward and one back for all cells. It is exact where
     the metric is a linear function of the site, such as a readout of the last residual; else as good as the
     model is linear between the two texts.
@@ -110,7 +110,8 @@ def patch(
             differentiable tensor.
         site, kind, layer: as in `Edit`.
         per: "position" (of k and v the key's; of weights and scores the query's row) takes all heads of a
-            position, "head" a head at all positions; by default "head" where the site has heads.
+            position, "head" or "neuron" one of these at all positions; by default "head" where the site has
+            heads.
         method: see above.
         batch: how many cells run in one pass; by default as many as have 2,048 tokens, and 2^26 logits.
             Give 1 where the model takes no batches.
@@ -151,7 +152,7 @@ def patch(
     _check_lengths(encodings_of(clean), encodings_of(corrupted))
     taps = taps_of(at, kind, network, layer)
     per = _per(at, per)
-    axis = "head" if per == "head" else next(each for each in at.axes if each != "head")
+    axis = next(each for each in at.axes if each != "head") if per == "position" else per
     dim, points = at.axes.index(axis), list(taps.values())
     kept: dict[str, Tensor] = {}
     with torch.no_grad():
@@ -172,11 +173,10 @@ def patch(
         ]
         outputs = outputs_of(network, corrupted, [None, *cells], batch=batch)
         numbers = []
-        with torch.no_grad():
-            for done, output in enumerate(outputs):
-                numbers.append(number_of(metric(output)))
-                if progress is not None and done:
-                    progress(done, len(cells))
+        for done, output in enumerate(outputs):
+            numbers.append(number_of(metric(output)))
+            if progress is not None and done:
+                progress(done, len(cells))
         of_corrupted, values = numbers[0], torch.tensor(numbers[1:], dtype=torch.float64)
         rows = list(torch.split(values, [kept[tap].shape[1 + dim] for tap in points]))
     return Patching(
@@ -219,24 +219,18 @@ def gradients_at(
     with torch.enable_grad():
         output = run_again(trace, network, taps=Taps({each: listener(each) for each in names}), logits=True)
         value = differentiable(metric(output))
-        gradients = torch.autograd.grad(value, list(moves.values()), allow_unused=True)
-    return (
-        found,
-        {
-            tap: torch.zeros_like(found[tap]) if gradient is None else gradient
-            for tap, gradient in zip(moves, gradients, strict=True)
-        },
-        number_of(value),
-    )
+        leaves = list(moves.values())
+        gradients = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
+    return found, dict(zip(moves, gradients, strict=True)), number_of(value)
 
 
 def _per(site: Site, per: Per | None) -> Per:
-    has_heads = "head" in site.axes
     if per is None:
-        return "head" if has_heads else "position"
-    if per not in ("position", "head") or (per == "head" and not has_heads):
-        wanted = '"position" or "head"' if has_heads else f'"position" at site {site.name!r}'
-        raise InputError(f"per must be {wanted}; got {per!r}.")
+        return "head" if "head" in site.axes else "position"
+    allowed = [each for each in get_args(Per) if each == "position" or each in site.axes]
+    if per not in allowed:
+        wanted = " or ".join(f'"{each}"' for each in allowed)
+        raise InputError(f"per must be {wanted} at site {site.name!r}; got {per!r}.")
     return per
 
 

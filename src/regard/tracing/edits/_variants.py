@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
+import torch
 from torch import Tensor
 
 from regard.core.arguments import whole
@@ -24,12 +25,12 @@ def outputs_of(
     batch: int | None = None,
     logits: bool = True,
 ) -> Iterator[Output]:
-    """What a network gives on a trace's text with each edit by itself, in order; None is no edit.
+    """What a network gives on a trace's text with each edit by itself, in order, without gradients.
 
     Args:
         network: what runs.
         trace: whose text.
-        variants: the edits.
+        variants: the edits; None is no edit.
         batch: how many run in one pass; by default as many as have 2,048 tokens, and 2^26 logits, together.
         logits: as in `Network.forward`.
 
@@ -50,7 +51,8 @@ def outputs_of(
             for target in targets[edit]
         ]
         edited = EditedNetwork(network, writes)
-        output = run_again(trace, edited, batch=len(together), logits=logits)
+        with torch.no_grad():
+            output = run_again(trace, edited, batch=len(together), logits=logits)
         for row in range(len(together)):
             yield _row(output, row)
 

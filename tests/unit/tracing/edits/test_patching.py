@@ -56,6 +56,7 @@ CASES: list[tuple[str, str | None, str, str, str, int, int]] = [
     ("decoder", None, "k", "position", "layers.1.attention.k", 2, 7),
     ("decoder", None, "weights", "head", "layers.1.attention.weights", 1, 5),
     ("both", "encoder", "ffn", "position", "encoder.layers.1.ffn.output", 1, 7),
+    ("encoder", None, "neuron", "neuron", "layers.1.ffn.hidden", 2, 17),
     ("both", "cross", "v", "head", "decoder.layers.1.cross_attention.v", 1, 5),
     ("both", "cross", "weights", "head", "decoder.layers.1.cross_attention.weights", 1, 5),
     ("both", "cross", "scores", "position", "decoder.layers.1.cross_attention.scores", 2, 4),
@@ -196,7 +197,7 @@ def test_ids_are_taken_where_texts_are(models: Any) -> None:
     [
         ({"site": "pattern"}, "site must be one of"),
         ({"per": "head"}, "per must be \"position\" at site 'residual'; got 'head'"),
-        ({"site": "q", "per": "token"}, 'per must be "position" or "head"; got \'token\''),
+        ({"site": "q", "per": "token"}, "per must be \"position\" or \"head\" at site 'q'; got 'token'"),
         ({"layer": 3}, "layer must be from 0 to 2"),
         ({"kind": "decoder"}, 'kind must be "encoder"'),
         ({"method": "path"}, 'method must be "activation" or "attribution"; got \'path\''),
