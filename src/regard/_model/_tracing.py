@@ -23,7 +23,7 @@ class Tracing(Held):
     """What a model does with a text, and what its heads do with many."""
 
     @overload
-    def trace(
+    def trace(  # type: ignore[overload-overlap]  # a string is an iterable of strings
         self,
         text: str,
         pair: str | None = None,
@@ -46,7 +46,8 @@ class Tracing(Held):
     @overload
     def trace(
         self,
-        text: list[str] | tuple[str, ...],
+        text: Iterable[str],
+        pair: None = None,
         *,
         keep: Keep = "all",
         layers: int | Sequence[int] | None = None,
@@ -54,7 +55,7 @@ class Tracing(Held):
     ) -> list[Trace]: ...
     def trace(
         self,
-        text: str | list[str] | tuple[str, ...] | None = None,
+        text: str | Iterable[str] | None = None,
         pair: str | None = None,
         *,
         target: str | None = None,
@@ -67,7 +68,8 @@ class Tracing(Held):
         """Run the model on a text and keep what its attention is a function of.
 
         Args:
-            text: a text, or a list of texts, which gives a list of traces.
+            text: a text, or several (a list, a column of a data frame), which give a list of traces. Texts of
+                like length run in one pass; such a trace equals that of the text alone to 1e-5.
             pair: a second text, with a single first one.
             target: what the decoder of an encoder-decoder reads, after its start token; by default only that.
             token_ids: in place of a text, what the model reads, (N,); needs no tokenizer.
@@ -104,18 +106,17 @@ class Tracing(Held):
             return tracing.trace_ids(self.loaded, token_ids, target_ids, keeping=keeping)
         if target_ids is not None:
             raise InputError("target_ids must be None with a text; give target, or token_ids.")
-        given = text if isinstance(text, list | tuple) else [text]
+        if isinstance(text, str):
+            return tracing.trace_text(self.loaded, text, pair, target=target, keeping=keeping)
+        given: list[Any] = list(text) if isinstance(text, Iterable) else [text]
         if odd := [type(each).__name__ for each in given if not isinstance(each, str)]:
             raise InputError(
-                f"text must be a string or a list of strings; got {'a list of ' * (given is text)}{odd[0]}. "
-                "Ids are given by their name: trace(token_ids=...)."
+                f"text must be a string or several; got {'several of which one is ' * (given != [text])}"
+                f"{odd[0]}. Ids are given by their name: trace(token_ids=...)."
             )
-        if isinstance(text, list | tuple):
-            if pair is not None or target is not None:
-                raise InputError("pair and target must be None with a list of texts; trace each by itself.")
-            return [tracing.trace_text(self.loaded, each, keeping=keeping) for each in text]
-        assert text is not None
-        return tracing.trace_text(self.loaded, text, pair, target=target, keeping=keeping)
+        if pair is not None or target is not None:
+            raise InputError("pair and target must be None with several texts; trace each by itself.")
+        return tracing.trace_texts(self.loaded, given, keeping=keeping)
 
     def forecast(
         self,

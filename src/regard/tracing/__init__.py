@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from regard._on_use import on_use as _on_use
 
 if TYPE_CHECKING:
-    from regard.tracing._trace import Trace, trace_ids, trace_text
+    from regard.tracing._trace import Trace, trace_ids, trace_text, trace_texts
     from regard.tracing.comparison import (
         Comparison,
         Divergence,
@@ -149,6 +149,7 @@ _HOME = {
     "repeated_tokens": "patterns",
     "trace_ids": "_trace",
     "trace_text": "_trace",
+    "trace_texts": "_trace",
 }
 
 __all__ = [
@@ -224,6 +225,7 @@ __all__ = [
     "repeated_tokens",
     "trace_ids",
     "trace_text",
+    "trace_texts",
 ]
 
 __getattr__, __dir__ = _on_use(__name__, _HOME)

@@ -77,6 +77,13 @@ def trace_text(
     return Trace.of(run.trace_text(loaded, text, pair, target=target, keeping=keeping))
 
 
+def trace_texts(
+    loaded: Loaded, texts: Sequence[str], *, keeping: record.Keeping = record.EVERYTHING
+) -> list[Trace]:
+    """Trace several texts, those of like length in one pass: see `regard.tracing.run.trace_texts`."""
+    return [Trace.of(each) for each in run.trace_texts(loaded, texts, keeping=keeping)]
+
+
 def trace_ids(
     loaded: Loaded,
     token_ids: Sequence[int] | Tensor,

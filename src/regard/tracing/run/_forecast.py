@@ -224,12 +224,9 @@ def _kept(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> tuple
     taps = listening.taps()
     if network.written:
         taps = Taps(dict.fromkeys(network.written, torch.clone)).then(taps)
-    texts = [[0] * length for length in lengths]
-    run_quietly(network.plain, texts[0], texts[1] if len(texts) > 1 else None, taps=taps)
-    passages = tuple(
-        listening.passage(kind, Encoding.from_ids(text))
-        for kind, text in zip(network.prefixes, texts, strict=True)
-    )
+    texts = [Encoding.from_ids([0] * length) for length in lengths]
+    run_quietly(network.plain, [(texts[0], texts[1] if len(texts) > 1 else None)], taps=taps)
+    passages = tuple(listening.passage(*each) for each in zip(network.prefixes, texts, strict=True))
     tables = kept_bytes(tuple(term.table for term in _terms(passages)))
     rows = _rows(network, lengths)
     return kept_bytes(passages), rows, tables // max(1, rows)

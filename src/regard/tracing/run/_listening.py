@@ -21,36 +21,34 @@ from regard.tracing.record import (
     ScoreInputs,
     ScoreTrace,
 )
+from regard.tracing.run._batches import Given, of_one, padded
 
 _OF_EMBEDDINGS = ("tokens", "scaled", "positions", "token_types")
 _ATTENTIONS = ("attention", "cross_attention")
 
 
-def run_quietly(
-    network: Network,
-    token_ids: Sequence[int],
-    target_ids: Sequence[int] | None,
-    *,
-    type_ids: Sequence[int] | None = None,
-    taps: Taps | None = None,
-) -> None:
-    """One pass over one text, without gradients and without logits.
+def run_quietly(network: Network, given: Sequence[Given], *, taps: Taps | None = None) -> None:
+    """One pass over one text or several, without gradients and without logits.
 
     Args:
         network: in evaluation mode.
-        token_ids: what it reads.
-        target_ids: what the decoder beside an encoder reads.
-        type_ids: the tokens' segments; ignored by a network that knows none.
+        given: what it reads.
         taps: who listens.
     """
     device = next(network.parameters()).device
+    encodings = [encoding for encoding, _ in given]
+    ids, types, real = padded(encodings, device)
     arguments: dict[str, Tensor] = {}
-    if network.config.num_token_types and type_ids is not None:
-        arguments["token_types"] = torch.tensor([type_ids], device=device)
-    if target_ids is not None:
-        arguments["decoder_token_ids"] = torch.tensor([target_ids], device=device)
+    if network.config.num_token_types and all(each.texts for each in encodings):
+        arguments["token_types"] = types
+    # What follows a text is no key of a decoder's queries, which see what is before them.
+    if real is not None and "encoder" in network.prefixes:
+        arguments["mask"] = real
+    targets = [target for _, target in given if target is not None]
+    if targets:
+        arguments["decoder_token_ids"], _, _ = padded(targets, device)
     with torch.no_grad():
-        network(torch.tensor([token_ids], device=device), logits=False, taps=taps, **arguments)
+        network(ids, logits=False, taps=taps, **arguments)
 
 
 class Listening:
@@ -130,6 +128,18 @@ class Listening:
             else {"weights": weights[:, heads], "written": tuple(heads)}
         )
         self._kept[f"{at}inputs"] = self._kept[f"{at}inputs"].changed(**some)
+
+    def of_one(self, item: int, lengths: Mapping[StackKind, int]) -> "Listening":
+        """What was kept of one text of several that ran together, as if it had run alone."""
+
+        def length_at(name: str) -> tuple[int, int]:
+            kind = next(each for each, prefix in self._network.prefixes.items() if name.startswith(prefix))
+            crosses = ".cross_attention." in name
+            return lengths[kind], lengths["encoder" if crosses else kind]
+
+        found = Listening(self._network, self._keeping)
+        found._kept = of_one(self._kept, item, length_at)
+        return found
 
     def passage(self, kind: StackKind, encoding: Encoding) -> Passage:
         """What was kept of a stack."""

@@ -1,0 +1,132 @@
+"""Several texts in one pass, and what is kept of each as if it had run alone."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard._lens import LensNetwork, TensorMask
+from regard.core import AttentionInputs, Causal, Conjunction, DenseBias, Mask, Padding, Window
+from regard.core.errors import RegardError
+from regard.models import Network
+from regard.models.deberta import RelativePositions
+from regard.text import Encoding
+
+# Tokens of one pass, padding counted: enough to keep the processor busy, and few beside a long text.
+_TOKENS = 2048
+# How much longer the longest text of a pass may be than the shortest.
+_LONGER = 1.5
+
+Given = tuple[Encoding, Encoding | None]
+"""What the model reads of one text: with a decoder beside an encoder also the target."""
+
+
+def batches(network: Network, given: Sequence[Given]) -> Iterator[list[int]]:
+    """The numbers of texts that run together: of like length, and through the lens of the same.
+
+    A model with edits, which may name words and positions, and DeBERTa, whose bias holds the queries of all
+    texts, run on one text at a time.
+    """
+    lens = isinstance(network, LensNetwork)
+    relative = any(isinstance(each, RelativePositions) for each in network.modules())
+    alone = relative or network.plain is not network
+    batch: list[int] = []
+    for number in sorted(range(len(given)), key=lambda each: _lengths(given[each])):
+        longest = _lengths(given[number])
+        shortest = _lengths(given[batch[0]]) if batch else longest
+        like = longest == shortest if lens else max(longest) <= _LONGER * max(shortest)
+        most = max(sum(longest), *(sum(_lengths(given[each])) for each in batch), 0)
+        if batch and (alone or not like or (len(batch) + 1) * most > _TOKENS):
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+def _lengths(given: Given) -> tuple[int, ...]:
+    return tuple(len(each.tokens) for each in given if each is not None)
+
+
+def padded(encodings: Sequence[Encoding], device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Token ids and token types, (texts, longest), and True for what is no padding; None without padding."""
+    counts = torch.tensor([[len(each.tokens)] for each in encodings], device=device)
+    longest = int(counts.max())
+
+    def rows(values: Sequence[Sequence[int]]) -> Tensor:
+        return torch.tensor([[*each, *[0] * (longest - len(each))] for each in values], device=device)
+
+    real = torch.arange(longest, device=device) < counts
+    ids, types = rows([each.token_ids for each in encodings]), rows([each.type_ids for each in encodings])
+    return ids, types, None if bool(real.all()) else real
+
+
+def of_one(kept: Mapping[str, Any], item: int, length_at: Callable[[str], tuple[int, int]]) -> dict[str, Any]:
+    """What a pass over several texts kept, of one of them: copies, so that the others can be let go.
+
+    Args:
+        kept: by the names of taps; see `Listening`.
+        item: which text.
+        length_at: at a tap, the text's queries (or tokens) and its keys.
+    """
+    copies = _Copies(item)
+    found: dict[str, Any] = {}
+    for name, value in kept.items():
+        queries, keys = length_at(name)
+        if isinstance(value, AttentionInputs):
+            sizes = {"q": queries, "k": keys, "v": keys}
+            own = {each: copies.of(value, each, size) for each, size in sizes.items() if each in vars(value)}
+            mask, bias = copies.mask(value.mask, queries, keys), copies.bias(value.bias, queries, keys)
+            found[name] = value.changed(**own, mask=mask, bias=bias)
+        else:  # (texts, tokens, ..) or, of contexts, (texts, heads, tokens, ..)
+            found[name] = copies.take(value, (None, queries) if value.ndim == 4 else (queries,))
+    return found
+
+
+class _Copies:
+    """Tensors of one text, copied out of those of several; what layers share stays shared.
+
+    Args:
+        item: which text.
+    """
+
+    def __init__(self, item: int) -> None:
+        self._item = item
+        self._made: dict[tuple[object, ...], Any] = {}
+
+    def take(self, value: Tensor, sizes: tuple[int | None, ...]) -> Tensor:
+        """The text's part: of each axis after the first so many entries, None for all."""
+        key = value.data_ptr(), value.shape, sizes
+        if key not in self._made:
+            one = value[self._item : self._item + 1] if len(value) > 1 else value
+            self._made[key] = one[:, *(slice(size) for size in sizes)].clone()
+        made: Tensor = self._made[key]
+        return made
+
+    def of(self, inputs: AttentionInputs, name: str, size: int) -> Tensor:
+        """Queries, keys or values."""
+        return self.take(vars(inputs)[name], (None, size))
+
+    def mask(self, mask: Mask | None, queries: int, keys: int) -> Mask | None:
+        """The mask without padding, which one text has none of."""
+        key = id(mask), queries, keys
+        if key not in self._made:
+            parts = () if mask is None else mask.parts()
+            kept = tuple(self._part(each, queries, keys) for each in parts if not isinstance(each, Padding))
+            self._made[key] = Conjunction(kept) if len(kept) > 1 else kept[0] if kept else None
+        made: Mask | None = self._made[key]
+        return made
+
+    def _part(self, part: Mask, queries: int, keys: int) -> Mask:
+        if isinstance(part, Causal | Window):
+            return part
+        if isinstance(part, TensorMask):
+            return TensorMask(self.take(part.values, (None, queries, keys)))
+        raise RegardError(f"a {type(part).__name__} of several texts is none of one; trace them one by one.")
+
+    def bias(self, bias: Any, queries: int, keys: int) -> Any:
+        """A bias that is a rule is that of every text; one that is a tensor has a part for each."""
+        if not isinstance(bias, DenseBias):
+            return bias
+        return DenseBias(self.take(bias.values, (None, queries, keys)))

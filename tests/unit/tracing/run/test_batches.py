@@ -1,0 +1,100 @@
+"""Texts that run together: their traces are those of each text alone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+
+import lens_models
+import regard
+from regard._lens import lens
+from regard.checkpoints import Source
+from regard.models import Loaded
+from regard.text import Tokenizer
+from regard.tracing import Keeping, Trace, kept_bytes
+from regard.tracing.run._run import trace_text, trace_texts
+from tolerances import PARITY_FP32, assert_close_to_largest
+from unit.models import folders
+
+TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8", "w3 w2 w1", "w9 w8 w7 w6", "w1 w1", "w2"]
+
+
+def model_of(family: str, folder: Path) -> Loaded:
+    folders.write_tokenizer(folder, 31)
+    if family.startswith("lens "):
+        backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        return lens(lens_models.FAMILIES[family.removeprefix("lens ")](), backend)
+    source = Source(name="tiny", folder=folder, kind="folder")
+    network = folders.network(family).float()
+    words = Tokenizer.from_folder(folder, model_type="bert")
+    return Loaded(network=network, tokenizer=words, source=source, family=family, left_out=())
+
+
+@pytest.mark.parametrize("family", [*folders.CONFIGS, "lens bert", "lens gemma2", "lens gpt2", "lens t5"])
+def test_a_trace_is_that_of_the_text_alone(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of(family, tmp_path)
+    passes: list[int] = []
+    run = model.network.forward
+
+    def counted(token_ids: torch.Tensor, **arguments: Any) -> Any:
+        passes.append(len(token_ids))
+        return run(token_ids, **arguments)
+
+    for keeping in (Keeping(), Keeping(keep="qk", dtype=torch.float64)):
+        alone = [trace_text(model, text, keeping=keeping) for text in TEXTS]
+        with monkeypatch.context() as patched:
+            patched.setattr(model.network, "forward", counted)
+            passes.clear()
+            together = trace_texts(model, TEXTS, keeping=keeping)
+        assert sum(passes) == len(TEXTS)
+        assert (len(passes) == len(TEXTS)) == (family == "deberta-v2")
+        for one, other in zip(alone, together, strict=True):
+            assert one.tokens == other.tokens
+            assert kept_bytes(other) == kept_bytes(one)
+            same(one, other)
+            for kind in one.kinds:
+                for layer in one.layers_of(kind):
+                    same_attention(one, other, layer, kind)
+
+
+def same(one: Trace, other: Trace) -> None:
+    for kind in one.kinds:
+        if kind != "cross" and one.passage(kind).keeping.hidden and one.passage(kind).hidden:
+            for layer in (0, "input", 1, -1):
+                assert_close_to_largest(
+                    other.embeddings(layer, kind=kind), one.embeddings(layer, kind=kind), PARITY_FP32
+                )
+
+
+def same_attention(one: Trace, other: Trace, layer: int, kind: Any) -> None:
+    assert_close_to_largest(other.weights(layer, kind=kind), one.weights(layer, kind=kind), PARITY_FP32)
+    mask, theirs = (each.attention_of(layer, kind).inputs.mask for each in (other, one))
+    assert type(mask) is type(theirs)
+    if one.source.keeping.values:
+        assert_close_to_largest(other.context(layer, kind=kind), one.context(layer, kind=kind), PARITY_FP32)
+        assert_close_to_largest(other.v(layer, kind=kind), one.v(layer, kind=kind), PARITY_FP32)
+
+
+def test_any_sequence_of_texts_and_nothing_else(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    model = regard.Model(model_of("bert", tmp_path))
+    for texts in (TEXTS, tuple(TEXTS), pandas.Series(TEXTS, index=range(7, 0, -1)), iter(TEXTS)):
+        assert [trace.encoding.texts for trace in model.trace(texts)] == [(text,) for text in TEXTS]
+    assert model.trace([]) == []
+    with pytest.raises(regard.InputError, match=r"text 1 of 3: text is empty"):
+        model.trace(["w1", "", "w2"])
+    for odd in ([1, 2, 3], ["w1", None], 7, b"w1"):
+        with pytest.raises(regard.InputError, match=r"text must be a string or several.*token_ids="):
+            model.trace(odd)
+    with pytest.raises(regard.InputError, match="pair and target must be None with several texts"):
+        model.trace(["w1"], "w2")
+
+
+def test_edits_keep_to_their_text(tmp_path: Path) -> None:
+    model = regard.Model(model_of("bert", tmp_path)).edited(regard.Zero("weights", layer=0, key="w1"))
+    first, second = model.trace(["w1 w2 w3", "w3 w2 w1"])
+    assert float(first.weights(0, key="w1").abs().max()) == float(second.weights(0, key="w1").max()) == 0
