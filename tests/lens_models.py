@@ -104,6 +104,10 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         ),
     ),
     "gpt2": gpt2,
+    "opt": lambda: build(
+        transformers.OPTForCausalLM,
+        transformers.OPTConfig(**SIZES | IDS, ffn_dim=D_FF, word_embed_proj_dim=D_MODEL),
+    ),
     "llama": lambda: build(transformers.LlamaForCausalLM, transformers.LlamaConfig(**GROUPED)),
     "mistral": lambda: build(
         transformers.MistralModel, transformers.MistralConfig(**GROUPED, sliding_window=5)

@@ -1,5 +1,7 @@
 """The feed-forward network of a layer, where it can be told apart: its hidden neurons and its output."""
 
+import math
+
 from regard._lens._survey import Execution, SeenCall, Survey
 from regard.models import is_linear
 
@@ -36,7 +38,8 @@ def find_ffn(
     *ups, down = linear
     given = [found.inputs.get(each.key) for each in linear]
     made = [found.outputs.get(each.key) for each in linear]
-    states = [value for value in (*given, *made) if value is not None and value.shape[:-1] == shape]
+    tokens = (shape, (math.prod(shape),))  # OPT puts the batch's tokens in one row
+    states = [value for value in (*given, *made) if value is not None and value.shape[:-1] in tokens]
     if len(states) < 2 * len(linear) or any(value is not given[0] for value in given[: len(ups)]):
         return None
     wide = [value.shape[-1] for value in states]

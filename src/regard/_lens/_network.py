@@ -151,7 +151,7 @@ class LensNetwork(Network):
         if not logits and "logits_to_keep" in self._accepted:
             arguments["logits_to_keep"] = 1
         ends = tuple(f"{prefix}output" for prefix in self.prefixes.values())
-        run = Run(self.layout, taps, capture=ends)
+        run = Run(self.layout, taps, len(token_ids), ends)
         with run.listening(self._configs):
             result = self.hf_model(**arguments, **quiet(self._accepted))
         return self._output(result, run, logits, taps)

@@ -26,11 +26,18 @@ class Site:
 
 @dataclass(frozen=True)
 class Point:
-    """A tap outside attention: the input or output of one execution of a module."""
+    """A tap outside attention: the input or output of one execution of a module.
+
+    Args:
+        name: of the tap.
+        execution, side: where it is.
+        is_flat: whether it comes as (batch x positions, size).
+    """
 
     name: str
     execution: Execution
     side: Literal["input", "output"]
+    is_flat: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,8 +129,9 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
             down = None if block is None else find_ffn(found, call, block, ids.shape)
             if down is not None:
                 at = f"{prefix}layers.{layer}.ffn"
-                points[f"{at}.hidden"] = Point(f"{at}.hidden", down, "input")
-                points[f"{at}.output"] = Point(f"{at}.output", down, "output")
+                is_flat = found.inputs[down.key].ndim == 2
+                points[f"{at}.hidden"] = Point(f"{at}.hidden", down, "input", is_flat)
+                points[f"{at}.output"] = Point(f"{at}.output", down, "output", is_flat)
         limits[stack] = _limit(found, own)
     order = {call.execution.key: index for index, call in enumerate(found.calls)}
     sites.sort(key=lambda site: order[site.execution.key])

@@ -22,12 +22,16 @@ class Run:
     Args:
         layout: where everything is.
         taps: listeners, or None.
+        batch: how many rows of tokens the pass is of.
         capture: names of points outside attention whose last value is kept in `captured`.
     """
 
-    def __init__(self, layout: Layout, taps: Taps | None, capture: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, layout: Layout, taps: Taps | None, batch: int = 1, capture: tuple[str, ...] = ()
+    ) -> None:
         self.captured: dict[str, Tensor] = {}
         self._taps = taps
+        self._batch = batch
         self._capture = capture
         self._masks = Masks()
         self._sites = {site.execution.key: site for site in layout.sites}
@@ -158,12 +162,15 @@ class Run:
         return hook
 
     def _offer(self, points: list[Point], value: Tensor) -> Tensor:
+        is_flat = points[0].is_flat
+        if is_flat:
+            value = value.view(self._batch, -1, value.shape[-1])
         for point in points:
             if self._taps is not None:
                 value = self._taps.offer(point.name, value)
             if point.name in self._capture:
                 self.captured[point.name] = value
-        return value
+        return value.flatten(0, 1) if is_flat else value
 
 
 class _Watch:
