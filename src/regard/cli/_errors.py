@@ -53,7 +53,7 @@ def in_options(message: str, names: Mapping[str, str]) -> str:
         '--target must be left out: this model has no decoder.'
     """
     known = dict(names) | {ours: names[theirs] for ours, theirs in _ALIASES.items() if theirs in names}
-    begins = re.match(r"(\w+)(?=(?:\[.+?\])? (?:must|is|has|names)\b)", message)
+    begins = re.match(r"(\w+)(?=(?:\[.+?\])? (?:must|is|has|names)\b|: )", message)
     if begins is not None and begins[1] in known:
         message = known[begins[1]] + message[begins.end() :]
     return message.replace(" must be None", " must be left out")
