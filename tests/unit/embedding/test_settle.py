@@ -17,12 +17,17 @@ from regard.embedding._integers import int8_is_best, int16_is_best
 from regard.embedding._llvm import _target
 from regard.embedding._llvm._target import Target
 from regard.embedding._settle import settle
-from regard.models import Loaded, load_checkpoint
+from regard.models import Loaded
 from tolerances import PARITY_FP32, assert_close_to_largest
 from unit.models import folders
 
 SOURCE = Source(name="tiny", folder=Path("tiny"), kind="folder")
 AVX = torch.backends.cpu.get_cpu_capability().startswith("AVX")
+
+
+@pytest.fixture(scope="module")
+def model() -> regard.Model:
+    return regard.load()
 
 
 @pytest.mark.parametrize(
@@ -77,25 +82,26 @@ def test_what_fast_is(
     level: Level,
     pooling: Kind | None,
     precision: str,
+    model: regard.Model,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("regard.embedding._settle.int8_is_best", lambda: in_8)
     monkeypatch.setattr("regard.embedding._settle.int16_is_best", lambda: in_16)
     monkeypatch.setattr("regard.embedding._settle.is_native", lambda _: False)
-    made = Embedder(load_checkpoint(), Request(level=level, pooling=pooling, precision="fast"))
+    made = Embedder(model.loaded, Request(level=level, pooling=pooling, precision="fast"))
     assert made.settled["precision"] == made.computed.precision == precision
     assert (made.computed.loss is None) == (precision == "float32")
     assert made.computed.loss is None or made.settled["kernel"].endswith(precision)
-    exact = Embedder(load_checkpoint(), Request(level=level, pooling=pooling))
+    exact = Embedder(model.loaded, Request(level=level, pooling=pooling))
     assert str(exact.computed) == "float32, exact"
 
 
 @pytest.mark.skipif(not AVX, reason="the processor has no AVX2")
-def test_what_loses_too_much_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_loses_too_much_is_not_chosen(model: regard.Model, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("int8_is_best", "int16_is_best"):
         monkeypatch.setattr(f"regard.embedding._settle.{name}", lambda: True)
     monkeypatch.setattr("regard.embedding._settle.is_native", lambda _: False)
-    loaded, request = load_checkpoint(), Request(precision="fast")
+    loaded, request = model.loaded, Request(precision="fast")
     monkeypatch.setattr("regard.embedding._settle._OF_AVERAGES", 1.0)
     assert Embedder(loaded, request).computed.precision == "int16"
     monkeypatch.setattr("regard.embedding._settle._WITH_A_MARGIN", 1.0)
@@ -105,12 +111,14 @@ def test_what_loses_too_much_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
-def test_the_default_is_exact_whatever_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_exact_whatever_is_installed(
+    model: regard.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where everything faster is there, and good enough."""
     for name in ("int8_is_best", "int16_is_best"):
         monkeypatch.setattr(f"regard.embedding._settle.{name}", lambda: True)
     monkeypatch.setattr("regard.embedding._settle.is_native", lambda _: True)
-    model, texts = regard.load(), ["A river bank.", "He fishes on the bank of a river, far from any bank."]
+    texts = ["A river bank.", "He fishes on the bank of a river, far from any bank."]
     means = torch.stack([model.trace(text).embeddings(-1).mean(0) for text in texts])
     assert_close_to_largest(model.embed(texts), torch.nn.functional.normalize(means), PARITY_FP32)
 
@@ -124,10 +132,9 @@ def test_the_probe_fits_a_short_table_of_positions() -> None:
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int16", "int8", "fast"])
-def test_every_report_names_its_precision_and_its_loss(precision: Precision) -> None:
+def test_every_report_names_its_precision_and_its_loss(model: regard.Model, precision: Precision) -> None:
     if precision.startswith("int") and not AVX:
         pytest.skip("the processor has no AVX2")
-    model = regard.load()
     sentences = model.embed(["a bank"], precision=precision)
     words = model.embed(["a bank"], level="word", precision=precision)
     for report in (sentences.report, words.report):
