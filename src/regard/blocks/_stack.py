@@ -152,14 +152,18 @@ class Stack(nn.Module):
         inner = None if taps is None else taps.at("embeddings")
         x: Tensor = self.embeddings(token_ids, positions=positions, token_types=token_types, taps=inner)
         bias = None if self.bias is None else self.bias()
-        if isinstance(bias, Bias) and taps is None:  # a record keeps the rule: it is smaller
+        # Where nobody listens. Records keep the masks and rules as they are.
+        if isinstance(bias, Bias) and taps is None:
             bias = _written_out(bias, positions.shape[1], x)
         masks: dict[Pattern, Mask | None] = {}
         rotations: dict[Rotary, Rotation] = {}
         cross = {} if encoded is None else {"encoded": encoded, "encoded_mask": encoded_mask}
         for index, (layer, pattern) in enumerate(zip(self.layers, self.patterns, strict=True)):
             if pattern not in masks:
-                masks[pattern] = _conjoined(pattern.mask, mask)
+                whole = _conjoined(pattern.mask, mask)
+                if whole is not None and taps is None:
+                    whole = whole.simplified(x.shape[1], x.shape[1])
+                masks[pattern] = whole
             rotary = pattern.rotary
             if rotary is not None and rotary not in rotations:
                 rotations[rotary] = rotary.rotation(positions, dtype=x.dtype, device=x.device)

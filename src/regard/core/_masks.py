@@ -131,7 +131,7 @@ class Padding(Mask):
             )
 
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.real[:, None, None, keys]
+        return self.real.index_select(1, keys)[:, None, None]
 
     def simplified(self, q_len: int, k_len: int) -> Mask | None:
         del q_len, k_len
