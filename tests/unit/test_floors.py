@@ -187,6 +187,18 @@ def test_a_circle_is_found() -> None:
     assert circles({"a": {"b"}, "b": set()}) == []
 
 
+MOST_LINES = 400
+
+
+def test_no_file_is_too_long_to_read() -> None:
+    long = {
+        name: count
+        for name, path in _modules()
+        if (count := len(path.read_text("utf-8").splitlines())) > MOST_LINES
+    }
+    assert long == {}
+
+
 def test_every_module_is_walked() -> None:
     walked = {name for name, _ in _modules()}
     assert {"regard", "regard._version", "regard.core", "regard.core.errors"} <= walked
