@@ -50,6 +50,7 @@ class Look:
         norms: of each stack the module between its last layer and its output, if there is just one.
         head: the output layer, if it makes the logits of the last hidden state by itself.
         has_logits: whether the model gives logits.
+        takes_batches: whether it ran on two texts at once; a classifier without a padding token does not.
         parity: how exactly the records give back what the model computed.
     """
 
@@ -58,6 +59,7 @@ class Look:
     norms: dict[StackKind, nn.Module | None]
     head: nn.Linear | None
     has_logits: bool
+    takes_batches: bool
     parity: Parity
 
 
@@ -82,6 +84,7 @@ def look_at(hf_model: Any, configs: list[Any]) -> Look:
         layout=layout,
         norms={kind: _find_norm(layout, found, kind) for kind in layout.prefixes},
         head=_find_head(hf_model, layout, found),
+        takes_batches=len(arguments["input_ids"]) > 1,
         has_logits=isinstance(found.result.get("logits"), Tensor),
         parity=parity,
     )

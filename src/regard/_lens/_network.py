@@ -59,6 +59,7 @@ class LensNetwork(Network):
         self._configs = configs_of(hf_model)
         self._look = look_at(hf_model, self._configs)
         self.config, self.layout, self.parity = self._look.config, self._look.layout, self._look.parity
+        self.takes_batches = self._look.takes_batches
         self.prefixes = self.layout.prefixes
         self.start_id = _start_id(hf_model) if len(self.prefixes) == 2 else None
         # Once: a trace asks for them at every call.

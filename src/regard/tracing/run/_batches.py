@@ -28,14 +28,14 @@ def batches(network: Network, given: Sequence[Given]) -> Iterator[list[int]]:
     A model with edits, which may name words and positions, and DeBERTa, whose bias holds the queries of all
     texts, run on one text at a time.
     """
-    lens = isinstance(network, LensNetwork)
+    lens = network if isinstance(network, LensNetwork) else None
     relative = any(isinstance(each, RelativePositions) for each in network.modules())
-    alone = relative or network.plain is not network
+    alone = relative or network.plain is not network or (lens is not None and not lens.takes_batches)
     batch: list[int] = []
     for number in sorted(range(len(given)), key=lambda each: _lengths(given[each])):
         longest = _lengths(given[number])
         shortest = _lengths(given[batch[0]]) if batch else longest
-        like = longest == shortest if lens else max(longest) <= _LONGER * max(shortest)
+        like = longest == shortest if lens is not None else max(longest) <= _LONGER * max(shortest)
         most = max(sum(longest), *(sum(_lengths(given[each])) for each in batch), 0)
         if batch and (alone or not like or (len(batch) + 1) * most > _TOKENS):
             yield batch
@@ -97,7 +97,7 @@ class _Copies:
 
     def take(self, value: Tensor, sizes: tuple[int | None, ...]) -> Tensor:
         """The text's part: of each axis after the first so many entries, None for all."""
-        key = value.data_ptr(), value.shape, sizes
+        key = value.data_ptr(), value.shape, value.stride(), sizes
         if key not in self._made:
             one = value[self._item : self._item + 1] if len(value) > 1 else value
             self._made[key] = one[:, *(slice(size) for size in sizes)].clone()

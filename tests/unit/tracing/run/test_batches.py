@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import tokenizers
 import torch
+import transformers
 
 import lens_models
 import regard
@@ -98,3 +99,13 @@ def test_edits_keep_to_their_text(tmp_path: Path) -> None:
     model = regard.Model(model_of("bert", tmp_path)).edited(regard.Zero("weights", layer=0, key="w1"))
     first, second = model.trace(["w1 w2 w3", "w3 w2 w1"])
     assert float(first.weights(0, key="w1").abs().max()) == float(second.weights(0, key="w1").max()) == 0
+
+
+def test_a_model_that_takes_one_text_at_a_time(tmp_path: Path) -> None:
+    folders.write_tokenizer(tmp_path, 31)
+    sizes = {"vocab_size": 31, "n_embd": 12, "n_layer": 1, "n_head": 2, "n_positions": 19}
+    config = transformers.GPT2Config(**sizes, bos_token_id=1, eos_token_id=1)
+    config.pad_token_id = None
+    classifier = lens_models.build(transformers.GPT2ForSequenceClassification, config)
+    backend = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert [len(each.tokens) for each in trace_texts(lens(classifier, backend), ["w1 w2", "w3 w4"])] == [2, 2]
