@@ -17,7 +17,7 @@ from regard.text import Encoding
 from regard.tracing.edits._capture import check_mode, encodings_of, keep_in
 from regard.tracing.edits._changes import Replace
 from regard.tracing.edits._metric import Metric, Progress, differentiable, number_of
-from regard.tracing.edits._sites import Layer, Layers, Site, SiteName, site_named, taps_of
+from regard.tracing.edits._sites import Layer, Layers, Site, SiteName, site_named, stack_along, taps_of
 from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import run_again
@@ -158,6 +158,9 @@ def patch(
     with torch.no_grad():
         looking = Taps({tap: keep_in(kept, tap) for tap in points})
         of_clean = number_of(metric(run_again(clean, network, taps=looking, logits=True)))
+    if at.is_matrix:  # a sink is no key, and stays
+        keys = len(encodings_of(clean)[stack_along(kind, "key")].tokens)
+        kept = {tap: value[..., :keys] for tap, value in kept.items()}
     if method == "attribution":
         found, moves, of_corrupted = gradients_at(network, corrupted, points, metric)
         rows = [
@@ -245,7 +248,8 @@ def _check_lengths(clean: Mapping[StackKind, Encoding], corrupted: Mapping[Stack
 
 
 def _difference(clean: Tensor, corrupted: Tensor, tap: str) -> Tensor:
-    """clean - corrupted, in float64; 0 where the mask forbids in both."""
+    """clean - corrupted, in float64; 0 where the mask forbids in both, and of a sink."""
+    clean = torch.cat((clean, corrupted[..., clean.shape[-1] :]), dim=-1)
     same = clean == corrupted
     apart = torch.where(same, 0.0, clean.double() - corrupted.double())
     if bool(apart.isinf().any()):

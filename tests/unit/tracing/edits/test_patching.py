@@ -272,3 +272,23 @@ def test_a_table_tells_itself() -> None:
     assert repr(table) == (
         "Patching(activation at cross context, 2 layers x 3 heads, clean 1, corrupted 0.25)"
     )
+
+
+def test_a_sink_stays() -> None:
+    from lens_models import FAMILIES
+
+    model = regard.lens(FAMILIES["gpt_oss"]())
+    clean, corrupted = (model.trace(token_ids=[11, 12, each, 14, 15]) for each in (13, 16))
+
+    def last(output: Output) -> Tensor:
+        assert output.logits is not None
+        return output.logits[0, -1, 3]
+
+    table = model.patch(clean, corrupted, last, site="weights", per="position", layer=0)
+    edit = regard.Replace("weights", layer=0, query=4, value=clean)
+    with torch.no_grad():
+        wanted = last(model.edited(edit)(torch.tensor([corrupted.token_ids])))
+    assert float(table.values[0, 4]) == pytest.approx(float(wanted), rel=1e-5)
+    assert table.effect[0, 4].abs() > 1e-5
+    guess = model.patch(clean, corrupted, last, site="weights", per="position", layer=0, method="attribution")
+    assert guess.values.shape == (1, 5)
