@@ -9,7 +9,9 @@ import torch.distributed
 from torch import Tensor
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from transformers import LlamaConfig, LlamaForCausalLM
 
+import regard
 from regard.models import Transformer
 from regard.models.bert import BertConfig
 from regard.models.bert import build as bert
@@ -86,3 +88,12 @@ def test_autocast(family: str) -> None:
     assert 0 < (state - expected).abs().max() < 0.02 * expected.abs().max()
     state.float().square().sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
+
+
+def test_a_trace_through_the_lens_under_autocast() -> None:
+    """Llama's rotated q and k come in float32 there, its v does not."""
+    config = LlamaConfig(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2)
+    with torch.autocast("cpu", torch.bfloat16):
+        trace = regard.lens(LlamaForCausalLM(config).eval()).trace(token_ids=[1, 2, 3])
+    parity = trace.parity()
+    assert 0 < parity.largest < parity.bound < 0.05

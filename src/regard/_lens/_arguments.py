@@ -70,6 +70,9 @@ def read_inputs(
             f"hf_model drops attention weights (dropout={arguments['dropout']}) in {where}; "
             "call hf_model.eval()."
         )
+    if torch.is_autocast_enabled(q.device.type):
+        # It rounds what enters a product; rotated and normed q and k come in float32.
+        q, k, v = (each.to(torch.get_autocast_dtype(q.device.type)) for each in (q, k, v))
     bias = arguments.get("position_bias")
     causal = original.is_causal(module, q, arguments)
     mask: Mask | None = Causal() if causal else None
