@@ -79,9 +79,9 @@ class Embedder:
         self._frame = self._bulk.frame()
         network = loaded.network
         if network.plain is not network:
-            # Edits may look words up in the text, and are counted at the end of a pass, which is cut short.
             raise InputError(
-                "model must be without edits to embed texts; take an edited model's vectors from its traces: "
+                "model must be without edits to embed texts: many texts share a pass, and an edit may name "
+                "words or positions of one. Take an edited model's vectors from its traces: "
                 "edited.trace(text).embeddings(layer)."
             )
         self._layers = request.layers(network.depth(stack_of(network)))

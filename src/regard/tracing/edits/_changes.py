@@ -350,7 +350,7 @@ def _pool(part: Part) -> Tensor:
 
 
 def _matrices(edit: Edit, part: Part) -> Tensor:
-    """What each text has at the same place: (texts, heads, queries, keys)."""
+    """What each text has at the same tap: (texts, heads, queries, keys)."""
     found = [part.taken(source, edit.query, edit.key) for source in part.target.sources]
     return torch.stack([part.fitting("reference", each, exactly=True) for each in found])
 

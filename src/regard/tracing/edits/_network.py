@@ -174,7 +174,7 @@ class EditedNetwork(Network):
         return self.inner.readout(state, normed=normed)
 
     def tap_names(self) -> list[str]:
-        """Every point, in the order of the forward pass."""
+        """Every tap, in the order of the forward pass."""
         return self.inner.tap_names()
 
     def forward(self, token_ids: Tensor, *, taps: Taps | None = None, **others: Any) -> Output:

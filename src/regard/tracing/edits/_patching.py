@@ -29,7 +29,7 @@ PatchingMethod = Literal["activation", "attribution"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Patching:
-    """The metric of the corrupted text, with one place at a time as it is in the clean text.
+    """The metric of the corrupted text, with one cell at a time as it is in the clean text.
 
     Args:
         values: float64 (layers, positions, heads or neurons), the metric with that cell patched; by
@@ -153,19 +153,19 @@ def patch(
     taps = taps_of(at, kind, network, layer)
     per = _per(at, per)
     axis = next(each for each in at.axes if each != "head") if per == "position" else per
-    dim, points = at.axes.index(axis), list(taps.values())
+    dim, names = at.axes.index(axis), list(taps.values())
     kept: dict[str, Tensor] = {}
     with torch.no_grad():
-        looking = Taps({tap: keep_in(kept, tap) for tap in points})
+        looking = Taps({tap: keep_in(kept, tap) for tap in names})
         of_clean = number_of(metric(run_again(clean, network, taps=looking, logits=True)))
     if at.is_matrix:  # a sink is no key, and stays
         keys = len(encodings_of(clean)[stack_along(kind, "key")].tokens)
         kept = {tap: value[..., :keys] for tap, value in kept.items()}
     if method == "attribution":
-        found, moves, of_corrupted = gradients_at(network, corrupted, points, metric)
+        found, moves, of_corrupted = gradients_at(network, corrupted, names, metric)
         rows = [
             _summed(_difference(kept[tap], found[tap], tap) * moves[tap].double(), dim) + of_corrupted
-            for tap in points
+            for tap in names
         ]
     else:
         # Each cell's text, by itself: without the batch.
@@ -181,7 +181,7 @@ def patch(
             if progress is not None and done:
                 progress(done, len(cells))
         of_corrupted, values = numbers[0], torch.tensor(numbers[1:], dtype=torch.float64)
-        rows = list(torch.split(values, [kept[tap].shape[1 + dim] for tap in points]))
+        rows = list(torch.split(values, [kept[tap].shape[1 + dim] for tap in names]))
     return Patching(
         values=pad_sequence(rows, batch_first=True, padding_value=math.nan),
         clean=of_clean,
