@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from regard.core.errors import InputError
-from regard.models import Transformer
+from regard.models import Loaded, Transformer
 from regard.positions import RelativeBias, relative_buckets
+from regard.text import Encoding
 from regard.tracing import Trace, compare, page_record, trace_text
-from regard.tracing.run._run import _trace as _run
+from regard.tracing.record import EVERYTHING
+from regard.tracing.record import Trace as Recorded
+from regard.tracing.run._run import _traced
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 from unit.core import oracle
 from unit.models import tiny
@@ -19,6 +22,12 @@ from unit.tracing.stacks import SOURCE_TOKENS, TARGET, TARGET_TOKENS, TEXT, load
 
 KINDS = {"encoder": (9, 9, 3), "decoder": (6, 6, 5), "cross": (6, 9, 5)}
 """Queries, keys, heads."""
+
+
+def run(loaded: Loaded, *read: Encoding) -> Recorded:
+    """The trace of what the encoder and the decoder read."""
+    [trace] = _traced(loaded, [(read[0], read[1])], EVERYTHING)
+    return trace
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +40,7 @@ def network() -> Transformer:
 def trace(network: Transformer) -> Trace:
     """A text and what a decoder reads beside it, both with words."""
     tokenizer = make_tokenizer()
-    return Trace.of(_run(loaded(network), tokenizer.encode(TEXT), tokenizer.encode(TARGET)))
+    return Trace.of(run(loaded(network), tokenizer.encode(TEXT), tokenizer.encode(TARGET)))
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +205,7 @@ def test_cross_attention_in_some_layers_only_keeps_their_numbers(
     names = [name for name in network.tap_names() if "layers.1.cross_attention." not in name]
     monkeypatch.setattr(network, "tap_names", lambda: names)
     tokenizer = make_tokenizer()
-    some = Trace.of(_run(loaded(network), tokenizer.encode(TEXT), tokenizer.encode(TARGET)))
+    some = Trace.of(run(loaded(network), tokenizer.encode(TEXT), tokenizer.encode(TARGET)))
     assert some.decoder is not None
     assert some.decoder.cross_layers == (0, 2)
     assert len(some.attention("cross")) == 2
@@ -349,7 +358,7 @@ def test_the_page_has_every_kind(trace: Trace, alone: Trace) -> None:
 
 def test_compared_where_the_text_is_read(trace: Trace, network: Transformer) -> None:
     tokenizer = make_tokenizer()
-    other = Trace.of(_run(loaded(network), tokenizer.encode("the money bank"), tokenizer.encode("river")))
+    other = Trace.of(run(loaded(network), tokenizer.encode("the money bank"), tokenizer.encode("river")))
     similarity = compare([trace, other], "bank").similarity
     assert similarity.shape == (3, 2, 2)
     for layer in range(3):
