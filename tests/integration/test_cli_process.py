@@ -74,6 +74,11 @@ def test_the_installed_command() -> None:
     assert run([command, "--version"]).stdout == run([*REGARD, "--version"]).stdout
 
 
+def test_shells_complete_commands() -> None:
+    asked = {"_REGARD_COMPLETE": "complete_bash", "COMP_WORDS": "regard lo", "COMP_CWORD": "1"}
+    assert run(REGARD, env=os.environ | asked).stdout.split() == [b"look"]
+
+
 def test_from_the_sentence_to_the_page(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     environment = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
