@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from regard.views._changes import Changes
 from regard.views._held import HeldHeads
 from regard.views._layer_record import LayerRecord
 from regard.views._records import AttentionRecord, RecordKind
+from regard.views._weights import weight_rows
 
 Encoding = Literal["int16", "float32"]
 
@@ -240,13 +240,14 @@ def largest_changes(
         heads: Which heads; by default all.
 
     Returns:
-        (heads, keys), one more column where there are sinks: absolute differences, rounded up; 0 for others.
+        (heads, keys), one more column where there are sinks: absolute differences; 0 for other heads.
     """
     largest = np.zeros((one.heads, one.keys + (one.sinks is not None)), np.float32)
     for head in range(one.heads) if heads is None else heads:
-        changes = Changes(one, other, head)
         for queries in query_blocks(one, every):
-            np.maximum(largest[head], changes.largest(queries), out=largest[head])
+            apart = weight_rows(one, head, queries)
+            apart -= weight_rows(other, head, queries)
+            np.maximum(largest[head], np.abs(apart, out=apart).max(axis=0), out=largest[head])
     return largest
 
 

@@ -17,20 +17,13 @@ _MOST_SCORE = 512.0
 Precision = type[np.float32] | type[np.float64]
 
 
-def weight_rows(
-    layer: LayerRecord,
-    head: int,
-    queries: npt.NDArray[np.int64],
-    *,
-    allowed: npt.NDArray[np.bool_] | None = None,
-) -> npt.NDArray[np.float64]:
+def weight_rows(layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """The weights of some queries of a head, by the formula at the top of `_records`.
 
     Args:
         layer: The layer.
         head: The query head.
         queries: Which queries, (rows,).
-        allowed: What the layer's mask says of them, where that is at hand already.
 
     Returns:
         (rows, keys), and one more column, the sink's, where there are sinks.
@@ -42,16 +35,12 @@ def weight_rows(
         >>> weight_rows(layer, 0, np.arange(2)).tolist()
         [[1.0, 0.0], [0.5, 0.5]]
     """
-    rows: npt.NDArray[np.float64] = rows_in(np.float64, layer, head, queries, allowed)
+    rows: npt.NDArray[np.float64] = rows_in(np.float64, layer, head, queries)
     return rows
 
 
 def rows_in(
-    dtype: Precision,
-    layer: LayerRecord,
-    head: int,
-    queries: npt.NDArray[np.int64],
-    allowed: npt.NDArray[np.bool_] | None = None,
+    dtype: Precision, layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]
 ) -> npt.NDArray[Any]:
     """The same in another precision, for what is not shown weight by weight: see `precision_of`."""
     if layer.weights is not None:
@@ -66,9 +55,7 @@ def rows_in(
     if layer.bias is not None:
         weights += bias_rows(layer, head, queries)
     if layer.mask is not None:
-        if allowed is None:
-            allowed = layer.mask.rows(head, queries, layer.keys)
-        weights[~allowed] = -np.inf
+        weights[~layer.mask.rows(head, queries, layer.keys)] = -np.inf
     if layer.sinks is not None:
         sink = np.full((len(queries), 1), layer.sinks[head], dtype)
         weights = np.concatenate((weights, sink), axis=1)

