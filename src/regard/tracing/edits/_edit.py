@@ -79,9 +79,8 @@ class Edit(ABC):
         """Raise InputError if something is chosen along an axis that the site does not have."""
         for name in ("head", "query", "key", "neuron"):
             if getattr(self, name) is not None and name not in site.axes:
-                others = [axis for axis in site.axes if axis in ("query", "key")]
-                way_out = f"; its positions are chosen by {others[0]}=" if others and name != "head" else ""
-                raise InputError(f"{name} must be None at {self.site!r}, which has none{way_out}.")
+                chosen = " and ".join(site.axes) or "nothing"
+                raise InputError(f"{name} must be None at {self.site!r}, where {chosen} can be chosen.")
 
     def traces(self) -> Sequence[Trace]:
         """The traces of whose texts this edit puts something in."""

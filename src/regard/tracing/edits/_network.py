@@ -5,21 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core import Mask, Taps
 from regard.core.errors import InputError, RegardError
-from regard.models import (
-    Change,
-    Kind,
-    Loaded,
-    Network,
-    Output,
-    Projection,
-    StackKind,
-    Unembedding,
-    as_mask,
-)
+from regard.models import Change, Loaded, Network, Output, StackKind, as_mask
 from regard.text import Encoding, Tokenizer
 from regard.tracing.edits._capture import captured, check_mode
 from regard.tracing.edits._edit import Edit, Part, Target, Texts
@@ -81,6 +71,11 @@ def targets_of(network: Network, edits: Sequence[Edit]) -> list[Target]:
     ]
 
 
+def _of_inner(name: str) -> Any:
+    """The method of the network inside."""
+    return lambda self, *arguments, **options: getattr(self.inner, name)(*arguments, **options)
+
+
 class EditedNetwork(Network):
     """A network around another, whose taps it writes; its parameters are the other's own.
 
@@ -140,42 +135,20 @@ class EditedNetwork(Network):
         """The network for one pass over these texts, whose words are known."""
         return EditedNetwork(self.inner.for_texts(encodings), self._targets, self._tokenizer, encodings)
 
-    def depth(self, kind: StackKind) -> int:
-        """Attention layers of a stack."""
-        return self.inner.depth(kind)
-
-    def limit(self, kind: StackKind) -> int | None:
-        """The most positions that a stack can take; None for no limit."""
-        return self.inner.limit(kind)
-
-    def layer(self, kind: StackKind, index: int) -> nn.Module | None:
-        """The inner network's."""
-        return self.inner.layer(kind, index)
-
-    def projection(self, kind: Kind, layer: int) -> Projection | None:
-        """The inner network's."""
-        return self.inner.projection(kind, layer)
-
-    def final_norm(self, kind: StackKind) -> nn.Module | None:
-        """The inner network's."""
-        return self.inner.final_norm(kind)
-
     @property
     def has_vocabulary_head(self) -> bool:
-        """The inner network's."""
+        """See `Network.has_vocabulary_head`."""
         return self.inner.has_vocabulary_head
 
-    def unembedding(self) -> Unembedding | None:
-        """The inner network's."""
-        return self.inner.unembedding()
-
-    def readout(self, state: Tensor, *, normed: bool) -> Tensor | None:
-        """The inner network's: without edits of the logits."""
-        return self.inner.readout(state, normed=normed)
-
-    def tap_names(self) -> list[str]:
-        """Every tap, in the order of the forward pass."""
-        return self.inner.tap_names()
+    # What edits do not change is the inner network's.
+    depth = _of_inner("depth")
+    limit = _of_inner("limit")
+    layer = _of_inner("layer")
+    projection = _of_inner("projection")
+    final_norm = _of_inner("final_norm")
+    unembedding = _of_inner("unembedding")
+    readout = _of_inner("readout")
+    tap_names = _of_inner("tap_names")
 
     def forward(self, token_ids: Tensor, *, taps: Taps | None = None, **others: Any) -> Output:
         """See `Network.forward`; the caller's taps see what the edits left.

@@ -31,9 +31,9 @@ def wide(*numbers: float) -> torch.Tensor:
     ("name", "arguments", "message"),
     [
         ("Zero", {"site": 3}, "site must be a name, one of weights, scores, .*; got 3"),
-        ("Zero", {"site": "residual", "head": 1}, "head must be None at 'residual', which has none\\."),
-        ("Zero", {"site": "k", "query": 1}, "query must be None at 'k', .* positions are chosen by key="),
-        ("Zero", {"site": "context", "key": 1}, "key must be None at 'context', .* by query="),
+        ("Zero", {"site": "residual", "head": 1}, "head must be None at 'residual', where query can"),
+        ("Zero", {"site": "k", "query": 1}, "query must be None at 'k', where head and key can be chosen"),
+        ("Zero", {"site": "context", "key": 1}, "key must be None at 'context', where head and query"),
         ("Zero", {"site": "ffn", "neuron": 1}, "neuron must be None at 'ffn'"),
         ("Write", {"site": "ffn", "function": 2}, "function must be a function"),
         ("Scale", {"site": "ffn", "factor": NAN}, "factor must be a finite number; got nan"),
