@@ -1,12 +1,11 @@
 """The records of a trace as JSON and named tensors, and back.
 
-A class is written by its name and its fields. Masks and biases that layers share are written once, tensors
-that share memory too, and a tensor comes back with its axes in the same order in memory: what is computed
-from it then is the same to the last bit.
+What a record is called in a file, and its fields, stand in `SCHEMA`. Masks and biases that layers share are
+written once, tensors that share memory too, and a tensor comes back with its axes in the same order in
+memory: what is computed from it then is the same to the last bit.
 """
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import torch
@@ -30,16 +29,35 @@ from regard.text import Encoding, Token, Word
 from regard.tracing.record._keep import Keeping, Partial, ScoreInputs
 from regard.tracing.record._passage import AttentionTrace, Passage, ScoreTrace
 
-_RECORDS: dict[str, Any] = {
-    each.__name__: each
-    for each in (
-        *(Passage, AttentionTrace, AttentionInputs, ScoreTrace, ScoreInputs, Keeping),
-        *(Causal, Conjunction, Padding, Segments, TensorMask, Window),
-        *(Alibi, BiasOfHeads, BucketBias, DenseBias, DisentangledBias, DistanceTerm),
-    )
+SCHEMA: dict[str, tuple[Any, str]] = {
+    "Passage": (
+        Passage,
+        "encoding attention cross_attention cross_layers hidden learned scaled positions token_types keeping",
+    ),
+    "AttentionTrace": (AttentionTrace, "inputs context output written_heads output_written"),
+    "AttentionInputs": (
+        AttentionInputs,
+        "q k v mask bias scale softcap dropout sinks weights written",
+    ),
+    "ScoreTrace": (ScoreTrace, "inputs"),
+    "ScoreInputs": (ScoreInputs, "q k mask bias scale softcap dropout sinks weights written"),
+    "Keeping": (Keeping, "keep layers dtype"),
+    "Causal": (Causal, "offset"),
+    "Conjunction": (Conjunction, "masks"),
+    "Padding": (Padding, "real"),
+    "Segments": (Segments, "queries keys"),
+    "TensorMask": (TensorMask, "values"),
+    "Window": (Window, "left right offset"),
+    "Alibi": (Alibi, "num_heads steepest"),
+    "BiasOfHeads": (BiasOfHeads, "bias heads"),
+    "BucketBias": (BucketBias, "weight buckets query_offset"),
+    "DenseBias": (DenseBias, "values"),
+    "DisentangledBias": (DisentangledBias, "c2p p2c"),
+    "DistanceTerm": (DistanceTerm, "vectors table index batch"),
 }
-_UNWRITTEN = {ScoreTrace: ("context", "output", "written_heads", "output_written"), ScoreInputs: ("v",)}
-"""What a class inherits as a field and does not have."""
+"""The records of format 1: the name in the file, the class, and its fields. A change is another format."""
+
+_NAMES = {kind: name for name, (kind, _) in SCHEMA.items()}
 
 _TOKEN = ("id", "text", "span", "sequence", "word", "type_id", "special", "surface")
 _WORD = ("text", "span", "sequence", "tokens")
@@ -85,20 +103,18 @@ class Writer:
             numbers = None if value.numbers is None else list(value.numbers)
             about = {"what": value.what, "why": value.why, "length": len(value), "numbers": numbers}
             return {"partial": about, "kept": kept}
-        name = type(value).__name__
-        if _RECORDS.get(name) is not type(value):
+        if type(value) not in _NAMES:
+            kind = type(value).__name__
             raise InputError(
-                f"{at} of this trace is a {name}, which a file cannot hold: it is a rule that only code can "
-                "tell. Ask it what you need now, or save its weights as tensors of your own."
+                f"{at} of this trace is a {kind}, which a file cannot hold: it is a rule that only code "
+                " can tell. Ask it what you need now, or save its weights as tensors of your own."
             )
         return self._shared(value, at) if at.endswith((".mask", ".bias")) else self._record(value, at)
 
     def _record(self, value: Any, at: str) -> Any:
-        left_out = _UNWRITTEN.get(type(value), ())
-        named = [field.name for field in fields(value) if field.init and field.name not in left_out]
-        return {"is": type(value).__name__} | {
-            name: self.write(getattr(value, name), f"{at}.{name}") for name in named
-        }
+        name = _NAMES[type(value)]
+        names = SCHEMA[name][1].split()
+        return {"is": name} | {each: self.write(getattr(value, each), f"{at}.{each}") for each in names}
 
     def _shared(self, own: Any, at: str) -> Any:
         if id(own) not in self._places:
@@ -153,7 +169,7 @@ class Reader:
             return value
         if "is" in value:
             others = {name: self.read(each) for name, each in value.items() if name != "is"}
-            return _RECORDS[value["is"]](**others)
+            return SCHEMA[value["is"]][0](**others)
         if "tensor" in value:
             return self._tensor(**value)
         if "dtype" in value:

@@ -37,6 +37,10 @@ class HasLoaded(Protocol):
         ...
 
 
+class _NotThereError(CheckpointError, FileNotFoundError):
+    """No such file."""
+
+
 def save(trace: Trace, path: str | os.PathLike[str]) -> Path:
     """Write the trace to a safetensors file, whole or not at all.
 
@@ -104,7 +108,8 @@ def open_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None = 
         model: the model that it is of, for what needs its parameters; without it, that raises.
 
     Raises:
-        CheckpointError: no such file, or one that is damaged, no trace, or of another format.
+        CheckpointError: no such file (a FileNotFoundError too), or one that is damaged, no trace, or of
+            another format.
         InputError: another model than the trace's.
     """
 
@@ -115,6 +120,8 @@ def open_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None = 
     try:
         stored = SafetensorsFile(file)
     except CheckpointError as error:
+        if not file.exists():
+            raise _NotThereError(f"{file} cannot be opened as a trace: there is no such file.") from error
         reason = str(error).removeprefix(f"{file}: ").removesuffix(f"; {DOWNLOAD_AGAIN}")
         raise CheckpointError(
             f"{file} cannot be opened as a trace: {reason}; trace.save writes one."

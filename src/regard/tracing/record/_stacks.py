@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 from regard.core.errors import InputError
 from regard.models import Change, Kind, Loaded, keys_of, stack_of
 from regard.text import Encoding
 from regard.tracing.record._keep import places
-from regard.tracing.record._origin import Origin
+from regard.tracing.record._origin import Origin, origin_of
 from regard.tracing.record._passage import AttentionTrace, Passage, counted
 
 
@@ -77,6 +78,20 @@ class Stacks:
         )
         return f"Trace({self.model!r}, {sizes}, {layers}{self.source.keeping})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: all but the model, which every process can load for itself."""
+        return {
+            **vars(self),
+            "loaded": None,
+            "origin": self.origin or (self.loaded and origin_of(self.loaded)),
+        }
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
     def require_model(self) -> Loaded:
         """The model that the trace is of.
 
@@ -85,8 +100,8 @@ class Stacks:
         """
         if self.loaded is None:
             raise InputError(
-                f"this needs the parameters of {self.model}, and the trace came without the model; open it "
-                "with regard.Trace.open(path, model)."
+                f"this needs the parameters of {self.model}, and the trace came without the model, from a "
+                "file or a pickle; open a saved one with regard.Trace.open(path, model)."
             )
         return self.loaded
 

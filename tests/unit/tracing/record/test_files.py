@@ -1,17 +1,22 @@
 """Saving and opening: every family's trace comes back to the last bit, and nothing else is taken for one."""
 
+import copy
 import json
+import math
+import pickle
 import struct
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import lens_models
 import regard
+from regard._lens import lens
 from regard._lens._masks import TensorMask
 from regard.checkpoints import Source, write_tensors
 from regard.core import (
@@ -30,15 +35,18 @@ from regard.models import Loaded
 from regard.positions import Alibi
 from regard.text import Encoding
 from regard.tracing import AttentionTrace, Keeping, Passage, Trace, kept_bytes, trace_ids, trace_text
+from regard.tracing.record import _files
+from regard.tracing.record._codec import SCHEMA, Writer
+from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.models import folders, tiny
 from unit.tracing.conftest import TEXT
 
 IDS, TARGET = [3, 1, 4, 1, 5, 9, 2], [4, 7, 1, 28, 2]
 
 
-def loaded(network: Any, family: str = "none") -> Loaded:
+def loaded(network: Any, family: str = "none", dtype: torch.dtype = torch.float32) -> Loaded:
     source = Source(name="tiny", folder=Path("tiny"), kind="folder")
-    return Loaded(network=network.float(), tokenizer=None, source=source, family=family, left_out=())
+    return Loaded(network=network.to(dtype), tokenizer=None, source=source, family=family, left_out=())
 
 
 def traced(model: Loaded, **keeping: Any) -> Trace:
@@ -108,11 +116,11 @@ def test_a_model_that_differs_in_one_number_is_refused(tmp_path: Path) -> None:
     rotary = replace(folders.CONFIGS["llama"].rotary, base=7.0)
     turned = folders.network("llama", rotary=rotary)
     turned.load_state_dict(model.network.state_dict())
-    with pytest.raises(InputError, match="its config or its parameters are others"):
+    with pytest.raises(InputError, match="its config, or the names and shapes of its parameters, are others"):
         Trace.open(file, loaded(turned, "llama"))
     with torch.no_grad():
         list(model.network.parameters())[3].view(-1)[11] += 5
-    with pytest.raises(InputError, match="its config or its parameters are others"):
+    with pytest.raises(InputError, match="its parameters have other values"):
         Trace.open(file, model)
 
 
@@ -270,17 +278,22 @@ def test_the_model_is_checked(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"needs the parameters of tiny.*regard.Trace.open\(path, model\)"):
         Trace.open(file).require_model()
     assert Trace.open(file, regard.Model(model)).require_model() is model
+    halved = loaded(copy.deepcopy(model.network), "bert", torch.bfloat16)
+    assert Trace.open(file, halved).require_model() is halved
+    of_half = traced(halved).save(tmp_path / "half")
+    assert Trace.open(of_half, model).require_model() is model
     others = {
         "it is of a bert, and the model a gpt2": loaded(model.network, "gpt2"),
         "d_model is 30 there and 15 in the model": loaded(folders.network("bert"), "bert"),
-        "its config or its parameters are others": loaded(tiny.encoder(), "bert"),
+        "its parameters have other values": loaded(tiny.encoder(), "bert"),
+        "its parameters, float64 in place of float32, have": loaded(tiny.encoder(), "bert", torch.float64),
     }
     for message, other in others.items():
         with pytest.raises(InputError, match=f"model must be the one .*: {message}"):
             Trace.open(file, other)
     with torch.no_grad():
         model.network.encoder.layers[1].ffn.output.weight.add_(0.001)  # type: ignore[union-attr]
-    with pytest.raises(InputError, match="its config or its parameters are others"):
+    with pytest.raises(InputError, match="its parameters have other values"):
         Trace.open(file, model)
     with pytest.raises(InputError, match=r"model must be a regard.Model, or None; got str"):
         Trace.open(file, "bert")  # type: ignore[arg-type]
@@ -294,6 +307,105 @@ def test_a_trace_that_came_without_its_model_still_says_which_it_was(tmp_path: P
     file = traced(model).save(tmp_path / "a")
     Trace.open(file).save(file)
     assert Trace.open(file, model).require_model() is model
+
+
+def test_the_lens_and_a_model_of_regard_s_own_are_told_apart(tmp_path: Path) -> None:
+    seen = lens(lens_models.gpt2(), None)
+    own = loaded(tiny.decoder(), seen.family)
+    made = traced(seen).save(tmp_path / "seen")
+    assert Trace.open(made, lens(lens_models.gpt2(), None)).require_model().family == seen.family
+    with pytest.raises(InputError, match="the trace was made through the lens, and the model is"):
+        Trace.open(made, own)
+    with pytest.raises(InputError, match="the model is seen through the lens, and the trace was made by"):
+        Trace.open(traced(own).save(tmp_path / "own"), seen)
+
+
+def test_a_pickle_leaves_the_model_out(tmp_path: Path) -> None:
+    model = loaded(tiny.encoder(), "bert")
+    trace = traced(model)
+    pickled = pickle.dumps(trace)
+    again = pickle.loads(pickled)
+    assert len(pickled) < kept_bytes(trace) + 60_000
+    check_same(again, trace)
+    with pytest.raises(InputError, match=r"came without the model, from a file or a pickle"):
+        again.require_model()
+    assert Trace.open(again.save(tmp_path / "a"), model).require_model() is model
+    assert copy.deepcopy(trace) is copy.copy(trace) is trace
+    assert trace.require_model() is model
+
+
+GOLDEN = {
+    "model": "by hand",
+    "origin": None,
+    "encoder": {
+        "is": "Passage",
+        "encoding": {
+            "texts": [],
+            "tokens": [[3, "a", None, None, None, 0, False, "a"], [4, "b", None, None, None, 0, False, "b"]],
+            "words": [],
+        },
+        "attention": [
+            {
+                "is": "AttentionTrace",
+                "inputs": {
+                    "is": "AttentionInputs",
+                    "q": {"tensor": "q", "shape": [1, 1, 2, 2], "order": [2, 3]},
+                    "k": {"tensor": "k", "shape": [1, 1, 2, 2], "order": [2, 3]},
+                    "v": {"tensor": "v", "shape": [1, 1, 2, 1], "order": [2]},
+                    "mask": {"object": 0},
+                    "bias": None,
+                    "scale": 1.0,
+                    "softcap": None,
+                    "dropout": None,
+                    "sinks": None,
+                    "weights": None,
+                    "written": None,
+                },
+                "context": {"tensor": "encoder.attention.0.context", "shape": [1, 2, 1], "order": [1]},
+                "output": None,
+                "written_heads": [],
+                "output_written": False,
+            }
+        ],
+        "cross_attention": [],
+        "cross_layers": None,
+        "hidden": [],
+        "learned": None,
+        "scaled": None,
+        "positions": None,
+        "token_types": None,
+        "keeping": {"is": "Keeping", "keep": "qkv", "layers": None, "dtype": None},
+    },
+    "decoder": None,
+    "edits": [],
+    "objects": [{"is": "Causal", "offset": 0}],
+}
+"""A file of format 1, as it was when that format was made. It must open for as long as VERSION is 1."""
+
+
+def test_a_file_of_this_format_opens_and_is_written_again_alike(tmp_path: Path) -> None:
+    tensors = {"q": torch.tensor([[1.0, 0.0], [0.0, 2.0]]), "v": torch.tensor([5.0, 7.0])}
+    about = torch.frombuffer(bytearray(json.dumps(GOLDEN).encode()), dtype=torch.uint8)
+    tensors |= {"k": tensors["q"].clone(), "encoder.attention.0.context": torch.tensor([5.0, 6.9])}
+    _files._write(tmp_path / "golden", tensors | {"trace": about})
+    trace = Trace.open(tmp_path / "golden")
+    e = math.exp(4.0)
+    assert_close_to_largest(
+        trace.weights(0, 0), torch.tensor([[1.0, 0.0], [1 / (1 + e), e / (1 + e)]]), FP32_OF_LARGEST
+    )
+    writer = Writer()
+    written = writer.write(trace.encoder, "encoder")
+    assert json.loads(json.dumps(written).replace('"encoder.attention.0.inputs.', '"')) == GOLDEN["encoder"]
+    assert writer.objects == GOLDEN["objects"]
+
+
+@pytest.mark.parametrize("name", SCHEMA)
+def test_the_schema_names_every_field(name: str) -> None:
+    """A field that is renamed or added is another format: change SCHEMA and VERSION together."""
+    kind, names = SCHEMA[name]
+    unwritten = {"ScoreTrace": {"context", "output", "written_heads", "output_written"}, "ScoreInputs": {"v"}}
+    inherited = unwritten.get(name, set())
+    assert set(names.split()) == {each.name for each in fields(kind) if each.init} - inherited
 
 
 def rewritten(file: Path, **changes: Any) -> Path:
@@ -321,6 +433,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     for wrong in (tmp_path / "text", tmp_path / "missing", tmp_path):
         with pytest.raises(CheckpointError, match="cannot be opened as a trace") as refused:
             Trace.open(wrong)
+        assert isinstance(refused.value, FileNotFoundError) == (not wrong.exists())
         message = str(refused.value)
         assert message.count(wrong.name) == 1
         assert "download" not in message
