@@ -25,7 +25,7 @@ from regard.core import (
     row_statistics,
 )
 
-HEADS, LENGTH, WIDTH = 8, 4096, 16
+HEADS, LENGTH, WIDTH = 4, 4096, 16
 _UNIT = 1024 if sys.platform == "darwin" else 1
 
 
