@@ -138,12 +138,18 @@ def _compare(layout: Layout, found: Survey, untouched: Any) -> Parity:
     sites = {site.execution.key: site for site in layout.sites}
     layers = []
     for call in found.calls:
-        site, heads = sites[call.execution.key], None
-        projection = layout.projection(site.name)
-        if projection is not None:
-            made = found.outputs[layout.points[f"{site.name}.output"].execution.key]
-            heads = projection.error(call.context, made)
-        layers.append(layer_parity(site.kind, site.layer, call.inputs, call.context, heads=heads))
+        site = sites[call.execution.key]
+        point = layout.points.get(f"{site.name}.output")
+        layers.append(
+            layer_parity(
+                site.kind,
+                site.layer,
+                call.inputs,
+                call.context,
+                projection=layout.projection(site.name),
+                output=None if point is None else found.outputs[point.execution.key],
+            )
+        )
     return Parity(
         layers=tuple(layers),
         output=output_error(_tensors(found.result), _tensors(untouched)),

@@ -11,12 +11,12 @@ from torch import Tensor
 from regard.core import AttentionInputs, attention_errors
 from regard.core.errors import RegardError
 from regard.core.shown import Shown, plain_table
-from regard.models import Kind
+from regard.models import Kind, Projection
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-Identity = Literal["weights", "context", "heads", "residual"]
+Identity = Literal["weights", "context", "heads"]
 
 _BOUNDS = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 3e-2, torch.float16: 4e-3}
 """The largest error, relative to the largest entry, that rounding in a kernel of this type explains."""
@@ -32,11 +32,6 @@ _BROKEN: dict[Identity, str] = {
         "the heads do not sum to the recorded attention output, which differs by {error} of its largest "
         "entry (rounding explains {bound}): the projection, its bias or the layout of the heads is another."
     ),
-    "residual": (
-        "the residual does not add up: what the layer's own norms and feed-forward make of its input and "
-        "attention differs from its recorded output by {error} of the largest entry (rounding explains "
-        "{bound})."
-    ),
 }
 """What it means that an identity does not hold."""
 
@@ -45,7 +40,7 @@ _IDENTITIES: tuple[Identity, ...] = get_args(Identity)
 
 @dataclass(frozen=True, kw_only=True)
 class LayerParity:
-    """The largest errors of one attention layer, and of the layer that holds it; None is "not checked".
+    """The largest errors of one attention layer; None is "not checked".
 
     Args:
         kind: "encoder", "decoder" or "cross".
@@ -58,10 +53,6 @@ class LayerParity:
             relative to the largest entry of it; None where no contexts were kept, or an edit wrote them.
         heads: the same of the sum over heads of context_h W_O^h, plus the bias, from the layer's recorded
             attention output; None where no output projection can be seen.
-        residual: the same of what the layer hands on, worked out in float64 from its recorded input and
-            attention output with its own residuals, norms and feed-forward, from what the next one got;
-            None through the lens, which does not know them, and of cross-attention, whose layer is the
-            decoder's.
     """
 
     kind: Kind
@@ -69,7 +60,6 @@ class LayerParity:
     weights: float | None
     context: float | None
     heads: float | None = None
-    residual: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -86,7 +76,7 @@ class Parity(Shown):
         >>> exact = LayerParity(kind="encoder", layer=0, weights=1e-9, context=2e-7, heads=1e-7)
         >>> Parity(layers=(exact,), output=0.0, bound=2e-5)
         Parity(largest 2.0e-07 of 2.0e-05: weights 1.0e-09, context 2.0e-07, heads 1.0e-07,
-        residual not checked, output 0.0e+00; 1 layer)
+        output 0.0e+00; 1 layer)
     """
 
     layers: tuple[LayerParity, ...]
@@ -109,14 +99,9 @@ class Parity(Shown):
         return self._largest("heads")
 
     @property
-    def residual(self) -> float | None:
-        """The largest of the layers' `residual`; None where none was checked."""
-        return self._largest("residual")
-
-    @property
     def largest(self) -> float:
         """The largest error of all that was checked."""
-        found = (self.weights, self.context, self.heads, self.residual, self.output)
+        found = (self.weights, self.context, self.heads, self.output)
         return max((each for each in found if each is not None), default=0.0)
 
     def __repr__(self) -> str:
@@ -176,12 +161,8 @@ class Parity(Shown):
         value = self._largest(name)
         if value is None:
             return f"{name} not checked"
-        # The layer that holds a cross-attention is the decoder's, and told there.
-        meant = [each for each in self.layers if name != "residual" or each.kind != "cross"]
-        checked = sum(getattr(each, name) is not None for each in meant)
-        some = (
-            "" if checked == len(meant) else f" ({len(meant) - checked} of {len(meant)} layers not checked)"
-        )
+        missing = sum(getattr(each, name) is None for each in self.layers)
+        some = f" ({missing} of {len(self.layers)} layers not checked)" if missing else ""
         return f"{name} {value:.1e}{some}"
 
 
@@ -196,8 +177,8 @@ def layer_parity(
     inputs: AttentionInputs,
     context: Tensor | None,
     *,
-    heads: float | None = None,
-    residual: float | None = None,
+    projection: Projection | None = None,
+    output: Tensor | None = None,
 ) -> LayerParity:
     """Compare a record with what the model computed from it.
 
@@ -205,18 +186,21 @@ def layer_parity(
         kind, layer: which layer, for the result.
         inputs: the record.
         context: (batch, heads, queries, v_dim), as the model computed it; None where it is not to be checked.
-        heads, residual: errors that were found elsewhere; see `LayerParity`.
+        projection: from the heads to the layer's output; None where it cannot be seen.
+        output: (batch, queries, d_model), what the model made of the heads; None where it is not known.
     """
     errors = attention_errors(inputs, context)
     apart, largest = errors.context, 0.0 if context is None else float(context.detach().abs().max())
+    heads = None
+    if projection is not None and output is not None and context is not None:
+        heads = projection.error(context, output)
     return LayerParity(
         kind=kind,
         layer=layer,
-        weights=max(errors.row_sum, errors.softmax) if len(inputs.written_heads) < inputs.num_heads else None,
+        weights=None if inputs.weights is not None else max(errors.row_sum, errors.softmax),
         # Of no context, or one with a NaN, there is no largest entry to relate to.
         context=apart / largest if apart is not None and 0.0 < largest < math.inf else apart,
         heads=heads,
-        residual=residual,
     )
 
 

@@ -1,19 +1,14 @@
 """One layer of regard's own, run again on what its attention is known to have given."""
 
-from collections.abc import Iterator
 from copy import copy, deepcopy
 from typing import TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from regard.blocks import DecoderLayer, SelfAttentionLayer
-from regard.models import Kind, StackKind
-from regard.tracing.measures._needed import hidden_of, output_of
+from regard.models import Kind, StackKind, attention_name
+from regard.tracing.measures._needed import output_of
 from regard.tracing.record import Trace
-
-_ROWS = 1024
-"""Rows of a layer that are worked out at a time, where rows do not see each other."""
 
 
 class Given(nn.Module):
@@ -55,51 +50,7 @@ def is_row_wise(layer: nn.Module) -> bool:
     return type(layer) in (SelfAttentionLayer, DecoderLayer)
 
 
-def sublayers_of(layer: nn.Module) -> tuple[str, ...]:
-    """The names of a layer's sublayers, in order."""
-    crossed = isinstance(layer, DecoderLayer)
-    return ("attention", "cross_attention", "ffn") if crossed else ("attention", "ffn")
-
-
-def attentions_of(layer: nn.Module) -> tuple[tuple[str, bool], ...]:
-    """The names of a layer's attentions, and whether each is cross-attention."""
-    return tuple((name, name == "cross_attention") for name in sublayers_of(layer) if name != "ffn")
-
-
-def recorded_outputs(trace: Trace, kind: "StackKind", layer: nn.Module, index: int) -> dict[str, Tensor]:
+def recorded_outputs(trace: Trace, kind: StackKind, layer: nn.Module, index: int) -> dict[str, Tensor]:
     """What a layer's attentions gave, (1, positions, d_model) by name."""
-    kinds: dict[bool, Kind] = {True: "cross", False: kind}
-    return {name: output_of(trace, kinds[is_cross], index)[None] for name, is_cross in attentions_of(layer)}
-
-
-def outputs_again(
-    trace: Trace, kind: "StackKind", layer: nn.Module, index: int, norm: nn.Module | None
-) -> Iterator[tuple[slice, Tensor]]:
-    """What a layer hands on, worked out again in float64 from its recorded input and attention outputs.
-
-    Args:
-        trace, kind: of which stack.
-        layer: the layer, number `index`.
-        norm: what follows, where what a trace keeps of it went through that.
-
-    Yields:
-        Some rows, and (rows, d_model) of them.
-    """
-    x = hidden_of(trace, kind)[index]
-    known = recorded_outputs(trace, kind, layer, index)
-    norm = None if norm is None else widened(norm)
-    size = _ROWS if is_row_wise(layer) else len(x)
-    bare = widened(with_given(layer, **{name: torch.empty(0) for name in known}))
-    for start in range(0, len(x), size):
-        rows = slice(start, start + size)
-        part = with_given(bare, **{name: output[:, rows].double() for name, output in known.items()})
-        made = run_layer(part, x[None, rows].double())
-        yield rows, (made if norm is None else norm(made))[0]
-
-
-def run_layer(layer: nn.Module, x: Tensor) -> Tensor:
-    """A layer whose attentions are given: (batch, positions, d_model) -> the same shape."""
-    arguments = (x, x) if isinstance(layer, DecoderLayer) else (x,)  # what it would attend to is not read
-    with torch.no_grad():
-        output: Tensor = layer(*arguments)
-    return output
+    kinds: tuple[Kind, ...] = (kind, "cross") if isinstance(layer, DecoderLayer) else (kind,)
+    return {attention_name(each): output_of(trace, each, index)[None] for each in kinds}

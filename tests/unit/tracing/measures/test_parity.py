@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import lens_models
 import regard
@@ -30,8 +30,6 @@ def test_everything_adds_up(name: str) -> None:
     parity = traced(NETWORKS[name]()).parity()
     for each in parity.layers:
         assert max(each.weights, each.context, each.heads) < 10 * FP64
-        assert (each.residual is None) == (each.kind == "cross")
-        assert each.residual is None or each.residual < 10 * FP64
     assert parity.largest < 10 * FP64
     assert "not checked" not in repr(parity)
     parity.check(name)
@@ -43,21 +41,7 @@ def test_within_what_rounding_explains(name: str, dtype: torch.dtype) -> None:
     parity = traced(NETWORKS[name]().to(dtype)).parity()
     parity.check(name)
     assert parity.bound == bound_of(dtype)
-    assert 0.0 < parity.residual <= parity.bound / 2
-
-
-def test_rows_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.tracing.measures._layers._ROWS", 3)
-    for name in ("both", "deberta-v2"):
-        assert traced(NETWORKS[name]()).parity().residual < 10 * FP64
-    trace = traced(NETWORKS["encoder"]())
-    passage = trace.encoder
-    assert passage is not None
-    for row in range(7):
-        last = passage.hidden[-1].clone()
-        last[row, 4] += 0.5
-        wrong = replace(trace, encoder=replace(passage, hidden=(*passage.hidden[:-1], last))).parity()
-        assert [each.residual > 1e-3 for each in wrong.layers] == [False, True]
+    assert 0.0 < parity.heads <= parity.bound / 2
 
 
 # --- what is wrong is found
@@ -101,7 +85,6 @@ def test_heads_that_do_not_sum(name: str, change: Callable[[Transformer], None])
     wrong = [(each.kind, each.layer) for each in parity.layers if each.heads > parity.bound]
     assert wrong == [("encoder" if name == "encoder" else "decoder", 1)]
     assert parity.heads > far
-    assert parity.residual < parity.bound  # which takes the recorded output as it is
     assert parity.context < parity.bound
     with pytest.raises(
         RegardError, match="attention layer 1: the heads do not sum to the recorded attention"
@@ -109,63 +92,10 @@ def test_heads_that_do_not_sum(name: str, change: Callable[[Transformer], None])
         parity.check("tiny")
 
 
-def scaled_residual(network: Transformer) -> None:
-    residual = layer_of(network).attention_residual
-    forward = residual.forward
-    residual.forward = lambda x, sublayer: forward(1.1 * x, sublayer)
-
-
-def no_norm(network: Transformer) -> None:
-    residual = layer_of(network).ffn_residual
-    for name in ("norm", "before", "after"):
-        if hasattr(residual, name):
-            setattr(residual, name, nn.Identity())
-
-
-def no_last_norm(network: Transformer) -> None:
-    network.stack(list(network.prefixes)[-1]).norm = None
-
-
-def other_ffn(network: Transformer) -> None:
-    weight = layer_of(network).ffn.output.weight
-    weight.copy_(weight.roll(1, dims=1))
-
-
-@pytest.mark.parametrize("name", ["decoder", "bart", "gemma2"])
-@pytest.mark.parametrize("change", [scaled_residual, no_norm, other_ffn])
-def test_a_residual_that_does_not_add_up(name: str, change: Callable[[Transformer], None]) -> None:
-    parity, far = broken(name, change)
-    kind = list(NETWORKS[name]().prefixes)[-1]
-    wrong = [
-        (each.kind, each.layer)
-        for each in parity.layers
-        if each.residual is not None and each.residual > parity.bound
-    ]
-    assert wrong == [(kind, 1)]
-    assert parity.residual > far
-    assert parity.heads < parity.bound
-    with pytest.raises(RegardError, match=f"{kind} attention layer 1: the residual does not add up"):
-        parity.check("tiny")
-
-
-@pytest.mark.parametrize("name", ["decoder", "gemma2", "both"])
-def test_the_last_norm_is_part_of_it(name: str) -> None:
-    parity, far = broken(name, no_last_norm)
-    kind = list(NETWORKS[name]().prefixes)[-1]
-    last = max(each.layer for each in parity.layers if each.kind == kind)
-    wrong = [(each.kind, each.layer) for each in parity.layers if (each.residual or 0.0) > parity.bound]
-    assert wrong == [(kind, last)]
-    assert parity.residual > far
-
-
-def test_a_hidden_state_or_an_output_that_is_not_finite() -> None:
+def test_an_output_that_is_not_finite() -> None:
     trace = traced(NETWORKS["encoder"]())
     passage = trace.encoder
     assert passage is not None
-    states = [state.clone() for state in passage.hidden]
-    states[1][2, 3] = float("nan")
-    parity = replace(trace, encoder=replace(passage, hidden=tuple(states))).parity()
-    assert [each.residual for each in parity.layers] == [float("inf")] * 2
     first = passage.attention[0]
     output = first.output.clone()
     output[0, 0] = float("inf")
@@ -194,9 +124,9 @@ def test_weights_that_are_no_softmax_of_the_scores(monkeypatch: pytest.MonkeyPat
 
 def test_without_the_model() -> None:
     parity = replace(traced(NETWORKS["encoder"]()), loaded=None).parity()
-    assert (parity.heads, parity.residual) == (None, None)
+    assert parity.heads is None
     assert parity.context < 10 * FP64
-    assert "heads not checked, residual not checked; 2 layers)" in repr(parity)
+    assert "heads not checked; 2 layers)" in repr(parity)
     parity.check("tiny")
 
 
@@ -209,11 +139,11 @@ def kept(**keep: Any) -> Trace:
 def test_what_was_not_kept() -> None:
     parity = kept(keep="qk").parity()
     assert len(parity.layers) == 8
-    assert (parity.context, parity.heads, parity.residual) == (None, None, None)
+    assert (parity.context, parity.heads) == (None, None)
     assert parity.weights < 10 * FP64
     parity = kept(keep="qkv").parity()
     assert parity.context < 10 * FP64
-    assert (parity.heads, parity.residual) == (None, None)
+    assert parity.heads is None
     parity = kept(layers=1).parity()
     assert [(each.kind, each.layer) for each in parity.layers] == [
         ("encoder", 1),
@@ -231,7 +161,7 @@ def test_some_layers_are_told_apart() -> None:
     other = LayerParity(kind="encoder", layer=1, weights=None, context=1e-8)
     assert repr(Parity(layers=(one, other), output=None, bound=1e-5)) == (
         "Parity(largest 2.0e-07 of 1.0e-05: weights 1.0e-09 (1 of 2 layers not checked), context 1.0e-08, "
-        "heads 2.0e-07 (1 of 2 layers not checked), residual not checked; 2 layers)"
+        "heads 2.0e-07 (1 of 2 layers not checked); 2 layers)"
     )
 
 
@@ -241,14 +171,13 @@ def test_what_an_edit_wrote() -> None:
         "weights": {"weights"},
         "head": {"context"},
         "attention": {"heads"},
-        "ffn": {"residual"},
     }.items():
         edited = model.edited(Zero(site, layer=1))  # type: ignore[arg-type]
         parity = edited.trace(token_ids=measured.IDS).parity()
         parity.check("edited")
         assert parity.largest < 1e-10
         layer = parity.layers[1]
-        names = ("weights", "context", "heads", "residual")
+        names = ("weights", "context", "heads")
         assert {name for name in names if getattr(layer, name) is None} == missing, site
         assert all(getattr(parity.layers[0], name) is not None for name in names)
 
@@ -261,8 +190,7 @@ def test_through_the_lens(family: str) -> None:
     for parity in (model.parity(), trace.parity()):
         assert all(each.heads is not None for each in parity.layers)
         assert 0.0 < parity.heads <= parity.bound
-        assert parity.residual is None
-        assert "residual not checked" in repr(parity)
+        assert "not checked" not in repr(parity)
     attention = lens_attention(model.network)
     with torch.no_grad():
         attention.weight.mul_(1.01)

@@ -102,7 +102,7 @@ def test_it_shows_itself() -> None:
     lines = str(Parity(layers=layers, output=0.0, bound=2e-5)).splitlines()
     assert lines[0] == "Largest error 3.0e-06, of 2.0e-05 that rounding explains; output 0.0e+00"
     assert [line.split() for line in lines[2:]] == [
-        ["kind", "layer", "weights", "context", "heads", "residual"],
-        ["encoder", "0", "1.0e-09", "2.0e-07", "-", "-"],
-        ["cross", "1", "-", "3.0e-06", "4.0e-08", "-"],
+        ["kind", "layer", "weights", "context", "heads"],
+        ["encoder", "0", "1.0e-09", "2.0e-07", "-"],
+        ["cross", "1", "-", "3.0e-06", "4.0e-08"],
     ]
