@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.core import Taps
 from regard.core.errors import InputError
-from regard.models import Network, StackKind
+from regard.models import StackKind
 from regard.text import Encoding
 from regard.tracing.edits._sites import Layer, Site
 from regard.tracing.record import Trace
@@ -33,15 +33,6 @@ def encodings_of(trace: Trace) -> dict[StackKind, Encoding]:
     """What each stack of a traced model read."""
     stacks: dict[StackKind, Any] = {"encoder": trace.encoder, "decoder": trace.decoder}
     return {kind: passage.encoding for kind, passage in stacks.items() if passage is not None}
-
-
-def check_mode(network: Network) -> None:
-    """Raise InputError if a network is in training mode."""
-    if network.training:
-        raise InputError(
-            "the network must be in evaluation mode: in training, dropout makes every pass another; "
-            "call model.network.eval()."
-        )
 
 
 def captured(trace: Trace, taps: Iterable[tuple[Site, Any, Layer, str]]) -> Captured:

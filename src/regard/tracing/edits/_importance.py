@@ -11,14 +11,14 @@ from regard.core import Taps
 from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.models import Kind, Loaded, Network, Output, stack_of
-from regard.tracing.edits._capture import check_mode, keep_in
+from regard.tracing.edits._capture import keep_in
 from regard.tracing.edits._changes import Replace
 from regard.tracing.edits._metric import Progress, number_of
 from regard.tracing.edits._patching import gradients_at
 from regard.tracing.edits._sites import site_named, taps_of
 from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace, check_trace
-from regard.tracing.run import run_again
+from regard.tracing.run import check_mode, run_again
 
 ImportanceMethod = Literal["gradient", "zero", "mean"]
 """By the gradient of a head mask, or by putting zero or the mean in the place of a head's context."""

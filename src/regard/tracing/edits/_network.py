@@ -11,10 +11,11 @@ from regard.core import Mask, Taps
 from regard.core.errors import InputError, RegardError
 from regard.models import Change, Loaded, Network, Output, StackKind, as_mask
 from regard.text import Encoding, Tokenizer
-from regard.tracing.edits._capture import captured, check_mode
+from regard.tracing.edits._capture import captured
 from regard.tracing.edits._edit import Edit, Part, Target, Texts
 from regard.tracing.edits._sites import SITES, at_tap, taps_of
 from regard.tracing.record import Trace, numbers_of
+from regard.tracing.run import check_mode
 
 
 def edited(loaded: Loaded, edits: Sequence[Edit]) -> Loaded:

@@ -14,13 +14,13 @@ from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.models import Kind, Loaded, Network, StackKind
 from regard.text import Encoding
-from regard.tracing.edits._capture import check_mode, encodings_of, keep_in
+from regard.tracing.edits._capture import encodings_of, keep_in
 from regard.tracing.edits._changes import Replace
 from regard.tracing.edits._metric import Metric, Progress, differentiable, number_of
 from regard.tracing.edits._sites import Layer, Layers, Site, SiteName, site_named, stack_along, taps_of
 from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace, check_trace
-from regard.tracing.run import run_again
+from regard.tracing.run import check_mode, run_again
 
 Per = Literal["position", "head", "neuron"]
 

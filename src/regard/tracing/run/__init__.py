@@ -1,11 +1,12 @@
 """Running a model on a text while listening, and running it again."""
 
-from regard.tracing.run._again import run_again
+from regard.tracing.run._again import check_mode, run_again
 from regard.tracing.run._forecast import Forecast, forecast
 from regard.tracing.run._run import trace_ids, trace_text, trace_texts
 
 __all__ = [
     "Forecast",
+    "check_mode",
     "forecast",
     "run_again",
     "trace_ids",

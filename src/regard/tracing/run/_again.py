@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from regard.core import Taps
+from regard.core.errors import InputError
 from regard.models import Network, Output, StackKind
 from regard.tracing.record import Trace
 
@@ -42,3 +43,12 @@ def run_again(
     network = network.for_texts(encodings)
     output: Output = network(given[0], logits=logits, taps=taps, **arguments)
     return output
+
+
+def check_mode(network: Network) -> None:
+    """Raise InputError if a network is in training mode."""
+    if network.training:
+        raise InputError(
+            "the network must be in evaluation mode: in training, dropout makes every pass another; "
+            "call model.network.eval()."
+        )

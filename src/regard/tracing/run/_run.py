@@ -9,6 +9,7 @@ from regard.core.errors import InputError
 from regard.models import Loaded, StackKind
 from regard.text import Encoding
 from regard.tracing.record import EVERYTHING, Keeping, Trace
+from regard.tracing.run._again import check_mode
 from regard.tracing.run._batches import Given, batches
 from regard.tracing.run._forecast import check_fits
 from regard.tracing.run._listening import Listening, run_quietly
@@ -168,11 +169,7 @@ def _checked(loaded: Loaded, encoding: Encoding, target: Encoding | None) -> Giv
 def _traced(loaded: Loaded, given: Sequence[Given], keeping: Keeping) -> list[Trace]:
     """Traces of one pass."""
     network = loaded.network
-    if network.training:
-        raise InputError(
-            "the network must be in evaluation mode: in training, dropout makes every pass another; "
-            "call model.network.eval()."
-        )
+    check_mode(network)
     keeping.check(network)
     for each in given:
         check_fits(loaded, keeping, *(len(one.tokens) for one in each if one is not None))

@@ -60,6 +60,15 @@ def test_of_two_stacks_the_decoders_output_moves(tmp_path: object) -> None:
         trace.ablation(0, 2)
 
 
+def test_a_dead_head_moves_nothing(tmp_path: object) -> None:
+    model = _model("bert", tmp_path)
+    rows = slice(0, model.network.stack("encoder").layers[0].attention.v.out_features // 3)  # type: ignore[union-attr,operator]
+    for parameter in model.network.stack("encoder").layers[0].attention.v.parameters():  # type: ignore[union-attr,operator]
+        parameter.data[rows] = 0.0
+    found = model.trace(TEXT).ablation(0, 0)
+    assert not found.moved.any()
+
+
 def test_the_model_is_left_as_it_is(tmp_path: object) -> None:
     model = _model("bert", tmp_path)
     trace = model.trace(TEXT)
