@@ -51,3 +51,10 @@ def test_no_logits_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     hook.remove()
     # transformers makes those of one position at the least.
     assert [shape[1] for shape in made] == [1]
+
+
+def test_nothing_around_what_is_kept_stays() -> None:
+    """ModernBERT makes q, k and v in one piece: values are a view of it, queries and keys rotated copies."""
+    trace = trace_ids(lens(FAMILIES["modernbert"](), None), [3, 1, 4, 1, 5])
+    v = trace.attention_of(0).inputs.v
+    assert v.untyped_storage().nbytes() == v.numel() * v.element_size()

@@ -11,6 +11,23 @@ from regard.models import Loaded
 from regard.tracing import edits, measures, pages, record, run
 from regard.tracing.patterns import heads_of_trace
 
+_FOR_ROOMS = frozenset(
+    [
+        "attention",
+        "attention_of",
+        "head_index",
+        "kind",
+        "layer_index",
+        "layers_of",
+        "of",
+        "origin",
+        "passage",
+        "require_model",
+        "sides",
+        "source",
+    ]
+)
+
 
 class Trace(record.Trace):
     """One text's way through a model, as `model.trace` gives it; `record.Trace` is what it keeps.
@@ -53,6 +70,10 @@ class Trace(record.Trace):
     write_page = pages.write_page
     _repr_mimebundle_ = pages.mimebundle
     _display_ = pages.display  # of marimo
+
+    def __dir__(self) -> list[str]:
+        """What is asked of a trace; what the rooms of tracing ask of it besides is left out."""
+        return sorted(set(super().__dir__()) - _FOR_ROOMS)
 
     @classmethod
     def of(cls, recorded: record.Trace) -> Self:

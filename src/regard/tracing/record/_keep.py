@@ -250,7 +250,7 @@ class Keeper:
 
     def inputs(self, inputs: AttentionInputs) -> AttentionInputs:
         """A record: q and k, v where it is kept, and a bias that is a function of them."""
-        record = inputs if self.keeping.whole else self._of_these(inputs)
+        record = self._of_these(inputs)
         _give_back_after(record.q)
         return record
 

@@ -231,3 +231,10 @@ def test_weights_that_memory_does_not_hold_are_refused(monkeypatch: pytest.Monke
         with pytest.raises(InputError, match=r"ask for some of them with query=.* trace\.statistics\(\)"):
             read()
         assert read(0, 1, query=-1).shape == (1, 5000)
+
+
+def test_dir_lists_what_the_documents_name(trace: Trace) -> None:
+    listed = {name for name in dir(trace) if not name.startswith("_")}
+    assert {"weights", "scores", "q", "k", "v", "context", "output", "embedding", "save", "open"} <= listed
+    assert listed.isdisjoint({"sides", "passage", "layer_index", "attention_of", "require_model"})
+    assert all(hasattr(trace, name) for name in listed)
