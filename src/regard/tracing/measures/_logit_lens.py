@@ -1,24 +1,32 @@
 """The logit lens: what the model would say if it stopped after each layer."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
+from regard.core.shown import Shown, plain_table
 from regard.text import Tokenizer
 from regard.tracing.measures._needed import hidden_of
 from regard.tracing.measures._readout import check_head, logits_of_layers, outermost, vocabulary_ids
 from regard.tracing.record import Selector, Trace, chosen_of
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_COLUMNS = 6
+"""Positions that are drawn."""
+
 _MOST = 1000
 """Best tokens that are kept of each position; a token further down is asked for by `of`."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LogitLens:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LogitLens(Shown):
     """The best tokens at each layer and position.
 
     Args:
@@ -53,9 +61,31 @@ class LogitLens:
         layers, positions, k = self.ids.shape
         return f"LogitLens({layers} layers x {positions} positions, the best {k})"
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row for each layer, position and rank."""
+        return [
+            {
+                "layer": str(layer),
+                "position": position,
+                "token": self.tokens[at],
+                "rank": rank + 1,
+                "id": int(self.ids[row, at, rank]),
+                "piece": piece,
+                "logit": float(self.logits[row, at, rank]),
+                "log_probability": float(self.log_probabilities[row, at, rank]),
+            }
+            for row, layer in enumerate(self.layers)
+            for at, position in enumerate(self.positions)
+            for rank, piece in enumerate(self.pieces[row][at])
+        ]
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TokenLens:
+    def _parts(self) -> "Iterator[RenderableType]":
+        best = [[place[0] for place in layer] for layer in self.pieces]
+        yield from _by_layer(self.layers, self.tokens, best)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TokenLens(Shown):
     """How a chosen token fares at each layer and position.
 
     Args:
@@ -83,6 +113,41 @@ class TokenLens:
         first, last = (int(row.min()) for row in (self.ranks[0], self.ranks[-1]))
         layers, positions = self.ranks.shape
         return f"TokenLens({layers} layers x {positions} positions, best rank {first} -> {last})"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row for each layer and position."""
+        return [
+            {
+                "layer": str(layer),
+                "position": position,
+                "token": self.tokens[at],
+                "of": self.of[at],
+                "rank": int(self.ranks[row, at]),
+                "logit": float(self.logits[row, at]),
+                "log_probability": float(self.log_probabilities[row, at]),
+            }
+            for row, layer in enumerate(self.layers)
+            for at, position in enumerate(self.positions)
+        ]
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        if len(self.positions) > 1:
+            yield from _by_layer(
+                self.layers, self.tokens, [list(map(str, row)) for row in self.ranks.tolist()]
+            )
+            return
+        cells = zip(self.layers, self.logits[:, 0], self.probabilities[:, 0], self.ranks[:, 0], strict=True)
+        rows = [[str(layer), f"{a:.3f}", f"{b:.4f}", str(int(rank))] for layer, a, b, rank in cells]
+        yield plain_table(["layer", "logit", "probability", "rank"], rows)
+
+
+def _by_layer(
+    layers: tuple[int | str, ...], tokens: tuple[str, ...], cells: list[list[str]]
+) -> "Iterator[RenderableType]":
+    rows = ([str(layer), *row[:_COLUMNS]] for layer, row in zip(layers, cells, strict=True))
+    yield plain_table(["layer", *tokens[:_COLUMNS]], rows)
+    if len(tokens) > _COLUMNS:
+        yield f"The first {_COLUMNS} of {len(tokens)} positions."
 
 
 @overload

@@ -197,6 +197,22 @@ def test_no_strings_are_made_of_what_nobody_reads(monkeypatch: pytest.MonkeyPatc
     assert len(made) == found.ids.numel()
 
 
+def test_the_lenses_show_themselves() -> None:
+    trace = traced(NETWORKS["decoder"]())
+    whole, river, alone = trace.logit_lens(k=2), trace.logit_lens(of=7), trace.logit_lens(1, of=7)
+    lines = [line.split() for line in str(whole).splitlines()]
+    assert lines[0] == ["layer", *whole.tokens[:6]]
+    assert lines[2] == ["1", *(place[0] for place in whole.pieces[1][:6])]
+    assert str(whole).endswith("The first 6 of 7 positions.")
+    assert str(river).splitlines()[1].split() == ["input", *map(str, river.ranks[0, :6].tolist())]
+    logit, probability, rank = (
+        float(each[2, 0]) for each in (alone.logits, alone.probabilities, alone.ranks)
+    )
+    assert str(alone).splitlines()[3].split() == ["2", f"{logit:.3f}", f"{probability:.4f}", f"{rank:.0f}"]
+    assert whole.to_rows()[3]["id"] == int(whole.ids[0, 1, 1])
+    assert river.to_rows()[8]["rank"] == int(river.ranks[1, 1])
+
+
 # --- loss
 
 
