@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Page as BrowserPage
 
-from regard.views import AttentionRecord, PageToken, encoder_record
+from regard.views import AttentionRecord, PageToken
+from unit.views.conftest import encoder_record
 
 LAYERS, HEADS, HEAD_DIM = 2, 6, 5
 WORDS = ("[CLS]", "time", "fl", "##ies", "[SEP]", "fruit", "bananas", "[SEP]")

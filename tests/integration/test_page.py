@@ -9,7 +9,8 @@ from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
 
 from integration import head_page
-from regard.views import AttentionRecord, PageToken, Side, write_page
+from regard.views import AttentionRecord, PageToken, Side
+from unit.views.conftest import write_page
 
 OpenPage = Callable[..., BrowserPage]
 

@@ -14,7 +14,8 @@ from playwright.sync_api import expect
 
 import regard
 from integration import head_page
-from regard.views import AttentionRecord, LayerRecord, MeasureRecord, PageToken, Side, weight_rows, write_page
+from regard.views import AttentionRecord, LayerRecord, MeasureRecord, PageToken, Side, weight_rows
+from unit.views.conftest import write_page
 
 OpenPage = Callable[..., BrowserPage]
 

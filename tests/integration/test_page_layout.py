@@ -9,7 +9,7 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 from integration import head_page
-from regard.views import write_page
+from unit.views.conftest import write_page
 
 OpenPage = Callable[..., BrowserPage]
 

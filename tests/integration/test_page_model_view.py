@@ -20,8 +20,8 @@ from regard.views import (
     RecordKind,
     Side,
     weight_rows,
-    write_page,
 )
+from unit.views.conftest import write_page
 
 OpenPage = Callable[..., BrowserPage]
 

@@ -17,7 +17,8 @@ from integration.tiny import TOKENS
 from regard.core import Causal, Padding, reference_attention
 from regard.positions import Alibi
 from regard.tracing import Trace
-from regard.views import AttentionRecord, LayerRecord, PageToken, Side, value_contexts, write_page
+from regard.views import AttentionRecord, LayerRecord, PageToken, Side, value_contexts
+from unit.views.conftest import write_page
 
 OpenPage = Callable[..., BrowserPage]
 

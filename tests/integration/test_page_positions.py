@@ -16,7 +16,8 @@ from integration.tiny import TOKENS
 from regard.core import Bias
 from regard.models import Transformer
 from regard.tracing import Trace
-from regard.views import AttentionRecord, LayerRecord, PageToken, PositionsRecord, Side, write_page
+from regard.views import AttentionRecord, LayerRecord, PageToken, PositionsRecord, Side
+from unit.views.conftest import write_page
 
 OpenPage = Callable[..., BrowserPage]
 

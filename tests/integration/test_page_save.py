@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import Page as BrowserPage
 
 from integration import head_page
-from regard.views import PageToken, encoder_record, weight_rows, write_page
+from regard.views import PageToken, weight_rows
+from unit.views.conftest import encoder_record, write_page
 
 OpenPage = Callable[..., BrowserPage]
 NS = "{http://www.w3.org/2000/svg}"

@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
-from regard.views import AttentionRecord, LayerRecord, PageToken, Side, _assets, weight_rows, write_page
+from regard.views import AttentionRecord, LayerRecord, PageToken, Side, _assets, weight_rows
+from unit.views.conftest import write_page
 
 OpenPage = Callable[..., BrowserPage]
 

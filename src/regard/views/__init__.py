@@ -8,17 +8,27 @@ from regard.views._arrays import view
 from regard.views._budget import MOST_MB
 from regard.views._difference import Difference, KindDifference, WordLikeness
 from regard.views._figure import check_format, new_figure, write_figure
-from regard.views._layer_record import LayerRecord, MaskRecord
+from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord
 from regard.views._live import LiveMeasures, LiveRun, Work
-from regard.views._measure_records import MEASURES, MeasureName, MeasureRecord, check_measures
 from regard.views._measures import MOST_MEASURES, matrix_bytes
-from regard.views._movement import Movement, Projection, plot_movement
-from regard.views._page import Page, render_comparison, render_difference, render_page, write_page
+from regard.views._movement import Movement, Projection
+from regard.views._page import Page, render_page
 from regard.views._picture import HeadPicture, PictureForm
-from regard.views._position_records import PositionsRecord, RotaryRecord
 from regard.views._positions import plot_positions
-from regard.views._records import AttentionRecord, HeadStatistics, PageToken, RecordKind, Side, encoder_record
-from regard.views._values import Held, ValueHead, value_contexts
+from regard.views._records import (
+    MEASURES,
+    AttentionRecord,
+    HeadName,
+    HeadStatistics,
+    MeasureName,
+    MeasureRecord,
+    PageToken,
+    PositionsRecord,
+    RecordKind,
+    Side,
+    check_measures,
+)
+from regard.views._values import Held, value_contexts
 from regard.views._weights import weight_rows
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
 
@@ -28,6 +38,7 @@ __all__ = [
     "MOST_MEASURES",
     "AttentionRecord",
     "Difference",
+    "HeadName",
     "HeadPicture",
     "HeadStatistics",
     "Held",
@@ -47,25 +58,19 @@ __all__ = [
     "RecordKind",
     "RotaryRecord",
     "Side",
-    "ValueHead",
     "WordLikeness",
     "Work",
     "check_format",
     "check_measures",
-    "encoder_record",
     "make_widget",
     "marimo_object",
     "matrix_bytes",
     "new_figure",
     "notebook_bundle",
-    "plot_movement",
     "plot_positions",
-    "render_comparison",
-    "render_difference",
     "render_page",
     "value_contexts",
     "view",
     "weight_rows",
     "write_figure",
-    "write_page",
 ]

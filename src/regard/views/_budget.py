@@ -7,10 +7,9 @@ while they fit. Of the others the page has the statistics and a small picture.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from regard.core.errors import InputError
-from regard.views._held import HeadName, HeldHeads
 from regard.views._layer_record import LayerRecord
 from regard.views._quantize import Encoding
-from regard.views._records import AttentionRecord, RecordKind
+from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
 
 MOST_MB = 32.0
 """What a page takes at most, unless more is asked for: a browser opens it within two seconds."""

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.errors import InputError
-
 if TYPE_CHECKING:
     from regard.views._records import RecordKind
 
@@ -27,9 +25,6 @@ class KindDifference:
         divergence: (layers, heads), the Jensen-Shannon divergence in bits; NaN where there is no head.
         compared: (layers, heads), the share of attention that lies on keys with partners.
         most: (layers, heads), the largest difference of two weights, whatever its sign.
-
-    Raises:
-        InputError: Shapes that differ.
     """
 
     queries: Pairs
@@ -37,13 +32,6 @@ class KindDifference:
     divergence: _Floats
     compared: _Floats
     most: _Floats
-
-    def __post_init__(self) -> None:
-        if not self.divergence.shape == self.compared.shape == self.most.shape:
-            raise InputError(
-                "divergence: wanted one shape for divergence, compared and most, got "
-                f"{self.divergence.shape}, {self.compared.shape} and {self.most.shape}"
-            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -1,13 +1,11 @@
 """One attention layer as the views are given it: q, k, scale, mask, bias, in plain arrays, checked."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
-from regard.views._position_records import RotaryRecord
 
 # What bfloat16 may make of a row's sum.
 _ROUNDED = 5e-3
@@ -54,6 +52,21 @@ class MaskRecord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class RotaryRecord:
+    """How q and k of a layer are turned by their positions.
+
+    Attributes:
+        frequencies: float32 (pairs,), radians a position: at distance n, pair i is turned by n * frequency i.
+        layout: Which entries are a pair: "half" is (i, i + pairs), "interleaved" is (2 i, 2 i + 1).
+        amplitude: The factor of the turned q and k beside; 1 for none.
+    """
+
+    frequencies: npt.NDArray[np.float32]
+    layout: str
+    amplitude: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LayerRecord:
     """One attention layer.
 
@@ -73,7 +86,7 @@ class LayerRecord:
             head_dim of 0, and there is nothing else: see `LayerRecord.given`.
 
     Raises:
-        InputError: A shape, a type or a number that cannot be drawn; the message names the argument.
+        InputError: A number that is not finite; the message names the array.
 
     Example:
         >>> q, k = np.random.default_rng(0).standard_normal((2, 3, 7, 5), dtype=np.float32)
@@ -106,113 +119,35 @@ class LayerRecord:
             The layer.
 
         Raises:
-            InputError: A shape, a type or a number that is no attention; the message says where.
+            InputError: Numbers that are no attention; the message says where.
 
         Example:
             >>> layer = LayerRecord.given(0, np.full((2, 3, 5), 0.2, np.float32))
             >>> (layer.heads, layer.queries, layer.keys)
             (2, 3, 5)
         """
-        check_array("weights", weights)
-        if weights.ndim != 3 or 0 in weights.shape:
-            raise InputError(
-                f"weights: wanted shape (heads, queries, keys), all at least 1, got {weights.shape}; "
-                "one layer and one text at a time, without a batch axis"
-            )
         heads, queries, keys = weights.shape
         empty = np.empty((heads, queries, 0), np.float32), np.empty((heads, keys, 0), np.float32)
-        return cls(layer=layer, q=empty[0], k=empty[1], scale=1.0, weights=weights)
-
-    def __post_init__(self) -> None:
-        if self.weights is not None:
-            self._check_weights(self.weights)
-            return
-        for name, array, axes in (("q", self.q, "heads, queries"), ("k", self.k, "kv_heads, keys")):
-            check_array(name, array)
-            if array.ndim != 3 or 0 in array.shape:
-                raise InputError(
-                    f"{name}: wanted shape ({axes}, head_dim), all at least 1, got {array.shape}; "
-                    "one layer and one text at a time, without a batch axis"
-                )
-        if self.heads % len(self.k):
-            raise InputError(
-                f"k: wanted a number of heads that divides q's {self.heads}, got {len(self.k)}; "
-                "q and k must come from the same layer"
-            )
-        if self.k.shape[2] != self.q.shape[2]:
-            raise InputError(
-                f"k: wanted q's head_dim {self.q.shape[2]}, got {self.k.shape[2]}; "
-                "q and k must come from the same layer"
-            )
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise InputError(
-                f"scale: wanted a finite number above 0, got {self.scale!r}; head_dim ** -0.5 is usual"
-            )
-        if self.softcap is not None and not 0 < self.softcap < math.inf:
-            raise InputError(f"softcap: wanted a finite number above 0, got {self.softcap!r}; None is no cap")
-        self._check_mask()
-        if self.bias is not None:
-            check_array("bias", self.bias)
-            some = (self.queries + self.keys - 1,) if self.bias.ndim == 2 else (self.queries, self.keys)
-            _check_heads("bias", self.bias, self.heads, some)
-        if self.sinks is not None:
-            check_array("sinks", self.sinks)
-            if self.sinks.shape != (self.heads,):
-                raise InputError(
-                    f"sinks: wanted shape ({self.heads},), one a head, got {self.sinks.shape}; "
-                    "None is no sink"
-                )
-
-        if self.v is not None:
-            check_array("v", self.v)
-            if self.v.ndim != 3 or self.v.shape[:2] != self.k.shape[:2] or not self.v.shape[2]:
-                raise InputError(
-                    f"v: wanted shape {(*self.k.shape[:2], 'v_dim')}, got {self.v.shape}; "
-                    "k and v must come from the same layer"
-                )
-
-    def _check_weights(self, weights: npt.NDArray[np.float32]) -> None:
-        check_array("weights", weights)
-        heads, queries, keys = (len(self.q), *self.q.shape[1:2], *self.k.shape[1:2])
-        if (self.q.size, self.k.size) != (0, 0) or weights.shape != (heads, queries, keys):
-            raise InputError(
-                "weights: wanted q and k of head_dim 0 beside them, of their sizes, got weights "
-                f"{weights.shape}, q {self.q.shape} and k {self.k.shape}; use LayerRecord.given"
-            )
-        for name in ("softcap", "mask", "bias", "sinks", "v", "rotary"):
-            if getattr(self, name) is not None:
-                raise InputError(f"{name}: wanted None beside weights that are given: it is in them already")
         if (weights < 0).any():
             where = tuple(int(i) for i in np.argwhere(weights < 0)[0])
             raise InputError(
                 f"weights: wanted numbers from 0 to 1, got {weights[where]:.4g} at (head, query, key) "
-                f"{where} of layer {self.layer}; these may be scores: take the softmax over the keys first"
+                f"{where} of layer {layer}; these may be scores: take the softmax over the keys first"
             )
         sums = weights.sum(axis=-1, dtype=np.float64)
         if sums.max() > 1 + _ROUNDED:
             where = tuple(int(i) for i in np.argwhere(sums > 1 + _ROUNDED)[0])
             raise InputError(
                 f"weights: wanted rows that sum to 1 or less, got {sums[where]:.4g} at (head, query) {where} "
-                f"of layer {self.layer}; the last axis must be the keys"
+                f"of layer {layer}; the last axis must be the keys"
             )
+        return cls(layer=layer, q=empty[0], k=empty[1], scale=1.0, weights=weights)
 
-    def _check_mask(self) -> None:
-        if self.mask is None:
-            return
-        if self.mask.bits is not None:
-            _check_heads("mask.bits", self.mask.bits, self.heads, (self.queries, self.keys))
-        parts: list[tuple[str, tuple[int, ...], int]] = []
-        if self.mask.keys is not None:
-            parts.append(("mask.keys", self.mask.keys.shape, self.keys))
-        if self.mask.segments is not None:
-            of_queries, of_keys = self.mask.segments
-            parts.append(("mask.segments", of_queries.shape, self.queries))
-            parts.append(("mask.segments", of_keys.shape, self.keys))
-        for name, shape, wanted in parts:
-            if shape != (wanted,):
-                raise InputError(
-                    f"{name}: wanted shape ({wanted},), got {shape}; a mask must fit its layer's q and k"
-                )
+    def __post_init__(self) -> None:
+        for name in ("q", "k", "bias", "sinks", "weights"):
+            array = getattr(self, name)
+            if array is not None:
+                _check_finite(name, array)
 
     @property
     def heads(self) -> int:
@@ -235,23 +170,10 @@ class LayerRecord:
         return len(self.k[0])
 
 
-def check_array(name: str, array: npt.NDArray[np.float32]) -> None:
-    if not isinstance(array, np.ndarray) or array.dtype != np.float32:
-        got = getattr(array, "dtype", type(array).__name__)
-        raise InputError(f"{name}: wanted a float32 numpy array, got {got}; convert with astype(np.float32)")
+def _check_finite(name: str, array: npt.NDArray[np.float32]) -> None:
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise InputError(
             f"{name}: wanted finite numbers, got {array[where]} at {where}; "
             "the model overflowed: run it in float32"
-        )
-
-
-def _check_heads(
-    name: str, array: npt.NDArray[np.float32] | npt.NDArray[np.bool_], heads: int, sizes: tuple[int, ...]
-) -> None:
-    if array.ndim != len(sizes) + 1 or array.shape[1:] != sizes or array.shape[0] not in (1, heads):
-        raise InputError(
-            f"{name}: wanted shape {(heads, *sizes)}, or 1 in place of {heads}, got {array.shape}; "
-            "it must fit its layer's q and k"
         )

@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from regard.core.errors import InputError
 from regard.views._layer_record import LayerRecord
-from regard.views._measure_records import MeasureName, MeasureRecord
 from regard.views._measures import largest_norms
-from regard.views._records import AttentionRecord, HeadStatistics, RecordKind
+from regard.views._records import AttentionRecord, HeadStatistics, MeasureName, MeasureRecord, RecordKind
 
 Statistics = Callable[[RecordKind], HeadStatistics]
 """The statistics of a kind, on demand."""

@@ -8,9 +8,8 @@ import numpy.typing as npt
 
 from regard.views._blocks import Blocks
 from regard.views._layer_record import LayerRecord
-from regard.views._measure_records import MeasureRecord
 from regard.views._quantize import TOLERANCE, Packed, Values, quantize, query_blocks, rows_as_values
-from regard.views._records import AttentionRecord, RecordKind
+from regard.views._records import AttentionRecord, MeasureRecord, RecordKind
 from regard.views._weights import precision_of, rows_in, weight_rows
 
 _Floats = npt.NDArray[np.float32]

@@ -8,17 +8,12 @@ longer than the true ones, and how far they can be believed is worked out and sa
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
-from regard.core.printable import excerpt, printable
-from regard.views._figure import new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _Floats = npt.NDArray[np.float64]
 
@@ -69,7 +64,7 @@ class Movement:
         vectors: (texts, steps, d).
 
     Raises:
-        InputError: Shapes that do not fit, too many texts, or numbers that are not finite.
+        InputError: Too many texts, or numbers that are not finite.
 
     Example:
         >>> vectors = np.zeros((2, 3, 5))
@@ -91,11 +86,6 @@ class Movement:
     vectors: _Floats
 
     def __post_init__(self) -> None:
-        wanted = len(self.texts), len(self.steps)
-        if self.vectors.ndim != 3 or self.vectors.shape[:2] != wanted or 0 in self.vectors.shape:
-            raise InputError(f"vectors: wanted shape {(*wanted, 'd')}, got {self.vectors.shape}")
-        if len(self.words) != len(self.texts):
-            raise InputError(f"words: wanted one for each of {len(self.texts)} texts, got {len(self.words)}")
         if not 1 <= len(self.texts) <= MOST_TEXTS:
             raise InputError(f"texts: wanted 1 to {MOST_TEXTS}, got {len(self.texts)}; give fewer")
         if not np.isfinite(self.vectors).all():
@@ -179,62 +169,6 @@ def movement_facts(movement: Movement) -> dict[str, Any]:
             for name, each in ways.items()
         },
     }
-
-
-def plot_movement(movement: Movement, *, directions: bool = False) -> "Figure":
-    """Draw the paths as a matplotlib figure.
-
-    Args:
-        movement: the record.
-        directions: as in `Movement.project`.
-
-    Returns:
-        A matplotlib figure; `figure.savefig("bank.png")` writes it.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-
-    Example:
-        >>> movement = Movement(
-        ...     model="m", words=("a",), texts=("x",), steps=("0", "1"), vectors=np.eye(2)[None]
-        ... )
-        >>> plot_movement(movement).axes[0].get_xlabel()
-        'the common way, 100.0 % of the variance'
-    """
-    projection = movement.project(directions=directions)
-    figure = new_figure(width=7.0, height=5.6 + 0.14 * len(movement.texts))
-    axes = figure.subplots()
-    for number, points in enumerate(projection.points):
-        axes.plot(
-            points[:, 0],
-            points[:, 1],
-            marker="osv^D*XP"[number % 8],
-            linestyle=("-", "--", "-.", ":")[number % 4],
-            label=f"{number + 1}",
-        )
-        for step, (x, y) in enumerate(points):
-            if number == 0 or step > 0:
-                name = movement.steps[step].partition(" ")[0]
-                axes.annotate(
-                    printable(name),
-                    (x, y),
-                    fontsize=7,
-                    xytext=(4, 4),
-                    textcoords="offset points",
-                    parse_math=False,
-                )
-    axes.set_aspect("equal", adjustable="datalim")
-    first = "how the words end up apart" if projection.ends else "the common way"
-    axes.set_xlabel(f"{first}, {100 * projection.share[0]:.1f} % of the variance")
-    second = "what sets the texts apart" if projection.apart is not None else "across it"
-    axes.set_ylabel(f"{second}, {100 * projection.share[1]:.1f} %")
-    names = " / ".join(excerpt(word, 30) for word in dict.fromkeys(movement.words))
-    axes.set_title(excerpt(f"“{names}” through {movement.model}", 75), fontsize=10, parse_math=False)
-    axes.grid(alpha=0.3)
-    axes.legend(title="texts", fontsize=8)
-    captions = [f"{number}  {excerpt(text, 120)}" for number, text in enumerate(movement.texts, start=1)]
-    figure.supxlabel("\n".join(captions), fontsize=7, x=0.02, ha="left", parse_math=False)
-    return figure
 
 
 def _axes(common: _Floats, differences: _Floats) -> _Floats:

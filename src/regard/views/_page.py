@@ -17,16 +17,15 @@ from regard.views import _assets
 from regard.views._blocks import Blocks, add_heads, as_json, block, facts_of
 from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads, held_all
 from regard.views._difference import Difference, difference_facts
-from regard.views._held import HeadName, HeldHeads
 from regard.views._live import LiveRun
 from regard.views._measures import add_matrices, add_norms, norm_bytes
 from regard.views._movement import Movement, movement_facts
 from regard.views._position_facts import add_positions
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
-from regard.views._records import AttentionRecord, RecordKind
+from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
 from regard.views._statistics import add_statistics
 from regard.views._thumbnails import add_thumbnails, thumbnail_bytes
-from regard.views._values import MOST_BYTES, Held, ValueHead, add_values, wanted_bytes
+from regard.views._values import MOST_BYTES, Held, add_values, wanted_bytes
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
 
 
@@ -92,19 +91,22 @@ class Page:
 
 
 def render_page(
-    record: AttentionRecord,
-    *,
-    values: Sequence[ValueHead] = (),
+    *records: AttentionRecord,
+    movement: Movement | None = None,
+    difference: Difference | None = None,
+    values: Sequence[HeadName] = (),
     heads: Sequence[HeadName] = (),
     max_mb: float | None = MOST_MB,
 ) -> Page:
-    """Renders a record as one self-contained HTML page.
+    """Renders a run, or several, as one self-contained HTML page.
 
     The page carries q and k, computes the weights itself, and makes no request. Its scripts and styles are
     named by hash in a Content-Security-Policy, so nothing that a token contains can run.
 
     Args:
-        record: What to show.
+        records: What to show: one run, with a movement one of each text, with a difference two.
+        movement: One word in all of them; the page opens with it.
+        difference: How the second differs from the first; the page opens with it.
         values: Heads, (kind, layer, head), whose values the page holds in any case. It holds those of all
             heads while it stays under 8 MB with them.
         heads: Heads that the page holds in any case, where not all fit. The others that it holds are the
@@ -113,85 +115,20 @@ def render_page(
         max_mb: What the page may take, in millions of bytes; None is no limit.
 
     Returns:
-        The page.
+        The page. What it says of differences from Python holds for every run.
 
     Raises:
         InputError: A head that is not there, or has no values; or what is asked for does not fit.
 
     Example:
-        >>> from regard.views import PageToken, encoder_record
-        >>> q, k = np.random.default_rng(0).standard_normal((2, 1, 2, 3, 5), dtype=np.float32)
-        >>> tokens = tuple(PageToken(text=text, sequence=0) for text in ("a", "river", "bank"))
-        >>> page = render_page(encoder_record(
-        ...     text="a river bank", model="tiny", tokens=tokens, q=q, k=k, scale=5**-0.5
-        ... ))
+        >>> from regard.views import LayerRecord, PageToken, Side
+        >>> q, k = np.random.default_rng(0).standard_normal((2, 2, 3, 5), dtype=np.float32)
+        >>> layers = {"encoder": (LayerRecord(layer=0, q=q, k=k, scale=5**-0.5),)}
+        >>> side = Side(text="a bank", tokens=tuple(PageToken(text=text) for text in ("a", "river", "bank")))
+        >>> page = render_page(AttentionRecord(model="tiny", encoder=side, layers=layers))
         >>> page.encoding, page.largest_difference < 1e-3, "://" in page.html
         ('int16', True, False)
     """
-    return _render([record], None, values, heads=heads, max_mb=max_mb)
-
-
-def render_comparison(
-    records: Sequence[AttentionRecord],
-    movement: Movement,
-    *,
-    heads: Sequence[HeadName] = (),
-    max_mb: float | None = MOST_MB,
-) -> Page:
-    """Renders one word's movement in several texts, with the attention of each text, as one page.
-
-    Args:
-        records: The run on each text.
-        movement: The word in these texts; the page opens with it.
-        heads, max_mb: As in `render_page`, of all runs together.
-
-    Returns:
-        The page. What it says of differences holds for every run.
-
-    Raises:
-        InputError: Not one record for each text of the movement.
-    """
-    if len(records) != len(movement.texts):
-        raise InputError(f"records: wanted one for each of {len(movement.texts)} texts, got {len(records)}")
-    return _render(records, movement, (), heads=heads, max_mb=max_mb)
-
-
-def render_difference(
-    one: AttentionRecord,
-    other: AttentionRecord,
-    difference: Difference,
-    *,
-    heads: Sequence[HeadName] = (),
-    max_mb: float | None = MOST_MB,
-) -> Page:
-    """Renders how two runs differ, with the attention of both, as one page.
-
-    Args:
-        one, other: The runs.
-        difference: How the second differs from the first; the page opens with it.
-        heads, max_mb: As in `render_page`, of both runs together.
-
-    Returns:
-        The page. What it says of differences from Python holds for both runs.
-
-    Raises:
-        InputError: A kind of attention that one of the runs has not.
-    """
-    for kind in difference.kinds:
-        if kind not in one.layers or kind not in other.layers:
-            raise InputError(f"difference: wanted kinds that both runs have, got {kind!r}")
-    return _render([one, other], None, (), difference, heads=heads, max_mb=max_mb)
-
-
-def _render(
-    records: Sequence[AttentionRecord],
-    movement: Movement | None,
-    values: Sequence[ValueHead],
-    difference: Difference | None = None,
-    *,
-    heads: Sequence[HeadName],
-    max_mb: float | None,
-) -> Page:
     page, style, script = _assets.read("page.html"), _assets.style(), _assets.script()
     runs = []
     left: list[dict[str, str]] = []
@@ -256,7 +193,7 @@ def _render(
 def pack_records(
     records: Sequence[AttentionRecord],
     heads: Sequence[HeadName] = (),
-    values: Sequence[ValueHead] = (),
+    values: Sequence[HeadName] = (),
     max_mb: float | None = None,
     size: int = 0,
 ) -> tuple[HeldHeads, list[Packed]]:
@@ -289,32 +226,6 @@ def _names_bytes(record: AttentionRecord) -> int:
     """What the facts take at most that say where the heads' arrays are, and which are held."""
     layers = [layer for layers in record.layers.values() for layer in layers]
     return 4000 + sum(1000 + 8 * layer.heads for layer in layers)
-
-
-def write_page(
-    record: AttentionRecord,
-    path: str | os.PathLike[str],
-    *,
-    values: Sequence[ValueHead] = (),
-    heads: Sequence[HeadName] = (),
-    max_mb: float | None = MOST_MB,
-) -> Page:
-    """Renders a record and writes the page, whole or not at all.
-
-    Args:
-        record: What to show.
-        path: The file. An existing file is replaced; a link is followed.
-        values, heads, max_mb: As in `render_page`.
-
-    Returns:
-        The page that was written.
-
-    Raises:
-        OutputError: The file could not be written; what was there before is still there.
-    """
-    page = render_page(record, values=values, heads=heads, max_mb=max_mb)
-    page.write(path)
-    return page
 
 
 def _size(run: tuple[dict[str, Any], Blocks]) -> int:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.views._blocks import Blocks
-from regard.views._position_records import PositionsRecord, RotaryRecord
+from regard.views._layer_record import RotaryRecord
 from regard.views._quantize import TOLERANCE, dequantize, quantize
-from regard.views._records import AttentionRecord
+from regard.views._records import AttentionRecord, PositionsRecord
 
 MOST_POSITIONS = 512
 """Rows of the matrix of added vectors that a page holds."""

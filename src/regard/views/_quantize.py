@@ -1,16 +1,14 @@
 """q, k and dense biases as 16-bit integers, and what that costs in the weights."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.views._held import HeldHeads
 from regard.views._layer_record import LayerRecord
-from regard.views._records import AttentionRecord, RecordKind
+from regard.views._records import AttentionRecord, HeldHeads, RecordKind
 from regard.views._weights import weight_rows
 
 Encoding = Literal["int16", "float32"]
@@ -62,11 +60,6 @@ class PackedLayer:
     shown: LayerRecord
     heads: tuple[int, ...]
     weights: Values | None = None
-
-    @property
-    def key_heads(self) -> tuple[int, ...]:
-        """The heads of k (and v) that the query heads need."""
-        return _key_heads(self.shown, self.heads)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -125,33 +118,25 @@ def pack(record: AttentionRecord, held: HeldHeads, encoding: Encoding) -> Packed
     )
 
 
-def _key_heads(layer: LayerRecord, heads: Sequence[int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(head // layer.group for head in heads))
-
-
 def _pack_layer(layer: LayerRecord, heads: tuple[int, ...], rounded: bool) -> PackedLayer:
     if layer.weights is not None:
-        return _pack_weights(layer, layer.weights, heads, rounded)
+        weights, read = _some(layer.weights, heads, rows_as_values if rounded else _as_it_is)
+        shown = replace(layer, weights=read)
+        empty = Values(stored=layer.q)
+        return PackedLayer(q=empty, k=empty, bias=None, shown=shown, heads=heads, weights=weights)
     dense = layer.bias is not None and layer.bias.ndim == 3
     q, read_q = _some(layer.q, heads, _by_dimension if rounded else _as_it_is)
-    k, read_k = _some(layer.k, _key_heads(layer, heads), _by_dimension if rounded else _as_it_is)
+    k, read_k = _some(
+        layer.k,
+        tuple(dict.fromkeys(head // layer.group for head in heads)),
+        _by_dimension if rounded else _as_it_is,
+    )
     shown = replace(layer, q=read_q, k=read_k)
     if layer.bias is None or not dense:
         return PackedLayer(q=q, k=k, bias=None, shown=shown, heads=heads)
     of_bias = heads if len(layer.bias) > 1 else (0,)
     bias, read = _some(layer.bias, of_bias, rows_as_values if rounded else _as_it_is)
     return PackedLayer(q=q, k=k, bias=bias, shown=replace(shown, bias=read), heads=heads)
-
-
-def _pack_weights(
-    layer: LayerRecord, weights: npt.NDArray[np.float32], heads: tuple[int, ...], rounded: bool
-) -> PackedLayer:
-    stored, read = _some(weights, heads, rows_as_values if rounded else _as_it_is)
-    empty = Values(stored=layer.q), Values(stored=layer.k)
-    # Rounding may take a row's sum a little over what a record may hold: it is not checked again.
-    shown = copy(layer)
-    object.__setattr__(shown, "weights", read)
-    return PackedLayer(q=empty[0], k=empty[1], bias=None, shown=shown, heads=heads, weights=stored)
 
 
 _Stored = tuple[Values, npt.NDArray[np.float32]]

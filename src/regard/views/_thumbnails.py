@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.views._blocks import Blocks
-from regard.views._held import HeldHeads
 from regard.views._layer_record import LayerRecord
-from regard.views._records import AttentionRecord, PageToken, RecordKind
+from regard.views._records import AttentionRecord, HeldHeads, PageToken, RecordKind
 from regard.views._weights import weight_rows
 
 SIDE = 32

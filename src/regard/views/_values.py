@@ -14,11 +14,8 @@ from regard.core.errors import InputError
 from regard.views._blocks import Blocks
 from regard.views._layer_record import LayerRecord
 from regard.views._quantize import TOLERANCE, Encoding, Packed, Values, dequantize, quantize
-from regard.views._records import AttentionRecord, RecordKind
+from regard.views._records import AttentionRecord, HeadName, RecordKind
 from regard.views._weights import weight_rows
-
-ValueHead = tuple[RecordKind, int, int]
-"""A head whose values a page shall hold: kind, layer, head."""
 
 Held = Literal["all", "some", "none"]
 
@@ -53,7 +50,7 @@ def add_values(
     facts: dict[str, Any],
     blocks: Blocks,
     *,
-    wanted: Sequence[ValueHead],
+    wanted: Sequence[HeadName],
     room: int,
 ) -> Held:
     """Puts the values into a page's facts and blocks: all while they fit, otherwise of the wanted heads.
@@ -88,7 +85,7 @@ def add_values(
     return state
 
 
-def wanted_bytes(record: AttentionRecord, wanted: Sequence[ValueHead]) -> int:
+def wanted_bytes(record: AttentionRecord, wanted: Sequence[HeadName]) -> int:
     """What the values of the wanted heads take in a page at most.
 
     Raises:
@@ -105,7 +102,7 @@ def _values(record: AttentionRecord) -> Iterator[tuple[tuple[RecordKind, int], n
 
 
 def _chosen(
-    record: AttentionRecord, wanted: Sequence[ValueHead]
+    record: AttentionRecord, wanted: Sequence[HeadName]
 ) -> dict[tuple[RecordKind, int], tuple[int, ...]]:
     """The heads of k and v that are wanted, of each layer that has values."""
     chosen: dict[tuple[RecordKind, int], set[int]] = {each: set() for each, _ in _values(record)}

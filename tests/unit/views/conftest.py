@@ -4,16 +4,43 @@ import base64
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from regard.views import AttentionRecord, Page, PageToken, encoder_record
+from regard.views import AttentionRecord, LayerRecord, Page, PageToken, Side, render_page
 
 LAYERS, HEADS, TOKENS, HEAD_DIM = 2, 3, 7, 5
 
 MakeRecord = Callable[..., AttentionRecord]
+
+
+def encoder_record(
+    *,
+    text: str,
+    pair: str | None = None,
+    model: str,
+    tokens: tuple[PageToken, ...],
+    q: Any,
+    k: Any,
+    scale: float,
+) -> AttentionRecord:
+    """The record of a plain encoder, of q and k (layers, heads, tokens, head_dim)."""
+    layers = tuple(
+        LayerRecord(layer=layer, q=of_q, k=of_k, scale=scale)
+        for layer, (of_q, of_k) in enumerate(zip(q, k, strict=True))
+    )
+    side = Side(text=text, pair=pair, tokens=tokens)
+    return AttentionRecord(model=model, encoder=side, layers={"encoder": layers})
+
+
+def write_page(record: AttentionRecord, path: str | Path, **options: Any) -> Page:
+    """Renders a record into a file."""
+    page = render_page(record, **options)
+    page.write(path)
+    return page
 
 
 @pytest.fixture

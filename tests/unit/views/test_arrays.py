@@ -113,14 +113,3 @@ def test_a_given_layer_gives_its_weights_back() -> None:
     shown = packed.layers["encoder"][0].shown.weights
     assert shown is not None
     assert 0 < np.abs(shown - weights).max() <= packed.largest_difference + 1e-9
-
-
-def test_a_given_layer_has_nothing_else() -> None:
-    weights = _weights()[0].astype(np.float32)
-    empty = np.empty((3, 5, 0), np.float32)
-    with pytest.raises(InputError, match="softcap: wanted None"):
-        LayerRecord(layer=0, q=empty, k=empty, scale=1.0, softcap=2.0, weights=weights)
-    with pytest.raises(InputError, match=r"use LayerRecord\.given"):
-        LayerRecord(layer=0, q=empty[:2], k=empty, scale=1.0, weights=weights)
-    with pytest.raises(InputError, match="float32"):
-        LayerRecord.given(0, weights.astype(np.float64))  # type: ignore[arg-type]

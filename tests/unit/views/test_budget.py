@@ -20,7 +20,6 @@ from regard.views import (
     PageToken,
     RecordKind,
     Side,
-    render_difference,
     render_page,
     weight_rows,
 )
@@ -245,9 +244,9 @@ def test_both_runs_of_a_difference_hold_the_same() -> None:
         )
     }
     difference = Difference(between="models", names=("m", "n"), kinds=kinds, left_out={})
-    whole = render_difference(one, other, difference, max_mb=None)
+    whole = render_page(one, other, difference=difference, max_mb=None)
     most = _size(whole) - 12 * HEAD / 1e6
-    page = render_difference(one, other, difference, heads=[("encoder", 1, 5)], max_mb=most)
+    page = render_page(one, other, difference=difference, heads=[("encoder", 1, 5)], max_mb=most)
     assert _size(page) <= most
     second = re.search(r'id="regard-run1-facts">(.*?)</script>', page.html)
     assert second is not None

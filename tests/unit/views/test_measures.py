@@ -15,12 +15,12 @@ from regard.views import (
     MeasureRecord,
     PageToken,
     check_measures,
-    encoder_record,
     matrix_bytes,
     render_page,
     weight_rows,
 )
 from tolerances import PAGE
+from unit.views.conftest import encoder_record
 
 LAYERS, HEADS, TOKENS, DIM = 2, 3, 7, 5
 
@@ -116,30 +116,6 @@ def test_the_forecast_is_what_they_take() -> None:
     after = len(render_page(_record(MeasureRecord(name="gradient", layers=given))).html)
     forecast = matrix_bytes(LAYERS * HEADS, TOKENS, TOKENS)
     assert 0 < after - before - forecast < 1500  # names and facts
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"name": "weights", "layers": ()}, "wanted one of norm"),
-        ({"name": "rollout", "layers": (np.zeros((2, 2), np.float32),)}, "3 axes for rollout"),
-        ({"name": "norm", "layers": (np.zeros((2, 2)),)}, "float32"),
-        ({"name": "norm", "layers": (np.full((2, 2), np.nan, np.float32),)}, "finite"),
-    ],
-)
-def test_records_that_are_none(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        MeasureRecord(**fields)
-
-
-def test_records_that_fit_no_layer() -> None:
-    for measure in (
-        MeasureRecord(name="gradient", layers=_matrices(1)),
-        MeasureRecord(name="rollout", layers=_matrices(1)[:1]),
-        MeasureRecord(name="norm", layers=tuple(each[:, :-1] for each in _norms(1.0))),
-    ):
-        with pytest.raises(InputError, match=f"wanted {measure.name} of"):
-            _record(measure)
 
 
 def test_asking() -> None:

@@ -1,6 +1,5 @@
 """A word's movement: the axes are the common way and what sets texts apart, and what is said is true."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,8 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from regard.core.errors import InputError
-from regard.views import Movement, plot_movement
-from regard.views._figure import write_figure
+from regard.views import Movement
 from regard.views._movement import movement_facts
 
 TEXTS, STEPS, WIDTH = 3, 5, 7
@@ -118,8 +116,6 @@ def test_what_does_not_move_has_no_correlation() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"steps": ("0",)}, "vectors: wanted shape"),
-        ({"words": ("a",)}, "words"),
         ({"vectors": np.full((TEXTS, STEPS, 2), np.inf)}, "finite"),
         (
             {"vectors": np.zeros((17, STEPS, 2)), "texts": 17 * ("x",), "words": 17 * ("x",)},
@@ -130,14 +126,6 @@ def test_what_does_not_move_has_no_correlation() -> None:
 def test_refuses(vectors: npt.NDArray[np.float64], fields: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         _movement(**({"vectors": vectors} | fields))
-
-
-def test_plots_the_points(vectors: npt.NDArray[np.float64], tmp_path: Path) -> None:
-    movement = _movement(vectors, texts=("$x^$", "b\x00", "c"))
-    figure = plot_movement(movement)
-    lines = figure.axes[0].lines
-    np.testing.assert_allclose([line.get_xydata() for line in lines], movement.project().points)
-    write_figure(figure, tmp_path / "a.png")
 
 
 def test_different_words_are_drawn_by_where_they_end() -> None:

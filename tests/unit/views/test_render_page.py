@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.views import AttentionRecord, PageToken, encoder_record, render_page
+from regard.views import AttentionRecord, PageToken, render_page
 from regard.views._assets import _NOTEBOOK, read, scripts, styles
 from regard.views._page import _round_up
+from unit.views.conftest import encoder_record
 
 MakeRecord = Callable[..., AttentionRecord]
 

@@ -122,9 +122,3 @@ def test_says_that_a_layer_has_none() -> None:
 def test_refuses_heads_that_are_not_there(values: Any, fields: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         render_page(_record(**fields), values=values)
-
-
-@pytest.mark.parametrize("shape", [(KV, TOKENS), (KV + 1, TOKENS, 3), (KV, TOKENS + 1, 3), (KV, TOKENS, 0)])
-def test_refuses_values_that_do_not_fit(shape: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match="v: wanted shape"):
-        _record(v=np.zeros(shape, np.float32))

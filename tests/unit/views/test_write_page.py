@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from regard.core.errors import OutputError
-from regard.views import AttentionRecord, render_page, write_page
+from regard.views import AttentionRecord, render_page
+from unit.views.conftest import write_page
 
 MakeRecord = Callable[..., AttentionRecord]
 

@@ -12,7 +12,7 @@ from regard.core.errors import InputError
 from regard.models import Kind, StackKind, Transformer, positions_of
 from regard.tracing.measures import statistics
 from regard.tracing.record import AttentionTrace, ScoreTrace, Trace
-from regard.views import HeadStatistics, LayerRecord, PositionsRecord, RotaryRecord, ValueHead, value_contexts
+from regard.views import HeadName, HeadStatistics, LayerRecord, PositionsRecord, RotaryRecord, value_contexts
 
 PageHead = int | tuple[int, int] | tuple[Kind, int, int]
 """(layer, head), of every kind of attention that has it, (kind, layer, head), or a layer, with all heads."""
@@ -21,7 +21,7 @@ PageHead = int | tuple[int, int] | tuple[Kind, int, int]
 _NOT_OF_HEADS = ("largest_at", "received", "top_keys", "top_weights")
 
 
-def page_heads(trace: Trace, heads: Iterable[PageHead], said: str = "values") -> list[ValueHead]:
+def page_heads(trace: Trace, heads: Iterable[PageHead], said: str = "values") -> list[HeadName]:
     """The heads that a page shall hold, or their values, each with its kind and counted from 0.
 
     Args:
@@ -39,7 +39,7 @@ def page_heads(trace: Trace, heads: Iterable[PageHead], said: str = "values") ->
         >>> len(page_heads(regard.load().trace("time flies"), [2]))
         12
     """
-    found: list[ValueHead] = []
+    found: list[HeadName] = []
     for each in heads:
         if isinstance(each, int) and not isinstance(each, bool):
             found += _heads(trace, (), each, None, said)
@@ -51,9 +51,9 @@ def page_heads(trace: Trace, heads: Iterable[PageHead], said: str = "values") ->
     return found
 
 
-def _heads(trace: Trace, kinds: Sequence[Kind], layer: int, head: int | None, said: str) -> list[ValueHead]:
+def _heads(trace: Trace, kinds: Sequence[Kind], layer: int, head: int | None, said: str) -> list[HeadName]:
     asked = kinds or trace.kinds
-    found: list[ValueHead] = []
+    found: list[HeadName] = []
     for kind in asked:
         try:
             number = trace.layer_index(layer, kind)

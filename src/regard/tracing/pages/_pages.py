@@ -9,7 +9,7 @@ from regard.tracing.measures import Scalar
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._page_extras import PageHead, page_heads
 from regard.tracing.record import Trace
-from regard.views import MOST_MB, Page, render_comparison, render_difference, render_page
+from regard.views import MOST_MB, Page, render_page
 
 
 def page(
@@ -85,7 +85,7 @@ def difference_page(
     """
 
     found, held = difference(one, other), page_heads(one, heads, "heads")
-    return render_difference(page_record(one), page_record(other), found, heads=held, max_mb=max_mb)
+    return render_page(page_record(one), page_record(other), difference=found, heads=held, max_mb=max_mb)
 
 
 def comparison_page(
@@ -112,4 +112,4 @@ def comparison_page(
         raise InputError(f"texts must be two or more, to compare the word between them; got {len(traces)}.")
     moved = movement(traces, word)
     held = page_heads(traces[0], heads, "heads")
-    return render_comparison([page_record(trace) for trace in traces], moved, heads=held, max_mb=max_mb)
+    return render_page(*map(page_record, traces), movement=moved, heads=held, max_mb=max_mb)
