@@ -123,6 +123,7 @@ def open_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None = 
         if not file.exists():
             raise _NotThereError(f"{file} cannot be opened as a trace: there is no such file.") from error
         reason = str(error).removeprefix(f"{file}: ").removesuffix(f"; {DOWNLOAD_AGAIN}")
+        reason = reason.replace("damaged safetensors file", "it is none, or damaged", 1)
         raise CheckpointError(
             f"{file} cannot be opened as a trace: {reason}; trace.save writes one."
         ) from error

@@ -437,6 +437,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         message = str(refused.value)
         assert message.count(wrong.name) == 1
         assert "download" not in message
+        assert ("it is none, or damaged" in message) == (wrong.name == "text")
     data = file.read_bytes()
     for length in (0, 7, 100, len(data) // 2, len(data) - 1):
         (tmp_path / "short").write_bytes(data[:length])
