@@ -34,6 +34,11 @@ class Blocks:
             self.texts[name] = base64.b64encode(data).decode("ascii")
         return known
 
+    def add_values(self, name: str, values: Values) -> dict[str, str | None]:
+        """Stores an array as a page carries it, and says under which names it is found."""
+        steps = None if values.steps is None else self.add(f"{name}-steps", values.steps)
+        return {"values": self.add(name, values.stored), "steps": steps}
+
     @property
     def size(self) -> int:
         """Bytes that they take in the page, with the elements around them."""
@@ -88,14 +93,14 @@ def add_heads(packed: Packed, facts: dict[str, Any], blocks: Blocks, difference:
             if len(each.heads) < each.shown.heads:
                 its_facts["held"] = list(each.heads)
             if each.weights is not None:
-                its_facts["weights"] = _values(f"{name}-weights", each.weights, blocks)
+                its_facts["weights"] = blocks.add_values(f"{name}-weights", each.weights)
                 continue
             its_facts |= {
-                "q": _values(f"{name}-q", each.q, blocks),
-                "k": _values(f"{name}-k", each.k, blocks),
+                "q": blocks.add_values(f"{name}-q", each.q),
+                "k": blocks.add_values(f"{name}-k", each.k),
             }
             if each.bias is not None:
-                its_facts["bias"] |= _values(f"{name}-bias", each.bias, blocks)
+                its_facts["bias"] |= blocks.add_values(f"{name}-bias", each.bias)
 
 
 def block(name: str, kind: str, content: str) -> str:
@@ -140,17 +145,12 @@ def _layer(name: str, layer: LayerRecord, blocks: Blocks) -> dict[str, Any]:
     }
 
 
-def _values(name: str, values: Values, blocks: Blocks) -> dict[str, str | None]:
-    steps = None if values.steps is None else blocks.add(f"{name}-steps", values.steps)
-    return {"values": blocks.add(name, values.stored), "steps": steps}
-
-
 def _bias(name: str, layer: LayerRecord, blocks: Blocks) -> dict[str, Any] | None:
     if layer.bias is None:
         return None
     known: dict[str, Any] = {"heads": len(layer.bias), "dense": layer.bias.ndim == 3}
     # By distance it is short, and stays float32; a dense one belongs to the heads.
-    return known if known["dense"] else known | _values(name, Values(stored=layer.bias), blocks)
+    return known if known["dense"] else known | blocks.add_values(name, Values(stored=layer.bias))
 
 
 def _mask(name: str, mask: MaskRecord, blocks: Blocks) -> dict[str, Any]:

@@ -15,12 +15,6 @@ MOST_MB = 32.0
 """What a page takes at most, unless more is asked for: a browser opens it within two seconds."""
 
 
-def held_all(records: Sequence[AttentionRecord]) -> HeldHeads:
-    """All heads of some runs."""
-    every = list(_names(records))
-    return _held(every, every)
-
-
 def choose_heads(
     records: Sequence[AttentionRecord],
     asked: Iterable[HeadName],
@@ -46,7 +40,8 @@ def choose_heads(
         return _held(every, every)
     costs = _Costs(records, encoding)
     asked = list(dict.fromkeys(asked))
-    least = [name for name in _first_of_each_kind(every) if name[0] not in {kind for kind, _, _ in asked}]
+    first = {name[0]: name for name in reversed(every)}  # of each kind
+    least = [first[kind] for kind in records[0].kinds if kind not in {kind for kind, _, _ in asked}]
     used = sum(map(costs.take, asked + least)) + pictures
     if used > room:
         said = f"the {len(asked)} heads that are asked for" if asked else "one head of each kind of attention"
@@ -54,19 +49,20 @@ def choose_heads(
             f"max_mb: wanted room for {said}, and the page would take {_mb(used - room)} MB more than "
             "max_mb; give a larger max_mb, fewer heads or a shorter text"
         )
-    chosen = set(asked + least)
+    chosen = dict.fromkeys(asked + least)
     for name in every:
-        if name in chosen:
-            continue
-        used += costs.take(name)
-        if used > room:
-            break
-        chosen.add(name)
+        if name not in chosen:
+            used += costs.take(name)
+            if used > room:
+                break
+            chosen[name] = None
     return _held(chosen, every)
 
 
-def check_heads(records: Sequence[AttentionRecord], heads: Iterable[HeadName]) -> list[HeadName]:
-    """Heads that are there.
+def check_heads(
+    records: Sequence[AttentionRecord], heads: Iterable[HeadName], said: str = "heads"
+) -> list[HeadName]:
+    """Heads that are there; `said` is what they are given as.
 
     Raises:
         InputError: One is not.
@@ -76,7 +72,7 @@ def check_heads(records: Sequence[AttentionRecord], heads: Iterable[HeadName]) -
     for kind, layer, head in found:
         if (kind, layer, head) not in there:
             raise InputError(
-                f"heads: wanted heads of the model, got head {head} of {kind} layer {layer}; "
+                f"{said}: wanted heads of the model, got head {head} of {kind} layer {layer}; "
                 "layers and heads count from 0"
             )
     return found
@@ -141,13 +137,6 @@ def _names(records: Sequence[AttentionRecord]) -> Iterator[HeadName]:
     }
     kinds = records[0].kinds
     yield from sorted(found, key=lambda name: (name[2], name[1], kinds.index(name[0])))
-
-
-def _first_of_each_kind(names: Sequence[HeadName]) -> list[HeadName]:
-    first: dict[RecordKind, HeadName] = {}
-    for name in names:
-        first.setdefault(name[0], name)
-    return list(first.values())
 
 
 def _held(names: Collection[HeadName], every: Sequence[HeadName]) -> HeldHeads:

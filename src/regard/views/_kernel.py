@@ -149,11 +149,11 @@ class Kernel:
             return weights(queries)
         return self._measured[run].rows((kind, name, number), head, queries, weights)
 
-    def _matrix(self, run: int, kind: RecordKind, number: int, head: int) -> npt.NDArray[np.float32] | None:
-        """A head's weights, (queries, keys), and the sink's column; None where they are many."""
+    def _keep_whole(self, run: int, kind: RecordKind, number: int, head: int) -> None:
+        """Works out a head's weights, with the sink's column, where they are not many, and keeps them."""
         layer = self._runs[run].layer(kind, number)
         if layer.queries * layer.keys > _MOST_WHOLE:
-            return None
+            return
         name = (run, kind, number, head)
         if name not in self._whole:
             rows = weight_rows(layer, head, np.arange(layer.queries))
@@ -161,7 +161,6 @@ class Kernel:
             if len(self._whole) > _KEPT:
                 self._whole.popitem(last=False)
         self._whole.move_to_end(name)
-        return self._whole[name]
 
     def _row(self, run: int, kind: RecordKind, asked: _Asked) -> _Answer:
         queries = np.array([asked["query"]])
@@ -169,24 +168,16 @@ class Kernel:
 
     def _column(self, run: int, kind: RecordKind, asked: _Asked) -> _Answer:
         number, head, key = asked["layer"], asked["head"], asked["key"]
-        layer = self._runs[run].layer(kind, number)
-
-        def weights() -> npt.NDArray[np.floating[Any]]:
-            if key == layer.keys and layer.sinks is None:  # where another layer has one
-                return np.zeros(layer.queries)
-            whole = self._matrix(run, kind, number, head)
-            if whole is not None:
-                return whole[:, key]
-            step = max(1, _BLOCK // layer.keys)
-            blocks = [
-                np.arange(layer.queries)[start : start + step] for start in range(0, layer.queries, step)
-            ]
-            return np.concatenate([weight_rows(layer, head, each)[:, key] for each in blocks])
-
-        name = asked.get("of", "weights")
-        if name == "weights":
-            return {}, [_floats(weights())]
-        return {}, [_floats(self._measured[run].column((kind, name, number), head, key, weights))]
+        layer, of = self._runs[run].layer(kind, number), asked.get("of", "weights")
+        if key == layer.keys and (layer.sinks is None or of != "weights"):
+            return {}, [_floats(np.zeros(layer.queries))]  # a sink that another layer has, or the weights
+        if of in ("weights", "norm"):
+            self._keep_whole(run, kind, number, head)
+        step = max(1, _BLOCK // layer.keys)
+        queries = np.arange(layer.queries)
+        blocks = [queries[start : start + step] for start in range(0, layer.queries, step)]
+        column = [self._rows(run, kind, asked, number, head, each)[:, key] for each in blocks]
+        return {}, [_floats(np.concatenate(column))]
 
     def _steps(self, run: int, kind: RecordKind, asked: _Asked) -> _Answer:
         """What one query's weights and result are made of: the browser shows each step of it."""

@@ -132,7 +132,10 @@ class Measured:
             return {"done": done, "seconds": spent[0]}
         record, layer = self._known(asked)
         of_layer = self._run.layer(kind, number)
-        most = largest_norms(of_layer, range(of_layer.heads), layer) if name == "norm" else _largest(layer)
+        if name == "norm":
+            most = largest_norms(of_layer, range(of_layer.heads), layer)
+        else:
+            most = np.abs(layer).max(axis=(1, 2))
         return {
             "done": 1,
             "seconds": spent[0],
@@ -160,20 +163,6 @@ class Measured:
             found = layer[head if len(layer) > 1 else 0][queries]
         return found
 
-    def column(
-        self, asked: _Name, head: int, key: int, weights: Callable[[], npt.NDArray[np.floating[Any]]]
-    ) -> npt.NDArray[np.floating[Any]]:
-        """What each query has for one key; a sink has nothing."""
-        _, layer = self._known(asked)
-        if key >= layer.shape[-1]:
-            return np.zeros(self._run.layer(asked[0], asked[2]).queries, np.float32)
-        found: npt.NDArray[np.floating[Any]]
-        if asked[1] == "norm":
-            found = weights() * layer[head, key]
-        else:
-            found = layer[head if len(layer) > 1 else 0][:, key]
-        return found
-
     def _known(self, asked: _Name) -> tuple[MeasureRecord, npt.NDArray[np.float32]]:
         kind, name, number = asked
         if self._run.measures is None:
@@ -188,14 +177,7 @@ class Measured:
 
     def _keep(self, asked: _Name, record: MeasureRecord) -> None:
         self._kept[asked] = record
-        while len(self._kept) > 1 and sum(map(_bytes, self._kept.values())) > _MOST_KEPT:
+        sizes = [sum(layer.nbytes for layer in each.layers) for each in self._kept.values()]
+        while len(sizes) > 1 and sum(sizes) > _MOST_KEPT:
             self._kept.popitem(last=False)
-
-
-def _largest(layer: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    largest: npt.NDArray[np.float32] = np.abs(layer).max(axis=(1, 2))
-    return largest
-
-
-def _bytes(record: MeasureRecord) -> int:
-    return sum(layer.nbytes for layer in record.layers)
+            del sizes[0]

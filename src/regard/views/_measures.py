@@ -130,16 +130,8 @@ def _norms(
             if most > TOLERANCE:
                 most = _apart(layer, each.shown, head, norms[head], read[head], packed.every)
             difference = max(difference, most)
-        values = Values(stored=integers, steps=steps)
-        known.append(
-            _known(
-                f"{kind}-norm-{number}",
-                values,
-                len(norms),
-                largest_norms(each.shown, each.heads, read),
-                blocks,
-            )
-        )
+        values, most_drawn = Values(stored=integers, steps=steps), largest_norms(each.shown, each.heads, read)
+        known.append(_known(f"{kind}-norm-{number}", values, len(norms), most_drawn, blocks))
     return known, difference
 
 
@@ -167,8 +159,7 @@ def _apart(
 def _known(name: str, values: Values, heads: int, most: _Floats, blocks: Blocks) -> dict[str, Any]:
     return {
         "heads": heads,
-        "values": blocks.add(name, values.stored),
-        "steps": None if values.steps is None else blocks.add(f"{name}-steps", values.steps),
+        **blocks.add_values(name, values),
         # The value of a full line.
         "most": [float(f"{each:.6g}") for each in most],
     }

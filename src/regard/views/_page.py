@@ -15,7 +15,7 @@ from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.views import _assets
 from regard.views._blocks import Blocks, add_heads, as_json, block, facts_of
-from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads, held_all
+from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads
 from regard.views._difference import Difference, difference_facts
 from regard.views._live import LiveRun
 from regard.views._measures import add_matrices, add_norms, norm_bytes
@@ -206,16 +206,13 @@ def pack_records(
     """
     if max_mb is not None and not max_mb > 0:
         raise InputError(f"max_mb: wanted millions of bytes, a number above 0, or None, got {max_mb!r}")
+    asked = [*check_heads(records, heads), *check_heads(records, values, "values")]
     of_values = sum(wanted_bytes(record, values) for record in records)
-    asked = [*check_heads(records, heads), *values]
-    held = held_all(records)
-    packed: list[Packed] = []
+    room = math.inf if max_mb is None else 1e6 * max_mb - size - of_values
+    pictures = sum(map(thumbnail_bytes, records))
     encodings: tuple[Encoding, ...] = ("int16", "float32")
     for encoding in encodings:
-        if max_mb is not None:
-            room = 1e6 * max_mb - size - of_values
-            pictures = sum(map(thumbnail_bytes, records))
-            held = choose_heads(records, asked, room=room, pictures=pictures, encoding=encoding)
+        held = choose_heads(records, asked, room=room, pictures=pictures, encoding=encoding)
         packed = [pack(record, held, encoding) for record in records]
         if max(each.largest_difference for each in packed) <= TOLERANCE:
             break

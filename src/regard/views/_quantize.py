@@ -120,29 +120,29 @@ def pack(record: AttentionRecord, held: HeldHeads, encoding: Encoding) -> Packed
 
 def _pack_layer(layer: LayerRecord, heads: tuple[int, ...], rounded: bool) -> PackedLayer:
     if layer.weights is not None:
-        weights, read = _some(layer.weights, heads, rows_as_values if rounded else _as_it_is)
+        weights, read = some_heads(layer.weights, heads, rows_as_values if rounded else as_it_is)
         shown = replace(layer, weights=read)
         empty = Values(stored=layer.q)
         return PackedLayer(q=empty, k=empty, bias=None, shown=shown, heads=heads, weights=weights)
     dense = layer.bias is not None and layer.bias.ndim == 3
-    q, read_q = _some(layer.q, heads, _by_dimension if rounded else _as_it_is)
-    k, read_k = _some(
+    q, read_q = some_heads(layer.q, heads, by_dimension if rounded else as_it_is)
+    k, read_k = some_heads(
         layer.k,
         tuple(dict.fromkeys(head // layer.group for head in heads)),
-        _by_dimension if rounded else _as_it_is,
+        by_dimension if rounded else as_it_is,
     )
     shown = replace(layer, q=read_q, k=read_k)
     if layer.bias is None or not dense:
         return PackedLayer(q=q, k=k, bias=None, shown=shown, heads=heads)
     of_bias = heads if len(layer.bias) > 1 else (0,)
-    bias, read = _some(layer.bias, of_bias, rows_as_values if rounded else _as_it_is)
+    bias, read = some_heads(layer.bias, of_bias, rows_as_values if rounded else as_it_is)
     return PackedLayer(q=q, k=k, bias=bias, shown=replace(shown, bias=read), heads=heads)
 
 
 _Stored = tuple[Values, npt.NDArray[np.float32]]
 
 
-def _some(
+def some_heads(
     array: npt.NDArray[np.float32],
     heads: tuple[int, ...],
     store: Callable[[npt.NDArray[np.float32]], _Stored],
@@ -156,11 +156,11 @@ def _some(
     return stored, whole
 
 
-def _as_it_is(array: npt.NDArray[np.float32]) -> _Stored:
+def as_it_is(array: npt.NDArray[np.float32]) -> _Stored:
     return Values(stored=array), array
 
 
-def _by_dimension(array: npt.NDArray[np.float32]) -> _Stored:
+def by_dimension(array: npt.NDArray[np.float32]) -> _Stored:
     integers, steps = quantize(array)
     return Values(stored=integers, steps=steps), dequantize(integers, steps)
 

@@ -4,7 +4,6 @@ A head's result is the sum over the keys of weight x v. The page works it out fr
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from regard.core.errors import InputError
 from regard.views._blocks import Blocks
 from regard.views._layer_record import LayerRecord
-from regard.views._quantize import TOLERANCE, Encoding, Packed, Values, dequantize, quantize
+from regard.views._quantize import TOLERANCE, Encoding, Packed, as_it_is, by_dimension, some_heads
 from regard.views._records import AttentionRecord, HeadName, RecordKind
 from regard.views._weights import weight_rows
 
@@ -26,22 +25,8 @@ MOST_BYTES = 8_000_000
 _MOST_WEIGHTS = 1 << 22
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Layer:
-    """A layer whose values are packed.
-
-    `queried` are the query heads that the page holds; `heads` those of k and v whose values are, in the order
-    of `values`; `read` is what a reader of these has, (kv_heads, keys, v_dim), zero for the other heads.
-    """
-
-    facts: dict[str, Any]
-    name: str
-    record: LayerRecord
-    shown: LayerRecord
-    queried: tuple[int, ...]
-    read: npt.NDArray[np.float32]
-    heads: tuple[int, ...]
-    values: Values | None
+Chosen = dict[tuple[RecordKind, int], tuple[int, ...]]
+"""Of each layer that has values, by (kind, layer), the heads of k and v whose values are held."""
 
 
 def add_values(
@@ -66,20 +51,27 @@ def add_values(
         Which heads' values the page holds.
 
     Raises:
-        InputError: A wanted head that is not there, or has no values.
+        InputError: A wanted head has no values.
     """
     chosen = _chosen(record, wanted)
     encodings: tuple[Encoding, ...] = ("float32",) if packed.encoding == "float32" else ("int16", "float32")
     for encoding in encodings:
         every = {each: tuple(range(len(v))) for each, v in _values(record)}
         held = every if _bytes(record, every, encoding) <= room else chosen
-        layers = list(_layers(record, packed, facts, held, encoding))
-        difference, rounding, sample = _compare(layers)
+        store = by_dimension if encoding == "int16" else as_it_is
+        packed_values = {each: some_heads(v, held[each], store) for each, v in _values(record)}
+        read = {each: of_layer for each, (_, of_layer) in packed_values.items()}
+        difference, rounding, sample = _compare(record, packed, held, read)
         # A reader sees both, each value and each result, to the third decimal.
         if max(difference, rounding) <= TOLERANCE:
             break
-    for layer in layers:
-        layer.facts["v"] = _facts(layer, blocks)
+    for kind in record.kinds:
+        for layer, its_facts in zip(record.layers[kind], facts["kinds"][kind]["layers"], strict=True):
+            if layer.v is not None:
+                heads, (stored, _) = held[kind, layer.layer], packed_values[kind, layer.layer]
+                its_facts["v"] = {"dim": layer.v.shape[2], "heads": list(heads)}
+                if heads:
+                    its_facts["v"] |= blocks.add_values(f"{kind}-{layer.layer}-v", stored)
     state: Held = "none" if not any(held.values()) else "all" if held == every else "some"
     facts["values"] = {"held": state, "difference": difference, "every": sample}
     return state
@@ -89,7 +81,7 @@ def wanted_bytes(record: AttentionRecord, wanted: Sequence[HeadName]) -> int:
     """What the values of the wanted heads take in a page at most.
 
     Raises:
-        InputError: A wanted head that is not there, or has no values.
+        InputError: A wanted head has no values.
     """
     return _bytes(record, _chosen(record, wanted), "float32")
 
@@ -101,30 +93,20 @@ def _values(record: AttentionRecord) -> Iterator[tuple[tuple[RecordKind, int], n
                 yield (kind, layer.layer), layer.v
 
 
-def _chosen(
-    record: AttentionRecord, wanted: Sequence[HeadName]
-) -> dict[tuple[RecordKind, int], tuple[int, ...]]:
-    """The heads of k and v that are wanted, of each layer that has values."""
+def _chosen(record: AttentionRecord, wanted: Sequence[HeadName]) -> Chosen:
     chosen: dict[tuple[RecordKind, int], set[int]] = {each: set() for each, _ in _values(record)}
     for kind, number, head in wanted:
-        layers = [each for each in record.layers.get(kind, ()) if each.layer == number]
-        if not layers or not 0 <= head < layers[0].heads:
-            raise InputError(
-                f"values: wanted heads of the model, got head {head} of {kind} layer {number}; "
-                "layers and heads count from 0"
-            )
         if (kind, number) not in chosen:
             raise InputError(
                 f"values: wanted a layer that has some, got {kind} layer {number}, which has none; "
                 "choose another"
             )
-        chosen[kind, number].add(head // layers[0].group)
+        [group] = (each.group for each in record.layers[kind] if each.layer == number)
+        chosen[kind, number].add(head // group)
     return {each: tuple(sorted(heads)) for each, heads in chosen.items()}
 
 
-def _bytes(
-    record: AttentionRecord, held: dict[tuple[RecordKind, int], tuple[int, ...]], encoding: Encoding
-) -> int:
+def _bytes(record: AttentionRecord, held: Chosen, encoding: Encoding) -> int:
     """What the values take in the page: base64, with the element around it."""
     size = 600  # the policy, and what the facts say of it
     for each, v in _values(record):
@@ -134,70 +116,34 @@ def _bytes(
     return size
 
 
-def _layers(
+def _compare(
     record: AttentionRecord,
     packed: Packed,
-    facts: dict[str, Any],
-    held: dict[tuple[RecordKind, int], tuple[int, ...]],
-    encoding: Encoding,
-) -> Iterator[_Layer]:
-    for kind in record.kinds:
-        of_kind = zip(record.layers[kind], packed.layers[kind], facts["kinds"][kind]["layers"], strict=True)
-        for layer, each, its_facts in of_kind:
-            if layer.v is None:
-                continue
-            heads = held[kind, layer.layer]
-            picked = np.ascontiguousarray(layer.v[list(heads)])
-            values, read = Values(stored=picked), picked
-            if encoding == "int16" and heads:
-                integers, steps = quantize(picked)
-                values, read = Values(stored=integers, steps=steps), dequantize(integers, steps)
-            whole = np.zeros_like(layer.v)
-            whole[list(heads)] = read
-            yield _Layer(
-                facts=its_facts,
-                name=f"{kind}-{layer.layer}-v",
-                record=layer,
-                shown=each.shown,
-                queried=each.heads,
-                read=whole,
-                heads=heads,
-                values=values if heads else None,
-            )
+    held: Chosen,
+    read: dict[tuple[RecordKind, int], npt.NDArray[np.float32]],
+) -> tuple[float, float, int]:
+    """The largest difference of a result and of a value, and one query in how many was compared.
 
-
-def _facts(layer: _Layer, blocks: Blocks) -> dict[str, Any]:
-    v = layer.record.v
-    assert v is not None
-    known: dict[str, Any] = {"dim": v.shape[2], "heads": list(layer.heads)}
-    if layer.values is None:
-        return known
-    steps = layer.values.steps
-    return known | {
-        "values": blocks.add(layer.name, layer.values.stored),
-        "steps": None if steps is None else blocks.add(f"{layer.name}-steps", steps),
-    }
-
-
-def _compare(layers: Sequence[_Layer]) -> tuple[float, float, int]:
-    """The largest difference of a result and of a value, and one query in how many was compared."""
-    pairs = [(each, head) for each in layers for head in each.queried if _holds(each, head)]
-    count = sum(each.record.queries * each.record.keys for each, _ in pairs)
+    `read` is what a reader of the page has of v, zero for the heads that are not held.
+    """
+    heads = [
+        (layer, each.shown, layer.v, read[kind, layer.layer], head)
+        for kind in record.kinds
+        for layer, each in zip(record.layers[kind], packed.layers[kind], strict=True)
+        if layer.v is not None
+        for head in each.heads
+        if head // layer.group in held[kind, layer.layer]
+    ]
+    count = sum(layer.queries * layer.keys for layer, *_ in heads)
     every = max(1, -(-count // _MOST_WEIGHTS))
     difference = rounding = 0.0
-    for each, head in pairs:
-        queries = np.arange(each.record.queries - 1, -1, -every)[::-1]
-        assert each.record.v is not None
-        results = value_contexts(each.record, each.record.v, head, queries)
-        results -= value_contexts(each.shown, each.read, head, queries)
+    for layer, shown, v, read_v, head in heads:
+        queries = np.arange(layer.queries - 1, -1, -every)[::-1]
+        results = value_contexts(layer, v, head, queries) - value_contexts(shown, read_v, head, queries)
         difference = max(difference, float(np.abs(results).max()))
-        of_values = each.record.v[head // each.record.group] - each.read[head // each.record.group]
-        rounding = max(rounding, float(np.abs(of_values).max()))
+        of_head = head // layer.group
+        rounding = max(rounding, float(np.abs(v[of_head] - read_v[of_head]).max()))
     return difference, rounding, every
-
-
-def _holds(layer: _Layer, head: int) -> bool:
-    return head // layer.record.group in layer.heads
 
 
 def value_contexts(

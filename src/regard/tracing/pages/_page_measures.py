@@ -1,6 +1,6 @@
 """What a page can draw in the place of a trace's weights, as far as it can be had and fits."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,7 @@ from regard.tracing.measures import (
     check_head,
     outermost,
     projection_of,
-    rollout,
     rollout_steps,
-    value_zeroing,
     value_zeroing_blocks,
     values_of,
 )
@@ -29,6 +27,7 @@ from regard.views import (
     LiveMeasures,
     MeasureName,
     MeasureRecord,
+    Work,
     check_measures,
     matrix_bytes,
 )
@@ -65,6 +64,7 @@ def measures_of(
     found: dict[Kind, list[MeasureRecord]] = {kind: [] for kind in trace.kinds}
     left: dict[str, str] = {}
     room = MOST_MEASURES
+    live = live_measures(trace, of, 'page(measures=["gradient"], of=lambda output: ...)')
     for name in dict.fromkeys(("norm", *names)):
         try:
             needed = _bytes(trace, name)
@@ -73,7 +73,7 @@ def measures_of(
                     f"the matrices of this text would take {needed / 1e6:.0f} MB of the page, and "
                     f"{room / 1e6:.0f} are left for measures; give a shorter text or fewer measures."
                 )
-            made = _made(trace, name, of)
+            made = {kind: _of_kind(trace, kind, name, live) for kind in _kinds(trace, name)}
         except InputError as error:
             left[name] = str(error)
             continue
@@ -83,28 +83,35 @@ def measures_of(
     return {kind: tuple(records) for kind, records in found.items()}, left
 
 
-def _made(trace: Trace, name: MeasureName, of: Scalar | None) -> dict[Kind, MeasureRecord]:
-    """A measure of every kind of attention that has it.
+def _of_kind(trace: Trace, kind: Kind, name: MeasureName, live: LiveMeasures) -> MeasureRecord:
+    """A measure of all layers of a kind of attention.
 
     Raises:
         InputError: it cannot be had.
     """
-    if name == "norm":
-        return _each(trace, name, lambda kind, layer: _norms(trace, kind, layer))
-    if name == "rollout":
-        return _each(trace, name, lambda kind, layer: rollout(trace, kind=kind, layer=layer)[None])
-    if name == "value_zeroing":
-        return _each(trace, name, lambda kind, layer: value_zeroing(trace, layer, kind=kind)[None])
-    scalar, said = _scalar(trace, of, 'page(measures=["gradient"], of=lambda output: ...)')
-    return _each(trace, name, lambda kind, layer: _gradient(trace, scalar, kind, layer), said)
+    made = [_finished(live.work(kind, name, layer)) for layer in trace.layers_of(kind)]
+    layers = tuple(layer for each in made for layer in each.layers)
+    return MeasureRecord(name=name, layers=layers, of=made[0].of if made else "")
 
 
-def live_measures(trace: Trace, of: Scalar | None = None) -> LiveMeasures:
+def _finished(work: Work) -> MeasureRecord:
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            made: MeasureRecord = end.value
+            return made
+
+
+def live_measures(
+    trace: Trace, of: Scalar | None = None, way: str = "widget(of=lambda output: ...)"
+) -> LiveMeasures:
     """All measures that a notebook can have, none of them worked out yet.
 
     Args:
         trace: the trace.
         of: as in `measures_of`.
+        way: how to say `of`, for messages.
 
     Returns:
         What there is of each kind, what there is not and why, and how a layer is worked out.
@@ -121,14 +128,14 @@ def live_measures(trace: Trace, of: Scalar | None = None) -> LiveMeasures:
             if name != "rollout":
                 trace.require_model()
             if name == "gradient" and of is None:
-                _check_next_token(trace, _IN_A_WIDGET)
+                _check_next_token(trace, way)
         except InputError as error:
             left[name] = str(error)
     there = [name for name in MEASURES if name not in left]
     names = {kind: tuple(name for name in there if kind in _kinds(trace, name)) for kind in trace.kinds}
     scalars: list[tuple[Scalar, str]] = []  # the likeliest token is looked for once
 
-    def work(kind: Kind, name: MeasureName, layer: int) -> Generator[float, None, MeasureRecord]:
+    def work(kind: Kind, name: MeasureName, layer: int) -> Work:
         yield 0.0
         said = ""
         if name == "norm":
@@ -149,26 +156,13 @@ def live_measures(trace: Trace, of: Scalar | None = None) -> LiveMeasures:
                 yield step / (layer + 1)
         else:
             if not scalars:
-                scalars.append(_scalar(trace, of, _IN_A_WIDGET))
+                scalars.append(_scalar(trace, of, way))
                 yield 0.0
             scalar, said = scalars[0]
             values = _gradient(trace, scalar, kind, layer)
         return MeasureRecord(name=name, layers=(_finite(name, values),), of=said)
 
     return LiveMeasures(names=names, left_out=left, work=work)
-
-
-_IN_A_WIDGET = "widget(of=lambda output: ...)"
-
-
-def _each(
-    trace: Trace, name: MeasureName, of_layer: Callable[[Kind, int], Tensor], said: str = ""
-) -> dict[Kind, MeasureRecord]:
-    made: dict[Kind, MeasureRecord] = {}
-    for kind in _kinds(trace, name):
-        layers = tuple(_finite(name, of_layer(kind, layer)) for layer in trace.layers_of(kind))
-        made[kind] = MeasureRecord(name=name, layers=layers, of=said)
-    return made
 
 
 def _kinds(trace: Trace, name: MeasureName) -> Sequence[Kind]:
