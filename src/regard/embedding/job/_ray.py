@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -29,37 +29,29 @@ from regard.embedding.job._work import Piece, Work
 _HANDED = 2
 # Blocks a worker that are read and not yet written. One may take long, and those behind it wait for it.
 _UNDER_WAY = 3
-# So many workers may die of one block, or one after the other before they are ready.
+# So many workers may die of one block, or before they are ready.
 _DEATHS = 3
 # Seconds of silence after which it is said what is waited for.
 _SILENCE = 30.0
-# So often a Ray of this machine may fail to start in time.
-_ATTEMPTS = 4
 # Seconds in which a cluster must answer.
 _ANSWER = 10.0
 
 
 @dataclass(eq=False)
 class _Task:
-    """A block on its way, with Ray's references: to a sign that it is done, and to its piece."""
+    """A block, and once a worker was handed it, Ray's reference to what becomes of it."""
 
     block: Block
-    done: bool
-    sign: Any = None
-    piece: Any = None
-    deaths: int = 0
-
-    def again(self) -> None:
-        self.done, self.sign, self.piece = False, None, None
+    is_done: bool
+    result: Any = None
 
 
 @dataclass(eq=False)
 class _Member:
-    """A worker; what it has said of itself once it is ready."""
+    """A worker, and what it has said of itself since it is ready."""
 
     actor: Any
     ready: Any
-    deaths: int
     about: dict[str, Any] | None = None
     tasks: list[_Task] = field(default_factory=list)
 
@@ -68,8 +60,9 @@ class RayWorkers:
     """Where blocks are embedded: by processes that Ray starts, each of which holds the model.
 
     The result is that of one process, byte for byte on processors of one kind. A worker that dies is
-    replaced, and what it had is embedded again. One that cannot do what the manifest states (other versions,
-    another model, too few cores, no arithmetic for the type) is refused, and the others go on.
+    started again by Ray, and what it had is embedded again. One that cannot do what the manifest states
+    (other versions, another model, too few cores, no arithmetic for the type) is refused, and the others
+    go on.
 
     Args:
         open_work: as in `run`. It is sent to the workers, so it must be something that can be pickled.
@@ -122,18 +115,16 @@ class RayWorkers:
         for block in blocks:
             if self._work is None:
                 self._begin(work)
-            waiting.append(_Task(block, done=not block.texts))
+            waiting.append(_Task(block, is_done=not block.texts))
             self._listen(waiting, 0.0)
-            while waiting and (waiting[0].done or len(waiting) >= _UNDER_WAY * len(self._members)):
+            while waiting and (waiting[0].is_done or len(waiting) >= _UNDER_WAY * len(self._members)):
                 yield self._taken(waiting)
         while waiting:
             yield self._taken(waiting)
 
     def _begin(self, work: Work) -> None:
         threads = work.threads
-        if self._ray.is_initialized():
-            count = self._workers or self._room(threads)
-        elif self._address == "local":
+        if self._address == "local":
             count = self._workers or cores() // threads
             if not count:
                 raise InputError(
@@ -145,8 +136,10 @@ class RayWorkers:
             self._connect()
             count = self._workers or self._room(threads)
         self._work = work
-        self._actor = self._ray.remote(num_cpus=threads, max_restarts=0, max_task_retries=0)(Worker)
-        self._members = [self._start() for _ in range(count)]
+        kind = self._ray.remote(num_cpus=threads, max_restarts=-1, max_task_retries=_DEATHS - 1)(Worker)
+        for _ in range(count):
+            actor = kind.remote(self._open_work, dict(work.settled), threads, versions())
+            self._members.append(_Member(actor, ready=actor.embed.remote([])))
         self._tell(f"{_some(count, 'worker')} on Ray, with {_some(threads, 'core')} each")
 
     def _connect(self, **options: Any) -> None:
@@ -158,7 +151,7 @@ class RayWorkers:
         in_main = threading.current_thread() is threading.main_thread()
         handler = signal.getsignal(signal.SIGTERM)
         try:
-            self._init(options)
+            self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR, **options)
         except Exception as error:  # there are a dozen kinds
             what = (
                 "Ray does not start here"
@@ -170,19 +163,6 @@ class RayWorkers:
             if in_main and handler is not None:
                 signal.signal(signal.SIGTERM, handler)  # Ray puts its own
         self._connected = True
-
-    def _init(self, options: Mapping[str, Any]) -> None:
-        for left in reversed(range(_ATTEMPTS)):
-            try:
-                self._ray.init(
-                    address=self._address, log_to_driver=False, logging_level=logging.ERROR, **options
-                )
-                return
-            except Exception as error:
-                # It gives itself half a minute to start here, which a busy machine may not do.
-                if not left or self._address != "local" or "timed out" not in str(error):
-                    raise
-                self._ray.shutdown()
 
     def _room(self, threads: int) -> int:
         """How many workers find room on the nodes that there are."""
@@ -196,12 +176,6 @@ class RayWorkers:
             )
         return count
 
-    def _start(self, deaths: int = 0) -> _Member:
-        assert self._work is not None
-        settled = dict(self._work.settled)
-        started = self._actor.remote(self._open_work, settled, self._work.threads, versions())
-        return _Member(actor=started, ready=started.make_ready.remote(), deaths=deaths)
-
     def _end(self, member: _Member) -> None:
         with suppress(Exception):  # it may be gone already, or Ray
             self._ray.kill(member.actor)
@@ -209,35 +183,51 @@ class RayWorkers:
     def _taken(self, waiting: deque[_Task]) -> tuple[Block, Piece | None]:
         """The first block and its piece, as soon as that is there."""
         first = waiting[0]
-        while True:
-            while not first.done:
+        piece: Piece | None = None
+        while first.block.texts and piece is None:
+            while not first.is_done:
                 self._listen(waiting, _SILENCE)
-            piece: Piece | None = None
-            if first.piece is not None:
-                try:
-                    piece = self._ray.get(first.piece)
-                except self._ray.exceptions.RayError as error:
-                    # It went with the node that had it, after it was done.
-                    first.again()
-                    self._died_of(first, error)
-                    continue
-            waiting.popleft()
-            return first.block, piece
+            piece = self._piece(first)
+        waiting.popleft()
+        return first.block, piece
+
+    def _piece(self, task: _Task) -> Piece | None:
+        """What became of a block; None where a worker came back on a node that is refused."""
+        member = next(each for each in self._members if task in each.tasks)
+        piece: Piece | None
+        try:
+            about, piece = self._ray.get(task.result)
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, RegardError):
+                raise error.cause from error
+            raise
+        except self._ray.exceptions.RayError as error:
+            rows = task.block.rows
+            raise RegardError(
+                f"{_DEATHS} workers in a row died of rows {rows[0]} to {rows[-1]} "
+                f"({_first_line(error)}). If it was for want of memory, give the workers more, or "
+                "--batch-tokens a smaller number and a new folder."
+            ) from error
+        self._hear(member, about)
+        if piece is not None:
+            member.tasks.remove(task)
+        return piece
 
     def _listen(self, waiting: deque[_Task], seconds: float) -> None:
-        """Hands out blocks, and waits until a worker has something to say."""
+        """Hands out blocks, and waits until a worker is ready, or done with one."""
         self._hand_out(waiting)
         starting = {member.ready: member for member in self._members if member.about is None}
-        running = {task.sign: member for member in self._members for task in member.tasks}
+        running = {each.result: each for member in self._members for each in member.tasks if not each.is_done}
         refs = [*starting, *running]
         if not refs:
             return  # all are idle
-        heard, _ = self._ray.wait(refs, num_returns=1, timeout=seconds)
+        # What is done stays where it is until its turn comes.
+        heard, _ = self._ray.wait(refs, num_returns=1, timeout=seconds, fetch_local=False)
         for ref in heard:
             if ref in starting:
                 self._hear_ready(starting[ref])
             else:
-                self._hear_done(running[ref], ref)
+                running[ref].is_done = True
             self._hand_out(waiting)
         if not heard and seconds and not running:
             assert self._work is not None
@@ -245,87 +235,59 @@ class RayWorkers:
             self._tell(f"waiting for Ray to start a worker, which takes {free} of a node")
 
     def _hand_out(self, waiting: Iterable[_Task]) -> None:
+        at_work = {id(member): sum(not each.is_done for each in member.tasks) for member in self._members}
         ready = [member for member in self._members if member.about is not None]
         for task in waiting:
-            if task.done or task.sign is not None:
+            if task.is_done or task.result is not None:
                 continue
-            member = min(ready, key=lambda each: len(each.tasks), default=None)
-            if member is None or len(member.tasks) >= _HANDED:
+            member = min(ready, key=lambda each: at_work[id(each)], default=None)
+            if member is None or at_work[id(member)] >= _HANDED:
                 return
-            task.sign, task.piece = member.actor.embed.options(num_returns=2).remote(task.block.texts)
+            task.result = member.actor.embed.remote(task.block.texts)
             member.tasks.append(task)
+            at_work[id(member)] += 1
 
     def _hear_ready(self, member: _Member) -> None:
-        errors = self._ray.exceptions
         try:
-            about = self._ray.get(member.ready)
-        except errors.RayTaskError as error:
+            about, _ = self._ray.get(member.ready)
+        except self._ray.exceptions.RayTaskError as error:
             # What it needs could not even be imported: another version of regard, or none.
             about = {"host": "a node", "refused": _first_line(error.cause or error)}
-        except errors.RayError as error:
-            member.deaths += 1
-            if member.deaths < _DEATHS:
-                self._replace(member, f"a worker died before it was ready ({_first_line(error)})")
-                return
-            about = {"host": "a node", "refused": f"{_DEATHS} workers died there before they were ready"}
-        if about["refused"] is None:
-            member.about, member.deaths = about, 0
-            self._compare_processors(about)
-            return
-        self._members.remove(member)
-        self._end(member)
-        host = about["host"]
-        if host not in self._refused:
-            self._refused[host] = about["refused"]
-            self._tell(f"{host} is refused: {about['refused']}")
-        if not self._members:
-            told = "; ".join(f"{host}: {reason}" for host, reason in self._refused.items())
-            raise RegardError(f"no worker can do what the manifest states. {told}.")
+        except self._ray.exceptions.RayError as error:
+            told = f"{_DEATHS} workers died there before they were ready ({_first_line(error)})"
+            about = {"host": "a node", "refused": told}
+        self._hear(member, about)
 
-    def _compare_processors(self, about: dict[str, Any]) -> None:
-        if about["processor"] != processor() and about["host"] not in self._others:
-            self._others.add(about["host"])
+    def _hear(self, member: _Member, about: dict[str, Any]) -> None:
+        """Takes note of what a worker says of itself: it may be refused, or another than before."""
+        host, before = about["host"], member.about
+        if before is not None and before["process"] != about["process"]:
             self._tell(
-                f"{about['host']} has another processor, {about['processor']} and not {processor()}: its "
+                f"the worker with process {before['process']} on {before['host']} died; its rows are "
+                "embedded again"
+            )
+        if about["refused"] is not None:
+            self._refuse(member, host, about["refused"])
+            return
+        member.about = about
+        if about["processor"] != processor() and host not in self._others:
+            self._others.add(host)
+            self._tell(
+                f"{host} has another processor, {about['processor']} and not {processor()}: its "
                 "vectors differ in their last bits from those that would be computed here"
             )
 
-    def _hear_done(self, member: _Member, sign: Any) -> None:
-        task = next(each for each in member.tasks if each.sign == sign)
-        errors = self._ray.exceptions
-        try:
-            self._ray.get(sign)
-        except errors.RayTaskError as error:
-            if isinstance(error.cause, RegardError):
-                raise error.cause from error
-            raise
-        except errors.RayError as error:
-            first = member.tasks[0]
-            for each in member.tasks:
-                each.again()
-            member.tasks = []
-            assert member.about is not None
-            told = f"the worker with process {member.about['process']} on {member.about['host']} died"
-            self._replace(member, f"{told}; its rows are embedded again")
-            self._died_of(first, error)
-            return
-        member.tasks.remove(task)
-        task.done = True
-
-    def _replace(self, member: _Member, message: str) -> None:
-        self._tell(message)
+    def _refuse(self, member: _Member, host: str, reason: str) -> None:
+        self._members.remove(member)
         self._end(member)
-        self._members[self._members.index(member)] = self._start(member.deaths)
-
-    def _died_of(self, task: _Task, error: Exception) -> None:
-        task.deaths += 1
-        if task.deaths >= _DEATHS:
-            rows = task.block.rows
-            raise RegardError(
-                f"{task.deaths} workers in a row died of rows {rows[0]} to {rows[-1]} "
-                f"({_first_line(error)}). If it was for want of memory, give the workers more, or "
-                "--batch-tokens a smaller number and a new folder."
-            ) from error
+        for task in member.tasks:
+            task.is_done, task.result = False, None
+        if host not in self._refused:
+            self._refused[host] = reason
+            self._tell(f"{host} is refused: {reason}")
+        if not self._members:
+            told = "; ".join(f"{host}: {reason}" for host, reason in self._refused.items())
+            raise RegardError(f"no worker can do what the manifest states. {told}.")
 
 
 def _some(count: int, what: str) -> str:

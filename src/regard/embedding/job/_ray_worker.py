@@ -33,7 +33,7 @@ def processor() -> str:
 
 
 class Worker:
-    """An actor: makes the work ready, and embeds texts.
+    """An actor: makes the work ready when it is first called, and embeds texts.
 
     Args:
         open_work: makes the work from what was settled.
@@ -51,28 +51,24 @@ class Worker:
         # Read when the tokenizer is first used. Else each worker of a node would take all its cores.
         os.environ["RAYON_NUM_THREADS"] = str(threads)
 
-    def make_ready(self) -> dict[str, Any]:
-        """Where this is, and why it is `refused`: None where it obeys."""
+    def embed(self, texts: Sequence[str]) -> tuple[dict[str, Any], Piece | None]:
+        """Where this is, with why it is `refused` (None where it obeys), and the piece; none of no texts."""
         about = {"host": socket.gethostname(), "process": os.getpid(), "processor": processor()}
-        try:
-            return {**about, "refused": self._refused()}
-        except RegardError as error:
-            return {**about, "refused": str(error)}
+        if self._work is None:
+            try:
+                self._work = self._opened()
+            except RegardError as error:
+                return {**about, "refused": str(error)}, None
+        return {**about, "refused": None}, self._work.embed(texts) if texts else None
 
-    def _refused(self) -> str | None:
+    def _opened(self) -> Work:
         if found := differences(versions(), self._stated):
-            return f"{'; '.join(found)}. Install the same versions on all nodes"
+            raise RegardError(f"{'; '.join(found)}. Install the same versions on all nodes")
         if cores() < self._threads:
-            return f"threads is {self._threads}, and it may use {cores()} cores"
+            raise RegardError(f"threads is {self._threads}, and it may use {cores()} cores")
         if self._settled.get("precision") == "bfloat16" and not is_native(torch.bfloat16):
-            return "its processor has no arithmetic for bfloat16; give --precision float32"
+            raise RegardError("its processor has no arithmetic for bfloat16; give --precision float32")
         work = self._open_work({**self._settled, "threads": self._threads})
         if found := differences(work.settled, self._settled):
-            return "; ".join(found)
-        self._work = work
-        return None
-
-    def embed(self, texts: Sequence[str]) -> tuple[None, Piece]:
-        """The piece second: that it is done can be known before it is sent."""
-        assert self._work is not None
-        return None, self._work.embed(texts)
+            raise RegardError("; ".join(found))
+        return work

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,54 +31,42 @@ class Actor:
 
     Args:
         ray: that it belongs to.
-        made: the instance.
+        make: gives the instance, again after each death.
+        retries: how often a call is done again of which it died.
     """
 
-    def __init__(self, ray: FakeRay, made: Any) -> None:
-        self.ray, self.made = ray, made
+    def __init__(self, ray: FakeRay, make: Callable[[], Any], retries: int) -> None:
+        self.ray, self.make, self.retries = ray, make, retries
+        self.made = make()
         self.number = len(ray.actors)
-        self.calls: deque[tuple[Callable[..., Any], tuple[Any, ...], list[Ref]]] = deque()
-        self.dead = False
+        self.calls: deque[tuple[tuple[Any, ...], Ref]] = deque()
+        self.deaths: Counter[int] = Counter()
         ray.actors.append(self)
 
-    def __getattr__(self, name: str) -> Any:
-        def remote(*arguments: Any, returns: int = 1) -> Any:
-            refs = [Ref() for _ in range(returns)]
-            if self.dead:
-                _fail(refs, RayError("The actor is dead."))
-            else:
-                self.calls.append((getattr(self.made, name), arguments, refs))
-            return refs[0] if returns == 1 else refs
+    @property
+    def embed(self) -> Any:
+        def remote(*arguments: Any) -> Ref:
+            self.calls.append((arguments, Ref()))
+            return self.calls[-1][1]
 
-        def options(num_returns: int) -> Any:
-            return SimpleNamespace(remote=lambda *arguments: remote(*arguments, returns=num_returns))
-
-        return SimpleNamespace(remote=remote, options=options)
+        return SimpleNamespace(remote=remote)
 
     def step(self) -> None:
-        """Does the next call; or dies, if that is what the test wants."""
-        call, arguments, refs = self.calls.popleft()
-        if self.ray.dies(self, call.__name__, arguments):
-            self.die()
-            _fail(refs, RayError("The actor died unexpectedly.\nclass_name: Worker"))
-            return
-        try:
-            found = call(*arguments)
-        except Exception as error:
-            _fail(refs, RayTaskError(error))
-            return
-        for ref, value in zip(refs, [found] if len(refs) == 1 else found, strict=True):
-            ref.there, ref.value = True, value
-
-    def die(self) -> None:
-        self.dead = True
-        while self.calls:
-            _fail(self.calls.popleft()[2], RayError("The actor died unexpectedly."))
-
-
-def _fail(refs: Iterable[Ref], error: Exception) -> None:
-    for ref in refs:
-        ref.there, ref.error = True, error
+        """Does the next call; or dies, if that is what the test wants, and is started again."""
+        arguments, ref = self.calls[0]
+        if self.ray.dies(self, arguments[0]):
+            self.made = self.make()
+            self.deaths[id(ref)] += 1
+            if self.deaths[id(ref)] <= self.retries:
+                return
+            ref.error = RayError("The actor died unexpectedly.\nclass_name: Worker")
+        else:
+            try:
+                ref.value = self.made.embed(*arguments)
+            except Exception as error:
+                ref.error = RayTaskError(error)
+        ref.there = True
+        self.calls.popleft()
 
 
 class FakeRay:
@@ -86,7 +74,7 @@ class FakeRay:
 
     Args:
         cpus: of each node.
-        dies: whether an actor dies of a call, given the actor, the method's name and the arguments.
+        dies: whether an actor dies of a call, given the actor and the texts.
         order: which of the actors with something to do goes on.
     """
 
@@ -96,7 +84,7 @@ class FakeRay:
         self,
         *,
         cpus: Iterable[int] = (2,),
-        dies: Callable[[Actor, str, tuple[Any, ...]], bool] = lambda *call: False,
+        dies: Callable[[Actor, Sequence[str]], bool] = lambda actor, texts: False,
         order: Callable[[list[Actor]], Actor] = lambda busy: busy[0],
     ) -> None:
         self.cpus, self.dies, self.order = list(cpus), dies, order
@@ -105,9 +93,7 @@ class FakeRay:
         self.started: dict[str, Any] | None = None
         self.is_down = False
         self.waits = 0
-
-    def is_initialized(self) -> bool:
-        return False
+        self.killed: list[Actor] = []
 
     def init(self, **options: Any) -> None:
         self.started = options
@@ -122,15 +108,19 @@ class FakeRay:
         self.asked = options
 
         def of(kind: type) -> Any:
-            return SimpleNamespace(remote=lambda *arguments: Actor(self, kind(*arguments)))
+            retries = options["max_task_retries"]
+            return SimpleNamespace(remote=lambda *arguments: Actor(self, lambda: kind(*arguments), retries))
 
         return of
 
     def kill(self, actor: Actor) -> None:
-        actor.die()
+        self.killed.append(actor)
 
-    def wait(self, refs: list[Ref], *, num_returns: int, timeout: float) -> tuple[list[Ref], list[Ref]]:
+    def wait(
+        self, refs: list[Ref], *, num_returns: int, timeout: float, fetch_local: bool
+    ) -> tuple[list[Ref], list[Ref]]:
         assert num_returns == 1
+        assert not fetch_local
         self.waits += 1
         assert self.waits < 100_000
         busy = [actor for actor in self.actors if actor.calls]
