@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regard.checkpoints._rules import SAMPLES, Rename, Shared, Split, pattern, placeholders
+from regard.checkpoints._rules import Rename, Shared, Split, pattern
 from regard.core.errors import CheckpointError
 
 
@@ -38,11 +38,8 @@ class KeyMap:
             one of the network's is loaded all the same; the others are reported.
         buffers: constants that some checkpoints store, such as position numbers. They are not loaded.
 
-    `heads`, `left_out` and `buffers` may hold `{layer}`.
-
-    Raises:
-        CheckpointError: the rules contradict each other.
-        InputError: a name of `heads`, `left_out` or `buffers` is no template.
+    `heads`, `left_out` and `buffers` may hold `{layer}`. No two rules may have the same name, on
+    disk or in the network: the first would count.
 
     >>> keymap = KeyMap(
     ...     rules=(
@@ -69,21 +66,6 @@ class KeyMap:
     left_out: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        for name in (*self.heads, *self.left_out, *self.buffers):
-            placeholders("KeyMap", name)
-        # one name of every rule goes there and back, which finds rules that are in each other's way
-        for rule in self._own:
-            for sample in SAMPLES:
-                hf, ours = rule.hf.format(**sample), tuple(piece.format(**sample) for piece in rule.pieces)
-                if self.to_ours(hf) != ours or any(self.to_hf(piece) != hf for piece in ours):
-                    raise CheckpointError(
-                        f"the key map does not bring {hf!r} to {', '.join(ours)!r} and back"
-                    )
-        for shared in self.shared:
-            if self.match(shared.hf) is not None:
-                raise CheckpointError(f"the key map is ambiguous: another rule has the shared {shared.hf!r}")
-
     @property
     def shared(self) -> tuple[Shared, ...]:
         """The rules for tensors that stand for several."""
@@ -94,23 +76,17 @@ class KeyMap:
         return tuple(rule for rule in self.rules if not isinstance(rule, Shared))
 
     def match(self, name: str) -> Match | None:
-        """The `Rename` or `Split` that has a name on disk, or None.
-
-        Raises:
-            CheckpointError: there are more than one.
-        """
-        matches = {(match.rule, match.ours): match for match in self._matches(name)}
-        if len(matches) > 1:
-            found = [(match.rule.hf, ", ".join(match.ours)) for match in matches.values()]
-            raise CheckpointError(f"the key map is ambiguous: {name!r} on disk fits {_listed(found)}")
-        return next(iter(matches.values()), None)
+        """The `Rename` or `Split` that has a name on disk, or None."""
+        for prefix in self._prefixes_of(name):
+            for spelling in self._spellings(name.removeprefix(prefix)):
+                for rule in self._own:
+                    if (match := pattern(rule.hf).fullmatch(spelling)) is not None:
+                        values = match.groupdict()
+                        return Match(prefix, rule, tuple(piece.format(**values) for piece in rule.pieces))
+        return None
 
     def to_ours(self, name: str) -> tuple[str, ...]:
-        """The network's names of a tensor on disk: none, one, or the pieces of a `Split` in their order.
-
-        Raises:
-            CheckpointError: more than one rule has it.
-        """
+        """The network's names of a tensor on disk: none, one, or the pieces of a `Split` in their order."""
         match = self.match(name)
         return () if match is None else match.ours
 
@@ -118,7 +94,7 @@ class KeyMap:
         """The name on disk, in the rules' own spelling, of a tensor of the network.
 
         Raises:
-            CheckpointError: the map gives none, or more than one.
+            CheckpointError: the map gives none.
         """
         found = self.rule_of(name)
         if found is None:
@@ -126,21 +102,12 @@ class KeyMap:
         return found[0]
 
     def rule_of(self, name: str) -> tuple[str, Rename | Split] | None:
-        """The name on disk of a tensor of the network and the rule that has it, or None.
-
-        Raises:
-            CheckpointError: there are more than one.
-        """
-        matches = {
-            (hf, rule)
-            for rule in self._own
-            for piece in rule.pieces
-            if (hf := _translated(name, piece, rule.hf)) is not None
-        }
-        if len(matches) > 1:
-            found = sorted((rule.hf, hf) for hf, rule in matches)
-            raise CheckpointError(f"the key map is ambiguous: the network's {name!r} fits {_listed(found)}")
-        return next(iter(matches), None)
+        """The name on disk of a tensor of the network and the rule that has it, or None."""
+        for rule in self._own:
+            for piece in rule.pieces:
+                if (match := pattern(piece).fullmatch(name)) is not None:
+                    return rule.hf.format(**match.groupdict()), rule
+        return None
 
     def shared_by(self, name: str) -> Shared | None:
         """The rule of a tensor on disk that stands for several, or None."""
@@ -165,15 +132,6 @@ class KeyMap:
         """A name on disk behind a prefix, if it is of those that stand behind one."""
         return name if self.is_head(name) else prefix + name
 
-    def _matches(self, name: str) -> Iterator[Match]:
-        """Every way to bring a name on disk to the network."""
-        for prefix in self._prefixes_of(name):
-            for spelling in self._spellings(name.removeprefix(prefix)):
-                for rule in self._own:
-                    if (match := pattern(rule.hf).fullmatch(spelling)) is not None:
-                        values = match.groupdict()
-                        yield Match(prefix, rule, tuple(piece.format(**values) for piece in rule.pieces))
-
     def _bare(self, name: str) -> Iterator[str]:
         return (name.removeprefix(prefix) for prefix in self._prefixes_of(name))
 
@@ -184,12 +142,3 @@ class KeyMap:
     def _spellings(self, bare: str) -> Iterator[str]:
         yield bare
         yield from (bare.removesuffix(old) + new for old, new in self.aliases if bare.endswith(old))
-
-
-def _listed(found: list[tuple[str, str]]) -> str:
-    return " and ".join(f"{template!r} -> {result!r}" for template, result in found)
-
-
-def _translated(name: str, source: str, target: str) -> str | None:
-    match = pattern(source).fullmatch(name)
-    return None if match is None else target.format(**match.groupdict())

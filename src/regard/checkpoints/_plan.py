@@ -79,7 +79,7 @@ def written_as(
         keymap: the family's names.
 
     Raises:
-        CheckpointError: the map has none, or more than one.
+        CheckpointError: the map has none.
     """
     own: tuple[str, Rename | Split] | None = None
     for name in group:

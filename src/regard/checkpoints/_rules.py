@@ -8,11 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch import Tensor
 
-from regard.core.errors import InputError
-
 _PLACEHOLDERS = {"layer": "0|[1-9][0-9]*", "part": "weight|bias"}
-SAMPLES = ({"layer": "0", "part": "weight"}, {"layer": "10", "part": "bias"})
-"""What a template is filled with in order to try it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +22,14 @@ class Rename:
         ours: the name in the network's `state_dict`.
         transposed: whether a matrix lies on disk as (in, out), as GPT-2's do; a bias has one axis, and stays.
 
-    Raises:
-        InputError: an unknown or repeated placeholder, or one that only one of the two has.
-
     >>> Rename("h.{layer}.attn.c_proj.{part}", "layers.{layer}.attention.output.{part}", transposed=True).hf
     'h.{layer}.attn.c_proj.{part}'
-    >>> Rename("encoder.layer.{layer}.output.dense.{part}", "layers.{number}.ffn.{part}")
-    Traceback (most recent call last):
-    regard.core.errors.InputError: Rename: 'layers.{number}.ffn.{part}' may hold {layer} and {part}, once each
     """
 
     hf: str
     ours: str
     _: KW_ONLY
     transposed: bool = False
-
-    def __post_init__(self) -> None:
-        _check_same_placeholders("Rename", self.hf, self.ours)
 
     @property
     def pieces(self) -> tuple[str, ...]:
@@ -62,9 +49,6 @@ class Split:
         ours: the names in the network's `state_dict`, in the order on disk.
         transposed: whether a matrix lies on disk as (in, out); its pieces then lie along axis 1 there.
 
-    Raises:
-        InputError: fewer than two names, one twice, or placeholders that do not fit.
-
     >>> fused = Split("h.{layer}.c_attn.{part}", ("{layer}.q.{part}", "{layer}.k.{part}"), transposed=True)
     >>> fused.pieces
     ('{layer}.q.{part}', '{layer}.k.{part}')
@@ -74,12 +58,6 @@ class Split:
     ours: tuple[str, ...]
     _: KW_ONLY
     transposed: bool = False
-
-    def __post_init__(self) -> None:
-        if len(self.ours) < 2 or len(set(self.ours)) < len(self.ours):
-            raise InputError(f"Split: ours must be at least two different names, got {self.ours!r}")
-        for ours in self.ours:
-            _check_same_placeholders("Split", self.hf, ours)
 
     @property
     def pieces(self) -> tuple[str, ...]:
@@ -104,22 +82,12 @@ class Shared:
         hf: the name on disk, without placeholders.
         ours: the names in the network's `state_dict`, the first being the one that the shared name is for.
 
-    Raises:
-        InputError: no names, one twice, or a placeholder.
-
     >>> Shared("shared.weight", ("encoder.embeddings.tokens.weight", "head.output.weight")).ours[0]
     'encoder.embeddings.tokens.weight'
     """
 
     hf: str
     ours: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if not self.ours or len(set(self.ours)) < len(self.ours):
-            raise InputError(f"Shared: ours must be different names, at least one, got {self.ours!r}")
-        for template in (self.hf, *self.ours):
-            if placeholders("Shared", template):
-                raise InputError(f"Shared: {template!r} must hold no placeholder")
 
 
 def taken_apart(stored: Tensor, sizes: list[int], *, transposed: bool) -> list[Tensor]:
@@ -141,23 +109,6 @@ def shape_on_disk(shapes: list[tuple[int, ...]], *, transposed: bool) -> tuple[i
     return fused[::-1] if transposed and len(fused) == 2 else fused
 
 
-def placeholders(rule: str, template: str) -> list[str]:
-    """The placeholders of a template.
-
-    Raises:
-        InputError: it is no template, or has others than `{layer}` and `{part}`, or one of them twice.
-    """
-    try:
-        pieces = list(string.Formatter().parse(template))
-    except ValueError as error:
-        raise InputError(f"{rule}: {template!r} is not a template ({error})") from error
-    found = [name for _, name, _, _ in pieces if name is not None]
-    is_plain = not any(form or conversion for _, _, form, conversion in pieces)
-    if not is_plain or len(set(found)) < len(found) or set(found) - _PLACEHOLDERS.keys():
-        raise InputError(f"{rule}: {template!r} may hold {{layer}} and {{part}}, once each")
-    return found
-
-
 @functools.lru_cache(maxsize=4096)
 def pattern(template: str) -> re.Pattern[str]:
     """The names that a template stands for."""
@@ -168,8 +119,3 @@ def pattern(template: str) -> re.Pattern[str]:
             for text, name, _, _ in pieces
         )
     )
-
-
-def _check_same_placeholders(rule: str, hf: str, ours: str) -> None:
-    if set(placeholders(rule, hf)) != set(placeholders(rule, ours)):
-        raise InputError(f"{rule}: {hf!r} and {ours!r} must hold the same placeholders")

@@ -10,8 +10,8 @@ checkpoint gets the angles it was evaluated with, bit for bit.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,14 +19,15 @@ from torch import Tensor
 from regard.core.errors import InputError
 
 
-class RotaryScaling(Protocol):
+class RotaryScaling(ABC):
     """A rule for the frequencies; frozen and hashable, as the `Rotary` that holds it."""
 
     @property
     def amplitude(self) -> float:
         """The factor of cosine and sine; 1 where the lengths of q and k are kept."""
-        ...
+        return 1.0
 
+    @abstractmethod
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """Radians a position.
 
@@ -38,11 +39,10 @@ class RotaryScaling(Protocol):
         Returns:
             float32 (dim // 2,), on the CPU.
         """
-        ...
 
 
 @dataclass(frozen=True)
-class NoScaling:
+class NoScaling(RotaryScaling):
     """f_i = base^(-2i / dim), as in the paper.
 
     Example:
@@ -52,19 +52,13 @@ class NoScaling:
     Source: Su et al. 2021, arXiv 2104.09864, section 3.2.2.
     """
 
-    @property
-    def amplitude(self) -> float:
-        """1."""
-        return 1.0
-
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """See `RotaryScaling`."""
-        del position_ids
         return _plain(base, dim)
 
 
 @dataclass(frozen=True)
-class LinearScaling:
+class LinearScaling(RotaryScaling):
     """f_i / factor: position `factor * n` turns as far as position n did in training.
 
     Args:
@@ -85,19 +79,13 @@ class LinearScaling:
     def __post_init__(self) -> None:
         _check_positive(factor=self.factor)
 
-    @property
-    def amplitude(self) -> float:
-        """1."""
-        return 1.0
-
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """See `RotaryScaling`."""
-        del position_ids
         return _plain(base, dim) / self.factor
 
 
 @dataclass(frozen=True)
-class DynamicNTKScaling:
+class DynamicNTKScaling(RotaryScaling):
     """A base that grows with the text, once it is longer than those of training.
 
         n = max(largest position + 1, max_seq_len)
@@ -128,11 +116,6 @@ class DynamicNTKScaling:
     def __post_init__(self) -> None:
         _check_positive(factor=self.factor, max_seq_len=self.max_seq_len)
 
-    @property
-    def amplitude(self) -> float:
-        """1."""
-        return 1.0
-
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """See `RotaryScaling`."""
         if dim < 4:
@@ -149,7 +132,7 @@ class DynamicNTKScaling:
 
 
 @dataclass(frozen=True)
-class YaRNScaling:
+class YaRNScaling(RotaryScaling):
     """Slow frequencies are divided by the factor, fast ones kept, those between blended ("NTK by parts").
 
         d(r) = dim * ln(original_max_seq_len / (2 pi r)) / (2 ln base)        which frequency turns r times
@@ -213,7 +196,6 @@ class YaRNScaling:
 
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """See `RotaryScaling`."""
-        del position_ids
         low, high = (self._index(turns, base, dim) for turns in (self.beta_fast, self.beta_slow))
         if self.truncate:
             low, high = math.floor(low), math.ceil(high)
@@ -231,7 +213,7 @@ class YaRNScaling:
 
 
 @dataclass(frozen=True)
-class Llama3Scaling:
+class Llama3Scaling(RotaryScaling):
     """Long waves are divided by the factor, short ones kept, those between blended.
 
         wavelength_i = 2 pi / f_i,   n = original_max_seq_len
@@ -272,14 +254,8 @@ class Llama3Scaling:
                 f"low_freq_factor and high_freq_factor must differ; got {self.low_freq_factor} for both."
             )
 
-    @property
-    def amplitude(self) -> float:
-        """1."""
-        return 1.0
-
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """See `RotaryScaling`."""
-        del position_ids
         plain = _plain(base, dim)
         length, low, high = self.original_max_seq_len, self.low_freq_factor, self.high_freq_factor
         wavelength = 2 * math.pi / plain
@@ -291,7 +267,7 @@ class Llama3Scaling:
 
 
 @dataclass(frozen=True)
-class ProportionalScaling:
+class ProportionalScaling(RotaryScaling):
     """Only the fastest frequencies turn; the others are 0, and all entries keep their partners.
 
         f_i / factor for i < proportion * dim / 2, else 0
@@ -321,14 +297,8 @@ class ProportionalScaling:
         if not 0 <= self.proportion <= 1:
             raise InputError(f"proportion must be from 0 to 1; got {self.proportion}.")
 
-    @property
-    def amplitude(self) -> float:
-        """1."""
-        return 1.0
-
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """See `RotaryScaling`."""
-        del position_ids
         turning = int(self.proportion * dim // 2)
         frequencies = torch.zeros(dim // 2, dtype=torch.float32, device="cpu")
         frequencies[:turning] = _plain(base, dim)[:turning]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from regard import models
 from regard.checkpoints import (
     KeyMap,
     LoadReport,
     Rename,
+    Shared,
     TensorReader,
     find,
     load_into,
@@ -127,47 +132,30 @@ def test_what_is_left_out_and_what_is_a_buffer(prefix: str) -> None:
     assert not KeyMap(rules=()).leaves_out(f"{prefix}pooler.dense.weight")
 
 
-def test_two_rules_for_one_name_on_disk() -> None:
-    rules = (Rename("a.{layer}.w", "x.{layer}.w"), Rename("a.0.w", "y.w"))
-    with pytest.raises(
-        CheckpointError, match=r"ambiguous: 'a\.0\.w' on disk fits 'a\.\{layer\}\.w' -> 'x\.0\.w' and"
-    ):
-        KeyMap(rules=rules)
+MODULES = [import_module(each.name) for each in walk_packages(models.__path__, "regard.models.")]
+OF_FAMILIES = {
+    id(each): each for module in MODULES for each in vars(module).values() if isinstance(each, KeyMap)
+}
 
 
-def test_two_rules_for_one_name_of_the_network() -> None:
-    rules = (Rename("a.{part}", "x.{part}"), Rename("b.weight", "x.weight"))
-    with pytest.raises(
-        CheckpointError, match=r"ambiguous: the network's 'x\.weight' fits 'a\.\{part\}' -> 'a\.weight'"
-    ):
-        KeyMap(rules=rules)
-
-
-def test_an_ambiguity_that_only_one_layer_has() -> None:
-    with pytest.raises(CheckpointError, match=r"ambiguous: 'a\.3\.w' on disk"):
-        KeyMap(rules=(Rename("a.{layer}.w", "x.{layer}.w"), Rename("a.3.w", "y.w")))
-
-
-def test_a_prefix_that_makes_a_name_ambiguous() -> None:
-    with pytest.raises(CheckpointError, match=r"ambiguous: 'p\.a' on disk"):
-        KeyMap(rules=(Rename("a", "x"), Rename("p.a", "y")), prefixes=("p.",))
-
-
-@pytest.mark.parametrize(
-    ("hf", "ours", "message"),
-    [
-        ("a.{layer}", "b", "must hold the same placeholders"),
-        ("a.{layer}", "b.{part}", "must hold the same placeholders"),
-        ("a.{head}", "b.{head}", "may hold {layer} and {part}, once each"),
-        ("a.{layer}.{layer}", "b.{layer}", "may hold {layer} and {part}, once each"),
-        ("a.{layer:d}", "b.{layer}", "may hold {layer} and {part}, once each"),
-        ("a.{}", "b.{}", "may hold {layer} and {part}, once each"),
-        ("a.{layer", "b.{layer}", "is not a template"),
-    ],
-)
-def test_templates_that_mean_nothing(hf: str, ours: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Rename(hf, ours)
+@pytest.mark.parametrize("keymap", OF_FAMILIES.values(), ids=lambda keymap: str(keymap.rules[0].hf))
+def test_every_rule_of_every_family_goes_there_and_back_and_is_the_only_one(keymap: KeyMap) -> None:
+    on_disk, ours = Counter[str](), Counter[str]()
+    for rule in keymap.rules:
+        if isinstance(rule, Shared):
+            on_disk[rule.hf] += 1
+            assert len(set(rule.ours)) == len(rule.ours)
+            continue
+        names: dict[str, tuple[str, ...]] = {}
+        for values in ({"layer": "0", "part": "weight"}, {"layer": "10", "part": "bias"}):
+            names[rule.hf.format(**values)] = tuple(piece.format(**values) for piece in rule.pieces)
+        for hf, pieces in names.items():
+            assert keymap.to_ours(hf) == pieces
+            assert all(keymap.to_hf(piece) == hf for piece in pieces)
+        on_disk.update(list(names))
+        ours.update(piece for pieces in set(names.values()) for piece in pieces)
+    assert on_disk.most_common(1)[0][1] == 1
+    assert ours.most_common(1)[0][1] == 1
 
 
 HEADED = KeyMap(
