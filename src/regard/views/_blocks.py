@@ -114,6 +114,20 @@ def as_json(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+def plain(values: Any, digits: int = 6) -> Any:
+    """Numbers for JSON: nested lists with so many digits, None for what is not finite.
+
+    Example:
+        >>> plain(np.array([[1 / 3, np.nan]])), plain(None)
+        ([[0.333333, None]], None)
+    """
+    if values is None or (np.ndim(values) == 0 and not np.isfinite(values)):
+        return None
+    if np.ndim(values) == 0:
+        return float(f"{values:.{digits}g}")
+    return [plain(each, digits) for each in values]
+
+
 def _side(side: Side) -> dict[str, Any]:
     tokens = []
     for token in side.tokens:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from regard.views._blocks import plain
+
 if TYPE_CHECKING:
     from regard.views._records import RecordKind
 
@@ -78,9 +80,9 @@ def difference_facts(difference: Difference) -> dict[str, Any]:
             kind: {
                 "queries": [list(pair) for pair in each.queries],
                 "keys": [list(pair) for pair in each.keys],
-                "divergence": _plain(each.divergence),
-                "compared": _plain(each.compared),
-                "most": _plain(each.most),
+                "divergence": plain(each.divergence),
+                "compared": plain(each.compared),
+                "most": plain(each.most),
             }
             for kind, each in difference.kinds.items()
         },
@@ -89,11 +91,7 @@ def difference_facts(difference: Difference) -> dict[str, Any]:
         else {
             "words": list(likeness.words),
             "layers": list(likeness.layers),
-            "cosines": _plain(likeness.cosines),
+            "cosines": plain(likeness.cosines),
         },
         "leftOut": [{"name": name, "reason": reason} for name, reason in difference.left_out.items()],
     }
-
-
-def _plain(values: _Floats) -> list[list[float | None]]:
-    return [[float(f"{value:.6g}") if np.isfinite(value) else None for value in row] for row in values]

@@ -104,14 +104,12 @@ def figure_of(sheet: Sheet) -> "Figure":
             path = (
                 Path(bent, [Path.MOVETO, *3 * [Path.CURVE4]]) if shape.bent else Path([(x, y), (to_x, to_y)])
             )
-            dashes = (0, [each / shape.width for each in shape.dashes]) if shape.dashes else "-"
             axes.add_patch(
                 PathPatch(
                     path,
                     fill=False,
                     edgecolor=shape.colour,
                     linewidth=shape.width,
-                    linestyle=dashes,
                     alpha=shape.opacity,
                     zorder=order,
                 )

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError, RegardError
-from regard.views._blocks import facts_of
+from regard.views._blocks import facts_of, plain
 from regard.views._difference import Difference, difference_facts
 from regard.views._layer_record import LayerRecord
 from regard.views._live import LiveRun, Measured, NotKept
 from regard.views._movement import Movement, movement_facts
 from regard.views._position_facts import add_positions
 from regard.views._records import RecordKind
-from regard.views._statistics import head_statistics, plain_statistics
+from regard.views._statistics import head_statistics
 from regard.views._thumbnails import binned, sampled
 from regard.views._weights import bias_rows, weight_rows
 
@@ -267,7 +267,7 @@ class Kernel:
             found = live.statistics(kind)
         else:
             found = head_statistics(live.record, kind)
-        return {"statistics": plain_statistics(found)}, []
+        return {"statistics": {name: plain(values) for name, values in found.items()}}, []
 
     def _worked(self, run: int, kind: RecordKind, asked: _Asked) -> _Answer:
         return self._measured[run].go_on(kind, asked["of"], asked["layer"]), []

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
+from regard.views._blocks import plain
 from regard.views._layer_record import LayerRecord
 from regard.views._measures import largest_norms
 from regard.views._records import AttentionRecord, HeadStatistics, MeasureName, MeasureRecord, RecordKind
@@ -139,7 +140,7 @@ class Measured:
         return {
             "done": 1,
             "seconds": spent[0],
-            "most": [float(f"{each:.6g}") for each in most],
+            "most": plain(most),
             "of": record.of,
         }
 

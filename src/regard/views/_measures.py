@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.views._blocks import Blocks
+from regard.views._blocks import Blocks, plain
 from regard.views._layer_record import LayerRecord
 from regard.views._quantize import TOLERANCE, Packed, Values, quantize, query_blocks, rows_as_values
 from regard.views._records import AttentionRecord, MeasureRecord, RecordKind
-from regard.views._weights import precision_of, rows_in, weight_rows
+from regard.views._weights import weight_rows
 
 _Floats = npt.NDArray[np.float32]
 
@@ -140,7 +140,7 @@ def largest_norms(shown: LayerRecord, heads: Sequence[int], norms: _Floats) -> _
     queries = np.unique(np.linspace(0, shown.queries - 1, _SOME).round().astype(np.int64))
     found = np.zeros(len(norms), np.float32)
     for head in heads:
-        rows = rows_in(precision_of(shown, head), shown, head, queries)
+        rows = weight_rows(shown, head, queries)
         found[head] = (rows[:, : shown.keys] * norms[head]).max()
     return found
 
@@ -161,5 +161,5 @@ def _known(name: str, values: Values, heads: int, most: _Floats, blocks: Blocks)
         "heads": heads,
         **blocks.add_values(name, values),
         # The value of a full line.
-        "most": [float(f"{each:.6g}") for each in most],
+        "most": plain(most),
     }

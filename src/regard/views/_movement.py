@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
+from regard.views._blocks import plain
 
 _Floats = npt.NDArray[np.float64]
 
@@ -154,18 +155,10 @@ def movement_facts(movement: Movement) -> dict[str, Any]:
         "words": list(movement.words),
         "texts": list(movement.texts),
         "steps": list(movement.steps),
-        "similarity": _plain(movement.similarity()),
+        "similarity": plain(movement.similarity(), 7),
         "projections": {
-            name: {
-                "points": _plain(each.points),
-                "share": [_digits(part) for part in each.share],
-                "ends": each.ends,
-                "apart": None if each.apart is None else _digits(each.apart),
-                "true": _plain(each.true),
-                "drawn": _plain(each.drawn),
-                "agreement": None if each.agreement is None else _digits(each.agreement),
-                "length": _digits(each.length),
-            }
+            name: {"ends": each.ends}
+            | {key: plain(value, 7) for key, value in vars(each).items() if key != "ends"}
             for name, each in ways.items()
         },
     }
@@ -207,14 +200,3 @@ def _correlation(true: _Floats, drawn: _Floats) -> float | None:
     if len(true) < 2 or true.std() == 0 or drawn.std() == 0:
         return None
     return float(np.corrcoef(true, drawn)[0, 1])
-
-
-def _plain(values: _Floats) -> Any:
-    """Nested lists; what is not finite is None."""
-    if values.ndim == 0:
-        return _digits(float(values)) if np.isfinite(values) else None
-    return [_plain(np.asarray(each)) for each in values]
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.7g}")

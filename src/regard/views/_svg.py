@@ -38,7 +38,6 @@ class Curve:
     width: float = 1
     opacity: float = 1
     bent: bool = False
-    dashes: tuple[float, ...] = ()
     said: str | None = None
 
 
@@ -115,11 +114,10 @@ def _svg_curve(shape: Curve) -> str:
     (x, y), (to_x, to_y) = shape.start, shape.end
     middle = _number((x + to_x) / 2)
     between = f"C{middle} {_number(y)} {middle} {_number(to_y)} " if shape.bent else "L"
-    dashes = f' stroke-dasharray="{" ".join(map(_number, shape.dashes))}"' if shape.dashes else ""
     return _said(
         f'path d="M{_number(x)} {_number(y)}{between}{_number(to_x)} {_number(to_y)}" fill="none" '
         f'stroke="{shape.colour}" stroke-width="{_number(shape.width)}" '
-        f'stroke-opacity="{_number(shape.opacity)}"{dashes}',
+        f'stroke-opacity="{_number(shape.opacity)}"',
         "path",
         shape.said,
     )

@@ -1,6 +1,4 @@
-"""The weights of a record's layer, in float64: what a page is checked against; for means of them, faster."""
-
-from typing import Any
+"""The weights of a record's layer, in float64: what a page is checked against."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +8,6 @@ from regard.views._layer_record import LayerRecord
 # Products per matrix multiplication. OpenBLAS spreads anything larger over threads that wait for each other
 # by spinning: that gains little here on an idle machine, and on a busy one costs many times the work.
 _BLOCK_PRODUCTS = 1 << 18
-
-# Scores that float32 has to some 3e-5.
-_MOST_SCORE = 512.0
-
-Precision = type[np.float32] | type[np.float64]
 
 
 def weight_rows(layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -35,18 +28,11 @@ def weight_rows(layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]) -
         >>> weight_rows(layer, 0, np.arange(2)).tolist()
         [[1.0, 0.0], [0.5, 0.5]]
     """
-    rows: npt.NDArray[np.float64] = rows_in(np.float64, layer, head, queries)
-    return rows
-
-
-def rows_in(
-    dtype: Precision, layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]
-) -> npt.NDArray[Any]:
-    """The same in another precision, for what is not shown weight by weight: see `precision_of`."""
     if layer.weights is not None:
-        given: npt.NDArray[Any] = layer.weights[head, queries].astype(dtype)
+        given: npt.NDArray[np.float64] = layer.weights[head, queries].astype(np.float64)
         return given
-    weights = products(layer.q[head, queries].astype(dtype), layer.k[head // layer.group].astype(dtype).T)
+    q, k = layer.q[head, queries].astype(np.float64), layer.k[head // layer.group].astype(np.float64)
+    weights = _products(q, k.T)
     weights *= layer.scale
     if layer.softcap is not None:
         weights /= layer.softcap
@@ -57,7 +43,7 @@ def rows_in(
     if layer.mask is not None:
         weights[~layer.mask.rows(head, queries, layer.keys)] = -np.inf
     if layer.sinks is not None:
-        sink = np.full((len(queries), 1), layer.sinks[head], dtype)
+        sink = np.full((len(queries), 1), layer.sinks[head], np.float64)
         weights = np.concatenate((weights, sink), axis=1)
     largest = weights.max(axis=-1, keepdims=True)
     # A query that may attend to nothing: every weight is zero, and the sum below must not divide by it.
@@ -66,20 +52,6 @@ def rows_in(
     total = weights.sum(axis=-1, keepdims=True)
     weights /= np.where(total > 0, total, 1)
     return weights
-
-
-def precision_of(layer: LayerRecord, head: int) -> Precision:
-    """float32 where a head's scores are so small that it knows a weight to a ten-thousandth of itself."""
-    if layer.weights is not None:
-        return np.float32
-    q, k = (
-        np.einsum("ij,ij->i", each, each, dtype=np.float64).max()
-        for each in (layer.q[head], layer.k[head // layer.group])
-    )
-    largest = float(np.sqrt(q * k)) * layer.scale if layer.softcap is None else layer.softcap
-    if layer.bias is not None:
-        largest += float(np.abs(layer.bias[head if len(layer.bias) > 1 else 0]).max())
-    return np.float32 if largest < _MOST_SCORE else np.float64
 
 
 def bias_rows(layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
@@ -95,10 +67,10 @@ def bias_rows(layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]) -> 
     return picked
 
 
-def products(q: npt.NDArray[Any], k: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """q (rows, dim) times k (dim, keys), in their type, on one thread."""
+def _products(q: npt.NDArray[np.float64], k: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """q (rows, dim) times k (dim, keys), on one thread."""
     rows, keys = len(q), k.shape[1]
-    out = np.empty((rows, keys), q.dtype)
+    out = np.empty((rows, keys))
     step = max(1, _BLOCK_PRODUCTS // max(1, q.size))
     whole = keys - keys % step
     if whole:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, render_page, weight_rows
-from regard.views import _statistics as module
 from regard.views._statistics import head_statistics
 
 TOKENS = 7
@@ -61,11 +60,7 @@ def _by_loops(layer: LayerRecord, head: int) -> dict[str, float]:
         {"mask": MaskRecord(high=-2), "sinks": np.array([1, -2, 0], np.float32)},
     ],
 )
-@pytest.mark.parametrize("block", [1, 20, 1000])
-def test_are_means_over_the_queries(
-    monkeypatch: pytest.MonkeyPatch, fields: dict[str, object], block: int
-) -> None:
-    monkeypatch.setattr(module, "_BLOCK", block)  # a query, two, or all at once
+def test_are_means_over_the_queries(fields: dict[str, object]) -> None:
     record = _record(3, 3, **fields)
     found = head_statistics(record, "encoder")
     for place, layer in enumerate(record.layers["encoder"]):

@@ -10,6 +10,7 @@ from regard.core import reference_attention
 from regard.core.errors import InputError
 from regard.models import Kind, Transformer, stack_of
 from regard.tracing.pages._explanation import Explanation
+from regard.tracing.pages._page_extras import as_array
 from regard.tracing.pages._sublayers import steps_around
 from regard.tracing.record import Trace, token_of
 
@@ -69,27 +70,27 @@ def explain(
         token_ids=tuple(of_queries.encoding.token_ids),
         key_tokens=tuple(of_keys.tokens),
         scale=inputs.factor,
-        learned=_array(learned[row]),
+        learned=as_array(learned[row]),
         scaled=_row(of_queries.scaled, row),
         position=_row(of_queries.positions, row),
         token_type=_row(of_queries.token_types, row),
-        embedded=_array(of_queries.hidden[0][row]),
+        embedded=as_array(of_queries.hidden[0][row]),
         embedding_norm=_embedding_norm(trace, kind),
-        x=_array(of_queries.hidden[layer][row]),
+        x=as_array(of_queries.hidden[layer][row]),
         before=before,
-        q=_array(inputs.q[0, 0, row]),
-        k=_array(inputs.k[0, 0]),
-        v=_array(inputs.v[0, 0]),
-        scores=_array(worked.scores[0, 0, 0]),
-        scaled_scores=_array(worked.scaled_scores[0, 0, 0]),
-        masked_scores=_array(worked.masked_scores[0, 0, 0, :keys]),
-        weights=_array(worked.weights[0, 0, 0, :keys]),
+        q=as_array(inputs.q[0, 0, row]),
+        k=as_array(inputs.k[0, 0]),
+        v=as_array(inputs.v[0, 0]),
+        scores=as_array(worked.scores[0, 0, 0]),
+        scaled_scores=as_array(worked.scaled_scores[0, 0, 0]),
+        masked_scores=as_array(worked.masked_scores[0, 0, 0, :keys]),
+        weights=as_array(worked.weights[0, 0, 0, :keys]),
         sink=sink,
-        context=_array(worked.context[0, 0, 0]),
-        joined=_array(traced.context[:, row].flatten()),
+        context=as_array(worked.context[0, 0, 0]),
+        joined=as_array(traced.context[:, row].flatten()),
         output=_row(traced.output, row),
         after=after,
-        contextual=_array(of_queries.hidden[layer + 1][row]),
+        contextual=as_array(of_queries.hidden[layer + 1][row]),
     )
 
 
@@ -100,8 +101,4 @@ def _embedding_norm(trace: Trace, kind: Kind) -> str | None:
 
 
 def _row(values: Tensor | None, row: int) -> np.ndarray | None:
-    return None if values is None else _array(values[row])
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.float().cpu().numpy()
+    return None if values is None else as_array(values[row])

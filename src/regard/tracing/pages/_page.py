@@ -21,7 +21,13 @@ from regard.core import (
 from regard.core.errors import InputError
 from regard.models import Kind, StackKind
 from regard.tracing.measures import Scalar
-from regard.tracing.pages._page_extras import head_statistics, positions_record, rotary_record, values_of
+from regard.tracing.pages._page_extras import (
+    as_array,
+    head_statistics,
+    positions_record,
+    rotary_record,
+    values_of,
+)
 from regard.tracing.pages._page_measures import measures_of
 from regard.tracing.record import Trace
 from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, weight_rows
@@ -118,13 +124,13 @@ def _layer(name: str, number: int, inputs: AttentionInputs, made: "_Made") -> La
             mask = _with_bits(mask or MaskRecord(), finite)
         layer = LayerRecord(
             layer=number,
-            q=_numpy(inputs.q[0]),
-            k=_silenced(_numpy(inputs.k[0]), mask),
+            q=as_array(inputs.q[0]),
+            k=_silenced(as_array(inputs.k[0]), mask),
             scale=inputs.factor,
             softcap=inputs.softcap,
             mask=mask,
             bias=bias,
-            sinks=None if inputs.sinks is None else _numpy(inputs.sinks),
+            sinks=None if inputs.sinks is None else as_array(inputs.sinks),
         )
         _check(name, layer, inputs)
     return layer
@@ -144,7 +150,7 @@ class _Made:
             name, "weights that an edit wrote", 2 * inputs.num_heads * inputs.q_len * inputs.k_len
         )
         with torch.no_grad():
-            weights = _numpy(attention_weights(inputs)[0, :, :, : inputs.k_len])
+            weights = as_array(attention_weights(inputs)[0, :, :, : inputs.k_len])
         try:
             return LayerRecord.given(number, weights)
         except InputError as error:  # below 0, or rows that sum to more than 1
@@ -163,28 +169,24 @@ class _Made:
         simple = mask.simplified(inputs.q_len, inputs.k_len)
         if simple is None:
             return None
-        low: int | None = None
-        high: int | None = None
-        real: _Bools | None = None
         record = MaskRecord()
         for part in simple.parts():
             if isinstance(part, Causal):
-                high = part.offset if high is None else min(high, part.offset)
+                record = _narrowed(record, None, part.offset)
             elif isinstance(part, Window):
-                if part.left is not None:
-                    low = part.offset - part.left if low is None else max(low, part.offset - part.left)
-                if part.right is not None:
-                    high = part.offset + part.right if high is None else min(high, part.offset + part.right)
+                low = None if part.left is None else part.offset - part.left
+                high = None if part.right is None else part.offset + part.right
+                record = _narrowed(record, low, high)
             elif isinstance(part, Padding):
-                here = part.real[0].cpu().numpy()
-                real = here if real is None else real & here
+                real = part.real[0].cpu().numpy()
+                record = replace(record, keys=real if record.keys is None else record.keys & real)
             elif isinstance(part, Segments) and record.segments is None:
                 of_keys = part.queries if part.keys is None else part.keys
                 segments = (part.queries[0].cpu().long().numpy(), of_keys[0].cpu().long().numpy())
-                record = MaskRecord(segments=segments, bits=record.bits)
+                record = replace(record, segments=segments)
             else:
                 record = _with_bits(record, self._bits(name, part, inputs))
-        return MaskRecord(low=low, high=high, keys=real, segments=record.segments, bits=record.bits)
+        return record
 
     def _bits(self, name: str, part: Mask, inputs: AttentionInputs) -> _Bools:
         allowed = part.dense(inputs.q_len, inputs.k_len, device=inputs.q.device)[0]
@@ -214,7 +216,7 @@ class _Made:
         values = bias.block(rows, keys)[0].float()
         values = values.expand(values.shape[0], inputs.q_len, inputs.k_len)
         finite = values != float("-inf")
-        dense = _numpy(torch.where(finite, values, 0.0))
+        dense = as_array(torch.where(finite, values, 0.0))
         return dense, None if bool(finite.all()) else finite.cpu().numpy()
 
     def _take_room(self, name: str, said: str, size: int) -> None:
@@ -247,7 +249,7 @@ def _by_distance(bias: Bias, inputs: AttentionInputs) -> _Floats | None:
         found = bias.block(block, keys)[0]
         if not torch.equal(found.expand(heads, len(block), len(keys)), windows[:, block]):
             return None
-    return _numpy(line)
+    return as_array(line)
 
 
 def _all(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
@@ -255,14 +257,14 @@ def _all(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
     return torch.arange(inputs.q_len, device=device), torch.arange(inputs.k_len, device=device)
 
 
+def _narrowed(record: MaskRecord, low: int | None, high: int | None) -> MaskRecord:
+    lows = [each for each in (record.low, low) if each is not None]
+    highs = [each for each in (record.high, high) if each is not None]
+    return replace(record, low=max(lows, default=None), high=min(highs, default=None))
+
+
 def _with_bits(record: MaskRecord, bits: _Bools) -> MaskRecord:
-    return MaskRecord(
-        low=record.low,
-        high=record.high,
-        keys=record.keys,
-        segments=record.segments,
-        bits=bits if record.bits is None else record.bits & bits,
-    )
+    return replace(record, bits=bits if record.bits is None else record.bits & bits)
 
 
 def _silenced(k: _Floats, mask: MaskRecord | None) -> _Floats:
@@ -283,8 +285,3 @@ def _check(name: str, layer: LayerRecord, inputs: AttentionInputs) -> None:
 
 def _refused(name: str, said: str) -> InputError:
     return InputError(f"the page cannot draw {name} exactly: it has {said}; {_WAY_OUT}.")
-
-
-def _numpy(tensor: Tensor) -> _Floats:
-    array: _Floats = tensor.detach().float().cpu().contiguous().numpy()
-    return array

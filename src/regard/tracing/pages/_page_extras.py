@@ -72,7 +72,7 @@ def values_of(each: AttentionTrace, layer: LayerRecord) -> npt.NDArray[np.float3
     kept."""
     if isinstance(each, ScoreTrace):
         return None
-    v = each.inputs.v[0].detach().float().cpu().contiguous().numpy()
+    v = as_array(each.inputs.v[0])
     if layer.mask is not None and layer.mask.keys is not None:
         # What stands at padding reaches nothing, and may be anything.
         v = np.where(layer.mask.keys[:, None], v, np.float32(0))
@@ -92,7 +92,7 @@ def values_of(each: AttentionTrace, layer: LayerRecord) -> npt.NDArray[np.float3
 def head_statistics(trace: Trace, kind: Kind) -> HeadStatistics:
     """What a page says of every head: the means of all statistics that tell heads apart."""
     found = statistics(trace, kind)
-    return {name: _array(found.mean(name)) for name in found.names if name not in _NOT_OF_HEADS}
+    return {name: as_array(found.mean(name)) for name in found.names if name not in _NOT_OF_HEADS}
 
 
 def positions_record(trace: Trace, kind: StackKind) -> PositionsRecord:
@@ -100,7 +100,7 @@ def positions_record(trace: Trace, kind: StackKind) -> PositionsRecord:
     table = trace.passage(kind).positions
     return PositionsRecord(
         said=None if trace.loaded is None else positions_of(trace.loaded.network),
-        table=None if table is None else _array(table),
+        table=None if table is None else as_array(table),
     )
 
 
@@ -115,12 +115,13 @@ def rotary_record(trace: Trace, kind: Kind, layer: int) -> RotaryRecord | None:
     dim = rotary.head_dim if rotary.rotary_dim is None else rotary.rotary_dim
     length = torch.arange(len(trace.passage(kind).encoding.tokens))[None]
     return RotaryRecord(
-        frequencies=_array(rotary.scaling.frequencies(rotary.base, dim, length)),
+        frequencies=as_array(rotary.scaling.frequencies(rotary.base, dim, length)),
         layout=rotary.layout,
         amplitude=rotary.scaling.amplitude,
     )
 
 
-def _array(tensor: Tensor) -> npt.NDArray[np.float32]:
+def as_array(tensor: Tensor) -> npt.NDArray[np.float32]:
+    """A tensor as float32 in numpy."""
     array: npt.NDArray[np.float32] = tensor.detach().float().cpu().contiguous().numpy()
     return array

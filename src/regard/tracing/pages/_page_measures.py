@@ -19,6 +19,7 @@ from regard.tracing.measures import (
     value_zeroing_blocks,
     values_of,
 )
+from regard.tracing.pages._page_extras import as_array
 from regard.tracing.record import Trace
 from regard.tracing.run import run_again
 from regard.views import (
@@ -220,7 +221,7 @@ def _token(loaded: Loaded, id: int) -> str:
 
 
 def _finite(name: MeasureName, values: Tensor) -> npt.NDArray[np.float32]:
-    array: npt.NDArray[np.float32] = values.detach().float().cpu().contiguous().numpy()
+    array = as_array(values)
     if not np.isfinite(array).all():
         raise InputError(f"{name} gives numbers that are not finite; run the model in float32.")
     return array

@@ -1,20 +1,10 @@
 """From a trace to the picture of one head."""
 
-from dataclasses import dataclass
-
 from regard.core.errors import InputError
 from regard.models import Kind
 from regard.text import Encoding
 from regard.tracing.record import Selector, Trace, chosen_of
 from regard.views import HeadPicture, PictureForm
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Side:
-    """The tokens of one side that are drawn: their places, of all that were asked for, and their names."""
-
-    places: list[int]
-    names: tuple[str, ...]
 
 
 def plot(
@@ -54,25 +44,25 @@ def plot(
     head = self.head_index(head, kind, layer)
     of_queries, of_keys = self.sides(kind)
     # Of a long text this is the whole matrix: the sides are chosen, and their number checked, first.
-    queries = _side(of_queries.encoding, query, specials)
-    keys = _side(of_keys.encoding, key, specials)
-    HeadPicture.check_size(len(queries.names), len(keys.names))
+    rows, queries = _side(of_queries.encoding, query, specials)
+    columns, keys = _side(of_keys.encoding, key, specials)
+    HeadPicture.check_size(len(queries), len(keys))
     weights = self.weights(layer, head, kind=kind, query=query, key=key).double().numpy()
-    sink = key is None and weights.shape[1] > len(of_keys.encoding.tokens)
-    columns = [*keys.places, weights.shape[1] - 1] if sink and specials else keys.places
-    names = (*keys.names, "sink") if sink and specials else keys.names
+    if specials and key is None and weights.shape[1] > len(of_keys.encoding.tokens):
+        columns, keys = [*columns, weights.shape[1] - 1], (*keys, "sink")
     said = "" if len(self.kinds) == 1 else f"{kind}, "
     return HeadPicture(
-        weights=weights[queries.places][:, columns],
-        queries=queries.names,
-        keys=names,
+        weights=weights[rows][:, columns],
+        queries=queries,
+        keys=keys,
         title=f"{self.model}: {said}layer {layer}, head {head}",
         form=form,
         least=least,
     )
 
 
-def _side(encoding: Encoding, selector: Selector | None, specials: bool) -> _Side:
+def _side(encoding: Encoding, selector: Selector | None, specials: bool) -> tuple[list[int], tuple[str, ...]]:
+    """The tokens of one side that are drawn: their places, of all that were asked for, and their names."""
     tokens = encoding.tokens
     chosen = chosen_of("query or key", encoding, selector)
     kept = [(place, token) for place, token in enumerate(chosen) if specials or not tokens[token].special]
@@ -84,4 +74,4 @@ def _side(encoding: Encoding, selector: Selector | None, specials: bool) -> _Sid
     if any(token.sequence == 1 for token in tokens):
         of = {0: " (A)", 1: " (B)", None: ""}
         names = [name + of[tokens[at].sequence] for name, (_, at) in zip(names, kept, strict=True)]
-    return _Side(places=[place for place, _ in kept], names=tuple(names))
+    return [place for place, _ in kept], tuple(names)
