@@ -197,8 +197,7 @@ class Embedder:
         for text, passage in enumerate(passages.texts):
             if len(passage.parts) > 1:
                 parts = [pieces[text, part.start] for part in passage.parts]
-                length = len(passage.ids) + len(self._frame)
-                out.put([text], joined(kinds, [each for each in parts if each], length, skip=skip))
+                out.put([text], joined(kinds, [each for each in parts if each]))
         vectors, scales = self._stored(out)
         return Sentences(
             vectors=vectors, layers=self._axis, scales=scales, report=passages.report(self.computed)
@@ -334,7 +333,9 @@ class Embedder:
             is_last = part.last == len(passages.texts[text].ids)
             stop = length if is_last else length - after - (part.stop - part.last)
             earlier = 0 if part.first == 0 else before + part.first
-            pieces[text, part.start] = of_part(self._kinds, here[start:stop], first=earlier, skip=skip)
+            total = len(passages.texts[text].ids) + len(self._frame)
+            part_of = of_part(self._kinds, here[start:stop], total, first=earlier, skip=skip)
+            pieces[text, part.start] = part_of
         return left, [passages.length(row) for row in left], torch.cat(kept) if kept else vectors[:0]
 
     def _stored(self, out: "_Rows") -> tuple[NDArray[Any], NDArray[np.float32] | None]:

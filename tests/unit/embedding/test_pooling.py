@@ -99,7 +99,7 @@ def test_no_texts_give_no_vectors() -> None:
         ("median", LENGTHS, 0, "median"),
         ([], LENGTHS, 0, r"pooling must be one or several of mean, cls"),
         ("mean", [5, 1], 0, "26 rows of vectors; got 6"),
-        ("mean", LENGTHS, 1, "a text has 1 tokens, and the first 1 are the prompt's"),
+        ("mean", LENGTHS, 1, "a text has no tokens but the prompt's"),
     ],
 )
 def test_what_cannot_be_pooled_is_refused(kinds: str, lengths: list[int], skip: int, message: str) -> None:
@@ -130,16 +130,16 @@ def test_a_text_in_parts_is_pooled_as_one(kind: Kind, skip: int) -> None:
     kinds: list[Kind] = [kind, "cls"]
     first, parts = 0, []
     for length in (4, 1, 11, 7):
-        part = of_part(kinds, text[first : first + length], first=first, skip=skip)
+        part = of_part(kinds, text[first : first + length], 23, first=first, skip=skip)
         assert (part is None) == (first + length <= skip)
         assert part is None or all(each.untyped_storage().nbytes() <= 8 * WIDTH for each in part)
         parts.append(part)
         first += length
-    found = joined(kinds, [part for part in parts if part], 23, skip=skip)
+    found = joined(kinds, [part for part in parts if part])
     assert_close_to_largest(found[0, :WIDTH], by_hand(kind, text, skip), FP64)
     assert_close_to_largest(found, pool(kinds, text, [23], skip=skip), FP64)
 
 
 def test_parts_that_are_all_prompt_are_refused() -> None:
-    with pytest.raises(InputError, match="the first 9 are the prompt's"):
-        joined(["mean"], [], 9, skip=9)
+    with pytest.raises(InputError, match="no tokens but the prompt's"):
+        joined(["mean"], [])
