@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from regard.checkpoints import Fields, read_config, read_config_list
 from regard.core.errors import CheckpointError, InputError
@@ -182,16 +182,13 @@ def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
     kinds_of, include_prompt = _read_pooling(read_config(pooling_module.folder))
     limit, lowercases = _read_transformer(folder)
     steps = tuple(_STEPS[module.kind](module.folder) for module in rest if module.kind != "Dropout")
-    prompts = _Prompts.read(folder)
     return SentenceSettings(
         pooling=kinds_of,
         steps=steps,
         max_seq_length=limit,
         lowercases=lowercases,
         include_prompt=include_prompt,
-        prompts=prompts.texts,
-        default_prompt_name=prompts.default,
-        truncate_dim=prompts.truncate_dim,
+        **_read_prompts(folder),
     )
 
 
@@ -261,9 +258,7 @@ def _read_transformer(folder: Path) -> tuple[int | None, bool]:
     if name is None:
         return _tokenizer_limit(folder), False
     config = read_config(folder, name)
-    limit = config.get("max_seq_length", int, None)
-    if limit is not None and limit < 1:
-        raise CheckpointError(f"{config.file}: the field 'max_seq_length' must be 1 or more, got {limit}")
+    limit = _positive(config, "max_seq_length")
     lowercases = config.get("do_lower_case", bool, False)
     config.expect("transformer_task", ("feature-extraction",), "feature-extraction")
     config.expect("module_output_name", ("token_embeddings", None), None)
@@ -288,36 +283,36 @@ _ARGUMENTS: Final = frozenset(
 """Arguments of transformers' loading that change no vector, beyond the type in which it is worked out."""
 
 
-@dataclass(frozen=True)
-class _Prompts:
-    texts: Mapping[str, str]
-    default: str | None
-    truncate_dim: int | None
+def _read_prompts(folder: Path) -> dict[str, Any]:
+    """What `config_sentence_transformers.json` says; of its other fields none changes a vector."""
+    if not (folder / _PROMPTS).exists():
+        return {}
+    config = read_config(folder, _PROMPTS)
+    config.expect("model_type", ("SentenceTransformer",), "SentenceTransformer")
+    inside = config.sub("prompts")
+    texts: dict[str, str] = {}
+    if inside is not None:
+        # null: a prompt that the one who loads the model was to fill in, which nobody did
+        texts = {name: inside.get(name, str, None) or "" for name in inside.values}
+    default = config.get("default_prompt_name", str, None)
+    if default is not None and default not in texts:
+        raise CheckpointError(
+            f"{config.file}: the field 'default_prompt_name' is {default!r}, which is not among the "
+            f"prompts: {', '.join(repr(name) for name in texts) or 'there are none'}"
+        )
+    return {
+        "prompts": texts,
+        "default_prompt_name": default,
+        "truncate_dim": _positive(config, "truncate_dim"),
+    }
 
-    @classmethod
-    def read(cls, folder: Path) -> "_Prompts":
-        """`config_sentence_transformers.json`; of its other fields none changes a vector."""
-        if not (folder / _PROMPTS).exists():
-            return cls({}, None, None)
-        config = read_config(folder, _PROMPTS)
-        config.expect("model_type", ("SentenceTransformer",), "SentenceTransformer")
-        inside = config.sub("prompts")
-        texts: dict[str, str] = {}
-        if inside is not None:
-            # null: a prompt that the one who loads the model was to fill in, which nobody did
-            texts = {name: inside.get(name, str, None) or "" for name in inside.values}
-        default = config.get("default_prompt_name", str, None)
-        if default is not None and default not in texts:
-            raise CheckpointError(
-                f"{config.file}: the field 'default_prompt_name' is {default!r}, which is not among the "
-                f"prompts: {', '.join(repr(name) for name in texts) or 'there are none'}"
-            )
-        truncate_dim = config.get("truncate_dim", int, None)
-        if truncate_dim is not None and truncate_dim < 1:
-            raise CheckpointError(
-                f"{config.file}: the field 'truncate_dim' must be 1 or more, got {truncate_dim}"
-            )
-        return cls(texts, default, truncate_dim)
+
+def _positive(config: Fields, key: str) -> int | None:
+    """A number from 1 on; None where the file has none."""
+    number = config.get(key, int, None)
+    if number is not None and number < 1:
+        raise CheckpointError(f"{config.file}: the field {key!r} must be 1 or more, got {number}")
+    return number
 
 
 def _tokenizer_limit(folder: Path) -> int | None:
@@ -328,9 +323,7 @@ def _tokenizer_limit(folder: Path) -> int | None:
     limit = config.values.get("model_max_length")
     if isinstance(limit, float) and limit >= _LONGEST:
         return None
-    number = config.get("model_max_length", int, None)
-    if number is not None and number < 1:
-        raise CheckpointError(f"{config.file}: the field 'model_max_length' must be 1 or more, got {number}")
+    number = _positive(config, "model_max_length")
     return None if number is None or number >= _LONGEST else number
 
 

@@ -52,9 +52,8 @@ class Int16Product(KernelProduct):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         target = here()
-        self._product, panel = _product(target), panel_of(target)
+        panel = panel_of(target)
         width, depth = weight.shape
-        super().__init__(width, depth, bias)
         weight = weight.detach()
         norms = weight.double().norm(dim=1)  # squares of small entries are 0 in float32
         scales = torch.maximum(norms / _norm(depth), weight.abs().amax(dim=1) / _LARGEST).float()
@@ -63,36 +62,17 @@ class Int16Product(KernelProduct):
         # Column after column of a panel, two codes of each: what one instruction multiplies. A pair is moved
         # as one number.
         pairs = codes.view(torch.int32).view(width // panel, panel, depth // 2)
-        self._codes = pairs.transpose(1, 2).contiguous()
-        self._scales = scales
+        weights = [pairs.transpose(1, 2).contiguous(), scales]
+        factors = [1.0 / _norm(depth), 1.0 / _LARGEST]
+        super().__init__(_product(target), weights, width, depth, bias, factors)
 
     @staticmethod
     def takes(weight: Tensor) -> bool:
         """Whether the weight's sizes are those that the kernels know."""
         return all(size % panel_of(here()) == 0 for size in weight.shape)
 
-    def _run(self, x: Tensor, base: Tensor, step: int, out: Tensor, *, with_gelu: bool = False) -> None:
-        at_once = self._at_once(len(x), with_gelu=with_gelu)
-        codes = torch.empty(at_once, self._depth, dtype=torch.int16)
-        scales = torch.empty(at_once)
-        self._product(
-            x.data_ptr(),
-            codes.data_ptr(),
-            scales.data_ptr(),
-            self._codes.data_ptr(),
-            self._scales.data_ptr(),
-            base.data_ptr(),
-            step,
-            out.data_ptr(),
-            out.stride(0),
-            len(x),
-            self.width,
-            self._depth,
-            at_once,
-            with_gelu,
-            1.0 / _norm(self._depth),
-            1.0 / _LARGEST,
-        )
+    def _room(self, rows: int) -> tuple[Tensor, Tensor]:
+        return torch.empty(rows, self._depth, dtype=torch.int16), torch.empty(rows)
 
 
 @cache

@@ -52,9 +52,8 @@ class Int8Product(KernelProduct):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         target = here()
-        self._product, panel = _product(target), panel_of(target)
+        panel = panel_of(target)
         width, depth = weight.shape
-        super().__init__(width, depth, bias)
         turned = weight.detach().float().reshape(-1, BLOCK) @ _mixing() / _ORDER
         scales = turned.abs().amax(dim=1, keepdim=True) / LARGEST
         codes = (turned / torch.where(scales == 0, 1.0, scales)).round_()
@@ -66,7 +65,8 @@ class Int8Product(KernelProduct):
         fours = codes.to(torch.int8).view(torch.int32).view(*panels, BLOCK // 4).permute(0, 2, 3, 1)
         of_panels = (begin.view(panels), scales.float().view(torch.int32).view(panels))
         parts = [each.transpose(1, 2).unsqueeze(2) for each in of_panels]
-        self._weights = torch.cat([*parts, fours], dim=2).contiguous()
+        weights = torch.cat([*parts, fours], dim=2).contiguous()
+        super().__init__(_product(target), [weights], width, depth, bias)
 
     @staticmethod
     def takes(weight: Tensor) -> bool:
@@ -74,25 +74,9 @@ class Int8Product(KernelProduct):
         width, depth = weight.shape
         return width % panel_of(here()) == 0 and depth % BLOCK == 0
 
-    def _run(self, x: Tensor, base: Tensor, step: int, out: Tensor, *, with_gelu: bool = False) -> None:
-        at_once = self._at_once(len(x), with_gelu=with_gelu)
-        codes = torch.empty(at_once, self._depth, dtype=torch.uint8)
-        scales = torch.empty(at_once, self._depth // BLOCK, 2)
-        self._product(
-            x.data_ptr(),
-            codes.data_ptr(),
-            scales.data_ptr(),
-            self._weights.data_ptr(),
-            base.data_ptr(),
-            step,
-            out.data_ptr(),
-            out.stride(0),
-            len(x),
-            self.width,
-            self._depth,
-            at_once,
-            with_gelu,
-        )
+    def _room(self, rows: int) -> tuple[Tensor, Tensor]:
+        blocks = self._depth // BLOCK
+        return torch.empty(rows, self._depth, dtype=torch.uint8), torch.empty(rows, blocks, 2)
 
 
 @cache

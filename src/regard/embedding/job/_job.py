@@ -141,9 +141,17 @@ def run(
         else:
             check_same(str(out), manifest["settings"], settings)
             check_inputs(str(out), manifest["inputs"], stated)
-        rows = rows if share == (0, 1) else None
         job = _Job(
-            inputs, folder, work, schema, manifest, shard_rows, share, rows, on_progress, spread or _here
+            inputs=inputs,
+            folder=folder,
+            work=work,
+            schema=schema,
+            manifest=manifest,
+            shard_rows=shard_rows,
+            share=share,
+            of=rows if share == (0, 1) else None,
+            on_progress=on_progress,
+            spread=spread or _here,
         )
         try:
             return job.run()
@@ -195,61 +203,53 @@ def _here(work: Work, blocks: Iterable[Block]) -> Iterator[tuple[Block, Piece | 
     return ((block, work.embed(block.texts) if block.texts else None) for block in blocks)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Job:
-    def __init__(
-        self,
-        inputs: Inputs,
-        folder: Folder,
-        work: Work,
-        schema: Any,
-        manifest: dict[str, Any],
-        shard_rows: int,
-        share: tuple[int, int],
-        rows: int | None,
-        on_progress: Callable[[Progress], object] | None,
-        spread: Spread,
-    ) -> None:
-        self._inputs, self._folder, self._work = inputs, folder, work
-        self._schema, self._manifest = schema, manifest
-        self._shard_rows, self._share, self._of = shard_rows, share, rows
-        self._on_progress, self._spread = on_progress, spread
+    inputs: Inputs
+    folder: Folder
+    work: Work
+    schema: Any
+    manifest: dict[str, Any]
+    shard_rows: int
+    share: tuple[int, int]
+    of: int | None
+    on_progress: Callable[[Progress], object] | None
+    spread: Spread
 
     def run(self) -> Summary:
         began = time.perf_counter()
         records = self._records()
         done = {
-            shard: record
-            for shard, record in records.items()
-            if self._folder.is_there(shard, record["bytes"])
+            shard: record for shard, record in records.items() if self.folder.is_there(shard, record["bytes"])
         }
         before = sum(record["rows"] for record in done.values())
         try:
-            if not self._manifest["complete"] or len(done) < len(records):
+            if not self.manifest["complete"] or len(done) < len(records):
                 self._embed(done, before, began)
         except OutputError as error:
             raise OutputError(
-                f"{error} What is done stays: {len(self._folder.records())} shards of {self._shard_rows} "
+                f"{error} What is done stays: {len(self.folder.records())} shards of {self.shard_rows} "
                 "rows. The same command goes on."
             ) from error
         return self._finish(before, time.perf_counter() - began)
 
     def _records(self) -> dict[int, dict[str, Any]]:
         """What is recorded of the shards: in the manifest at the end, before that in files of their own."""
-        stated = {each["shard"]: each for each in self._manifest.get("shards", [])}
-        return stated | self._folder.records()
+        stated = {each["shard"]: each for each in self.manifest.get("shards", [])}
+        return stated | self.folder.records()
 
     def _embed(self, done: Mapping[int, object], before: int, began: float) -> None:
         """Reads all rows, and embeds those of shards that are not done."""
-        self._folder.go_on()
+        self.folder.go_on()
         here = tokens = 0
-        rows = self._inputs.blocks(shard_rows=self._shard_rows, characters=self._work.characters)
-        first, step = self._share
+        rows = self.inputs.blocks(shard_rows=self.shard_rows, characters=self.work.characters)
+        first, step = self.share
         mine = (block for block in rows if block.shard % step == first)
         wanted = (block for block in mine if block.shard not in done)
-        writer = _Writer(self._folder, self._schema, self._inputs.columns.id is not None)
+        writer = _Writer(self.folder, self.schema, self.inputs.columns.id is not None)
         try:
             with ahead(wanted, _DEPTH) as blocks, behind(writer.take, _DEPTH) as write:
-                for block, piece in self._spread(self._work, blocks):
+                for block, piece in self.spread(self.work, blocks):
                     write((block, piece))
                     here += block.count
                     tokens += 0 if piece is None else piece.counts.get("tokens", 0)
@@ -258,21 +258,21 @@ class _Job:
             writer.abandon()
 
     def _tell(self, rows: int, here: int, tokens: int, began: float) -> None:
-        if self._on_progress is not None:
+        if self.on_progress is not None:
             seconds = time.perf_counter() - began
-            self._on_progress(Progress(rows=rows, of=self._of, here=here, tokens=tokens, seconds=seconds))
+            self.on_progress(Progress(rows=rows, of=self.of, here=here, tokens=tokens, seconds=seconds))
 
     def _finish(self, before: int, seconds: float) -> Summary:
         records = list(self._records().values())
-        if not self._manifest["complete"]:
-            self._folder.write_quarantine()
+        if not self.manifest["complete"]:
+            self.folder.write_quarantine()
         totals = _totals(records)
-        manifest = {**self._manifest, "complete": True, **totals, "shards": records}
-        if manifest != self._manifest:
-            self._folder.write_manifest(manifest)
-        self._folder.finish()
+        manifest = {**self.manifest, "complete": True, **totals, "shards": records}
+        if manifest != self.manifest:
+            self.folder.write_manifest(manifest)
+        self.folder.finish()
         return Summary(
-            folder=str(self._folder.path), shards=len(records), **totals, before=before, seconds=seconds
+            folder=str(self.folder.path), shards=len(records), **totals, before=before, seconds=seconds
         )
 
 

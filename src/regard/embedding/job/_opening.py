@@ -31,7 +31,7 @@ BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
 _HEAD = 1 << 20
 _BUFFER = 1 << 20
 
-_PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".xz": "xz"}
+_PACKED = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd", "xz": b"\xfd7zXZ\x00"}
 _NAMED = {
     ".txt": "text",
@@ -196,14 +196,13 @@ def _looked(name: str, path: Path | None, copy: IO[bytes] | None, said: str | No
     try:
         with _from_start(path, copy) as file:
             packed = _packing(file.read(16))
-            _check_packing(name, path, packed)
             file.seek(0)
             head = unpacked(file, packed).read(_HEAD)
     except BROKEN as error:
         raise unreadable(name, error) from error
     if not head:
         raise InputError(f"{name} is empty; give a file with texts.")
-    found = said or _format(name, path, head)
+    found = said or _format(path, head)
     if found == "parquet":
         _check_parquet(name, packed, head, said)
     else:
@@ -247,29 +246,10 @@ def _packing(first: bytes) -> str | None:
     return next((name for name, magic in _MAGIC.items() if first.startswith(magic)), None)
 
 
-def _check_packing(name: str, path: Path | None, packed: str | None) -> None:
-    if path is None or path.stat().st_size == 0:
-        return
-    said = _PACKED.get(path.suffix.lower())
-    if said == packed:
-        return
-    if said is not None:
-        what = "not compressed" if packed is None else f"compressed by {packed}"
-        raise InputError(f"{name} is not what its name says: it should be {said}, and is {what}. Rename it.")
-    if path.suffix.lower() in _NAMED:
-        ending = next(suffix for suffix, each in _PACKED.items() if each == packed)
-        raise InputError(
-            f"{name} is not what its name says: it is compressed by {packed}. Rename it to "
-            f"{path.name}{ending}."
-        )
-
-
-def _format(name: str, path: Path | None, head: bytes) -> str:
-    named = None if path is None else _named(path)
+def _format(path: Path | None, head: bytes) -> str:
     if head[:4] == b"PAR1" and b"\0" in head:
-        if named not in (None, "parquet"):
-            raise InputError(f"{name} is not what its name says: it is a Parquet file. Rename it.")
         return "parquet"
+    named = None if path is None else _named(path)
     if named is not None:
         return named
     return "jsonl" if _is_json(_lines(head)[0]) else "text"
