@@ -65,7 +65,68 @@ def activation_named(name: str) -> Callable[[Tensor], Tensor]:
     return ACTIVATIONS[name]
 
 
-class FeedForward(nn.Module):
+MANY_ROWS = 2048
+"""Positions beyond which a feed-forward network works by rows where nobody looks inside."""
+
+ROWS_AT_ONCE = 256
+"""So many rows at a time.
+
+What is between the two projections is the largest tensor of a forward pass, several times the residual
+stream. So many rows of it are as fast as all, and small enough that the C library uses the same memory again:
+with 2048 rows, of 25 MB, a trace of GPT-2 small over 16,384 positions held 1.2 GB more than was alive.
+"""
+
+
+class _FeedForward(nn.Module):
+    """What the two forms share: all but the way to what is between."""
+
+    TAPS = ("hidden", "output")
+
+    output: Linear
+
+    def __init__(self, activation: str, dropout_p: float) -> None:
+        super().__init__()
+        self.activation = activation_named(activation)
+        # Most models have none here, and to call a module costs time even where it does nothing.
+        self.dropout = nn.Dropout(dropout_p) if dropout_p else None
+
+    def forward(self, x: Tensor, *, taps: Taps | None = None) -> Tensor:
+        """(batch, positions, d_model) -> the same shape."""
+        output = self._by_rows(x) if self._is_long(x, taps) else self._whole(x, taps)
+        return output if taps is None else taps.offer("output", output)
+
+    def _between(self, x: Tensor) -> Tensor:
+        """(batch, positions, d_ff), after the activation."""
+        raise NotImplementedError
+
+    def _whole(self, x: Tensor, taps: Taps | None = None) -> Tensor:
+        hidden = self._between(x)
+        if taps is not None:
+            hidden = taps.offer("hidden", hidden)
+        if self.dropout is not None:
+            hidden = self.dropout(hidden)
+        output: Tensor = self.output(hidden)
+        return output
+
+    def _is_long(self, x: Tensor, taps: Taps | None) -> bool:
+        """Whether to work by rows: on the CPU, without gradients, dropout, or a listener in between."""
+        return (
+            x.numel() > MANY_ROWS * x.shape[-1]
+            and x.is_cpu
+            and not self.training
+            and not torch.is_grad_enabled()
+            and (taps is None or not taps.wants("hidden"))
+        )
+
+    def _by_rows(self, x: Tensor) -> Tensor:
+        output = torch.empty_like(x, memory_format=torch.contiguous_format)
+        rows, made = x.flatten(0, -2), output.view(-1, x.shape[-1])
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            made[start : start + ROWS_AT_ONCE] = self._whole(rows[start : start + ROWS_AT_ONCE])
+        return output
+
+
+class FeedForward(_FeedForward):
     """FFN(x) = W_2 activation(W_1 x + b_1) + b_2, applied to every position alone.
 
     Args:
@@ -89,8 +150,6 @@ class FeedForward(nn.Module):
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.3, equation 2 (there with ReLU).
     """
 
-    TAPS = ("hidden", "output")
-
     def __init__(
         self,
         d_model: int,
@@ -100,29 +159,15 @@ class FeedForward(nn.Module):
         use_bias: bool = True,
         dropout_p: float = 0.0,
     ) -> None:
-        super().__init__()
+        super().__init__(activation, dropout_p)
         self.hidden = Linear(d_model, d_ff, bias=use_bias)
         self.output = Linear(d_ff, d_model, bias=use_bias)
-        self.activation = activation_named(activation)
-        # Most models have none here, and to call a module costs time even where it does nothing.
-        self.dropout = nn.Dropout(dropout_p) if dropout_p else None
 
-    def forward(self, x: Tensor, *, taps: Taps | None = None) -> Tensor:
-        """(batch, positions, d_model) -> the same shape."""
-        output = _by_rows(self._whole, x) if _is_long(self, x, taps) else self._whole(x, taps)
-        return output if taps is None else taps.offer("output", output)
-
-    def _whole(self, x: Tensor, taps: Taps | None = None) -> Tensor:
-        hidden = self.activation(self.hidden(x))
-        if taps is not None:
-            hidden = taps.offer("hidden", hidden)
-        if self.dropout is not None:
-            hidden = self.dropout(hidden)
-        output: Tensor = self.output(hidden)
-        return output
+    def _between(self, x: Tensor) -> Tensor:
+        return self.activation(self.hidden(x))
 
 
-class GatedFeedForward(nn.Module):
+class GatedFeedForward(_FeedForward):
     """FFN(x) = W_o (activation(W_g x) * W_u x), applied to every position alone: GeGLU, SwiGLU.
 
     Args:
@@ -146,8 +191,6 @@ class GatedFeedForward(nn.Module):
     Source: Shazeer 2020, arXiv 2002.05202, equation 6.
     """
 
-    TAPS = ("hidden", "output")
-
     def __init__(
         self,
         d_model: int,
@@ -157,57 +200,12 @@ class GatedFeedForward(nn.Module):
         use_bias: bool = False,
         dropout_p: float = 0.0,
     ) -> None:
-        super().__init__()
+        super().__init__(activation, dropout_p)
         self.gate = Linear(d_model, d_ff, bias=use_bias)
         self.up = Linear(d_model, d_ff, bias=use_bias)
         self.output = Linear(d_ff, d_model, bias=use_bias)
-        self.activation = activation_named(activation)
-        # Most models have none here, and to call a module costs time even where it does nothing.
-        self.dropout = nn.Dropout(dropout_p) if dropout_p else None
 
-    def forward(self, x: Tensor, *, taps: Taps | None = None) -> Tensor:
-        """(batch, positions, d_model) -> the same shape."""
-        output = _by_rows(self._whole, x) if _is_long(self, x, taps) else self._whole(x, taps)
-        return output if taps is None else taps.offer("output", output)
-
-    def _whole(self, x: Tensor, taps: Taps | None = None) -> Tensor:
+    def _between(self, x: Tensor) -> Tensor:
         activated, up = self.activation(self.gate(x)), self.up(x)
         # Nobody else has seen the first, and where no gradient needs it, it has room for the product.
-        hidden = activated * up if torch.is_grad_enabled() else activated.mul_(up)
-        if taps is not None:
-            hidden = taps.offer("hidden", hidden)
-        if self.dropout is not None:
-            hidden = self.dropout(hidden)
-        output: Tensor = self.output(hidden)
-        return output
-
-
-MANY_ROWS = 2048
-"""Positions beyond which a feed-forward network works by rows where nobody looks inside."""
-
-ROWS_AT_ONCE = 256
-"""So many rows at a time.
-
-What is between the two projections is the largest tensor of a forward pass, several times the residual
-stream. So many rows of it are as fast as all, and small enough that the C library uses the same memory again:
-with 2048 rows, of 25 MB, a trace of GPT-2 small over 16,384 positions held 1.2 GB more than was alive.
-"""
-
-
-def _is_long(module: nn.Module, x: Tensor, taps: Taps | None) -> bool:
-    """Whether to work by rows: on the CPU, without gradients, dropout, or a listener at what is between."""
-    return (
-        x.numel() > MANY_ROWS * x.shape[-1]
-        and x.is_cpu
-        and not module.training
-        and not torch.is_grad_enabled()
-        and (taps is None or not taps.wants("hidden"))
-    )
-
-
-def _by_rows(whole: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    output = torch.empty_like(x, memory_format=torch.contiguous_format)
-    rows, made = x.flatten(0, -2), output.view(-1, x.shape[-1])
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        made[start : start + ROWS_AT_ONCE] = whole(rows[start : start + ROWS_AT_ONCE])
-    return output
+        return activated * up if torch.is_grad_enabled() else activated.mul_(up)
