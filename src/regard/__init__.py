@@ -28,31 +28,6 @@ if TYPE_CHECKING:
     from regard.tracing import Add, Edit, Mean, Replace, Resample, Scale, Trace, Write, Zero
     from regard.views import view
 
-_HOME = {
-    "Add": "tracing",
-    "CheckpointError": "core.errors",
-    "Edit": "tracing",
-    "InputError": "core.errors",
-    "Mean": "tracing",
-    "MissingExtraError": "core.errors",
-    "Mix": "embedding",
-    "Model": "_model",
-    "ModelNotFoundError": "core.errors",
-    "OutputError": "core.errors",
-    "RegardError": "core.errors",
-    "Replace": "tracing",
-    "Resample": "tracing",
-    "Scale": "tracing",
-    "Trace": "tracing",
-    "Truncate": "embedding",
-    "Windows": "embedding",
-    "Write": "tracing",
-    "Zero": "tracing",
-    "lens": "_model",
-    "load": "_model",
-    "view": "views",
-}
-
 __all__ = [
     "Add",
     "CheckpointError",
@@ -79,4 +54,4 @@ __all__ = [
     "view",
 ]
 
-__getattr__, __dir__ = _on_use(__name__, _HOME)
+__getattr__, __dir__ = _on_use(__name__)

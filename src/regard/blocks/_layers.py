@@ -97,7 +97,7 @@ class SelfAttentionLayer(nn.Module):
         return output
 
 
-class DecoderLayer(SelfAttentionLayer):
+class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention to the encoder's output, then feed-forward.
 
     Args:
@@ -135,15 +135,24 @@ class DecoderLayer(SelfAttentionLayer):
         cross_attention_residual: Residual,
         ffn_residual: Residual,
     ) -> None:
-        super().__init__(attention, ffn, attention_residual=attention_residual, ffn_residual=ffn_residual)
+        super().__init__()
+        self.attention = attention
+        self.attention_residual = attention_residual
         self.cross_attention = cross_attention
         self.cross_attention_residual = cross_attention_residual
+        self.ffn = ffn
+        self.ffn_residual = ffn_residual
 
     def tap_names(self) -> list[str]:
         """Every point of the layer, in the order of the forward pass."""
-        names = super().tap_names()
-        middle = names.index("middle")
-        return [*names[:middle], *_within("cross_attention", self.cross_attention), *names[middle:]]
+        return [
+            "input",
+            *_within("attention", self.attention),
+            *_within("cross_attention", self.cross_attention),
+            "middle",
+            *_within("ffn", self.ffn),
+            "output",
+        ]
 
     def forward(
         self,

@@ -26,35 +26,6 @@ if TYPE_CHECKING:
         row_statistics,
     )
 
-_HOME = {
-    "Attention": "_attention",
-    "AttentionErrors": "rows",
-    "AttentionInputs": "_inputs",
-    "Bias": "_bias",
-    "BiasOfHeads": "_bias",
-    "Causal": "_masks",
-    "Conjunction": "_masks",
-    "DenseBias": "_bias",
-    "Dropout": "_dropout",
-    "Groups": "rows",
-    "Listener": "_taps",
-    "Mask": "_masks",
-    "Padding": "_masks",
-    "Predicate": "_masks",
-    "RowStatistics": "rows",
-    "SeededDropout": "_dropout",
-    "Segments": "_masks",
-    "Taps": "_taps",
-    "Window": "_masks",
-    "attention_errors": "rows",
-    "attention_scores": "rows",
-    "attention_weights": "rows",
-    "fused_attention": "_fused",
-    "padding_of": "_inputs",
-    "reference_attention": "_attention",
-    "row_statistics": "rows",
-}
-
 __all__ = [
     "Attention",
     "AttentionErrors",
@@ -84,4 +55,4 @@ __all__ = [
     "row_statistics",
 ]
 
-__getattr__, __dir__ = _on_use(__name__, _HOME)
+__getattr__, __dir__ = _on_use(__name__)
