@@ -1,6 +1,6 @@
 """Two traces or more: one word between sentences, heads between texts or models."""
 
-from regard.tracing.comparison._compare import compare, found_words
+from regard.tracing.comparison._compare import compare
 from regard.tracing.comparison._comparison import Comparison
 from regard.tracing.comparison._difference import difference
 from regard.tracing.comparison._divergence import Divergence, divergence
@@ -14,6 +14,5 @@ __all__ = [
     "compare",
     "difference",
     "divergence",
-    "found_words",
     "movement",
 ]

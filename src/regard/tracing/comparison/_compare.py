@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from regard.core.errors import InputError
 from regard.tracing.comparison._comparison import Comparison
@@ -42,15 +43,21 @@ def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
     for layer in layers:  # one by one: learned embeddings may be of another width
         vectors = torch.stack(
             [trace.embedding(chosen, layer, kind=kind) for trace, chosen in zip(traces, words, strict=True)]
-        ).double()
-        unit = vectors / vectors.norm(dim=1, keepdim=True)
-        similarity.append((unit @ unit.mT).clamp(-1.0, 1.0))  # rounding may step over the ends
+        )
+        similarity.append(cosines_of(vectors))
     return Comparison(
         model=model,
         words=tuple(words),
         texts=tuple(" | ".join(trace.encoding.texts) for trace in traces),
         similarity=torch.stack(similarity).numpy(),
     )
+
+
+def cosines_of(vectors: Tensor) -> Tensor:
+    """float64 (n, n), the cosines between n vectors (n, d); NaN where one is zero."""
+    unit = vectors.double() / vectors.double().norm(dim=1, keepdim=True)
+    cosines: Tensor = (unit @ unit.mT).clamp(-1.0, 1.0)  # rounding may step over the ends
+    return cosines
 
 
 def found_words(traces: Sequence[Trace], word: str | Sequence[str]) -> tuple[str, list[str]]:

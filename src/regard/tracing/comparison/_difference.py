@@ -2,17 +2,13 @@
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from regard.core import AttentionInputs
 from regard.core.errors import InputError
 from regard.models import Kind
-from regard.tracing.comparison._divergence import Divergence, cells_of, divergence, partners_of, told_texts
+from regard.tracing.comparison._compare import cosines_of
+from regard.tracing.comparison._divergence import Divergence, divergence, partners_of, told_texts
 from regard.tracing.record import Trace
 from regard.views import Difference, KindDifference, WordLikeness
-
-# Weights of one trace that are worked out at once.
-_ENTRIES = 2**20
 
 
 def difference(one: Trace, other: Trace) -> Difference:
@@ -62,41 +58,21 @@ def difference(one: Trace, other: Trace) -> Difference:
 
 
 def _of_kind(one: Trace, other: Trace, found: Divergence) -> KindDifference:
-    most = np.full(found.heads.shape, np.nan)
-    for place, layer in enumerate(found.layers):
-        pair = [trace.attention_of(layer, found.kind).inputs for trace in (one, other)]
-        if pair[0].num_heads != pair[1].num_heads:
+    for layer in found.layers:
+        ours, theirs = (trace.attention_of(layer, found.kind).inputs.num_heads for trace in (one, other))
+        if ours != theirs:
             raise InputError(
-                f"layer {layer} has {pair[0].num_heads} heads in the one and {pair[1].num_heads} in the "
-                "other, and a page draws all heads of both; `divergence`, or regard compare --heads without "
-                "--page, compares the heads that both have."
+                f"layer {layer} has {ours} heads in the one and {theirs} in the other, and a page draws all "
+                "heads of both; `divergence`, or regard compare --heads without --page, compares the heads "
+                "that both have."
             )
-        with torch.no_grad():  # a bias may be learned
-            largest = _largest(pair, found)
-        most[place, : len(largest)] = largest.numpy()
     return KindDifference(
         queries=found.queries,
         keys=found.keys,
         divergence=found.heads.numpy(),
         compared=found.compared.numpy(),
-        most=most,
+        most=found.most.numpy(),
     )
-
-
-def _largest(pair: list[AttentionInputs], found: Divergence) -> Tensor:
-    """The largest difference of two weights between partners, of each head."""
-    heads = pair[0].num_heads
-    largest = torch.zeros(heads, dtype=torch.float64)
-    size = max(1, _ENTRIES // (heads * max(inputs.num_columns for inputs in pair)))
-    for start in range(0, len(found.queries), size):
-        block = found.queries[start : start + size]
-        ours, theirs = (
-            cells_of(inputs, [places[side] for places in block], [places[side] for places in found.keys])
-            for side, inputs in enumerate(pair)
-        )
-        apart = (theirs - ours)[..., : len(found.keys)].abs()
-        largest = torch.maximum(largest, apart.amax(dim=(1, 2)))
-    return largest
 
 
 def _likeness(one: Trace, other: Trace) -> WordLikeness:
@@ -118,9 +94,7 @@ def _likeness(one: Trace, other: Trace) -> WordLikeness:
         for number, (_, places) in enumerate(words):
             a = ours[places].mean(dim=0)
             b = theirs[[partners[place] for place in places]].mean(dim=0)
-            norm = float(a.norm() * b.norm())
-            if norm > 0:
-                cosines[number, layer] = min(1.0, max(-1.0, float(a @ b) / norm))
+            cosines[number, layer] = cosines_of(torch.stack([a, b]))[0, 1]
     layers = ("0 learned", *map(str, range(1, depth - 1)), f"{depth - 1} contextual")
     return WordLikeness(words=tuple(word for word, _ in words), layers=layers, cosines=cosines)
 

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core import AttentionInputs, attention_weights
 from regard.core.errors import InputError
@@ -42,6 +42,7 @@ class Divergence(Shown):
         coverage: the share of tokens with a partner, where it is smallest: 1 where the tokens are the same.
         compared: float64 (layers, heads), the mean share of attention that lies on keys with partners; the
             rest is compared as one.
+        most: float64 (layers, heads), the largest difference of two weights between partners.
     """
 
     shared: str
@@ -54,6 +55,7 @@ class Divergence(Shown):
     keys: tuple[tuple[int, int], ...]
     coverage: float
     compared: Tensor
+    most: Tensor
 
     def __repr__(self) -> str:
         layers, heads = self.heads.shape
@@ -149,16 +151,16 @@ def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence
     check_trace("other", other).kind(kind)
     layers = _same_layers(one, other, kind)
     queries, keys, coverage = partners_of(one, other, kind)
-    rows, compared = [], []
+    found = []
     for layer in layers:
-        numbers = shared_heads(one, other, kind, layer)
+        numbers = _shared_heads(one, other, kind, layer)
         ours, theirs = (trace.attention_of(layer, kind).inputs for trace in (one, other))
         with torch.no_grad():  # a bias may be learned
-            of_layer = _of_layer(ours, theirs, queries, keys, numbers)
-        rows.append(of_layer[0])
-        compared.append(of_layer[1])
-    most = max(each.shape[0] for each in rows)
-    stacked = torch.stack([_filled(each, most) for each in rows])
+            found.append(_of_layer(ours, theirs, queries, keys, numbers))
+    heads = max(each.shape[1] for each in found)
+    # Rows of NaN for the heads that a pruned layer lacks.
+    filled = [nn.functional.pad(each, (0, 0, 0, heads - each.shape[1]), value=torch.nan) for each in found]
+    rows, compared, most = torch.stack(filled, dim=1)
     texts = told_texts(one), told_texts(other)
     models = one.model, other.model
     return Divergence(
@@ -166,12 +168,13 @@ def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence
         names=texts if texts[0] != texts[1] else models,
         kind=kind,
         layers=tuple(layers),
-        heads=stacked.mean(dim=2),
-        rows=stacked,
+        heads=rows.mean(dim=2),
+        rows=rows,
         queries=tuple(queries),
         keys=tuple(keys),
         coverage=coverage,
-        compared=torch.stack([_filled(each, most) for each in compared]).mean(dim=2),
+        compared=compared.mean(dim=2),
+        most=most.amax(dim=2),
     )
 
 
@@ -182,7 +185,7 @@ def told_texts(trace: Trace) -> str:
     return " | ".join(texts) or " ".join(trace.tokens)
 
 
-def shared_heads(one: Trace, other: Trace, kind: Kind, layer: int) -> list[tuple[int, int, int]]:
+def _shared_heads(one: Trace, other: Trace, kind: Kind, layer: int) -> list[tuple[int, int, int]]:
     """The heads of a layer that both have: (number, place in the one, place in the other).
 
     Heads keep their numbers where others were pruned.
@@ -268,28 +271,29 @@ def _of_layer(
     queries: Pairs,
     keys: Pairs,
     numbers: list[tuple[int, int, int]],
-) -> tuple[Tensor, Tensor]:
-    """(heads, rows) divergences, and the attention on keys with partners, the mean of both sides.
-
-    NaN for the heads that are not among the numbers.
+) -> Tensor:
+    """(3, heads, rows): the divergences; the attention on keys with partners, the mean of both sides; and the
+    largest difference of two weights between partners. NaN for the heads that are not among the numbers.
     """
     heads = max(one.num_heads, other.num_heads)
     named, *places = (torch.tensor(each) for each in zip(*numbers, strict=True))
-    found, compared = torch.full((2, int(named[-1]) + 1, len(queries)), torch.nan, dtype=torch.float64)
+    found = torch.full((3, int(named[-1]) + 1, len(queries)), torch.nan, dtype=torch.float64)
     size = max(1, _ENTRIES // (heads * max(one.num_columns, other.num_columns)))
     for start in range(0, len(queries), size):
         block = queries[start : start + size]
         at = slice(start, start + len(block))
         cells = [
-            cells_of(inputs, [pair[side] for pair in block], [pair[side] for pair in keys])[places[side]]
+            _cells(inputs, [pair[side] for pair in block], [pair[side] for pair in keys])[places[side]]
             for side, inputs in enumerate((one, other))
         ]
-        found[named, at] = _jensen_shannon(*cells)
-        compared[named, at] = sum(each[..., : len(keys)].sum(dim=2) for each in cells) / 2
-    return found, compared
+        partners = [each[..., : len(keys)] for each in cells]
+        found[0, named, at] = _jensen_shannon(*cells)
+        found[1, named, at] = sum(each.sum(dim=2) for each in partners) / 2
+        found[2, named, at] = (partners[1] - partners[0]).abs().amax(dim=2)
+    return found
 
 
-def cells_of(inputs: AttentionInputs, rows: list[int], keys: list[int]) -> Tensor:
+def _cells(inputs: AttentionInputs, rows: list[int], keys: list[int]) -> Tensor:
     """(heads, rows, keys + 2): the weights of these keys, of all others together, and of the sink."""
     device = inputs.q.device
     weights = attention_weights(inputs, torch.tensor(rows, device=device))[0].double().cpu()
@@ -309,9 +313,3 @@ def _jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
     safe = torch.where(middle > 0, middle, 1.0)
     terms = torch.xlogy(p, p / safe) + torch.xlogy(q, q / safe)
     return (terms.sum(dim=-1) / 2 / torch.log(torch.tensor(2.0, dtype=p.dtype))).clamp(0.0, 1.0)
-
-
-def _filled(rows: Tensor, heads: int) -> Tensor:
-    """With rows of NaN for the heads that a pruned layer lacks."""
-    missing = rows.new_full((heads - rows.shape[0], rows.shape[1]), torch.nan)
-    return torch.cat([rows, missing])
