@@ -11,7 +11,7 @@ def cores(root: Path = _CGROUP) -> int:
     """The cores that the process may run on, at most as many as its control group grants time of; at least 1.
 
     Args:
-        root: where control groups are mounted, of version 2 or 1.
+        root: where control groups are mounted, of version 2.
 
     Example:
         >>> cores() >= 1
@@ -28,14 +28,7 @@ def cores(root: Path = _CGROUP) -> int:
 def _granted(root: Path) -> float | None:
     try:
         quota, period = (root / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        try:
-            quota = (root / "cpu" / "cpu.cfs_quota_us").read_text().strip()
-            period = (root / "cpu" / "cpu.cfs_period_us").read_text().strip()
-        except OSError:
-            return None
-    try:
         share = int(quota) / int(period)
-    except (ValueError, ZeroDivisionError):  # "max": no limit
+    except (OSError, ValueError, ZeroDivisionError):  # no group, or "max": no limit
         return None
     return share if share > 0 else None

@@ -1,7 +1,7 @@
 """What a checkpoint does to a pooled vector: a dense layer, a layer norm, the length 1."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from regard.checkpoints import Fields, TensorReader, read_config, read_tensors
+from regard.checkpoints import Fields, read_config, read_tensors
 from regard.core.errors import CheckpointError
 
 ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = MappingProxyType(
@@ -124,14 +124,18 @@ def read_dense(folder: Path) -> Dense:
     activation = _activation(config)
     _of_sentences(config)
     config.done(inert=())
-    tensors = _Weights(read_tensors(folder), config.file)
-    weight = tensors.read("linear.weight", d_out, d_in)
-    bias = tensors.read("linear.bias", d_out) if has_bias else None
-    projects = adds_input and d_in != d_out
-    projection = tensors.read("residual.weight", d_out, d_in) if projects else None
-    tensors.done()
+    shapes: dict[str, tuple[int, ...]] = {"linear_weight": (d_out, d_in)}
+    if has_bias:
+        shapes["linear_bias"] = (d_out,)
+    if adds_input and d_in != d_out:
+        shapes["residual_weight"] = (d_out, d_in)
+    tensors = _weights(folder, config, **shapes)
     return Dense(
-        weight=weight, bias=bias, activation=activation, adds_input=adds_input, projection=projection
+        weight=tensors["linear_weight"],
+        bias=tensors.get("linear_bias"),
+        activation=activation,
+        adds_input=adds_input,
+        projection=tensors.get("residual_weight"),
     )
 
 
@@ -144,10 +148,8 @@ def read_norm(folder: Path) -> Norm:
     config = read_config(folder)
     size = config.require("dimension", int)
     config.done(inert=())
-    tensors = _Weights(read_tensors(folder), config.file)
-    norm = Norm(weight=tensors.read("norm.weight", size), bias=tensors.read("norm.bias", size))
-    tensors.done()
-    return norm
+    tensors = _weights(folder, config, norm_weight=(size,), norm_bias=(size,))
+    return Norm(weight=tensors["norm_weight"], bias=tensors["norm_bias"])
 
 
 def read_unit(folder: Path) -> Unit:
@@ -181,25 +183,17 @@ def _of_sentences(config: Fields) -> None:
     config.expect("module_output_name", ("sentence_embedding", None), None)
 
 
-@dataclass(frozen=True)
-class _Weights:
-    """The tensors of a module, each asked for by its shape, and none left over."""
+def _weights(folder: Path, config: Fields, **shapes: tuple[int, ...]) -> dict[str, Tensor]:
+    """The tensors of a module by their names, with _ for the dot: these, of these shapes, and no others."""
+    reader = read_tensors(folder)
+    wanted = {name.replace("_", "."): shape for name, shape in shapes.items()}
+    found = {name: reader.shape(name) for name in reader.names()}
+    if found != wanted:
+        raise CheckpointError(
+            f"{folder}: by {config.file.name} the tensors must be {_told(wanted)}; got {_told(found)}"
+        )
+    return {name: reader.read(name.replace("_", ".")).float() for name in shapes}
 
-    tensors: TensorReader
-    file: Path
-    _read: set[str] = field(default_factory=set)
 
-    def read(self, name: str, *shape: int) -> Tensor:
-        self._read.add(name)
-        if self.tensors.shape(name) != shape:
-            raise CheckpointError(
-                f"{self.tensors.folder}: the tensor {name!r} must have the shape {shape}, "
-                f"by {self.file.name}; got {self.tensors.shape(name)}"
-            )
-        return self.tensors.read(name).float()
-
-    def done(self) -> None:
-        if over := sorted(set(self.tensors.names()) - self._read):
-            raise CheckpointError(
-                f"{self.tensors.folder}: tensors that {self.file.name} does not name: {over}"
-            )
+def _told(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{name} of shape {shape}" for name, shape in sorted(shapes.items())) or "none"

@@ -18,7 +18,6 @@ from regard.positions import (
     LinearScaling,
     Llama3Scaling,
     NoScaling,
-    ProportionalScaling,
     Rotary,
     RotaryScaling,
     YaRNScaling,
@@ -130,18 +129,10 @@ def _read_object(file: _File, sub: Fields) -> dict[str, Rotary]:
                 f"{sub.file}: the field {sub.path.removesuffix('.')!r} must be one object for all layers: "
                 f"the code of this model_type reads no {FULL!r} and {SLIDING!r}; take the inner object out"
             )
-        rotaries = {
+        return {
             kind: _read_rotary(file, kind, sub.sub(kind) or file.empty(f"{sub.path}{kind}."))
             for kind in thetas
         }
-        if any(
-            isinstance(each.scaling, YaRNScaling) and not each.scaling.truncate for each in rotaries.values()
-        ):
-            raise CheckpointError(
-                f"{sub.file}: the field {sub.path + FULL + '.truncate'!r} is one that transformers does not "
-                "read for a single type of layer; regard does not guess which of the two was meant"
-            )
-        return rotaries
     if sub.path == "rope_parameters." and not file.spelling.is_one:
         raise CheckpointError(
             f"{sub.file}: the field 'rope_parameters' must hold one object for each type of layer, "
@@ -167,8 +158,7 @@ def _read_rotary(file: _File, kind: str, sub: Fields) -> Rotary:
     base = _agreed(sub, "rope_theta", sub.get("rope_theta", float, None), field, stated, outside=True)
     try:
         scaling = read(file, sub)
-        if not isinstance(scaling, ProportionalScaling):
-            _check_part(file, sub)
+        _check_part(file, sub)
         return Rotary(
             file.head_dim,
             base=file.bases[kind] if base is None else base,
@@ -199,13 +189,9 @@ def _agreed(
     return other if value is None else value
 
 
-def _part(file: _File, sub: Fields) -> float | None:
-    key = "partial_rotary_factor"
-    return _agreed(sub, key, sub.get(key, float, None), key, file.part, outside=True)
-
-
 def _check_part(file: _File, sub: Fields) -> None:
-    part = _part(file, sub)
+    key = "partial_rotary_factor"
+    part = _agreed(sub, key, sub.get(key, float, None), key, file.part, outside=True)
     if part not in (None, 1.0):
         raise CheckpointError(
             f"{sub.file}: the field 'partial_rotary_factor' is {part}, but models of this family rotate "
@@ -240,15 +226,13 @@ def _read_dynamic(file: _File, sub: Fields) -> RotaryScaling:
 def _read_yarn(file: _File, sub: Fields) -> RotaryScaling:
     original = _original(file, sub)
     factor = sub.get("factor", float, None)
+    sub.expect("truncate", (True,), True)
     return YaRNScaling(
         file.max_seq_len / original if factor is None else factor,
         original,
         beta_fast=sub.get("beta_fast", float, None) or 32.0,
         beta_slow=sub.get("beta_slow", float, None) or 1.0,
         attention_factor=sub.get("attention_factor", float, None),
-        mscale=sub.get("mscale", float, None),
-        mscale_all_dim=sub.get("mscale_all_dim", float, None),
-        truncate=sub.get("truncate", bool, True),
     )
 
 
@@ -261,12 +245,6 @@ def _read_llama3(file: _File, sub: Fields) -> RotaryScaling:
     )
 
 
-def _read_proportional(file: _File, sub: Fields) -> RotaryScaling:
-    _pass_over_original(sub)
-    part = _part(file, sub)
-    return ProportionalScaling(1.0 if part is None else part, sub.get("factor", float, 1.0))
-
-
 def _pass_over_original(sub: Fields) -> None:
     sub.get("original_max_position_embeddings", int, None)  # in some files, but in none of these formulas
 
@@ -276,7 +254,6 @@ _READERS: Mapping[str, Callable[[_File, Fields], RotaryScaling]] = {
     "dynamic": _read_dynamic,
     "linear": _read_linear,
     "llama3": _read_llama3,
-    "proportional": _read_proportional,
     "yarn": _read_yarn,
 }
 
@@ -299,11 +276,9 @@ def write_rope(rotaries: Mapping[str, Rotary], spelling: RopeSpelling = _LLAMA) 
     # What older files say about scaling goes for all layers that their `rope_scaling` is about.
     inside = {kind: _without_base(values) for kind, values in named.items()}
     sliding = inside[FULL] if spelling.sliding.is_scaled else {"rope_type": "default"}
-    if inside[SLIDING] != sliding or inside[FULL]["rope_type"] == "proportional":
+    if inside[SLIDING] != sliding:
         return written
     written |= {theta.field: rotaries[kind].base for kind, theta in spelling.thetas.items()}
-    if (part := inside[FULL].pop("partial_rotary_factor", None)) is not None:
-        written["partial_rotary_factor"] = part
     if (name := inside[FULL]["rope_type"]) != "default":
         # "type" is the word of the versions before 4.43, which know no family with two bases.
         written["rope_scaling"] = inside[FULL] | ({"type": name} if spelling.is_one else {})
@@ -327,13 +302,8 @@ _NAMES: Mapping[type[Any], str] = {
     NoScaling: "default",
     LinearScaling: "linear",
     DynamicNTKScaling: "dynamic",
-    ProportionalScaling: "proportional",
     Llama3Scaling: "llama3",
     YaRNScaling: "yarn",
-}
-_FIELDS = {
-    "original_max_seq_len": "original_max_position_embeddings",
-    "proportion": "partial_rotary_factor",
 }
 
 
@@ -343,5 +313,6 @@ def _write_scaling(scaling: RotaryScaling) -> dict[str, Any]:
         raise InputError(f"scaling must be one that config.json has a name for; got {scaling!r}.")
     stated = dataclasses.asdict(scaling)  # type: ignore[call-overload]
     stated.pop("max_seq_len", None)  # `max_position_embeddings` says it
-    given = {_FIELDS.get(field, field): value for field, value in stated.items() if value is not None}
-    return {"rope_type": name, **given}
+    if "original_max_seq_len" in stated:
+        stated["original_max_position_embeddings"] = stated.pop("original_max_seq_len")
+    return {"rope_type": name, **{field: value for field, value in stated.items() if value is not None}}

@@ -13,7 +13,6 @@ from regard.positions._rope_scaling import (
     LinearScaling,
     Llama3Scaling,
     NoScaling,
-    ProportionalScaling,
     RotaryScaling,
     YaRNScaling,
 )
@@ -28,7 +27,6 @@ __all__ = [
     "LinearScaling",
     "Llama3Scaling",
     "NoScaling",
-    "ProportionalScaling",
     "RelativeBias",
     "Rotary",
     "RotaryLayout",

@@ -136,7 +136,7 @@ class YaRNScaling(RotaryScaling):
     """Slow frequencies are divided by the factor, fast ones kept, those between blended ("NTK by parts").
 
         d(r) = dim * ln(original_max_seq_len / (2 pi r)) / (2 ln base)        which frequency turns r times
-        low, high = d(beta_fast), d(beta_slow), rounded outwards where `truncate`, within 0 .. dim - 1
+        low, high = d(beta_fast), d(beta_slow), rounded outwards, within 0 .. dim - 1
         keep_i = 1 - clip((i - low) / (high - low), 0, 1)
         f'_i = keep_i * f_i + (1 - keep_i) * f_i / factor
 
@@ -148,9 +148,6 @@ class YaRNScaling(RotaryScaling):
         beta_fast, beta_slow: turns within `original_max_seq_len` above which a frequency is kept, and below
             which it is divided.
         attention_factor: the amplitude; None computes it.
-        mscale, mscale_all_dim: where both are given and not 0, the computed amplitude is
-            (0.1 mscale ln(factor) + 1) / (0.1 mscale_all_dim ln(factor) + 1).
-        truncate: whether `low` and `high` are rounded to whole indices.
 
     Raises:
         InputError: a number that is not positive.
@@ -162,7 +159,7 @@ class YaRNScaling(RotaryScaling):
         >>> round(scaling.amplitude, 4)
         1.1386
 
-    Source: Peng et al. 2023, arXiv 2309.00071, sections 3.2 to 3.4; `mscale` is DeepSeek's.
+    Source: Peng et al. 2023, arXiv 2309.00071, sections 3.2 to 3.4.
     """
 
     factor: float
@@ -170,9 +167,6 @@ class YaRNScaling(RotaryScaling):
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     attention_factor: float | None = None
-    mscale: float | None = None
-    mscale_all_dim: float | None = None
-    truncate: bool = True
 
     def __post_init__(self) -> None:
         _check_positive(
@@ -184,22 +178,15 @@ class YaRNScaling(RotaryScaling):
 
     @property
     def amplitude(self) -> float:
-        """`attention_factor`, or what follows from `factor`, `mscale` and `mscale_all_dim`."""
+        """`attention_factor`, or what follows from `factor`."""
         if self.attention_factor is not None:
             return self.attention_factor
-        if self.mscale and self.mscale_all_dim:
-            return self._scale(self.mscale) / self._scale(self.mscale_all_dim)
-        return self._scale(1.0)
-
-    def _scale(self, weight: float) -> float:
-        return 1.0 if self.factor <= 1 else 0.1 * weight * math.log(self.factor) + 1.0
+        return 1.0 if self.factor <= 1 else 0.1 * math.log(self.factor) + 1.0
 
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """See `RotaryScaling`."""
-        low, high = (self._index(turns, base, dim) for turns in (self.beta_fast, self.beta_slow))
-        if self.truncate:
-            low, high = math.floor(low), math.ceil(high)
-        low, high = max(low, 0), min(high, dim - 1)
+        low = max(math.floor(self._index(self.beta_fast, base, dim)), 0)
+        high: float = min(math.ceil(self._index(self.beta_slow, base, dim)), dim - 1)
         if low == high:
             high += 0.001  # a step, without dividing by zero
         powers = base ** (_even(dim) / dim)
@@ -264,45 +251,6 @@ class Llama3Scaling(RotaryScaling):
         smooth = (length / wavelength - low) / (high - low)
         between = (1 - smooth) * ends / self.factor + smooth * ends
         return torch.where(~is_short & ~is_long, between, ends)
-
-
-@dataclass(frozen=True)
-class ProportionalScaling(RotaryScaling):
-    """Only the fastest frequencies turn; the others are 0, and all entries keep their partners.
-
-        f_i / factor for i < proportion * dim / 2, else 0
-
-    (`rotary_dim` of `Rotary` is another thing: there the frequencies are spread over the rotated entries
-    only, and an entry's partner is half of *those* away.)
-
-    Args:
-        proportion: of the frequencies, from 0 to 1.
-        factor: how many times longer the texts may become.
-
-    Raises:
-        InputError: a number out of its range.
-
-    Example:
-        >>> ProportionalScaling(0.5).frequencies(100.0, 8, torch.arange(3))
-        tensor([1.0000, 0.3162, 0.0000, 0.0000])
-
-    Source: Barbero et al. 2024, arXiv 2410.06205, section 6 ("p-RoPE"); as in the configurations of Gemma 4.
-    """
-
-    proportion: float
-    factor: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check_positive(factor=self.factor)
-        if not 0 <= self.proportion <= 1:
-            raise InputError(f"proportion must be from 0 to 1; got {self.proportion}.")
-
-    def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
-        """See `RotaryScaling`."""
-        turning = int(self.proportion * dim // 2)
-        frequencies = torch.zeros(dim // 2, dtype=torch.float32, device="cpu")
-        frequencies[:turning] = _plain(base, dim)[:turning]
-        return frequencies / self.factor
 
 
 def _even(dim: int) -> Tensor:

@@ -132,8 +132,8 @@ class Encoding:
         * An integer is a position; a negative one counts from the end.
         * A word is looked up as written, then without regard to case, canonical form and unseen characters.
           Several words ("river bank") select the tokens of words that follow each other.
-        * Where the word occurs more than once, "bank#2" chooses the second, counted over both texts. A text
-          that has "bank#2" itself keeps it.
+        * Where the word occurs more than once, "bank#2" chooses the second, counted over both texts.
+          With a number beyond these it is looked up as it is written.
         * A special token is selected by its exact string: "[CLS]", "[SEP]#2". Where tokens were given without
           a text, every piece is: "##ing", "Ġbank#2".
 

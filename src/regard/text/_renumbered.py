@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import tokenizers
@@ -16,16 +16,6 @@ from regard.text._library import Row
 from regard.text._sentencepiece import convert
 from regard.text._settings import Settings
 from regard.text._special import Roles, around, roles_of, template
-
-
-@dataclass(frozen=True, slots=True)
-class _RenumberedRow:
-    ids: Sequence[int]
-    tokens: Sequence[str]
-    type_ids: Sequence[int]
-    offsets: Sequence[tuple[int, int]]
-    sequence_ids: Sequence[int | None]
-    special_tokens_mask: Sequence[int]
 
 
 class Renumbered:
@@ -64,14 +54,14 @@ class Renumbered:
     encode_batch_fast = encode_batch  # the pieces are read, so nothing can be left out
 
     def _renumbered(self, row: Row) -> Row:
-        return _RenumberedRow(
+        return SimpleNamespace(
             # By the piece: a character that the model does not know is one still if the table has it.
-            [self._table.get(piece, self._unknown) for piece in row.tokens],
-            row.tokens,
-            row.type_ids,
-            row.offsets,
-            row.sequence_ids,
-            row.special_tokens_mask,
+            ids=[self._table.get(piece, self._unknown) for piece in row.tokens],
+            tokens=row.tokens,
+            type_ids=row.type_ids,
+            offsets=row.offsets,
+            sequence_ids=row.sequence_ids,
+            special_tokens_mask=row.special_tokens_mask,
         )
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from regard.core.errors import InputError
 from regard.text._tokens import Token, Word
-from regard.text._words import fold, shown, single_spaced, split_words
+from regard.text._words import fold, shown, split_words
 
 # [0-9], not \d: a selector is written in ASCII digits, "²" and "٢" belong to words.
 _CHOICE: Final = re.compile(r"(?s)(?P<name>.+)#(?P<number>[0-9]{1,9})")
@@ -39,29 +39,25 @@ def select(
     if not texts:
         return _piece(selector, tokens)
     name = selector.strip()
-    asked = [name[start:end] for start, end in split_words(name)]
-    if not asked:
+    if not split_words(name):
         raise InputError(
             f"selector names no word: got {shown(selector)}; give a word of the text, or a token position"
         )
-    found = _occurrences(name, asked, tokens, words)
     choice = _CHOICE.fullmatch(name)
-    # "bank#2" is three words to Unicode. Only where the text has them as one, without blanks, are they meant.
-    if choice and not any(_as_written(name, occurrence, texts) for occurrence in found):
-        base = choice["name"].strip()
-        candidates = _occurrences(base, [base[start:end] for start, end in split_words(base)], tokens, words)
-        if candidates:
-            number = int(choice["number"])
-            if not 1 <= number <= len(candidates):
-                raise InputError(_no_such_occurrence(name, base, number, candidates, texts))
-            return _tokens_of(name, candidates[number - 1], texts, tokens, words)
-        if not found:
-            name = base
+    base = choice["name"].strip() if choice else name
+    found = _occurrences(base, tokens, words)
+    number = int(choice["number"]) if choice else 1
+    if choice and not 1 <= number <= len(found) and (written := _occurrences(name, tokens, words)):
+        # "issue#42" in a text with fewer issues is what the text says.
+        choice, base, found, number = None, name, written, 1
     if not found:
-        raise InputError(_not_in_text(name, texts, words))
-    if len(found) > 1:
-        raise InputError(_ambiguous(name, found, texts))
-    return _tokens_of(name, found[0], texts, tokens, words)
+        raise InputError(_not_in_text(base, texts, words))
+    if choice is None and len(found) > 1:
+        where = _listed(name, found, texts)
+        raise InputError(f"{shown(name)} occurs {len(found)} times in the text: {where}; choose one of these")
+    if not 1 <= number <= len(found):
+        raise InputError(_no_such_occurrence(name, base, number, found, texts))
+    return _tokens_of(name, found[number - 1], texts, tokens, words)
 
 
 def _piece(selector: str, tokens: Sequence[Token]) -> tuple[int, ...]:
@@ -110,9 +106,8 @@ def _position(selector: object, count: int) -> int:
     return position % count
 
 
-def _occurrences(
-    name: str, asked: Sequence[str], tokens: Sequence[Token], words: Sequence[Word]
-) -> list[_Occurrence]:
+def _occurrences(name: str, tokens: Sequence[Token], words: Sequence[Word]) -> list[_Occurrence]:
+    asked = [name[start:end] for start, end in split_words(name)]
     special = [
         _Occurrence(tokens=(token.index,), words=())
         for token in tokens
@@ -134,14 +129,6 @@ def _phrases(asked: Sequence[str], words: Sequence[Word], key: Callable[[str], s
         run = words[start : start + size]
         if run[0].sequence == run[-1].sequence:
             yield _Occurrence(tokens=tuple(token for word in run for token in word.tokens), words=run)
-
-
-def _as_written(name: str, occurrence: _Occurrence, texts: Sequence[str]) -> bool:
-    if not occurrence.words:
-        return True
-    first, last = occurrence.words[0], occurrence.words[-1]
-    standing = texts[first.sequence][first.span[0] : last.span[1]]
-    return fold(single_spaced(standing)) == fold(single_spaced(name))
 
 
 def _tokens_of(
@@ -183,23 +170,11 @@ def _no_such_occurrence(
     )
 
 
-def _ambiguous(name: str, found: Sequence[_Occurrence], texts: Sequence[str]) -> str:
-    way_out = "choose one of these" if _can_be_numbered(name, texts) else "choose by token position"
-    where = _listed(name, found, texts)
-    return f"{shown(name)} occurs {len(found)} times in the text: {where}; {way_out}"
-
-
-def _can_be_numbered(name: str, texts: Sequence[str]) -> bool:
-    # Where the text has "bank#2" itself, that is what "bank#2" selects.
-    return not any(fold(name + "#") in fold(text) for text in texts)
-
-
 def _listed(name: str, found: Sequence[_Occurrence], texts: Sequence[str]) -> str:
-    numbered = _can_be_numbered(name, texts)
     places = []
     for number, occurrence in enumerate(found[:_OCCURRENCES_LISTED], start=1):
-        label = f"{shown(f'{name}#{number}')} " if numbered else ""
-        places.append(f"{label}at {_token_list(occurrence.tokens)}{_sentence(occurrence, texts)}")
+        where = f"at {_token_list(occurrence.tokens)}{_sentence(occurrence, texts)}"
+        places.append(f"{shown(f'{name}#{number}')} {where}")
         if occurrence.words:
             places[-1] += f" ({_context(occurrence, texts)})"
     if len(found) > _OCCURRENCES_LISTED:

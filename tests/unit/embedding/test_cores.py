@@ -20,16 +20,8 @@ ALLOWED = len(os.sched_getaffinity(0))
         ("", ALLOWED),
     ],
 )
-def test_version_2(tmp_path: Path, quota: str, expected: int) -> None:
+def test_a_control_group(tmp_path: Path, quota: str, expected: int) -> None:
     (tmp_path / "cpu.max").write_text(quota)
-    assert cores(tmp_path) == expected
-
-
-@pytest.mark.parametrize(("quota", "expected"), [("100000", 1), ("-1", ALLOWED)])
-def test_version_1(tmp_path: Path, quota: str, expected: int) -> None:
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(quota)
-    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000")
     assert cores(tmp_path) == expected
 
 

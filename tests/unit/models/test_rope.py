@@ -20,7 +20,6 @@ from regard.positions import (
     LinearScaling,
     Llama3Scaling,
     NoScaling,
-    ProportionalScaling,
     Rotary,
     YaRNScaling,
 )
@@ -84,10 +83,7 @@ ONE_FOR_ALL = [
     pytest.param({"rope_theta": 777.0, "rope_scaling": {"type": "dynamic", "factor": 3.0}}, id="dynamic"),
     pytest.param({"rope_theta": 777.0, "rope_scaling": YARN}, id="yarn"),
     pytest.param({"rope_theta": 777.0, "rope_scaling": YARN | {"attention_factor": 0.6}}, id="amplitude"),
-    pytest.param({"rope_scaling": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}}, id="mscale"),
-    pytest.param(
-        {"rope_scaling": YARN | {"beta_fast": 3.0, "beta_slow": 0.7, "truncate": False}}, id="betas"
-    ),
+    pytest.param({"rope_scaling": YARN | {"beta_fast": 3.0, "beta_slow": 0.7, "truncate": True}}, id="betas"),
     pytest.param({"rope_scaling": YARN | {"beta_fast": None, "beta_slow": None}}, id="null-betas"),
     pytest.param({"rope_scaling": {"rope_type": "yarn", "factor": 5.0}}, id="yarn-without-original"),
     pytest.param({"rope_scaling": YARN | {"factor": None}}, id="yarn-without-factor"),
@@ -98,10 +94,6 @@ ONE_FOR_ALL = [
             "rope_scaling": {k: v for k, v in LLAMA3.items() if not k.startswith("original")},
         },
         id="original-outside",
-    ),
-    pytest.param(
-        {"rope_parameters": {"rope_type": "proportional", "rope_theta": 9.0, "partial_rotary_factor": 0.5}},
-        id="proportional",
     ),
     pytest.param({"rope_parameters": {"rope_theta": 555.0, "rope_type": "default"}}, id="parameters"),
     pytest.param({"rope_parameters": {"rope_theta": 555.0}}, id="parameters-without-type"),
@@ -212,6 +204,8 @@ def test_types_of_layers_in_a_family_with_one_base() -> None:
             "must be max_position_embeddings = 97.* got 19",
         ),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor' is 0.5, but models of this family"),
+        ({"rope_scaling": YARN | {"mscale": 0.7}}, "does not know .*rope_scaling.mscale"),
+        ({"rope_scaling": YARN | {"truncate": False}}, "truncate' is False; regard supports only True"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "is 0.5, but models of this family"),
         (
             {"rope_parameters": {"partial_rotary_factor": 0.5}, "partial_rotary_factor": 0.25},
@@ -250,10 +244,8 @@ SCALINGS = [
     for scaling in (
         NoScaling(),
         LinearScaling(3.0),
-        YaRNScaling(5.0, 19, beta_fast=3.0, attention_factor=0.6, truncate=False),
-        YaRNScaling(5.0, 19, mscale=0.7, mscale_all_dim=1.3),
+        YaRNScaling(5.0, 19, beta_fast=3.0, attention_factor=0.6),
         Llama3Scaling(7.0, 1.5, 4.5, 53),
-        ProportionalScaling(0.5, 2.0),
     )
 ]
 
@@ -265,18 +257,17 @@ def test_written_for_llama(scaling: Any, tmp_path: Path) -> None:
     assert read(**written) == {FULL: rotary, SLIDING: rotary}
     # New, old, and together; as they read it and as they write it again.
     old = {key: value for key, value in written.items() if key != "rope_parameters"}
-    for values in (written, {"rope_parameters": written["rope_parameters"]}, old or written):
+    for values in (written, {"rope_parameters": written["rope_parameters"]}, old):
         config = of_llama(**values)
         theirs = LlamaRotaryEmbedding(config)
         assert_same(rotary, theirs.inv_freq, theirs.attention_scaling)
         config.save_pretrained(tmp_path)
         saved = json.loads((tmp_path / "config.json").read_text("utf-8"))
         assert read(rope_parameters=saved["rope_parameters"])[FULL] == rotary
-    assert bool(old) != isinstance(scaling, ProportionalScaling)  # which is younger than the old spelling
-    assert read(**(old or written))[FULL] == rotary
+    assert read(**old)[FULL] == rotary
 
 
-@pytest.mark.parametrize("scaling", [LinearScaling(3.0), YaRNScaling(5.0, 19), ProportionalScaling(0.5, 2.0)])
+@pytest.mark.parametrize("scaling", [LinearScaling(3.0), YaRNScaling(5.0, 19)])
 @pytest.mark.parametrize("spelling", [GEMMA3, MODERNBERT, LLAMA])
 def test_written_by_type_of_layer(spelling: RopeSpelling, scaling: Any) -> None:
     full = Rotary(HEAD_DIM, base=777.0, scaling=scaling)

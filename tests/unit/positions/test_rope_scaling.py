@@ -18,7 +18,6 @@ from regard.positions import (
     LinearScaling,
     Llama3Scaling,
     NoScaling,
-    ProportionalScaling,
     RotaryScaling,
     YaRNScaling,
 )
@@ -55,38 +54,21 @@ LLAMA3 = {
         pytest.param(LinearScaling(3.5), {"rope_type": "linear", "factor": 3.5}, id="linear"),
         pytest.param(DynamicNTKScaling(2.5, 97), {"rope_type": "dynamic", "factor": 2.5}, id="dynamic"),
         pytest.param(YaRNScaling(5.0, 19), YARN, id="yarn"),
-        pytest.param(YaRNScaling(5.0, 19, truncate=False), YARN | {"truncate": False}, id="yarn-untruncated"),
         pytest.param(
             YaRNScaling(5.0, 19, beta_fast=3.0, beta_slow=0.7),
             YARN | {"beta_fast": 3.0, "beta_slow": 0.7},
             id="yarn-betas",
         ),
         pytest.param(
-            YaRNScaling(5.0, 19, beta_fast=2.0, beta_slow=2.0, truncate=False),
-            YARN | {"beta_fast": 2.0, "beta_slow": 2.0, "truncate": False},
+            YaRNScaling(5.0, 19, beta_fast=2.0, beta_slow=2.0),
+            YARN | {"beta_fast": 2.0, "beta_slow": 2.0},
             id="yarn-step",
         ),
         pytest.param(
             YaRNScaling(5.0, 19, attention_factor=0.6), YARN | {"attention_factor": 0.6}, id="yarn-amplitude"
         ),
-        pytest.param(
-            YaRNScaling(5.0, 19, mscale=0.7, mscale_all_dim=1.3),
-            YARN | {"mscale": 0.7, "mscale_all_dim": 1.3},
-            id="yarn-mscale",
-        ),
-        pytest.param(YaRNScaling(5.0, 19, mscale=0.7), YARN | {"mscale": 0.7}, id="yarn-one-mscale"),
         pytest.param(YaRNScaling(0.5, 19), YARN | {"factor": 0.5}, id="yarn-shrinks"),
         pytest.param(Llama3Scaling(7.0, 1.5, 4.5, 53), LLAMA3, id="llama3"),
-        pytest.param(
-            ProportionalScaling(0.3, 2.5),
-            {"rope_type": "proportional", "partial_rotary_factor": 0.3, "factor": 2.5},
-            id="proportional",
-        ),
-        pytest.param(
-            ProportionalScaling(1.0),
-            {"rope_type": "proportional", "partial_rotary_factor": 1.0},
-            id="proportional-all",
-        ),
     ],
 )
 def test_bits_of_transformers(scaling: RotaryScaling, rope: dict[str, Any]) -> None:
@@ -150,7 +132,6 @@ def by_llama3(i: int) -> float:
         ),
         pytest.param(YaRNScaling(5.0, 19), by_yarn, id="yarn"),
         pytest.param(Llama3Scaling(7.0, 1.5, 4.5, 53), by_llama3, id="llama3"),
-        pytest.param(ProportionalScaling(0.3), lambda i: plain(i) if i < 3 else 0.0, id="proportional"),
     ],
 )
 def test_the_formula(scaling: RotaryScaling, by_hand: Callable[[int], float]) -> None:
@@ -182,7 +163,6 @@ def test_amplitude_of_the_paper() -> None:
         (lambda: YaRNScaling(2.0, -1), "original_max_seq_len must be .* got -1"),
         (lambda: YaRNScaling(2.0, 8, beta_slow=0.0), "beta_slow must be .* got 0.0"),
         (lambda: Llama3Scaling(2.0, 3.0, 3.0, 8), "must differ; got 3.0 for both"),
-        (lambda: ProportionalScaling(1.5), "proportion must be from 0 to 1; got 1.5"),
     ],
 )
 def test_what_is_refused(make: Callable[[], object], message: str) -> None:
