@@ -14,16 +14,31 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._embed_progress import JobProgress
 from regard.cli._options import print_json, status
-from regard.cli._progress import PassedOver, duration, say, size
+from regard.cli._progress import PassedOver, Progress, duration, left, say, size
 from regard.core.errors import InputError, RegardError
 from regard.core.printable import printable
 
 if TYPE_CHECKING:
+    from regard.embedding import job
     from regard.embedding.job import Inputs, RayWorkers, Summary, Work
 
     OpenWork = Callable[[Mapping[str, Any] | None], Work]
+
+
+class JobProgress(Progress):
+    """Texts, tokens a second, and the time left."""
+
+    def __call__(self, progress: "job.Progress") -> None:
+        """Shows it."""
+        self.show(progress.rows, progress.of, speed(progress))
+
+
+def speed(progress: "job.Progress") -> str:
+    """Tokens a second, and how long the rest takes by the rows done here."""
+    rate = f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} tokens/s"
+    rest = None if progress.of is None else progress.of - progress.rows + progress.here
+    return ", ".join(filter(None, (rate, left(progress.here, rest, progress.seconds))))
 
 
 class Limit:

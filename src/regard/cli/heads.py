@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +24,6 @@ from regard.cli._options import (
 )
 from regard.cli._progress import PassedOver, Progress, left, say
 from regard.core.errors import InputError
-
-if TYPE_CHECKING:
-    from regard.tracing import HeadTable
 
 
 def heads(
@@ -116,10 +113,6 @@ def heads(
     passed_over.end()
     if len(loaded.network.prefixes) == 2 and targets is None:
         say("the encoder's heads only; for the decoder's, give --target or --target-file")
-    _deliver(table, output, as_json)
-
-
-def _deliver(table: "HeadTable", output: Path | None, as_json: bool) -> None:
     if output is not None:
         table.write(output)
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regard.cli import _progress
-from regard.cli._embed_progress import JobProgress, speed
+from regard.cli._embed_job import JobProgress, speed
 from regard.embedding.job import Progress
 
 HALF = Progress(rows=6000, of=10_000, here=2000, tokens=50_000, seconds=20.0)

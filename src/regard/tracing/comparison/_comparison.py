@@ -108,7 +108,34 @@ class Comparison(Shown):
             InputError: an ending that is none of these.
             OutputError: the file cannot be written.
         """
-        _plot(self, Path(path))
+        check_format(Path(path))
+        figure = new_figure(width=7.0, height=4.5 + 0.12 * len(self.texts))
+        axes = figure.subplots()
+        layers = np.arange(len(self.similarity))
+        for number, (a, b) in enumerate(self.pairs):
+            # Marker and dash differ too: colour alone would be lost in print and to some eyes.
+            axes.plot(
+                layers,
+                self.similarity[:, a, b],
+                marker="osv^D*XP"[number % 8],
+                linestyle=("-", "--", "-.", ":")[number % 4],
+                label=f"{a + 1} and {b + 1}",
+            )
+        axes.set_xticks(layers)
+        axes.set_xlabel("embedding layer (0 is the learned embedding)")
+        axes.set_ylabel("cosine similarity")
+        names = " / ".join(excerpt(word, 30) for word in dict.fromkeys(self.words))
+        title = f"“{names}” between sentences, {printable(self.model)}"
+        # A text may hold dollar signs, which are no formula.
+        axes.set_title(excerpt(title, 75), fontsize=10, parse_math=False)
+        axes.grid(alpha=0.3)
+        if len(self.pairs) <= _MAX_LEGEND:
+            axes.legend(title="texts", fontsize=8)
+        captions = (
+            f"{number}  {excerpt(text, _MAX_CAPTION)}" for number, text in enumerate(self.texts, start=1)
+        )
+        figure.supxlabel("\n".join(captions), fontsize=7, x=0.02, ha="left", parse_math=False)
+        write_figure(figure, Path(path))
 
 
 def _cosine(value: float) -> str:
@@ -117,34 +144,3 @@ def _cosine(value: float) -> str:
 
 def _bar(value: float) -> str:
     return "█" * round(40 * max(0.0, float(np.nan_to_num(value))))
-
-
-def _plot(comparison: Comparison, path: Path) -> None:
-    check_format(path)
-    figure = new_figure(width=7.0, height=4.5 + 0.12 * len(comparison.texts))
-    axes = figure.subplots()
-    layers = np.arange(len(comparison.similarity))
-    for number, (a, b) in enumerate(comparison.pairs):
-        # Marker and dash differ too: colour alone would be lost in print and to some eyes.
-        axes.plot(
-            layers,
-            comparison.similarity[:, a, b],
-            marker="osv^D*XP"[number % 8],
-            linestyle=("-", "--", "-.", ":")[number % 4],
-            label=f"{a + 1} and {b + 1}",
-        )
-    axes.set_xticks(layers)
-    axes.set_xlabel("embedding layer (0 is the learned embedding)")
-    axes.set_ylabel("cosine similarity")
-    names = " / ".join(excerpt(word, 30) for word in dict.fromkeys(comparison.words))
-    title = f"“{names}” between sentences, {printable(comparison.model)}"
-    # A text may hold dollar signs, which are no formula.
-    axes.set_title(excerpt(title, 75), fontsize=10, parse_math=False)
-    axes.grid(alpha=0.3)
-    if len(comparison.pairs) <= _MAX_LEGEND:
-        axes.legend(title="texts", fontsize=8)
-    captions = (
-        f"{number}  {excerpt(text, _MAX_CAPTION)}" for number, text in enumerate(comparison.texts, start=1)
-    )
-    figure.supxlabel("\n".join(captions), fontsize=7, x=0.02, ha="left", parse_math=False)
-    write_figure(figure, path)

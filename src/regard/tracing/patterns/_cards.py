@@ -10,7 +10,7 @@ from regard.core.errors import InputError
 from regard.models import Kind, Loaded
 from regard.tracing.patterns._counter import Counter
 from regard.tracing.patterns._patterns import HeadPattern, default_patterns
-from regard.tracing.patterns._reading import Reading, Texts
+from regard.tracing.patterns._reading import Texts, traces_of
 from regard.tracing.patterns._table import HeadTable
 from regard.tracing.record import Trace, check_trace
 
@@ -95,11 +95,13 @@ def heads(
         ('previous', True, 'previous', 'delimiter sink first')
     """
     wanted = _Wanted(**options)
-    reading = Reading(loaded, texts, targets, on_refused)
-    table = wanted.table(reading.traces(), with_target=targets is not None)
+    refused: list[InputError] = []
+    traces = traces_of(loaded, texts, targets, on_refused, refused)
+    table = wanted.table(traces, with_target=targets is not None)
     if table is None:
-        raise reading.nothing()
-    return replace(table, refused=reading.refused)
+        told = f"{len(refused)} were passed over, the first because {refused[0]}" if refused else "got none."
+        raise InputError(f"texts must hold at least one that the model can take; {told}")
+    return replace(table, refused=len(refused))
 
 
 def heads_of_trace(trace: Trace, **options: Unpack[HeadOptions]) -> HeadTable:

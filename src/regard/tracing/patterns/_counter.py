@@ -8,14 +8,71 @@ import torch
 
 from regard.core.errors import InputError
 from regard.models import Kind
-from regard.tracing.patterns._asked import Asked
 from regard.tracing.patterns._bootstrap import Bootstrap, Effects
-from regard.tracing.patterns._examples import Examples
 from regard.tracing.patterns._patterns import HeadPattern, KeyPattern, Sides
-from regard.tracing.patterns._rows import Rows, measure
-from regard.tracing.patterns._seen import Seen, look_at_mask, same_view
-from regard.tracing.patterns._table import HeadCard, HeadFinding
+from regard.tracing.patterns._rows import EXAMPLES, Asked, Rows, Seen, look_at_mask, measure, same_view
+from regard.tracing.patterns._table import HeadCard, HeadExample, HeadFinding
 from regard.tracing.record import AttentionTrace, Trace, counted
+
+
+class Examples:
+    """For each layer, head and pattern the rows that give most to the pattern's keys, of several texts.
+
+    A text's second row comes after every text's first. Of equal ones the first stays. Only texts that are
+    still somebody's example are kept.
+
+    Args:
+        shapes: for each layer its heads and patterns.
+    """
+
+    def __init__(self, shapes: list[tuple[int, int]]) -> None:
+        rooms = [(*shape, EXAMPLES) for shape in shapes]
+        self._mass = [np.full(room, -1.0) for room in rooms]
+        # text, query, key, and which of its text's rows it is
+        self._where = [np.full((*room, 4), -1, dtype=np.int64) for room in rooms]
+        self._sides: dict[int, Sides] = {}
+
+    def add(self, layer: int, text: int, rows: Rows) -> None:
+        """Take in one layer of a text."""
+        query = rows.best_query.numpy()
+        heads, patterns = (np.arange(size) for size in query.shape[:2])
+        mass = rows.mass.numpy()[heads[:, None, None], query.clip(0), patterns[:, None]]
+        rank = np.broadcast_to(np.arange(query.shape[2]), query.shape)
+        where = np.stack([np.full_like(query, text), query, rows.best_key.numpy(), rank], axis=-1)
+        masses = np.concatenate([self._mass[layer], np.where(query >= 0, mass, -1.0)], axis=-1)
+        places = np.concatenate([self._where[layer], where], axis=-2)
+        # A mass is at most 1, so that rank goes before it; what is no row goes last.
+        key = np.where(masses < 0, np.inf, 2.0 * places[..., 3] - masses)
+        order = np.argsort(key, axis=-1, kind="stable")[..., :EXAMPLES]
+        self._mass[layer] = np.take_along_axis(masses, order, axis=-1)
+        self._where[layer] = np.take_along_axis(places, order[..., None], axis=-2)
+
+    def end_text(self, text: int, sides: Sides) -> None:
+        """Keep the tokens of a text that has become an example, and of no other."""
+        self._sides[text] = sides
+        used = {
+            int(each)
+            for mass, where in zip(self._mass, self._where, strict=True)
+            for each in np.unique(where[..., 0][mass >= 0])
+        }
+        self._sides = {number: kept for number, kept in self._sides.items() if number in used}
+
+    def of(self, layer: int, head: int, pattern: int) -> tuple[HeadExample, ...]:
+        """The examples, one of each text before the second of any, the strongest first."""
+        found = []
+        masses, places = self._mass[layer][head, pattern], self._where[layer][head, pattern]
+        for mass, (text, query, key, _) in zip(masses.tolist(), places.tolist(), strict=True):
+            if mass < 0:
+                continue
+            sides = self._sides[text]
+            tokens = tuple(token.surface for token in sides.queries)
+            shared = sides.kind != "cross"
+            keys = tokens if shared else tuple(token.surface for token in sides.keys)
+            found.append(HeadExample(text=text, tokens=tokens, keys=keys, query=query, key=key, mass=mass))
+        return tuple(found)
+
+
+_NUMBERS = ("effect", "low", "high", "mass", "captured")
 
 
 class Counter:
@@ -105,7 +162,16 @@ class Counter:
 
     def _card(self, place: int, layer: int, head: int, effects: Effects, threshold: float) -> HeadCard:
         variants = [
-            (self._finding(place, head, number, effects), number) for number in range(len(self.patterns))
+            (
+                HeadFinding(
+                    pattern=pattern.name,
+                    detail=self._detail(place, head, pattern),
+                    queries=int(effects.queries[head, number]),
+                    **{name: float(getattr(effects, name)[head, number]) for name in _NUMBERS},
+                ),
+                number,
+            )
+            for number, pattern in enumerate(self.patterns)
         ]
 
         def order(variant: tuple[HeadFinding, int]) -> tuple[bool, float]:
@@ -127,29 +193,14 @@ class Counter:
             examples=self.examples.of(place, head, number),
         )
 
-    def _finding(self, place: int, head: int, number: int, effects: Effects) -> HeadFinding:
-        pattern = self.patterns[number]
-        at = (head, number)
-        return HeadFinding(
-            pattern=pattern.name,
-            detail=self._detail(place, head, pattern),
-            effect=float(effects.effect[at]),
-            low=float(effects.low[at]),
-            high=float(effects.high[at]),
-            mass=float(effects.mass[at]),
-            captured=float(effects.captured[at]),
-            queries=int(effects.queries[at]),
-        )
-
     def _detail(self, place: int, head: int, pattern: HeadPattern) -> str:
         """Of a key pattern the part that gets most, where it gets more than the others together."""
         if not isinstance(pattern, KeyPattern):
             return pattern.detail
         of_key = [each for each in self.patterns if isinstance(each, KeyPattern)]
-        sizes = [len(names) for names in self.part_names]
         at = next(index for index, each in enumerate(of_key) if each is pattern)
         parts = self.parts[place]
         assert isinstance(parts, torch.Tensor)
-        shares = parts[head, sum(sizes[:at]) : sum(sizes[: at + 1])].tolist()
+        shares = torch.split(parts[head], [len(names) for names in self.part_names])[at].tolist()
         most = max(range(len(shares)), key=shares.__getitem__)
         return self.part_names[at][most] if shares[most] > sum(shares) / 2 else ""

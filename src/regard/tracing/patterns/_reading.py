@@ -19,61 +19,40 @@ Texts = str | Iterable[TextOrIds]
 """One text, or several, or token ids in their place."""
 
 
-class Reading:
-    """The texts on their way through the model, and those that it could not take.
+def traces_of(
+    loaded: Loaded,
+    texts: Texts,
+    targets: Texts | None,
+    on_refused: Callable[[int, InputError], None] | None,
+    refused: list[InputError],
+) -> Iterator[tuple[int, Trace]]:
+    """The trace of each text that the model can take, with the text's number.
 
     Args:
-        loaded: the model.
-        texts, targets, on_refused: see `heads`.
-
-    Attributes:
-        refused: how many texts were passed over.
+        loaded, texts, targets, on_refused: see `heads`.
+        refused: the reasons for the texts that are passed over are added to it.
 
     Raises:
         InputError: an argument of another type.
     """
-
-    def __init__(
-        self,
-        loaded: Loaded,
-        texts: Texts,
-        targets: Texts | None,
-        on_refused: Callable[[int, InputError], None] | None,
-    ) -> None:
-        if not isinstance(loaded, Loaded):
-            raise InputError(f"loaded must be a model, as model.loaded; got {type(loaded).__name__}.")
-        for name, given in (("texts", texts), ("targets", targets)):
-            if not _is_iterable(given) and (name == "texts" or given is not None):
-                raise InputError(f"{name} must be a text, or texts or token ids; got {type(given).__name__}.")
-        check_function("on_refused", on_refused, "of a text's number and the reason", optional=True)
-        self._loaded, self._on_refused = loaded, on_refused
-        self._texts, self._targets = texts, targets
-        self.refused = 0
-        self._first_reason: InputError | None = None
-
-    def traces(self) -> Iterator[tuple[int, Trace]]:
-        """The trace of each text that the model can take, with the text's number."""
-        for number, (text, target) in enumerate(_paired(self._texts, self._targets)):
-            try:
-                trace = _trace(self._loaded, text, target)
-            except InputError as error:
-                if self._on_refused is None and isinstance(self._texts, str):
-                    raise
-                if self._on_refused is None:
-                    raise InputError(f"text {number}: {error}") from error
-                self._on_refused(number, error)
-                self.refused += 1
-                self._first_reason = self._first_reason or error
-                continue
-            yield number, trace
-
-    def nothing(self) -> InputError:
-        """What is said where there is no trace."""
-        told = f"{self.refused} were passed over, the first because {self._first_reason}"
-        return InputError(
-            "texts must hold at least one that the model can take; "
-            f"{told if self._first_reason is not None else 'got none.'}"
-        )
+    if not isinstance(loaded, Loaded):
+        raise InputError(f"loaded must be a model, as model.loaded; got {type(loaded).__name__}.")
+    for name, given in (("texts", texts), ("targets", targets)):
+        if not _is_iterable(given) and (name == "texts" or given is not None):
+            raise InputError(f"{name} must be a text, or texts or token ids; got {type(given).__name__}.")
+    check_function("on_refused", on_refused, "of a text's number and the reason", optional=True)
+    for number, (text, target) in enumerate(_paired(texts, targets)):
+        try:
+            trace = _trace(loaded, text, target)
+        except InputError as error:
+            if on_refused is None and isinstance(texts, str):
+                raise
+            if on_refused is None:
+                raise InputError(f"text {number}: {error}") from error
+            on_refused(number, error)
+            refused.append(error)
+            continue
+        yield number, trace
 
 
 def _paired(texts: Texts, targets: Texts | None) -> Iterator[tuple[TextOrIds, TextOrIds | None]]:

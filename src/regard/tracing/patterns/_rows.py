@@ -1,14 +1,144 @@
 """What each row of a layer gives to the keys of each pattern, and what it would give without a pattern."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.core import AttentionInputs, attention_weights
-from regard.tracing.patterns._asked import Asked
-from regard.tracing.patterns._patterns import Broadcast
-from regard.tracing.patterns._seen import Seen, may_see
+from regard.core import AttentionInputs, Bias, DenseBias, attention_weights
+from regard.tracing.patterns._patterns import Broadcast, HeadPattern, KeyPattern, RowPattern, Sides
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Asked:
+    """The patterns, worked out for one text: which keys, and which queries are asked.
+
+    Args:
+        patterns: the patterns, and in the last axis of `Rows` their order.
+        places: int64 (queries, m), the keys of the row patterns side by side; -1 for none.
+        of_places: for each row pattern, by its place among the patterns, its columns of `places`.
+        values: (keys, c), ones at the keys of each part of the key patterns, side by side.
+        of_values: the same for the key patterns.
+        asked: bool (queries, patterns), whether a query counts: special tokens do not, and a key of a key
+            pattern does not count as its query.
+        plain: bool (keys,), what `Broadcast` may choose: neither special nor a key of a key pattern.
+        shared: whether queries and keys are the same tokens.
+    """
+
+    patterns: tuple[HeadPattern, ...]
+    places: Tensor
+    of_places: dict[int, slice]
+    values: Tensor
+    of_values: dict[int, slice]
+    asked: Tensor
+    plain: Tensor
+    shared: bool
+
+    @classmethod
+    def of(cls, sides: Sides, patterns: Sequence[HeadPattern]) -> "Asked":
+        """What these patterns ask of one text."""
+        shared = sides.kind != "cross"
+        special = torch.tensor([token.special for token in sides.queries])
+        asked = ~special[:, None].repeat(1, len(patterns))
+        plain = ~torch.tensor([token.special for token in sides.keys])
+        places, values = [torch.full((len(special), 0), -1)], [torch.zeros(len(plain), 0)]
+        of_places, of_values = {}, {}
+        for number, pattern in enumerate(patterns):
+            if isinstance(pattern, RowPattern):
+                start = sum(each.shape[1] for each in places)
+                places.append(pattern.places(sides))
+                of_places[number] = slice(start, start + places[-1].shape[1])
+            elif isinstance(pattern, KeyPattern):
+                start = sum(each.shape[1] for each in values)
+                values.append(torch.stack(list(pattern.parts(sides).values()), dim=1).float())
+                of_values[number] = slice(start, start + values[-1].shape[1])
+                member = values[-1].any(dim=1)
+                plain &= ~member
+                if shared:
+                    asked[:, number] &= ~member
+        return cls(
+            patterns=tuple(patterns),
+            places=torch.cat(places, dim=1),
+            of_places=of_places,
+            values=torch.cat(values, dim=1),
+            of_values=of_values,
+            asked=asked,
+            plain=plain,
+            shared=shared,
+        )
+
+    def sums(self, of: dict[int, slice], columns: int) -> Tensor:
+        """(columns, patterns), ones where a column of `places` or of `values` is a pattern's."""
+        to = torch.zeros(columns, len(self.patterns))
+        for number, where in of.items():
+            to[where, number] = 1.0
+        return to
+
+
+class Seen(NamedTuple):
+    """What the mask lets be seen; the first axis is 1 where it is the same for all heads."""
+
+    of_query: Tensor
+    """(heads or 1, queries), how many keys."""
+    of_key: Tensor
+    """(heads or 1, keys), by how many queries."""
+    places: Tensor
+    """bool (heads or 1, queries, m), which of the places."""
+    values: Tensor
+    """(heads or 1, queries, c), how many keys of each part."""
+
+
+# Entries of a mask that are looked at at once.
+_BLOCK = 2**22
+
+
+def look_at_mask(inputs: AttentionInputs, asked: Asked) -> Seen:
+    """How many keys each query may see, and which of the patterns'; a block of rows at a time."""
+    queries, keys = inputs.q_len, inputs.k_len
+    there = asked.places.clamp(min=0)
+    named = asked.places >= 0
+    all_keys = torch.arange(keys)
+    parts = []
+    step = max(1, _BLOCK // keys)
+    of_key: Tensor | float = 0.0
+    for start in range(0, queries, step):
+        rows = torch.arange(start, min(queries, start + step))
+        block = may_see(inputs, rows, all_keys)
+        of_key = of_key + block.sum(dim=1).float()
+        places = block.gather(2, there[rows].expand(block.shape[0], -1, -1)) & named[rows]
+        parts.append((block.sum(dim=2).float(), places, block.float() @ asked.values))
+    of_query, at_places, in_values = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
+    assert isinstance(of_key, Tensor)
+    return Seen(of_query, of_key, at_places, in_values)
+
+
+def same_view(one: AttentionInputs, other: AttentionInputs) -> bool:
+    """Whether two layers of one text surely let the same be seen."""
+    return one.mask == other.mask and _dense(one) is _dense(other)
+
+
+def _dense(inputs: AttentionInputs) -> Bias | None:
+    return inputs.bias if isinstance(inputs.bias, DenseBias) else None
+
+
+# A bias below this hides a key: half-precision models write their masks as the lowest number there is.
+_HIDDEN = -3e4
+
+
+def may_see(inputs: AttentionInputs, queries: Tensor, keys: Tensor) -> Tensor:
+    """bool (heads or 1, rows, columns) on the CPU."""
+    device = inputs.q.device
+    rows, columns = queries.to(device), keys.to(device)
+    allowed = torch.ones(1, len(rows), len(columns), dtype=torch.bool, device=device)
+    if inputs.mask is not None:
+        allowed = allowed & inputs.mask.block(rows, columns)[0]
+    dense = _dense(inputs)
+    if dense is not None:
+        allowed = allowed & (dense.block(rows, columns)[0].float() > _HIDDEN)
+    return allowed.cpu()
+
 
 # Weights that are worked out at once: a block stays in the cache.
 _ENTRIES = 2**20
@@ -50,7 +180,8 @@ def measure(inputs: AttentionInputs, asked: Asked, seen: Seen) -> Rows:
     cost one: `Broadcast` chooses its keys in the first and is measured in the second.
     """
     read = _Read.of(inputs, asked)
-    to_place, to_value = asked.sums()
+    to_place = asked.sums(asked.of_places, asked.places.shape[1])
+    to_value = asked.sums(asked.of_values, asked.values.shape[1])
     mass = read.at_places @ to_place + read.in_values @ to_value
     size = seen.places.float() @ to_place + seen.values @ to_value
     even = (size / seen.of_query.clamp(min=1)[..., None]).expand(mass.shape).clone()

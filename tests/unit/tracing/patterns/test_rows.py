@@ -24,9 +24,7 @@ from regard.tracing import (
     trace_ids,
     trace_text,
 )
-from regard.tracing.patterns._asked import Asked
-from regard.tracing.patterns._rows import Rows, measure
-from regard.tracing.patterns._seen import look_at_mask, same_view
+from regard.tracing.patterns._rows import Asked, Rows, look_at_mask, measure, same_view
 from regard.tracing.record._token_sets import is_punctuation
 from tolerances import WEIGHTS
 from unit.tracing.conftest import make_loaded, make_tokenizer
