@@ -2,6 +2,7 @@
 
 import copy
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -327,12 +328,13 @@ def test_a_config_that_asks_for_attentions() -> None:
 
 def test_a_wrong_scale_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     model = bert()
-    right = _implementations.Original.__call__
+    right = _implementations.Call.original
 
-    def wrong(self: Any, module: Any, q: Any, k: Any, v: Any, arguments: Any) -> Any:
-        return right(self, module, q, k, v, arguments | {"scaling": arguments["scaling"] * 1.01})
+    def wrong(call: Any) -> Any:
+        arguments = call.arguments | {"scaling": call.arguments["scaling"] * 1.01}
+        return right(replace(call, arguments=arguments))
 
-    monkeypatch.setattr(_implementations.Original, "__call__", wrong)
+    monkeypatch.setattr(_implementations.Call, "original", wrong)
     with pytest.raises(RegardError, match="encoder attention layer 0: weights x values differ"):
         lens_network(model)
 
@@ -343,7 +345,7 @@ def test_a_mask_registry_without_the_key_is_noticed(monkeypatch: pytest.MonkeyPa
     masks = transformers.AttentionMaskInterface._global_mapping
     for key in [key for key in masks if str(key).startswith("regard:")]:
         monkeypatch.delitem(masks, key)
-    monkeypatch.setattr(_implementations, "_register_mask", lambda *_: None)
+    monkeypatch.setattr(transformers.AttentionMaskInterface, "register", lambda *_: None)
     with pytest.raises(RegardError, match="the output differs from the untouched model's"):
         lens_network(model)
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard._lens._implementations import Original
+from regard._lens._implementations import Call
 from regard._lens._masks import read_tensor
 from regard.core import AttentionInputs, Bias, Causal, DenseBias, Mask
 from regard.core.errors import InputError
@@ -44,21 +44,14 @@ INERT = {
 """Arguments that change no number in attention written as a mask and a softmax, with the reason."""
 
 
-def read_inputs(
-    original: Original,
-    module: nn.Module,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    arguments: dict[str, Any],
-    masks: "Masks",
-) -> AttentionInputs:
+def read_inputs(call: Call, masks: "Masks") -> AttentionInputs:
     """The record of one attention call.
 
     Raises:
         InputError: an argument that is not empty and that regard does not know, or dropout.
     """
-    where = type(module).__name__
+    where, arguments = type(call.module).__name__, call.arguments
+    q, k, v = call.q, call.k, call.v
     for name, value in arguments.items():
         if name not in _READ and name not in INERT and not _is_empty(value):
             raise InputError(
@@ -74,7 +67,7 @@ def read_inputs(
         # It rounds what enters a product; rotated and normed q and k come in float32.
         q, k, v = (each.to(torch.get_autocast_dtype(q.device.type)) for each in (q, k, v))
     bias = arguments.get("position_bias")
-    causal = original.is_causal(module, q, arguments)
+    causal = call.is_causal
     mask: Mask | None = Causal() if causal else None
     added: Bias | None = None
     values = arguments.get("attention_mask")
@@ -84,7 +77,7 @@ def read_inputs(
         bias = None if bias is None else bias[..., : q.shape[2]]
     if values is not None:
         _check_mask(values, where)
-        mask, added = masks.read(values, zero_rows=original.name == "sdpa" and bias is None)
+        mask, added = masks.read(values, zero_rows=call.name == "sdpa" and bias is None)
     if bias is not None:
         summed = bias if added is None else bias + added.learned()[0]
         added = DenseBias(summed)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
@@ -63,15 +64,7 @@ _KEYS = {name: StandIn(name) for name in SEEN}
 class Listener(Protocol):
     """One forward pass that somebody listens to."""
 
-    def attention(
-        self,
-        original: "Original",
-        module: nn.Module,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        arguments: dict[str, Any],
-    ) -> tuple[Tensor, Tensor | None]:
+    def attention(self, call: "Call") -> tuple[Tensor, Tensor | None]:
         """Take the place of an attention call: (context (batch, queries, heads, v_dim), weights or None)."""
         ...
 
@@ -84,24 +77,28 @@ class Listener(Protocol):
 _LISTENER: ContextVar[Listener | None] = ContextVar("regard.lens", default=None)
 
 
-class Original:
-    """The attention that a name stands for, as the module at hand finds it."""
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One attention call: what a module hands the attention that a name stands for."""
 
-    def __init__(self, name: str, module: nn.Module) -> None:
-        self.name = name
-        self._function = _original_of(name, module)
+    name: str
+    module: nn.Module
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    arguments: dict[str, Any]
 
-    def __call__(
-        self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, arguments: dict[str, Any]
-    ) -> tuple[Tensor, Tensor | None]:
-        return self._function(module, q, k, v, **arguments)
+    def original(self) -> tuple[Tensor, Tensor | None]:
+        """What it gives without a lens."""
+        return _original_of(self.name, self.module)(self.module, self.q, self.k, self.v, **self.arguments)
 
-    def is_causal(self, module: nn.Module, q: Tensor, arguments: dict[str, Any]) -> bool:
+    @property
+    def is_causal(self) -> bool:
         """Whether the call is causal although it has no mask: transformers' rule for sdpa; eager has none."""
-        if self.name != "sdpa" or arguments.get("attention_mask") is not None or q.shape[2] <= 1:
+        if self.name != "sdpa" or self.arguments.get("attention_mask") is not None or self.q.shape[2] <= 1:
             return False
-        asked = arguments.get("is_causal")
-        return bool(getattr(module, "is_causal", True) if asked is None else asked)
+        asked = self.arguments.get("is_causal")
+        return bool(getattr(self.module, "is_causal", True) if asked is None else asked)
 
 
 def register() -> None:
@@ -113,11 +110,7 @@ def register() -> None:
     modeling, masking = transformers_modules()
     for name, key in _KEYS.items():
         modeling.AttentionInterface.register(key, _attention_for(name))
-        _register_mask(masking, name, key)
-
-
-def _register_mask(masking: Any, name: str, key: StandIn) -> None:
-    masking.AttentionMaskInterface.register(key, _mask_for(name))
+        masking.AttentionMaskInterface.register(key, _mask_for(name))
 
 
 def transformers_modules() -> tuple[Any, Any]:
@@ -138,12 +131,10 @@ def _attention_for(name: str) -> AttentionFunction:
         attention_mask: Tensor | None = None,
         **arguments: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        original = Original(name, module)
         arguments["attention_mask"] = attention_mask
+        call = Call(name, module, query, key, value, arguments)
         listener = _LISTENER.get()
-        if listener is None:
-            return original(module, query, key, value, arguments)
-        return listener.attention(original, module, query, key, value, arguments)
+        return call.original() if listener is None else listener.attention(call)
 
     return attention
 

@@ -108,15 +108,13 @@ def _conjuncts(masking: Any, rule: _Rule) -> list[_Rule]:
 def _plain(masking: Any, rule: _Rule, offset: int) -> Mask | None:
     if rule is masking.causal_mask_function:
         return Causal(offset)
-    if _is_made_by(masking.sliding_window_overlay, rule):
-        width = _held(rule)["sliding_window"]
-        return Window(left=width - 1, offset=offset) if isinstance(width, int) and width > 0 else None
-    if _is_made_by(masking.sliding_window_bidirectional_overlay, rule):
-        width = _held(rule)["sliding_window"]
-        return (
-            Window(left=width, right=width, offset=offset) if isinstance(width, int) and width >= 0 else None
-        )
-    return None
+    one_way = _is_made_by(masking.sliding_window_overlay, rule)
+    if not one_way and not _is_made_by(masking.sliding_window_bidirectional_overlay, rule):
+        return None
+    width = _held(rule)["sliding_window"]
+    if not isinstance(width, int) or width < one_way:
+        return None
+    return Window(left=width - one_way, right=None if one_way else width, offset=offset)
 
 
 def _asked(rule: _Rule, values: Tensor, q_offset: int, kv_offset: int) -> Mask:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import takewhile
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from regard._lens._ffn import find_ffn
 from regard._lens._survey import Execution, SeenCall, Survey
 from regard.core.errors import InputError
-from regard.models import Kind, Projection, StackKind, read_projection
+from regard.models import Kind, Projection, StackKind, attention_name, read_projection
 
 
 @dataclass(frozen=True)
@@ -113,16 +114,17 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
         own = [call for call, each in zip(found.calls, kinds, strict=True) if each == stack]
         cross = [call for call, each in zip(found.calls, kinds, strict=True) if each == "cross"]
         last = dict(enumerate(own))
-        sites += [
-            _site(call, stack, layer, f"{prefix}layers.{layer}.attention") for layer, call in enumerate(own)
-        ]
+        placed: list[tuple[Kind, int, SeenCall]] = [(stack, layer, call) for layer, call in last.items()]
         if stack == "decoder" and cross:
             layers = _layers_of(found, cross, own)
             last |= dict(zip(layers, cross, strict=True))
-            sites += [
-                _site(call, "cross", layer, f"{prefix}layers.{layer}.cross_attention")
-                for layer, call in zip(layers, cross, strict=True)
-            ]
+            placed += [("cross", layer, call) for layer, call in zip(layers, cross, strict=True)]
+        for each, layer, call in placed:
+            at = f"{prefix}layers.{layer}.{attention_name(each)}"
+            sites.append(Site(each, layer, at, call.execution, call.inputs.num_heads))
+            made = None if call.projection is None else found.outputs.get(call.projection.key)
+            if call.projection is not None and made is not None and _is_state(made, ids):
+                points[f"{at}.output"] = Point(f"{at}.output", call.projection, "output")
         _around(points, found, prefix, own, ids)
         for layer, call in last.items():
             block = _block(found, call)
@@ -135,16 +137,7 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
         limits[stack] = _limit(found, own)
     order = {call.execution.key: index for index, call in enumerate(found.calls)}
     sites.sort(key=lambda site: order[site.execution.key])
-    projections = {call.execution.key: call.projection for call in found.calls}
-    for site in sites:
-        projection = projections[site.execution.key]
-        if projection is not None and _fits(found.outputs.get(projection.key), found, site, token_ids):
-            points[f"{site.name}.output"] = Point(f"{site.name}.output", projection, "output")
     return Layout(prefixes, tuple(sites), points, limits)
-
-
-def _site(call: SeenCall, kind: Kind, layer: int, name: str) -> Site:
-    return Site(kind, layer, name, call.execution, call.inputs.num_heads)
 
 
 def _kind(call: SeenCall, ids: Tensor, target: Tensor | None, name: str) -> Kind:
@@ -217,12 +210,7 @@ def _around(
         assert key is not None
         for side, store in (("input", found.inputs), ("output", found.outputs)):
             value = store.get(key)
-            if (
-                value is not None
-                and value.ndim == 3
-                and value.shape[:2] == ids.shape
-                and value.is_floating_point()
-            ):
+            if value is not None and _is_state(value, ids):
                 name = f"{prefix}layers.{layer}.{side}"
                 points[name] = Point(name, found.executions[key], side)  # type: ignore[arg-type]
     states = [
@@ -252,12 +240,8 @@ def _common(found: Survey, own: list[SeenCall]) -> list[Execution]:
             break
         common.append(level[0])
     # A stack of one layer has the layer, and more, around all its calls.
-    if len(own) == 1:
-        block = _block(found, own[0])
-        keys = [execution.key for execution in common]
-        if block in keys:
-            common = common[: keys.index(block)]
-    return common
+    block = _block(found, own[0]) if len(own) == 1 else None
+    return list(takewhile(lambda execution: execution.key != block, common))
 
 
 def _limit(found: Survey, own: list[SeenCall]) -> int | None:
@@ -286,8 +270,3 @@ def _first_position(ids: Tensor | None, length: int) -> int | None:
         return None
     row = ids.reshape(-1, length)[0]
     return int(row[0]) if bool((row[1:] - row[:-1] == 1).all()) else None
-
-
-def _fits(output: Any, found: Survey, site: Site, ids: Tensor) -> bool:
-    call = next(call for call in found.calls if call.execution.key == site.execution.key)
-    return output is not None and output.ndim == 3 and output.shape[:2] == (len(ids), call.inputs.q_len)

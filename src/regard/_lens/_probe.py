@@ -119,18 +119,11 @@ def _ids(model: Any, vocab_size: int, shape: tuple[int, int], device: torch.devi
 def _special(model: Any) -> set[int]:
     """Every id that a config, or one inside it, gives a name."""
     found: set[int] = set()
-    pending, seen = [model.config], set()
-    while pending:
-        config = pending.pop()
-        if id(config) in seen:
-            continue
-        seen.add(id(config))
+    for config in configs_of(model):
         for name, value in vars(config).items():
             if "token" in name:
                 values = value if isinstance(value, list | tuple) else [value]
                 found |= {each for each in values if isinstance(each, int)}
-            if hasattr(value, "to_dict") and hasattr(value, "__dict__"):
-                pending.append(value)
     return found
 
 

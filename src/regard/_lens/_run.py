@@ -3,13 +3,14 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard._lens._arguments import Masks, read_inputs
-from regard._lens._implementations import Original, listening, listens
+from regard._lens._implementations import Call, listening, listens
 from regard._lens._modules import main_input, main_output, with_main_input, with_main_output
 from regard._lens._points import OF_ATTENTION, Layout, Point, Site
 from regard.core import Mask, Taps, reference_attention
@@ -78,29 +79,22 @@ class Run:
         if self._taps is not None:
             self._masks.made(values, mask)
 
-    def attention(
-        self,
-        original: Original,
-        module: nn.Module,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        arguments: dict[str, Any],
-    ) -> tuple[Tensor, Tensor | None]:
+    def attention(self, call: Call) -> tuple[Tensor, Tensor | None]:
         """See `Listener`."""
-        site = self._next(module)
+        site = self._next(call.module)
         taps = None if self._taps is None else self._taps.at(site.name)
         wanted = set() if taps is None else {name for name in OF_ATTENTION if taps.wants(name)}
         if taps is None or not wanted:
-            return original(module, q, k, v, arguments)
+            return call.original()
         if not wanted.isdisjoint("qkv"):
-            q, k, v = taps.offer("q", q), taps.offer("k", k), taps.offer("v", v)
+            q, k, v = taps.offer("q", call.q), taps.offer("k", call.k), taps.offer("v", call.v)
+            call = replace(call, q=q, k=k, v=v)
         step_by_step = "scores" in wanted or "weights" in wanted
         inputs = None
         if step_by_step or "inputs" in wanted:
-            inputs = read_inputs(original, module, q, k, v, arguments, self._masks)
+            inputs = read_inputs(call, self._masks)
             taps.show("inputs", inputs)
-        context, weights = original(module, q, k, v, arguments)
+        context, weights = call.original()
         if step_by_step:
             assert inputs is not None
             watch = _Watch(taps)
@@ -108,7 +102,8 @@ class Run:
             # Looking alone leaves the kernel's own result, bit for bit.
             if watch.written:
                 context = written.context.transpose(1, 2).contiguous()
-                weights = None if weights is None else written.weights[..., : k.shape[2]].to(weights.dtype)
+                if weights is not None:
+                    weights = written.weights[..., : call.k.shape[2]].to(weights.dtype)
         if "context" in wanted:
             by_head = context.transpose(1, 2)
             offered = taps.offer("context", by_head)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard._lens._arguments import Masks, read_inputs
-from regard._lens._implementations import Original, listening
+from regard._lens._implementations import Call, listening
 from regard._lens._modules import main_input, main_output
 from regard.core import AttentionInputs, Mask
 
@@ -84,17 +84,10 @@ class _Watcher:
     def made(self, values: Tensor, mask: Mask | None) -> None:
         self.masks.made(values, mask)
 
-    def attention(
-        self,
-        original: Original,
-        module: nn.Module,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        arguments: dict[str, Any],
-    ) -> tuple[Tensor, Tensor | None]:
-        inputs = read_inputs(original, module, q, k, v, arguments, self.masks)
-        context, weights = original(module, q, k, v, arguments)
+    def attention(self, call: Call) -> tuple[Tensor, Tensor | None]:
+        module = call.module
+        inputs = read_inputs(call, self.masks)
+        context, weights = call.original()
         count = self._attention_counts.get(id(module), 0)
         self._attention_counts[id(module)] = count + 1
         self.survey.calls.append(

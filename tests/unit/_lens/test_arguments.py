@@ -9,7 +9,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
 from regard._lens._arguments import INERT, Masks, read_inputs
-from regard._lens._implementations import Original
+from regard._lens._implementations import Call
 from regard.core import reference_attention
 from regard.core.errors import InputError
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
@@ -70,7 +70,7 @@ CASES: dict[str, dict[str, Any]] = {
 def test_the_record_gives_the_context_of_sdpa(name: str) -> None:
     module, arguments = Attending(), {"scaling": None, **CASES[name]}
     q, k, v = tensors()
-    inputs = read_inputs(Original("sdpa", module), module, q, k, v, dict(arguments), Masks())
+    inputs = read_inputs(Call("sdpa", module, q, k, v, dict(arguments)), Masks())
     expected, _ = sdpa_attention_forward(module, q, k, v, arguments.pop("attention_mask", None), **arguments)
     assert_close_to_largest(reference_attention(inputs).context.transpose(1, 2), expected, FP32_OF_LARGEST)
 
@@ -82,11 +82,11 @@ def test_what_the_module_says_of_causality_counts_where_the_call_says_nothing(
 ) -> None:
     module = Attending(is_causal=of_module)
     q, k, v = tensors(QUERIES)
-    inputs = read_inputs(Original("sdpa", module), module, q, k, v, {"is_causal": asked}, Masks())
+    inputs = read_inputs(Call("sdpa", module, q, k, v, {"is_causal": asked}), Masks())
     expected, _ = sdpa_attention_forward(module, q, k, v, None, is_causal=asked)
     assert_close_to_largest(reference_attention(inputs).context.transpose(1, 2), expected, FP32_OF_LARGEST)
     one, _ = sdpa_attention_forward(module, q[:, :, -1:], k, v, None, is_causal=asked)
-    inputs = read_inputs(Original("sdpa", module), module, q[:, :, -1:], k, v, {"is_causal": asked}, Masks())
+    inputs = read_inputs(Call("sdpa", module, q[:, :, -1:], k, v, {"is_causal": asked}), Masks())
     assert_close_to_largest(reference_attention(inputs).context.transpose(1, 2), one, FP32_OF_LARGEST)
 
 
@@ -96,7 +96,7 @@ def test_sinks_in_eager_attention(empty_row: bool) -> None:
     q, k, v = tensors()
     mask = torch.where(allowed(empty_row=empty_row), 0.0, LOWEST)
     arguments = {"attention_mask": mask, "scaling": 0.6, "s_aux": module.sinks, "is_causal": True}
-    inputs = read_inputs(Original("eager", module), module, q, k, v, arguments, Masks())
+    inputs = read_inputs(Call("eager", module, q, k, v, arguments), Masks())
     expected, weights = eager_attention_forward(module, q, k, v, mask, scaling=0.6)
     found = reference_attention(inputs)
     assert found.weights.shape == (BATCH, HEADS, QUERIES, KEYS + 1)
@@ -107,7 +107,7 @@ def test_sinks_in_eager_attention(empty_row: bool) -> None:
 def test_arguments_that_are_empty_or_change_no_number_are_taken() -> None:
     module = Attending()
     known = dict.fromkeys(INERT, 3) | {"tilt": None, "lean": 0.0, "turn": False, "bend": ()}
-    assert read_inputs(Original("sdpa", module), module, *tensors(), known, Masks()).bias is None
+    assert read_inputs(Call("sdpa", module, *tensors(), known), Masks()).bias is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_arguments_that_are_empty_or_change_no_number_are_taken() -> None:
 def test_what_cannot_be_read_is_refused(arguments: dict[str, Any], message: str) -> None:
     module = Attending()
     with pytest.raises(InputError, match=message):
-        read_inputs(Original("sdpa", module), module, *tensors(), arguments, Masks())
+        read_inputs(Call("sdpa", module, *tensors(), arguments), Masks())
 
 
 def test_a_mask_is_read_once_until_it_is_written_to() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lens_models import FAMILIES, bert, gpt2
 from regard._lens import _implementations
-from regard._lens._implementations import Original, StandIn, configs_of, listening, register
+from regard._lens._implementations import Call, StandIn, configs_of, listening, register
 from regard.core.errors import InputError
 
 
@@ -22,9 +22,9 @@ class Silent:
         self.calls: list[str] = []
         self.masks = 0
 
-    def attention(self, original: Original, module: nn.Module, q: Any, k: Any, v: Any, arguments: Any) -> Any:
-        self.calls.append(original.name)
-        return original(module, q, k, v, arguments)
+    def attention(self, call: Call) -> Any:
+        self.calls.append(call.name)
+        return call.original()
 
     def made(self, values: Tensor, mask: Any) -> None:
         self.masks += 1
@@ -86,15 +86,16 @@ def test_a_file_with_its_own_registry_keeps_its_own_function(monkeypatch: pytest
     mine["sdpa"] = lambda *args, **kwargs: ("mine", None)
     monkeypatch.setitem(type(module).forward.__globals__, "ALL_ATTENTION_FUNCTIONS", mine)
     q = torch.zeros(1, 1, 2, 3)
-    assert Original("sdpa", module)(module, q, q, q, {}) == ("mine", None)
+    assert Call("sdpa", module, q, q, q, {}).original() == ("mine", None)
 
 
 def test_eager_attention_that_cannot_be_told_is_refused() -> None:
     class Odd(nn.Module):
         def forward(self) -> None: ...
 
+    q = torch.zeros(1, 1, 2, 3)
     with pytest.raises(InputError, match=r"eager attention in Odd.*set_attn_implementation"):
-        Original("eager", Odd())
+        Call("eager", Odd(), q, q, q, {}).original()
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
