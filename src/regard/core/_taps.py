@@ -55,9 +55,6 @@ class Taps:
         Args:
             others: taps as seen from the same part of the model; None for none.
 
-        Raises:
-            InputError: the others are seen from another part of the model.
-
         Example:
             >>> import torch
             >>> both = Taps({"x": lambda x: x + 1}).then(Taps({"*": lambda x: x * 10}))
@@ -66,11 +63,6 @@ class Taps:
         """
         if others is None:
             return self
-        if others._prefix != self._prefix:
-            raise InputError(
-                f"others must be seen from {self._prefix or 'the whole model'!r}, as these taps are; "
-                f"got {others._prefix or 'the whole model'!r}."
-            )
         return _made(self._parts + others._parts, self._prefix)
 
     def wants(self, name: str) -> bool:

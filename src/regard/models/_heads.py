@@ -1,27 +1,23 @@
 """What stands on top of the stacks: from the last hidden state to logits."""
 
 from abc import ABC, abstractmethod
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from regard.blocks import Linear, activation_named
 from regard.models._config import DecoderConfig
-from regard.models._reading import EveryPosition, LastEnd, LastState, LastToken, Pooled, Reading, last_of
+from regard.models._reading import LastState, Reading, every_position, last_end, last_of, last_token, pooled
 
 
 class Head(nn.Module, ABC):
     """From the last hidden state to logits."""
 
-    @property
-    def of_text(self) -> bool:
-        """Whether a row gets one answer, so that it must hold one text."""
-        return False
-
-    @property
-    def reads_pooler(self) -> bool:
-        """Whether the pooler's output is what it reads."""
-        return False
+    of_text = False
+    """Whether a row gets one answer, so that it must hold one text."""
+    reads_pooler = False
+    """Whether the pooler's output is what it reads."""
 
     @abstractmethod
     def forward(self, read: LastState) -> Tensor:
@@ -124,18 +120,9 @@ class Classifier(Head):
     def __init__(self, reads: Reading, **layers: nn.Module) -> None:
         super().__init__()
         self.reads = reads
+        self.of_text, self.reads_pooler = reads is not every_position, reads is pooled
         for name, layer in layers.items():
             self.add_module(name, layer)
-
-    @property
-    def of_text(self) -> bool:
-        """Whether a row gets one label."""
-        return self.reads.of_text
-
-    @property
-    def reads_pooler(self) -> bool:
-        """Whether the pooler's output is what it reads."""
-        return isinstance(self.reads, Pooled)
 
     def forward(self, read: LastState) -> Tensor:
         """(batch, N, d_model) -> (batch, num_labels), or (batch, N, num_labels).
@@ -175,7 +162,7 @@ class EndClassifier(Classifier):
         dropout_p: float = 0.0,
     ) -> None:
         super().__init__(
-            LastEnd(end_id),
+            partial(last_end, end_id=end_id),
             input_dropout=nn.Dropout(dropout_p),
             hidden=nn.Linear(d_model, d_model),
             activation=Activation("tanh"),
@@ -198,7 +185,7 @@ class EndClassifier(Classifier):
 def token_classifier(d_model: int, num_labels: int, *, dropout_p: float, layer: str = "labels") -> Classifier:
     """logits = W h + b, a label for every token; `layer` is the name of W and b."""
     layers = {"dropout": nn.Dropout(dropout_p), layer: nn.Linear(d_model, num_labels)}
-    return Classifier(EveryPosition(), **layers)
+    return Classifier(every_position, **layers)
 
 
 def decoder_head(
@@ -219,7 +206,7 @@ def decoder_head(
             )
         case "sequence":
             score = nn.Linear(config.d_model, config.num_labels, bias=False)
-            return Classifier(LastToken(config.pad_token_id), score=score)
+            return Classifier(partial(last_token, pad_id=config.pad_token_id), score=score)
         case "token":
             dropout_p = config.classifier_dropout_p
             return token_classifier(config.d_model, config.num_labels, dropout_p=dropout_p, layer=of_tokens)

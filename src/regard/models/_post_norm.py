@@ -25,7 +25,7 @@ from regard.checkpoints import Fields, Rename
 from regard.models._config import EncoderConfig, hf
 from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer, token_classifier
 from regard.models._inputs import check_sizes
-from regard.models._reading import FirstPosition
+from regard.models._reading import first_position
 from regard.models._transformer import Transformer
 from regard.positions import LearnedPositions, RelativeBias
 
@@ -192,7 +192,7 @@ def dense_classifier(config: PostNormConfig, activation: str) -> Classifier:
         activation: a name in `regard.blocks.ACTIVATIONS`.
     """
     return Classifier(
-        FirstPosition(),
+        first_position,
         input_dropout=nn.Dropout(config.label_dropout_p),
         hidden=nn.Linear(config.d_model, config.d_model),
         activation=Activation(activation),

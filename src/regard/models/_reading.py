@@ -1,8 +1,7 @@
 """Which vectors of the last hidden state a classifier reads."""
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,103 +28,69 @@ class LastState:
     pooled: Tensor | None = None
 
 
-class Reading(ABC):
-    """From the last hidden state to the vectors that are labelled."""
-
-    of_text: ClassVar[bool] = True
-    """Whether one vector speaks for a whole row, which must then hold one text."""
-
-    @abstractmethod
-    def __call__(self, read: LastState) -> Tensor:
-        """(batch, d_model), or (batch, N, d_model) where each token has a label."""
+Reading = Callable[[LastState], Tensor]
+"""From the last hidden state to the vectors that are labelled: (batch, N, d_model) by `every_position`, else
+(batch, d_model), one for a whole row, which must then hold one text."""
 
 
-class EveryPosition(Reading):
+def every_position(read: LastState) -> Tensor:
     """Each one, for a label a token: (batch, N, d_model)."""
-
-    of_text = False
-
-    def __call__(self, read: LastState) -> Tensor:
-        return read.state
+    return read.state
 
 
-class FirstPosition(Reading):
+def first_position(read: LastState) -> Tensor:
     """That of the first position, the [CLS] token: (batch, d_model)."""
-
-    def __call__(self, read: LastState) -> Tensor:
-        return read.state[:, 0]
+    return read.state[:, 0]
 
 
-class Pooled(Reading):
+def pooled(read: LastState) -> Tensor:
     """The pooler's output: (batch, d_model)."""
-
-    def __call__(self, read: LastState) -> Tensor:
-        assert read.pooled is not None, "a head that reads the pooler is built with one"
-        return read.pooled
+    assert read.pooled is not None, "a head that reads the pooler is built with one"
+    return read.pooled
 
 
-class MeanOfTokens(Reading):
+def mean_of_tokens(read: LastState) -> Tensor:
     """The mean over the positions that are not padding: (batch, d_model); zero where there is none."""
-
-    def __call__(self, read: LastState) -> Tensor:
-        real = padding_of(read.mask)
-        if real is None:
-            return read.state.mean(dim=1)
-        total = torch.where(real[:, :, None], read.state, 0.0).sum(dim=1)
-        return total / real.sum(dim=1, keepdim=True).clamp(min=1)
+    real = padding_of(read.mask)
+    if real is None:
+        return read.state.mean(dim=1)
+    total = torch.where(real[:, :, None], read.state, 0.0).sum(dim=1)
+    return total / real.sum(dim=1, keepdim=True).clamp(min=1)
 
 
-class LastToken(Reading):
+def last_token(read: LastState, *, pad_id: int | None) -> Tensor:
     """The last token that is not padding: (batch, d_model).
 
     With `pad_id`, padding is told by its id alone, as in `transformers`. Without one, it is what the mask
     says is padding, and without a mask there is none; `transformers` refuses several texts then, and reads
     the last position of a single one, padding or not. The first position is read where nothing but padding
     stands.
-
-    Args:
-        pad_id: what fills up a text; None where the checkpoint does not say.
     """
-
-    def __init__(self, pad_id: int | None) -> None:
-        self.pad_id = pad_id
-
-    def __call__(self, read: LastState) -> Tensor:
-        real = padding_of(read.mask) if self.pad_id is None else read.token_ids != self.pad_id
-        if real is None:
-            return read.state[:, -1]
-        return _at(read.state, last_of(real.expand(read.token_ids.shape)))
+    real = padding_of(read.mask) if pad_id is None else read.token_ids != pad_id
+    if real is None:
+        return read.state[:, -1]
+    return _at(read.state, last_of(real.expand(read.token_ids.shape)))
 
 
-class LastEnd(Reading):
+def last_end(read: LastState, *, end_id: int) -> Tensor:
     """The last token that ends a text: (batch, d_model).
 
-    Args:
-        end_id: the token at the end of every text.
+    Raises:
+        InputError: a text without an end, or the decoder read another number of tokens.
     """
-
-    def __init__(self, end_id: int) -> None:
-        self.end_id = end_id
-
-    def __call__(self, read: LastState) -> Tensor:
-        """See `Reading`.
-
-        Raises:
-            InputError: a text without an end, or the decoder read another number of tokens.
-        """
-        state, token_ids = read.state, read.token_ids
-        if state.shape[:2] != token_ids.shape:
-            raise InputError(
-                "decoder_token_ids must have the shape of token_ids, whose end the classifier reads: "
-                f"{tuple(token_ids.shape)}; got {tuple(state.shape[:2])}."
-            )
-        is_end = token_ids == self.end_id
-        if not bool(is_end.any(dim=1).all()):
-            raise InputError(
-                f"token_ids must hold the end of text, id {self.end_id}, in every row: the classifier reads "
-                "its label there."
-            )
-        return _at(state, last_of(is_end))
+    state, token_ids = read.state, read.token_ids
+    if state.shape[:2] != token_ids.shape:
+        raise InputError(
+            "decoder_token_ids must have the shape of token_ids, whose end the classifier reads: "
+            f"{tuple(token_ids.shape)}; got {tuple(state.shape[:2])}."
+        )
+    is_end = token_ids == end_id
+    if not bool(is_end.any(dim=1).all()):
+        raise InputError(
+            f"token_ids must hold the end of text, id {end_id}, in every row: the classifier reads its label "
+            "there."
+        )
+    return _at(state, last_of(is_end))
 
 
 def last_of(chosen: Tensor) -> Tensor:

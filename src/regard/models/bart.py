@@ -29,31 +29,6 @@ from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.positions import LearnedPositions, SinusoidalPositions
 
-# Spellings of configs written before transformers 4; each at the only value that its family can have.
-_OLD_FIELDS: dict[str, dict[str, bool]] = {
-    "bart": {
-        "add_bias_logits": False,
-        "add_final_layer_norm": False,
-        "normalize_before": False,
-        "normalize_embedding": True,
-        "static_position_embeddings": False,
-    },
-    "mbart": {
-        "add_bias_logits": False,
-        "add_final_layer_norm": True,
-        "normalize_before": True,
-        "normalize_embedding": True,
-        "static_position_embeddings": False,
-    },
-    "marian": {
-        "add_bias_logits": False,
-        "add_final_layer_norm": False,
-        "normalize_before": False,
-        "normalize_embedding": False,
-        "static_position_embeddings": True,
-    },
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class BartConfig(FamilyConfig):
@@ -153,9 +128,16 @@ class BartConfig(FamilyConfig):
         model_type, vocab_size = read["model_type"], read["vocab_size"]
         fields.expect("is_encoder_decoder", (True,), default=True)
         fields.expect("is_decoder", (False,), default=False)
-        for name, value in _OLD_FIELDS[model_type].items():
-            if name in fields.values:
-                fields.expect(name, (value,), default=value)
+        # Spellings of configs written before transformers 4; each at the only value that its family can have.
+        is_mbart, is_marian = model_type == "mbart", model_type == "marian"
+        for name, value in {
+            "add_bias_logits": False,
+            "add_final_layer_norm": is_mbart,
+            "normalize_before": is_mbart,
+            "normalize_embedding": not is_marian,
+            "static_position_embeddings": is_marian,
+        }.items():
+            fields.expect(name, (value,), default=value)
         start, pad, end = {"bart": (2, 1, 2), "mbart": (None, 1, 2), "marian": (58100, 58100, 0)}[model_type]
         derived = {
             "decoder_vocab_size": vocab_size,
@@ -164,7 +146,7 @@ class BartConfig(FamilyConfig):
             "pad_token_id": fields.get("pad_token_id", int, pad),
             "eos_token_id": fields.get("eos_token_id", int, end),
         }
-        if model_type == "marian":
+        if is_marian:
             derived["decoder_vocab_size"] = fields.get("decoder_vocab_size", int, None) or vocab_size
             derived["share_embeddings"] = fields.get("share_encoder_decoder_embeddings", bool, True)
             derived["stores_positions"] = any("embed_positions" in name for name in tensors)

@@ -18,7 +18,7 @@ from regard.models._post_norm import (
     has_pooler,
     post_norm_encoder,
 )
-from regard.models._reading import Pooled
+from regard.models._reading import pooled
 from regard.models._transformer import Transformer
 
 
@@ -78,7 +78,7 @@ def build(config: BertConfig) -> Transformer:
 
     def classifier() -> Classifier:
         labels = nn.Linear(config.d_model, config.num_labels)
-        return Classifier(Pooled(), dropout=nn.Dropout(config.label_dropout_p), labels=labels)
+        return Classifier(pooled, dropout=nn.Dropout(config.label_dropout_p), labels=labels)
 
     return post_norm_encoder(config, classifier=classifier, lm_activation=config.activation)
 

@@ -8,7 +8,7 @@ from regard.checkpoints import KeyMap, Rename
 from regard.models._config import hf
 from regard.models._heads import Activation, Classifier
 from regard.models._post_norm import PostNormConfig, post_norm_encoder
-from regard.models._reading import FirstPosition
+from regard.models._reading import first_position
 from regard.models._transformer import Transformer
 
 
@@ -66,7 +66,7 @@ def build(config: DistilBertConfig) -> Transformer:
 
     def classifier() -> Classifier:
         return Classifier(
-            FirstPosition(),
+            first_position,
             hidden=nn.Linear(config.d_model, config.d_model),
             activation=Activation("relu"),
             dropout=nn.Dropout(config.classifier_dropout_p),

@@ -22,7 +22,7 @@ from regard.models._config import EncoderConfig, hf
 from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer
 from regard.models._inputs import check_sizes
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
-from regard.models._reading import EveryPosition, FirstPosition, MeanOfTokens
+from regard.models._reading import every_position, first_position, mean_of_tokens
 from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
 from regard.models._transformer import Transformer
 from regard.positions import Rotary
@@ -178,9 +178,9 @@ def _head(config: ModernBertConfig, tokens: nn.Embedding) -> Head | None:
     if config.head == "masked-lm":
         output = output_layer(tokens, is_tied=config.tie_word_embeddings, use_bias=config.output_bias)
         return MaskedLMHead(dense, config.head_activation, norm, output)
-    of_text = MeanOfTokens() if config.pooling == "mean" else FirstPosition()
+    of_text = mean_of_tokens if config.pooling == "mean" else first_position
     return Classifier(
-        EveryPosition() if config.head == "token" else of_text,
+        every_position if config.head == "token" else of_text,
         dense=dense,
         activation=Activation(config.head_activation),
         norm=norm,

@@ -189,12 +189,3 @@ def test_joined_taps_are_all_checked() -> None:
     )
     with pytest.raises(InputError, match=r"no tap is called 'layer.0.output'"):
         joined.check(POINTS)
-
-
-def test_taps_seen_from_elsewhere_cannot_be_joined() -> None:
-    taps = Taps({"x": lambda value: None})
-    with pytest.raises(
-        InputError, match=r"others must be seen from 'layers.1.', as these taps are; got 'the whole"
-    ):
-        taps.at("layers.1").then(taps)
-    assert taps.at("layers.1").then(taps.at("layers.1")).at("y") is not None

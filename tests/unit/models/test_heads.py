@@ -1,6 +1,7 @@
 """Heads, each by hand or against the classifiers of `transformers`."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from regard.models._heads import (
     output_layer,
     token_classifier,
 )
-from regard.models._reading import FirstPosition, LastState, LastToken, Pooled
+from regard.models._reading import LastState, first_position, last_token, pooled
 from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
 from unit.blocks.by_hand import norm_by_hand, project
 from unit.models.folders import network
@@ -91,7 +92,7 @@ def labels() -> nn.Linear:
 
 
 def test_a_classifier_of_the_first_position(state: Tensor, labels: nn.Linear) -> None:
-    head = Classifier(FirstPosition(), labels=labels)
+    head = Classifier(first_position, labels=labels)
     assert_close_to_largest(run(head, state), by_hand(state[:, 0], labels), FP64)
     pooled = torch.randn(BATCH, D_MODEL, dtype=torch.float64)
     assert torch.equal(run(head, state, pooled), run(head, state))
@@ -100,29 +101,29 @@ def test_a_classifier_of_the_first_position(state: Tensor, labels: nn.Linear) ->
 @pytest.mark.parametrize(("activation", "function"), [("tanh", math.tanh), ("relu", lambda x: max(x, 0.0))])
 def test_a_classifier_with_a_layer_between(state: Tensor, activation: str, function: object) -> None:
     first, last = nn.Linear(D_MODEL, 7).double(), nn.Linear(7, LABELS).double()
-    head = Classifier(FirstPosition(), hidden=first, activation=Activation(activation), labels=last)
+    head = Classifier(first_position, hidden=first, activation=Activation(activation), labels=last)
     hidden = by_hand(state[:, 0], first).apply_(function)
     assert_close_to_largest(run(head, state), by_hand(hidden, last), FP64)
 
 
 def test_the_layers_have_their_names_in_the_state(labels: nn.Linear) -> None:
     hidden = nn.Linear(D_MODEL, D_MODEL)
-    head = Classifier(FirstPosition(), hidden=hidden, activation=Activation("tanh"), score=labels)
+    head = Classifier(first_position, hidden=hidden, activation=Activation("tanh"), score=labels)
     assert list(head.state_dict()) == ["hidden.weight", "hidden.bias", "score.weight", "score.bias"]
     assert head.get_parameter("score.weight") is labels.weight
 
 
 def test_which_heads_say_one_thing_of_a_text(labels: nn.Linear) -> None:
-    assert Classifier(FirstPosition(), labels=labels).of_text
+    assert Classifier(first_position, labels=labels).of_text
     assert end_classifier().of_text
     assert not token_classifier(D_MODEL, LABELS, dropout_p=0.0).of_text
     assert not LanguageModelHead(nn.Linear(D_MODEL, VOCAB)).of_text
 
 
 def test_a_classifier_of_the_pooler(state: Tensor, labels: nn.Linear) -> None:
-    head = Classifier(Pooled(), labels=labels)
-    pooled = torch.randn(BATCH, D_MODEL, dtype=torch.float64)
-    assert_close_to_largest(run(head, state, pooled), by_hand(pooled, labels), FP64)
+    head = Classifier(pooled, labels=labels)
+    vectors = torch.randn(BATCH, D_MODEL, dtype=torch.float64)
+    assert_close_to_largest(run(head, state, vectors), by_hand(vectors, labels), FP64)
     with pytest.raises(AssertionError, match="a head that reads the pooler is built with one"):
         run(head, state)
 
@@ -148,7 +149,7 @@ PADDED = {
     ("kind", "places"), [("none", [4, 4]), ("right", [2, 0]), ("left", [4, 4]), ("both", [2, 3])]
 )
 def test_the_last_token_by_hand(state: Tensor, labels: nn.Linear, kind: str, places: list[int]) -> None:
-    head = Classifier(LastToken(1), score=labels)
+    head = Classifier(partial(last_token, pad_id=1), score=labels)
     wanted = [project(labels, state[b, place].tolist()) for b, place in enumerate(places)]
     assert_close_to_largest(run(head, state, token_ids=torch.tensor(PADDED[kind])), wanted, FP64)
 

@@ -1,20 +1,20 @@
 """Which vectors a classifier reads, by hand."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
 
 from regard.core import Causal, Mask, Padding
 from regard.models._reading import (
-    EveryPosition,
-    FirstPosition,
-    LastEnd,
     LastState,
-    LastToken,
-    MeanOfTokens,
-    Pooled,
     Reading,
+    every_position,
+    first_position,
     last_of,
+    last_token,
+    mean_of_tokens,
 )
 from tolerances import FP64, assert_close_to_largest
 
@@ -37,23 +37,17 @@ def rows(state: Tensor, *places: int) -> Tensor:
 
 
 def test_the_first_and_every_one(state: Tensor) -> None:
-    assert torch.equal(read(FirstPosition(), state, mask=Padding(REAL)), rows(state, 0, 0, 0))
-    assert torch.equal(read(EveryPosition(), state, mask=Padding(REAL)), state)
-
-
-def test_which_speak_for_a_text() -> None:
-    of_text = [FirstPosition(), Pooled(), MeanOfTokens(), LastToken(None), LastEnd(2)]
-    assert all(reading.of_text for reading in of_text)
-    assert not EveryPosition().of_text
+    assert torch.equal(read(first_position, state, mask=Padding(REAL)), rows(state, 0, 0, 0))
+    assert torch.equal(read(every_position, state, mask=Padding(REAL)), state)
 
 
 def test_the_last_by_its_id_whatever_the_mask_says(state: Tensor) -> None:
     for mask in (None, Padding(~REAL), Causal()):
-        assert torch.equal(read(LastToken(1), state, mask=mask), rows(state, 4, 2, 0))
+        assert torch.equal(read(partial(last_token, pad_id=1), state, mask=mask), rows(state, 4, 2, 0))
 
 
 def test_the_last_by_the_mask_where_there_is_no_id(state: Tensor) -> None:
-    reading = LastToken(None)
+    reading = partial(last_token, pad_id=None)
     assert torch.equal(read(reading, state), rows(state, 4, 4, 4))
     assert torch.equal(read(reading, state, mask=Causal()), rows(state, 4, 4, 4))
     assert torch.equal(read(reading, state, mask=Padding(REAL)), rows(state, 4, 2, 0))
@@ -63,8 +57,8 @@ def test_the_last_by_the_mask_where_there_is_no_id(state: Tensor) -> None:
 
 def test_one_row_of_a_mask_is_for_all(state: Tensor) -> None:
     mask = Padding(torch.tensor([[True, True, True, False, False]]))
-    assert torch.equal(read(LastToken(None), state, mask=mask), rows(state, 2, 2, 2))
-    assert_close_to_largest(read(MeanOfTokens(), state, mask=mask), state[:, :3].sum(1) / 3, FP64)
+    assert torch.equal(read(partial(last_token, pad_id=None), state, mask=mask), rows(state, 2, 2, 2))
+    assert_close_to_largest(read(mean_of_tokens, state, mask=mask), state[:, :3].sum(1) / 3, FP64)
 
 
 def test_where_the_last_stands() -> None:
@@ -74,7 +68,7 @@ def test_where_the_last_stands() -> None:
 def test_the_mean_is_of_tokens(state: Tensor) -> None:
     state[1, 3] = torch.nan
     expected = torch.stack([state[0].sum(0) / 5, (state[1, 1] + state[1, 2]) / 2, torch.zeros(7)])
-    assert_close_to_largest(read(MeanOfTokens(), state, mask=Padding(REAL)), expected, FP64)
+    assert_close_to_largest(read(mean_of_tokens, state, mask=Padding(REAL)), expected, FP64)
     narrower = Padding(REAL) & Padding(torch.tensor([[True, True, False, True, True]]))
-    assert_close_to_largest(read(MeanOfTokens(), state, mask=narrower)[1], state[1, 1], FP64)
-    assert_close_to_largest(read(MeanOfTokens(), state[:1]), expected[:1], FP64)
+    assert_close_to_largest(read(mean_of_tokens, state, mask=narrower)[1], state[1, 1], FP64)
+    assert_close_to_largest(read(mean_of_tokens, state[:1]), expected[:1], FP64)

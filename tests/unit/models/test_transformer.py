@@ -13,7 +13,7 @@ from regard.core import Causal, Padding, Predicate, Segments, Taps, Window
 from regard.core.errors import InputError
 from regard.models import Network, Transformer
 from regard.models._heads import Classifier, EndClassifier, LanguageModelHead, token_classifier
-from regard.models._reading import FirstPosition, Pooled
+from regard.models._reading import first_position, pooled
 from regard.positions import LearnedPositions, SinusoidalPositions
 from tolerances import FP64, assert_close_to_largest
 from unit.models.tiny import (
@@ -426,7 +426,7 @@ def test_the_head_reads_the_last_hidden_state(net: Transformer) -> None:
 
 def test_a_head_may_read_the_pooler() -> None:
     labels = nn.Linear(D_MODEL, 3)
-    net = encoder(pooler=FirstAndLast(), head=Classifier(Pooled(), labels=labels))
+    net = encoder(pooler=FirstAndLast(), head=Classifier(pooled, labels=labels))
     output = net(IDS)
     assert output.pooled is not None
     assert_close_to_largest(output.logits, labels(output.pooled), FP64)
@@ -434,7 +434,7 @@ def test_a_head_may_read_the_pooler() -> None:
 
 def test_a_label_for_the_row_is_refused_where_it_holds_several_texts() -> None:
     segments = Segments(torch.tensor([[0, 0, 0, 1, 1, 1, 1]] * 2))
-    net = encoder(head=Classifier(FirstPosition(), labels=nn.Linear(D_MODEL, 3)))
+    net = encoder(head=Classifier(first_position, labels=nn.Linear(D_MODEL, 3)))
     for mask in (segments, Padding(torch.ones(2, 7, dtype=torch.bool)) & segments):
         refuse(net, "mask must not hold Segments: this model's head gives a row one label", mask=mask)
         assert net(IDS, mask=mask, logits=False).last_hidden_state.shape == (2, 7, D_MODEL)

@@ -154,26 +154,18 @@ class _Asked:
     def check(self, inputs: AttentionInputs) -> None:
         """Raise InputError where something does not fit the record."""
         keys, queries, device = inputs.k_len, inputs.q_len, inputs.q.device
-        values, places, top_k = self.values, self.places, self.top_k
-        if values is not None and not (
-            values.ndim == 2
-            and values.shape[0] == keys
-            and values.is_floating_point()
-            and values.device == device
+        places, top_k = self.places, self.top_k
+        for name, tensor, shape, of_type in (
+            ("values", self.values, f"(keys, C) = ({keys}, C)", "floating point"),
+            ("places", places, f"(queries, m) = ({queries}, m)", "int64"),
         ):
-            raise InputError(
-                f"values must be floating point of shape (keys, C) = ({keys}, C) on {device}; "
-                f"{_told(values)}."
-            )
-        if places is not None and not (
-            places.ndim == 2
-            and places.shape[0] == queries
-            and places.dtype == torch.int64
-            and places.device == device
-        ):
-            raise InputError(
-                f"places must be int64 of shape (queries, m) = ({queries}, m) on {device}; {_told(places)}."
-            )
+            if tensor is not None and not (
+                tensor.ndim == 2
+                and len(tensor) == (keys if name == "values" else queries)
+                and (tensor.is_floating_point() if name == "values" else tensor.dtype == torch.int64)
+                and tensor.device == device
+            ):
+                raise InputError(f"{name} must be {of_type} of shape {shape} on {device}; {_told(tensor)}.")
         if places is not None and places.numel():
             lowest, highest = (int(each) for each in places.aminmax())
             if lowest < -1 or highest >= keys:

@@ -13,7 +13,7 @@ from regard.models._config import hf
 from regard.models._heads import Activation, Classifier, Head, token_classifier
 from regard.models._inputs import check_sizes
 from regard.models._post_norm import EMBEDDING_RULES, FEED_FORWARD_RULES, PostNormConfig, masked_lm_head
-from regard.models._reading import FirstPosition
+from regard.models._reading import first_position
 from regard.models._transformer import Transformer
 from regard.models.deberta._attention import C2P, P2C, DisentangledAttention, RelativePositions
 from regard.models.deberta._layers import ConvolvedLayer, ProjectedNorm, TrainedHead
@@ -286,7 +286,7 @@ def _head(config: DebertaConfig, tokens: nn.Embedding) -> Head | None:
             )
         case "sequence":
             return Classifier(
-                FirstPosition(),
+                first_position,
                 input_dropout=nn.Dropout(config.pooler_dropout_p),
                 hidden=nn.Linear(config.d_model, config.d_model),
                 activation=Activation(config.pooler_activation),

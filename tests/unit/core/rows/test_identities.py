@@ -12,9 +12,8 @@ from regard.core import (
     fused_attention,
     reference_attention,
 )
-from regard.core.errors import InputError
 from tolerances import FP32_OF_LARGEST, FP64
-from unit.core.cases import MASKS, Case, GivenDropout, Made
+from unit.core.cases import MASKS, Case, Made
 
 
 @pytest.mark.parametrize("sinks", [False, True])
@@ -71,24 +70,3 @@ def test_it_works_by_blocks_of_rows() -> None:
     assert attention_errors(inputs, context).context < FP64
     context[0, 1, 699, 2] += 1
     assert attention_errors(inputs, context).context == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(
-    ("context", "message"),
-    [
-        (torch.zeros(2, 6, 7, 3), r"= \(2, 6, 7, 5\) on cpu; got torch.float32 of shape \(2, 6, 7, 3\)"),
-        (torch.zeros(6, 7, 5), r"context must be .*got torch.float32 of shape \(6, 7, 5\)"),
-        (torch.zeros(2, 6, 7, 5).long(), "context must be floating point .*got torch.int64"),
-    ],
-)
-def test_a_context_that_does_not_fit_is_refused(context: torch.Tensor, message: str) -> None:
-    inputs, _ = Made(Case()).record(torch.float32)
-    with pytest.raises(InputError, match=message):
-        attention_errors(inputs, context)
-
-
-def test_a_record_with_dropout_is_refused() -> None:
-    inputs, _ = Made(Case(dropped=True)).record(torch.float32)
-    assert isinstance(inputs.dropout, GivenDropout)
-    with pytest.raises(InputError, match=r"inputs must have no dropout.*p = 0\.3.*evaluation mode"):
-        attention_errors(inputs, torch.zeros(2, 6, 7, 5))
