@@ -16,7 +16,7 @@ from regard.embedding._embeddings import Embeddings
 from regard.embedding._engine import stack_of
 from regard.embedding._packs import Pack, pack
 from regard.embedding._passages import Passages, read, room_of
-from regard.embedding._pooling import joined, mean_of_rows, of_part, pool
+from regard.embedding._pooling import Row, added, mean_of_rows, pool_rows
 from regard.embedding._report import Report
 from regard.embedding._request import Mix, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
@@ -179,25 +179,25 @@ class Embedder:
         passages = self._read(prepared, first, spans=False)
         skip = self._skip
         out = _Rows(len(prepared))
-        pieces: dict[tuple[int, int], list[Tensor] | None] = {}
+        parts: dict[tuple[int, int], Tensor] = {}  # of texts that are read in several
         kinds = self._kinds
 
         def take(rows: list[int], vectors: Tensor) -> None:
-            lengths = [passages.length(row) for row in rows]
-            whole = [text for text, _ in (passages.rows[row] for row in rows)]
-            if any(len(passages.texts[text].parts) > 1 for text in whole):
-                rows, lengths, vectors = self._set_aside(passages, rows, vectors, pieces, skip)
-                whole = [passages.rows[row][0] for row in rows]
-                if not rows:
-                    return
-            pooled = pool(kinds, vectors, lengths, skip=skip)
-            out.put(whole, pooled)
+            pooled = pool_rows(kinds, vectors, [self._pooled_of(passages, row) for row in rows], skip=skip)
+            whole, texts = [], []
+            for place, (text, part) in enumerate(passages.rows[row] for row in rows):
+                if len(passages.texts[text].parts) == 1:
+                    whole.append(place)
+                    texts.append(text)
+                else:
+                    parts[text, part.start] = pooled[place].clone()
+            out.put(texts, pooled[whole])
 
         self._run(passages, take, told)
         for text, passage in enumerate(passages.texts):
             if len(passage.parts) > 1:
-                parts = [pieces[text, part.start] for part in passage.parts]
-                out.put([text], joined(kinds, [each for each in parts if each]))
+                made = added(kinds, [parts[text, part.start] for part in passage.parts])
+                out.put([text], made[None])
         vectors, scales = self._stored(out)
         return Sentences(
             vectors=vectors, layers=self._axis, scales=scales, report=passages.report(self.computed)
@@ -307,36 +307,18 @@ class Embedder:
             return sum(share * each for share, each in zip(shares, chosen, strict=True))[:, None]  # type: ignore[index]
         return chosen[0][:, None] if len(chosen) == 1 else torch.stack(chosen, dim=1)
 
-    def _set_aside(
-        self,
-        passages: Passages,
-        rows: list[int],
-        vectors: Tensor,
-        pieces: dict[tuple[int, int], list[Tensor] | None],
-        skip: int,
-    ) -> tuple[list[int], list[int], Tensor]:
-        """Keeps what the pooling of long texts needs; what is left are texts that were read whole."""
-        left: list[int] = []
-        kept: list[Tensor] = []
-        before, after, offset = len(self._frame.before), len(self._frame.after), 0
-        for row in rows:
-            text, part = passages.rows[row]
-            length = passages.length(row)
-            here = vectors[offset : offset + length]
-            offset += length
-            if len(passages.texts[text].parts) == 1:
-                left.append(row)
-                kept.append(here)
-                continue
-            # Of the frame, what stands before the first part and behind the last.
-            start = 0 if part.first == 0 else before + part.first - part.start
-            is_last = part.last == len(passages.texts[text].ids)
-            stop = length if is_last else length - after - (part.stop - part.last)
-            earlier = 0 if part.first == 0 else before + part.first
-            total = len(passages.texts[text].ids) + len(self._frame)
-            part_of = of_part(self._kinds, here[start:stop], total, first=earlier, skip=skip)
-            pieces[text, part.start] = part_of
-        return left, [passages.length(row) for row in left], torch.cat(kept) if kept else vectors[:0]
+    def _pooled_of(self, passages: Passages, row: int) -> Row:
+        """Which tokens of a row are pooled: of the frame what stands around the text, not around a part."""
+        text, part = passages.rows[row]
+        length = passages.length(row)
+        if len(passages.texts[text].parts) == 1:
+            return Row.whole(length)
+        before, after = len(self._frame.before), len(self._frame.after)
+        count = len(passages.texts[text].ids)
+        start = 0 if part.first == 0 else before + part.first - part.start
+        stop = length if part.last == count else length - after - (part.stop - part.last)
+        first = 0 if part.first == 0 else before + part.first
+        return Row(length, start, stop, first, count + len(self._frame))
 
     def _stored(self, out: "_Rows") -> tuple[NDArray[Any], NDArray[np.float32] | None]:
         layers = len(self._layers) if isinstance(self._request.layer, Sequence) else 1

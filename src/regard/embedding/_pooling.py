@@ -1,7 +1,7 @@
 """From the vectors of a text's tokens to one vector: pooling, over texts that lie end to end, unpadded."""
 
 from collections.abc import Sequence
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, Self, get_args
 
 import torch
 from torch import Tensor
@@ -13,10 +13,6 @@ Kind = Literal["mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"]
 """The poolings."""
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-
-_NOTHING_LEFT: Final = (
-    "a text has no tokens but the prompt's: none is left to pool. Give a longer text or a shorter prompt."
-)
 
 
 def pool(kinds: Kind | Sequence[Kind], vectors: Tensor, lengths: Sequence[int], *, skip: int = 0) -> Tensor:
@@ -63,73 +59,87 @@ def pool(kinds: Kind | Sequence[Kind], vectors: Tensor, lengths: Sequence[int], 
         raise InputError(f"pooling must be one or several of {', '.join(KINDS)}; got {list(kinds)}.")
     if sum(lengths) != len(vectors):
         raise InputError(f"lengths must add up to the {len(vectors)} rows of vectors; got {sum(lengths)}.")
-    if lengths and min(lengths) <= skip:
-        raise InputError(_NOTHING_LEFT)
-    flat = _flat(vectors)
-    counts = torch.tensor(lengths, dtype=torch.int64, device=flat.device)
-    starts = counts.cumsum(0) - counts
-    rows = torch.arange(len(flat), device=flat.device)
-    places = (rows - starts.repeat_interleave(counts) + 1).to(flat.dtype)
-    totals = counts.repeat_interleave(counts).to(flat.dtype)
-    pooled = []
-    for kind in kinds:
-        if kind == "max":
-            parts = torch.split(flat, list(lengths)) if lengths else ()
-            made = torch.stack([part[skip:].amax(0) for part in parts]) if parts else flat[:0]
-        else:
-            made = _sums(flat, rows, starts, _shares(kind, places, totals, skip))
-        pooled.append(made.view(len(lengths), *vectors.shape[1:]))
-    return torch.cat(pooled, dim=-1)
+    return pool_rows(kinds, vectors, [Row.whole(length) for length in lengths], skip=skip)
 
 
-def of_part(
-    kinds: Sequence[Kind], vectors: Tensor, length: int, *, first: int, skip: int = 0
-) -> list[Tensor] | None:
-    """What poolings need of a part of a text whose other parts lie elsewhere: a row for each of them.
+class Row(NamedTuple):
+    """A text, or a part of one, that the model has read.
+
+    Attributes:
+        length: its tokens.
+        start, stop: those that are pooled, half-open; each of a text in one of its rows.
+        first: how many tokens of the text come before `start`.
+        total: the tokens of the text.
+    """
+
+    length: int
+    start: int
+    stop: int
+    first: int
+    total: int
+
+    @classmethod
+    def whole(cls, length: int) -> Self:
+        """A text that is read in one row."""
+        return cls(length, 0, length, 0, length)
+
+
+def pool_rows(kinds: Sequence[Kind], vectors: Tensor, rows: Sequence[Row], *, skip: int) -> Tensor:
+    """What each row adds to its text's vector, which is that vector where the text has no other row.
 
     Args:
         kinds: the poolings.
-        vectors: (tokens, ...), those of the part.
-        length: the tokens of the whole text.
-        first: how many tokens of the text come before.
-        skip: as in `pool`, of the whole text.
+        vectors: (tokens, ...), the rows' vectors end to end.
+        rows: what they are of.
+        skip: how many tokens at the start of each text are left out.
 
     Returns:
-        (...) for each pooling, for `joined`; None where nothing but the prompt is in this part.
+        (rows, ..., d), for `added`; d times as many as there are poolings.
+
+    Raises:
+        InputError: a text of which no token is left.
     """
-    drop = max(0, skip - first)
-    if drop >= len(vectors):
-        return None
-    left = vectors[drop:].to(torch.promote_types(vectors.dtype, torch.float32))
-    places = torch.arange(first + drop + 1, first + len(vectors) + 1, device=left.device).to(left.dtype)
-    totals = torch.full_like(places, length)
-    return [
-        left.amax(0) if kind == "max" else torch.tensordot(_shares(kind, places, totals, skip), left, dims=1)
-        for kind in kinds
-    ]
+    if any(row.total <= skip for row in rows):
+        raise InputError(
+            f"a text has {min(row.total for row in rows)} tokens, and the first {skip} are the prompt's: "
+            "none is left to pool. Give a longer text or a shorter prompt."
+        )
+    flat = _flat(vectors)
+    numbers = torch.tensor(rows, dtype=torch.int64, device=flat.device).view(-1, 5)
+    lengths = numbers[:, 0]
+    starts = lengths.cumsum(0) - lengths
+    index = torch.arange(len(flat), device=flat.device)
+    _, start, stop, first, total = numbers.repeat_interleave(lengths, dim=0).unbind(1)
+    within = index - starts.repeat_interleave(lengths)
+    places = within - start + first + 1
+    taken = (within >= start) & (within < stop) & (places > skip)
+    pooled = []
+    for kind in kinds:
+        if kind == "max":
+            masked = flat.masked_fill(~taken[:, None], -torch.inf)
+            parts = torch.split(masked, lengths.tolist()) if rows else ()
+            made = torch.stack([part.amax(0) for part in parts]) if parts else flat[:0]
+        else:
+            shares = _shares(kind, places.to(flat.dtype), total.to(flat.dtype), skip)
+            made = _sums(flat, index, starts, shares * taken)
+        pooled.append(made.view(len(rows), *vectors.shape[1:]))
+    return torch.cat(pooled, dim=-1)
 
 
-def joined(kinds: Sequence[Kind], parts: Sequence[Sequence[Tensor]]) -> Tensor:
-    """The vector of one text, from what `of_part` gave of each of its parts, at least one.
-
-    Args:
-        kinds: the same poolings.
-        parts: those that were not None.
-
-    Returns:
-        (1, ..., d), what `pool` gives of the whole text, but for the order of adding.
+def added(kinds: Sequence[Kind], parts: Sequence[Tensor]) -> Tensor:
+    """The vector of one text, (..., d), from what `pool_rows` gave of each of its rows.
 
     Example:
-        >>> vectors = torch.tensor([[1.0, 8.0], [3.0, 0.0], [5.0, 4.0]])
-        >>> parts = [of_part(["mean"], vectors[:2], 3, first=0), of_part(["mean"], vectors[2:], 3, first=2)]
-        >>> joined(["mean"], parts)
-        tensor([[3., 4.]])
+        >>> rows = [Row(2, 0, 2, 0, 3), Row(2, 1, 2, 2, 3)]
+        >>> vectors = torch.tensor([[1.0, 8.0], [3.0, 0.0], [7.0, 7.0], [5.0, 4.0]])
+        >>> added(["mean"], list(pool_rows(["mean"], vectors, rows, skip=0)))
+        tensor([3., 4.])
     """
-    if not parts:
-        raise InputError(_NOTHING_LEFT)
-    rows = [torch.stack(each) for each in zip(*parts, strict=True)]
-    made = [each.amax(0) if kind == "max" else each.sum(0) for kind, each in zip(kinds, rows, strict=True)]
-    return torch.cat(made, dim=-1)[None]
+    by_kind = torch.stack(list(parts)).chunk(len(kinds), dim=-1)
+    return torch.cat(
+        [each.amax(0) if kind == "max" else each.sum(0) for kind, each in zip(kinds, by_kind, strict=True)],
+        dim=-1,
+    )
 
 
 def _shares(kind: Kind, places: Tensor, lengths: Tensor, skip: int) -> Tensor:
@@ -144,16 +154,15 @@ def _shares(kind: Kind, places: Tensor, lengths: Tensor, skip: int) -> Tensor:
     counts = lengths - skip
     match kind:
         case "mean":
-            shares = 1 / counts
+            return 1 / counts
         case "mean_sqrt_len":
-            shares = counts.rsqrt()
+            return counts.rsqrt()
         case "weighted_mean":
-            shares = places / ((lengths * (lengths + 1) - skip * (skip + 1)) / 2)
+            return places / ((lengths * (lengths + 1) - skip * (skip + 1)) / 2)
         case "cls":
-            shares = (places == skip + 1).to(places.dtype)
+            return (places == skip + 1).to(places.dtype)
         case _:
-            shares = (places == lengths).to(places.dtype)
-    return shares * (places > skip)
+            return (places == lengths).to(places.dtype)
 
 
 def mean_of_rows(vectors: Tensor, rows: Tensor, starts: Tensor) -> Tensor:

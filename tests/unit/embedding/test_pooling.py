@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.core.errors import InputError
 from regard.embedding import KINDS, Kind, mean_of_rows, pool
-from regard.embedding._pooling import joined, of_part
+from regard.embedding._pooling import Row, added, pool_rows
 from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
 
 LENGTHS = [5, 1, 17, 3]
@@ -99,7 +99,7 @@ def test_no_texts_give_no_vectors() -> None:
         ("median", LENGTHS, 0, "median"),
         ([], LENGTHS, 0, r"pooling must be one or several of mean, cls"),
         ("mean", [5, 1], 0, "26 rows of vectors; got 6"),
-        ("mean", LENGTHS, 1, "a text has no tokens but the prompt's"),
+        ("mean", LENGTHS, 1, "a text has 1 tokens, and the first 1 are the prompt's"),
     ],
 )
 def test_what_cannot_be_pooled_is_refused(kinds: str, lengths: list[int], skip: int, message: str) -> None:
@@ -128,18 +128,11 @@ def test_a_text_in_parts_is_pooled_as_one(kind: Kind, skip: int) -> None:
     """The prompt may end in the first part, or fill it."""
     text = vectors(lengths=[23])
     kinds: list[Kind] = [kind, "cls"]
-    first, parts = 0, []
-    for length in (4, 1, 11, 7):
-        part = of_part(kinds, text[first : first + length], 23, first=first, skip=skip)
-        assert (part is None) == (first + length <= skip)
-        assert part is None or all(each.untyped_storage().nbytes() <= 8 * WIDTH for each in part)
-        parts.append(part)
+    first, rows, read = 0, [], []
+    for length in (4, 1, 11, 7):  # each read with a token before and one behind, which are not pooled
+        rows.append(Row(length + 2, 1, length + 1, first, 23))
+        read += [vectors(lengths=[1]), text[first : first + length], vectors(lengths=[1])]
         first += length
-    found = joined(kinds, [part for part in parts if part])
-    assert_close_to_largest(found[0, :WIDTH], by_hand(kind, text, skip), FP64)
-    assert_close_to_largest(found, pool(kinds, text, [23], skip=skip), FP64)
-
-
-def test_parts_that_are_all_prompt_are_refused() -> None:
-    with pytest.raises(InputError, match="no tokens but the prompt's"):
-        joined(["mean"], [])
+    found = added(kinds, list(pool_rows(kinds, torch.cat(read), rows, skip=skip)))
+    assert_close_to_largest(found[:WIDTH], by_hand(kind, text, skip), FP64)
+    assert_close_to_largest(found, pool(kinds, text, [23], skip=skip)[0], FP64)
