@@ -105,37 +105,31 @@ def as_typed(argument: str) -> str:
     return argument
 
 
-def check_output(path: Path) -> None:
-    """Refuse to write a file where stdout goes, which would lose what is printed.
-
-    Raises:
-        InputError: the path is "-", which stands for stdin elsewhere.
-        OutputError: the path is stdout, by whatever name.
-    """
-    if str(path) == "-":
-        raise InputError("- is no file to write to; for a file of that name say ./- instead.")
-    try:
-        same = os.path.samestat(path.stat(), os.fstat(1))
-    except OSError:
-        return  # it is not there yet, or writing it will say what is wrong
-    if same:
-        raise OutputError(f"{str(path)!r} is where stdout goes; choose another file.")
-
-
 def check_outputs(files: Mapping[str, Path | None]) -> None:
-    """The same of several files, by the options that name them; no two may be the same.
+    """Refuse to write a file where stdout goes, which would lose what is printed, or two to one place.
+
+    Args:
+        files: by the options that name them.
 
     Raises:
-        InputError: a path is "-", or two are the same.
-        OutputError: a path is stdout.
+        InputError: a path is "-", which stands for stdin elsewhere, or two are the same.
+        OutputError: a path is stdout, by whatever name.
     """
     asked: dict[str, str] = {}
     for option, path in files.items():
-        if path is not None:
-            check_output(path)
-            earlier = asked.setdefault(os.path.realpath(path), option)
-            if earlier != option:
-                raise InputError(f"{earlier} and {option} name the same file, {str(path)!r}; choose two.")
+        if path is None:
+            continue
+        if str(path) == "-":
+            raise InputError("- is no file to write to; for a file of that name say ./- instead.")
+        try:
+            same = os.path.samestat(path.stat(), os.fstat(1))
+        except OSError:
+            same = False  # it is not there yet, or writing it will say what is wrong
+        if same:
+            raise OutputError(f"{str(path)!r} is where stdout goes; choose another file.")
+        earlier = asked.setdefault(os.path.realpath(path), option)
+        if earlier != option:
+            raise InputError(f"{earlier} and {option} name the same file, {str(path)!r}; choose two.")
 
 
 def print_json(result: Any) -> None:

@@ -12,7 +12,6 @@ from regard.cli._options import (
     KindOption,
     ModelOption,
     as_typed,
-    check_output,
     check_outputs,
     console,
     load_model,
@@ -107,8 +106,7 @@ def _compare_heads(
 ) -> None:
     if len(texts) != (2 if against is None else 1):
         raise InputError("--heads compares two texts in one model, or one text in two, with --against.")
-    if page is not None:
-        check_output(page)
+    check_outputs({"--page": page})
     texts = read_texts(texts)
     models = [load_model(name) for name in (model, against) if name is not None]
     # A page shows values and vectors too.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli._embed_job import Limit, estimated, printed, written
-from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_output, status
+from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_outputs, status
 from regard.cli._ray_option import ray_workers
 from regard.core.errors import InputError
 
@@ -186,7 +186,7 @@ def embed(
     if to_stdout and as_json:
         raise InputError("-o - prints JSON lines by itself; leave --json out.")
     if output is not None and not to_stdout:
-        check_output(output)
+        check_outputs({"--output": output})
     # What is asked of the vectors goes on by its name.
     wanted = dict(ctx.params, layer=_numbers("--layer", layer), mix=_numbers("--mix", mix))
     with status("looking at the input"):

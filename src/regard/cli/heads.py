@@ -16,7 +16,7 @@ from regard.cli._options import (
     ModelOption,
     TargetOption,
     as_typed,
-    check_output,
+    check_outputs,
     console,
     load_model,
     print_json,
@@ -78,7 +78,7 @@ def heads(
     if repeat is not None and repeat < 1:
         raise InputError(f"--repeat must be at least 1; got {repeat}.")
     if output is not None:
-        check_output(output)
+        check_outputs({"--output": output})
         from regard.tracing.patterns import check_heads_file
 
         check_heads_file(output)

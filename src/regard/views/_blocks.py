@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.views._layer_record import LayerRecord, MaskRecord
-from regard.views._quantize import Packed, Values
-from regard.views._records import AttentionRecord, Side
+from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord
+from regard.views._quantize import TOLERANCE, Packed, Values, by_dimension
+from regard.views._records import AttentionRecord, PositionsRecord, Side
 
 _Array = npt.NDArray[Any]
+
+
+MOST_POSITIONS = 512
+"""Rows of the matrix of added vectors that a page holds."""
 
 
 class Blocks:
@@ -72,7 +76,7 @@ def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
         "encoding": "float32",
         "difference": 0.0,
         "every": 1,
-        "sides": {name: _side(side) for name, side in sides.items() if side is not None},
+        "sides": {name: _side(name, side, blocks) for name, side in sides.items() if side is not None},
         "kinds": kinds,
     }
     return facts, blocks
@@ -128,7 +132,7 @@ def plain(values: Any, digits: int = 6) -> Any:
     return [plain(each, digits) for each in values]
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(name: str, side: Side, blocks: Blocks) -> dict[str, Any]:
     tokens = []
     for token in side.tokens:
         fields: dict[str, Any] = {
@@ -140,12 +144,18 @@ def _side(side: Side) -> dict[str, Any]:
         if token.surface is not None and token.surface != token.text:
             fields["surface"] = token.surface
         tokens.append(fields)
-    return {"text": side.text, "pair": side.pair, "tokens": tokens, "words": list(side.words)}
+    return {
+        "text": side.text,
+        "pair": side.pair,
+        "tokens": tokens,
+        "words": list(side.words),
+        "positions": _positions(name, side.positions, blocks),
+    }
 
 
 def _layer(name: str, layer: LayerRecord, blocks: Blocks) -> dict[str, Any]:
     if layer.weights is not None:
-        return {"layer": layer.layer, "heads": layer.heads, "weights": {}}
+        return {"layer": layer.layer, "heads": layer.heads, "weights": {}, "rotary": None}
     return {
         "layer": layer.layer,
         "heads": layer.heads,
@@ -156,6 +166,7 @@ def _layer(name: str, layer: LayerRecord, blocks: Blocks) -> dict[str, Any]:
         "mask": None if layer.mask is None else _mask(f"{name}-mask", layer.mask, blocks),
         "bias": _bias(f"{name}-bias", layer, blocks),
         "sinks": None if layer.sinks is None else blocks.add(f"{name}-sinks", layer.sinks),
+        "rotary": _rotary(name, layer.rotary, blocks),
     }
 
 
@@ -188,3 +199,42 @@ def _mask(name: str, mask: MaskRecord, blocks: Blocks) -> dict[str, Any]:
         "segments": segments,
         "bits": bits,
     }
+
+
+def _rotary(name: str, rotary: RotaryRecord | None, blocks: Blocks) -> dict[str, Any] | None:
+    if rotary is None:
+        return None
+    return {
+        "frequencies": blocks.add(f"{name}-rotary", rotary.frequencies),
+        "layout": rotary.layout,
+        "amplitude": rotary.amplitude,
+    }
+
+
+def _positions(name: str, record: PositionsRecord | None, blocks: Blocks) -> dict[str, Any]:
+    # The vectors in 16 bits where that shows the same numbers.
+    if record is None or record.table is None:
+        return {"said": None if record is None else record.said, "table": None}
+    table = np.ascontiguousarray(record.table[:MOST_POSITIONS])
+    values, read = by_dimension(table[None])
+    if not _same(table, read[0]):
+        values = Values(stored=table)
+    return {
+        "said": record.said,
+        "table": {
+            "count": len(table),
+            "dim": table.shape[1],
+            **blocks.add_values(f"{name}-positions", values),
+        },
+    }
+
+
+def _same(table: npt.NDArray[np.float32], read: npt.NDArray[np.float32]) -> bool:
+    """Whether entries, dot products and cosines stay what they are, to the third decimal."""
+    one, other = table.astype(np.float64), read.astype(np.float64)
+    apart = [np.abs(one - other).max(), np.abs(one @ one.T - other @ other.T).max()]
+    lengths = [np.maximum(np.linalg.norm(each, axis=1), 1e-30) for each in (one, other)]
+    if min(lengths[0].min(), lengths[1].min()) > 1e-6:
+        one, other = one / lengths[0][:, None], other / lengths[1][:, None]
+        apart.append(np.abs(one @ one.T - other @ other.T).max())
+    return bool(max(apart) <= TOLERANCE / 2)

@@ -17,7 +17,6 @@ from regard.views._difference import Difference, difference_facts
 from regard.views._layer_record import LayerRecord
 from regard.views._live import LiveRun, Measured, NotKept
 from regard.views._movement import Movement, movement_facts
-from regard.views._position_facts import add_positions
 from regard.views._records import RecordKind
 from regard.views._statistics import head_statistics
 from regard.views._thumbnails import binned, sampled
@@ -51,7 +50,6 @@ def widget_facts(
         record = run.record
         slim = {kind: tuple(map(_slim, record.layers[kind])) for kind in record.kinds}
         facts, blocks = facts_of(replace(record, layers=slim))
-        add_positions(record, facts, blocks)
         facts |= {
             "kernel": True,
             "check": run.check is not None,

@@ -20,7 +20,6 @@ from regard.views._difference import Difference, difference_facts
 from regard.views._live import LiveRun
 from regard.views._measures import add_matrices, add_norms, norm_bytes
 from regard.views._movement import Movement, movement_facts
-from regard.views._position_facts import add_positions
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
 from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
 from regard.views._statistics import add_statistics
@@ -134,7 +133,6 @@ def render_page(
     left: list[dict[str, str]] = []
     for record in records:
         facts, blocks = facts_of(record)
-        add_positions(record, facts, blocks)
         add_statistics(record, facts)
         left.append(add_matrices(record, facts, blocks))
         runs.append((facts, blocks))

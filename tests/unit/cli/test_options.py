@@ -76,15 +76,15 @@ def test_arguments_in_another_locale_are_utf8() -> None:
 
 
 def test_a_file_is_not_stdout(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    options.check_output(tmp_path)
-    options.check_output(tmp_path / "new")
+    options.check_outputs({"--output": tmp_path})
+    options.check_outputs({"--output": tmp_path / "new"})
     for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
         with pytest.raises(OutputError, match=f"'{name}' is where stdout goes; choose another file"):
-            options.check_output(Path(name))
+            options.check_outputs({"--output": Path(name)})
     link = tmp_path / "link"
     link.symlink_to("/dev/stdout")
     with pytest.raises(OutputError, match="is where stdout goes"):
-        options.check_output(link)
+        options.check_outputs({"--output": link})
 
 
 def test_json_is_strict_and_ascii(capsys: pytest.CaptureFixture[str]) -> None:
