@@ -6,9 +6,7 @@ from regard._lens._survey import Execution, SeenCall, Survey
 from regard.models import is_linear
 
 
-def find_ffn(
-    found: Survey, last: SeenCall, block: tuple[int, int], shape: tuple[int, ...]
-) -> Execution | None:
+def find_ffn(found: Survey, last: SeenCall, block: Execution, shape: tuple[int, ...]) -> Execution | None:
     """The linear layer from the neurons of a layer to the residual stream; None where there is no such one.
 
     Its input are the neurons, its output is the network's. After the last attention of a layer nothing with
@@ -27,7 +25,7 @@ def find_ffn(
     linear: list[Execution] = []
     for execution in found.order[start:]:
         own = list(execution.module.parameters(recurse=False))
-        if block not in found.around[execution.key] or not own:
+        if block not in found.around[execution] or not own:
             continue
         if is_linear(execution.module):
             linear.append(execution)
@@ -36,8 +34,8 @@ def find_ffn(
     if len(linear) not in (2, 3):
         return None
     *ups, down = linear
-    given = [found.inputs.get(each.key) for each in linear]
-    made = [found.outputs.get(each.key) for each in linear]
+    given = [found.inputs.get(each) for each in linear]
+    made = [found.outputs.get(each) for each in linear]
     tokens = (shape, (math.prod(shape),))  # OPT puts the batch's tokens in one row
     states = [value for value in (*given, *made) if value is not None and value.shape[:-1] in tokens]
     if len(states) < 2 * len(linear) or any(value is not given[0] for value in given[: len(ups)]):

@@ -12,7 +12,7 @@ from regard._lens._modules import main_output
 from regard._lens._parity import Parity, bound_of, layer_parity, output_error
 from regard._lens._points import Layout, lay_out
 from regard._lens._probe import first_run
-from regard._lens._survey import Survey, accepted, survey, unseen
+from regard._lens._survey import Execution, Survey, accepted, survey, unseen
 from regard.core.errors import InputError, RegardError
 from regard.models import FAMILIES, StackKind, is_linear
 
@@ -131,14 +131,14 @@ def _sizes(hf_model: Any, layout: Layout, found: Survey, vocab_size: int, name: 
 def _last_state(layout: Layout, found: Survey) -> Tensor | None:
     """What the outermost stack hands on."""
     point = layout.points.get(f"{list(layout.prefixes.values())[-1]}output")
-    return None if point is None else found.outputs[point.execution.key]
+    return None if point is None else found.outputs[point.execution]
 
 
 def _compare(layout: Layout, found: Survey, untouched: Any) -> Parity:
-    sites = {site.execution.key: site for site in layout.sites}
+    sites = {site.execution: site for site in layout.sites}
     layers = []
     for call in found.calls:
-        site = sites[call.execution.key]
+        site = sites[call.execution]
         point = layout.points.get(f"{site.name}.output")
         layers.append(
             layer_parity(
@@ -147,7 +147,7 @@ def _compare(layout: Layout, found: Survey, untouched: Any) -> Parity:
                 call.inputs,
                 call.context,
                 projection=layout.projection(site.name),
-                output=None if point is None else found.outputs[point.execution.key],
+                output=None if point is None else found.outputs[point.execution],
             )
         )
     return Parity(
@@ -163,10 +163,10 @@ def _find_norm(layout: Layout, found: Survey, kind: StackKind) -> nn.Module | No
     last = layout.points.get(f"{prefix}layers.{layout.depth(kind) - 1}.output")
     if end is None or last is None:
         return None
-    before, after = (found.outputs[each.execution.key] for each in (last, end))
+    before, after = (found.outputs[each.execution] for each in (last, end))
     if not _same(before, after):
         for execution in found.order:
-            given, made = (each.get(execution.key) for each in (found.inputs, found.outputs))
+            given, made = (each.get(execution) for each in (found.inputs, found.outputs))
             if _same(given, before) and _same(made, after):
                 return execution.module
     return None
@@ -174,10 +174,10 @@ def _find_norm(layout: Layout, found: Survey, kind: StackKind) -> nn.Module | No
 
 def _find_head(hf_model: Any, layout: Layout, found: Survey) -> nn.Linear | None:
     head = hf_model.get_output_embeddings()
-    given, made = (each.get((id(head), 0)) for each in (found.inputs, found.outputs))
     state = _last_state(layout, found)
     if head is None or state is None or not is_linear(head):
         return None
+    given, made = (each.get(Execution(head, 0)) for each in (found.inputs, found.outputs))
     return head if _same(given, state) and _same(made, found.result.get("logits")) else None
 
 

@@ -215,13 +215,9 @@ def output_error(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
         alike = (one == other) | (one.isnan() & other.isnan())
         apart = torch.where(alike, 0.0, (one.double() - other.double()).abs()).max()
         scale = float(other.double()[other.isfinite()].abs().max())
-        error = _larger(error, apart / scale if scale else apart)
+        found = float(apart / scale if scale else apart)
+        error = math.inf if math.isnan(found) else max(error, found)
     return error
-
-
-def _larger(error: float, found: Tensor) -> float:
-    value = float(found)
-    return math.inf if math.isnan(value) else max(error, value)
 
 
 def _cell(error: float | None) -> str:

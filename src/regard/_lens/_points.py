@@ -122,7 +122,7 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
         for each, layer, call in placed:
             at = f"{prefix}layers.{layer}.{attention_name(each)}"
             sites.append(Site(each, layer, at, call.execution, call.inputs.num_heads))
-            made = None if call.projection is None else found.outputs.get(call.projection.key)
+            made = None if call.projection is None else found.outputs.get(call.projection)
             if call.projection is not None and made is not None and _is_state(made, ids):
                 points[f"{at}.output"] = Point(f"{at}.output", call.projection, "output")
         _around(points, found, prefix, own, ids)
@@ -131,12 +131,12 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
             down = None if block is None else find_ffn(found, call, block, ids.shape)
             if down is not None:
                 at = f"{prefix}layers.{layer}.ffn"
-                is_flat = found.inputs[down.key].ndim == 2
+                is_flat = found.inputs[down].ndim == 2
                 points[f"{at}.hidden"] = Point(f"{at}.hidden", down, "input", is_flat)
                 points[f"{at}.output"] = Point(f"{at}.output", down, "output", is_flat)
         limits[stack] = _limit(found, own)
-    order = {call.execution.key: index for index, call in enumerate(found.calls)}
-    sites.sort(key=lambda site: order[site.execution.key])
+    order = {call.execution: index for index, call in enumerate(found.calls)}
+    sites.sort(key=lambda site: order[site.execution])
     return Layout(prefixes, tuple(sites), points, limits)
 
 
@@ -181,9 +181,9 @@ def _layers_of(found: Survey, cross: list[SeenCall], own: list[SeenCall]) -> lis
     return layers
 
 
-def _block(found: Survey, call: SeenCall) -> tuple[int, int] | None:
+def _block(found: Survey, call: SeenCall) -> Execution | None:
     """The outermost module around the call that stands in a list of modules: its layer."""
-    return next((each.key for each in call.around if id(each.module) in found.listed), None)
+    return next((each for each in call.around if id(each.module) in found.listed), None)
 
 
 def _around(
@@ -195,9 +195,9 @@ def _around(
 ) -> None:
     """The points of the residual stream and the embeddings, where they can be told."""
     for execution in found.order:
-        given = found.inputs.get(execution.key)
+        given = found.inputs.get(execution)
         if isinstance(execution.module, nn.Embedding) and given is not None and given.shape == ids.shape:
-            output = found.outputs.get(execution.key)
+            output = found.outputs.get(execution)
             # In a decoder with the encoder's length they could be mixed up: the lengths differ.
             if torch.equal(given, ids) and output is not None and output.ndim == 3:
                 name = f"{prefix}embeddings.tokens"
@@ -206,17 +206,17 @@ def _around(
     blocks = [_block(found, call) for call in own]
     if None in blocks or len(set(blocks)) < len(blocks):
         blocks = []
-    for layer, key in enumerate(blocks):
-        assert key is not None
+    for layer, block in enumerate(blocks):
+        assert block is not None
         for side, store in (("input", found.inputs), ("output", found.outputs)):
-            value = store.get(key)
+            value = store.get(block)
             if value is not None and _is_state(value, ids):
                 name = f"{prefix}layers.{layer}.{side}"
-                points[name] = Point(name, found.executions[key], side)  # type: ignore[arg-type]
+                points[name] = Point(name, block, side)  # type: ignore[arg-type]
     states = [
         (execution, value)
         for execution in _common(found, own)
-        if (value := found.outputs.get(execution.key)) is not None and _is_state(value, ids)
+        if (value := found.outputs.get(execution)) is not None and _is_state(value, ids)
     ]
     if states:
         # What the outermost module hands on is the last hidden state; the innermost that has it makes it, so
@@ -236,25 +236,25 @@ def _common(found: Survey, own: list[SeenCall]) -> list[Execution]:
     """The executions around all the calls of a stack, from the outside in."""
     common: list[Execution] = []
     for level in zip(*(call.around for call in own), strict=False):
-        if len({execution.key for execution in level}) > 1:
+        if len(set(level)) > 1:
             break
         common.append(level[0])
     # A stack of one layer has the layer, and more, around all its calls.
     block = _block(found, own[0]) if len(own) == 1 else None
-    return list(takewhile(lambda execution: execution.key != block, common))
+    return list(takewhile(lambda execution: execution != block, common))
 
 
 def _limit(found: Survey, own: list[SeenCall]) -> int | None:
     """The rows of the table of positions that the stack looks its positions up in."""
-    at = {execution.key: index for index, execution in enumerate(found.order)}
-    stop = at[own[0].around[-1].key]
-    before = [at[call.around[-1].key] for call in found.calls if call not in own]
+    at = {execution: index for index, execution in enumerate(found.order)}
+    stop = at[own[0].around[-1]]
+    before = [at[call.around[-1]] for call in found.calls if call not in own]
     start = max((index for index in before if index < stop), default=0)
     for execution in found.order[start:stop]:
         module = execution.module
         if not isinstance(module, nn.Embedding):
             continue
-        first = _first_position(found.inputs.get(execution.key), own[0].inputs.q_len)
+        first = _first_position(found.inputs.get(execution), own[0].inputs.q_len)
         if "position" in type(module).__name__.lower():
             first = int(getattr(module, "offset", 0) or 0)
         if first is not None:

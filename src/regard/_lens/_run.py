@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from regard._lens._arguments import Masks, read_inputs
 from regard._lens._implementations import Call, listening, listens
 from regard._lens._modules import main_input, main_output, with_main_input, with_main_output
 from regard._lens._points import OF_ATTENTION, Layout, Point, Site
+from regard._lens._survey import Execution
 from regard.core import Mask, Taps, reference_attention
 from regard.core.errors import RegardError
 
@@ -35,17 +37,15 @@ class Run:
         self._batch = batch
         self._capture = capture
         self._masks = Masks()
-        self._sites = {site.execution.key: site for site in layout.sites}
+        self._sites = {site.execution: site for site in layout.sites}
         self._left = set(self._sites)
-        self._counts: dict[int, int] = defaultdict(int)
-        self._points: dict[int, dict[tuple[int, str], list[Point]]] = {}
-        self._modules: dict[int, nn.Module] = {}
+        self._counts: dict[nn.Module, int] = defaultdict(int)
+        self._executed: dict[tuple[nn.Module, str], int] = defaultdict(int)
+        self._points: dict[nn.Module, dict[tuple[int, str], list[Point]]] = {}
         for point in layout.points.values():
             if point.name in capture or (taps is not None and taps.wants(point.name)):
-                module = point.execution.module
-                self._modules[id(module)] = module
                 at = (point.execution.occurrence, point.side)
-                self._points.setdefault(id(module), {}).setdefault(at, []).append(point)
+                self._points.setdefault(point.execution.module, {}).setdefault(at, []).append(point)
 
     @contextmanager
     def listening(self, configs: list[Any]) -> Iterator[None]:
@@ -56,12 +56,12 @@ class Run:
         """
         handles = []
         try:
-            for key, module in self._modules.items():
-                sides = {side for _, side in self._points[key]}
+            for module, points in self._points.items():
+                sides = {side for _, side in points}
                 if "input" in sides:
-                    handles.append(module.register_forward_pre_hook(self._before(), with_kwargs=True))
+                    handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
                 if "output" in sides:
-                    handles.append(module.register_forward_hook(self._after()))
+                    handles.append(module.register_forward_hook(self._after))
             with listening(configs, self):
                 yield
         finally:
@@ -112,49 +112,37 @@ class Run:
         return context, weights
 
     def _next(self, module: nn.Module) -> Site:
-        key = (id(module), self._counts[id(module)])
-        self._counts[id(module)] += 1
+        key = Execution(module, self._counts[module])
+        self._counts[module] += 1
         if key not in self._sites:
             raise RegardError(
-                f"{type(module).__name__} called attention {key[1] + 1} times, which it did not on the first "
-                "look: the model attends otherwise on this input, so nothing is shown."
+                f"{type(module).__name__} called attention {key.occurrence + 1} times, which it did not on "
+                "the first look: the model attends otherwise on this input, so nothing is shown."
             )
         self._left.discard(key)
         return self._sites[key]
 
-    def _before(self) -> Any:
-        calls: dict[int, int] = defaultdict(int)
+    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+        if kwargs is None:  # a pass of another thread; see `_Watcher.enter`
+            return None
+        points = self._points_at(module, "input")
+        value = main_input(args, kwargs) if points else None
+        offered = None if value is None else self._offer(points, value)
+        return None if offered is None or offered is value else with_main_input(args, kwargs, offered)
 
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
-            if not listens(self) or kwargs is None:  # a pass of another thread; see `_Watcher.enter`
-                return None
-            count = calls[id(module)]
-            calls[id(module)] += 1
-            points = self._points[id(module)].get((count, "input"), [])
-            value = main_input(args, kwargs) if points else None
-            if value is None:
-                return None
-            offered = self._offer(points, value)
-            return None if offered is value else with_main_input(args, kwargs, offered)
+    def _after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        points = self._points_at(module, "output")
+        value = main_output(output) if points else None
+        offered = None if value is None else self._offer(points, value)
+        return None if offered is None or offered is value else with_main_output(output, offered)
 
-        return hook
-
-    def _after(self) -> Any:
-        calls: dict[int, int] = defaultdict(int)
-
-        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-            if not listens(self):
-                return None
-            count = calls[id(module)]
-            calls[id(module)] += 1
-            points = self._points[id(module)].get((count, "output"), [])
-            value = main_output(output) if points else None
-            if value is None:
-                return None
-            offered = self._offer(points, value)
-            return None if offered is value else with_main_output(output, offered)
-
-        return hook
+    def _points_at(self, module: nn.Module, side: Literal["input", "output"]) -> list[Point]:
+        """The taps at this execution of a module; none of a pass of another thread."""
+        if not listens(self):
+            return []
+        count = self._executed[module, side]
+        self._executed[module, side] += 1
+        return self._points[module].get((count, side), [])
 
     def _offer(self, points: list[Point], value: Tensor) -> Tensor:
         is_flat = points[0].is_flat
@@ -177,20 +165,13 @@ class _Watch:
 
     def listeners(self) -> Taps:
         """At scores and weights; see `Listening.taps` for why they are not kept."""
-        return Taps({name: self._listen(self._taps, name) for name in ("scores", "weights")})
+        wanted = (name for name in ("scores", "weights") if self._taps.wants(name))
+        return Taps({name: partial(self._listen, name) for name in wanted})
 
-    def _listen(self, taps: Taps, name: str) -> Any:
-        def listen(value: Tensor) -> Tensor | None:
-            if not taps.wants(name):
-                return None
-            # Inference tensors count no versions; a listener may write in place all the same.
-            before = value.clone() if value.is_inference() else value._version
-            offered = taps.offer(name, value)
-            if isinstance(before, Tensor):
-                in_place = not torch.equal(before, value)
-            else:
-                in_place = before != value._version
-            self.written = self.written or in_place or offered is not value
-            return offered
-
-        return listen
+    def _listen(self, name: str, value: Tensor) -> Tensor:
+        # Inference tensors count no versions; a listener may write in place all the same.
+        before = value.clone() if value.is_inference() else value._version
+        offered = self._taps.offer(name, value)
+        in_place = not torch.equal(before, value) if isinstance(before, Tensor) else before != value._version
+        self.written = self.written or in_place or offered is not value
+        return offered

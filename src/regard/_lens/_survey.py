@@ -29,10 +29,6 @@ class Execution:
     module: nn.Module = field(repr=False)
     occurrence: int
 
-    @property
-    def key(self) -> tuple[int, int]:
-        return id(self.module), self.occurrence
-
 
 @dataclass(eq=False)
 class SeenCall:
@@ -52,19 +48,17 @@ class Survey:
     Args:
         calls: the attention calls, in order.
         inputs, outputs: the main tensor that each execution of a module took and returned.
-        executions: by key.
         order: the executions as they began.
-        around: the executions (by key) within which each ran.
+        around: the executions within which each ran.
         listed: the modules (by id) that stand in a list of modules: layers do.
         result: what the model returned.
     """
 
     calls: list[SeenCall] = field(default_factory=list)
-    inputs: dict[tuple[int, int], Tensor] = field(default_factory=dict)
-    outputs: dict[tuple[int, int], Tensor] = field(default_factory=dict)
-    executions: dict[tuple[int, int], Execution] = field(default_factory=dict)
+    inputs: dict[Execution, Tensor] = field(default_factory=dict)
+    outputs: dict[Execution, Tensor] = field(default_factory=dict)
     order: list[Execution] = field(default_factory=list)
-    around: dict[tuple[int, int], frozenset[tuple[int, int]]] = field(default_factory=dict)
+    around: dict[Execution, frozenset[Execution]] = field(default_factory=dict)
     listed: frozenset[int] = frozenset()
     result: Any = None
 
@@ -103,14 +97,13 @@ class _Watcher:
         count = self._counts.get(id(module), 0)
         self._counts[id(module)] = count + 1
         execution = Execution(module, count)
-        self.survey.around[execution.key] = frozenset(each.key for each in self._running)
+        self.survey.around[execution] = frozenset(self._running)
         self._running.append(execution)
         self.survey.order.append(execution)
-        self.survey.executions[execution.key] = execution
         given = main_input(args, kwargs)
         if given is None:
             return
-        self.survey.inputs[execution.key] = given
+        self.survey.inputs[execution] = given
         last = self.survey.calls[-1] if self.survey.calls else None
         if (
             last is not None
@@ -128,7 +121,7 @@ class _Watcher:
         assert execution.module is module
         given = main_output(output)
         if given is not None:
-            self.survey.outputs[execution.key] = given
+            self.survey.outputs[execution] = given
 
 
 def survey(model: nn.Module, configs: list[Any], arguments: dict[str, Any]) -> Survey:
@@ -168,12 +161,12 @@ _WITHOUT_WEIGHTS = re.compile(
 
 def unseen(found: Survey, names: dict[int, str]) -> list[str]:
     """Modules that ran, look like attention, and made no call that was seen: 'name (class)', innermost."""
-    seen = {execution.key for call in found.calls for execution in call.around}
+    seen = {execution for call in found.calls for execution in call.around}
     hidden: dict[str, str] = {}
     for execution in found.order:
         kind = type(execution.module).__name__
         if (
-            execution.key not in seen
+            execution not in seen
             and _LOOKS_LIKE_ATTENTION.search(kind)
             and not _WITHOUT_WEIGHTS.search(kind)
             and any(True for _ in execution.module.parameters())

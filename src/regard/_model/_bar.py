@@ -28,21 +28,14 @@ class Bar:
         if time.monotonic() - self._begun < _PATIENCE or sys.stderr is None:
             return
         if self._drawn is None:
-            self._drawn = self._made()
-            if self._is_seen():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            what, console = TextColumn("{task.description}"), Console(stderr=True)
+            columns = (what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._drawn = Progress(*columns, console=console, transient=True)
+            if console.is_terminal or console.is_jupyter:
                 self._drawn.start()
                 self._task = self._drawn.add_task(self._what, total=total)
         if self._task is not None:
             self._drawn.update(self._task, completed=done, total=total)
-
-    @staticmethod
-    def _made() -> Any:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        return Progress(*columns, console=Console(stderr=True), transient=True)
-
-    def _is_seen(self) -> bool:
-        console = self._drawn.console
-        return bool(console.is_terminal or console.is_jupyter)
