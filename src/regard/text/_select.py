@@ -36,55 +36,26 @@ def select(
     """The token positions that `selector` names; see `Encoding.find`."""
     if not isinstance(selector, str):
         return (_position(selector, len(tokens)),)
-    if not texts:
-        return _piece(selector, tokens)
-    name = selector.strip()
-    if not split_words(name):
+    name = selector.strip() if texts else selector
+    if texts and not split_words(name):
         raise InputError(
             f"selector names no word: got {shown(selector)}; give a word of the text, or a token position"
         )
     choice = _CHOICE.fullmatch(name)
     base = choice["name"].strip() if choice else name
-    found = _occurrences(base, tokens, words)
+    found = _occurrences(base, texts, tokens, words)
     number = int(choice["number"]) if choice else 1
-    if choice and not 1 <= number <= len(found) and (written := _occurrences(name, tokens, words)):
+    if choice and not 1 <= number <= len(found) and (written := _occurrences(name, texts, tokens, words)):
         # "issue#42" in a text with fewer issues is what the text says.
         choice, base, found, number = None, name, written, 1
     if not found:
-        raise InputError(_not_in_text(base, texts, words))
+        raise InputError(_not_in_text(base, texts, words) if texts else _no_piece(base, tokens))
     if choice is None and len(found) > 1:
         where = _listed(name, found, texts)
-        raise InputError(f"{shown(name)} occurs {len(found)} times in the text: {where}; choose one of these")
+        raise InputError(f"{shown(name)} occurs {_times(found, texts)}: {where}; choose one of these")
     if not 1 <= number <= len(found):
         raise InputError(_no_such_occurrence(name, base, number, found, texts))
     return _tokens_of(name, found[number - 1], texts, tokens, words)
-
-
-def _piece(selector: str, tokens: Sequence[Token]) -> tuple[int, ...]:
-    """The token with a piece, among tokens that came without a text."""
-    name, number = selector, None
-    found = [token.index for token in tokens if token.text == name]
-    choice = _CHOICE.fullmatch(selector)
-    if not found and choice:
-        name, number = choice["name"], int(choice["number"])
-        found = [token.index for token in tokens if token.text == name]
-    if not found:
-        raise InputError(
-            f"{shown(selector)} is no piece of these tokens, which were given as ids: without a text there "
-            f"are no words; give a position, 0 to {len(tokens) - 1}, or a piece as the vocabulary has it, "
-            f"such as {shown(tokens[0].text)}"
-        )
-    if number is not None and not 1 <= number <= len(found):
-        raise InputError(
-            f"{shown(selector)} asks for occurrence {number}, but {shown(name)} occurs {len(found)} times: "
-            f"at {_token_list(found)}"
-        )
-    if number is None and len(found) > 1:
-        raise InputError(
-            f"{shown(name)} occurs {len(found)} times: at {_token_list(found)}; choose one, such as "
-            f"{shown(name + '#2')}, or its position"
-        )
-    return (found[(number or 1) - 1],)
 
 
 def _position(selector: object, count: int) -> int:
@@ -106,14 +77,16 @@ def _position(selector: object, count: int) -> int:
     return position % count
 
 
-def _occurrences(name: str, tokens: Sequence[Token], words: Sequence[Word]) -> list[_Occurrence]:
+def _occurrences(
+    name: str, texts: Sequence[str], tokens: Sequence[Token], words: Sequence[Word]
+) -> list[_Occurrence]:
     asked = [name[start:end] for start, end in split_words(name)]
     special = [
         _Occurrence(tokens=(token.index,), words=())
         for token in tokens
-        if token.special and token.text == name
+        if (token.special or not texts) and token.text == name
     ]
-    if special or not asked:
+    if special or not texts or not asked:
         return special
     return list(_phrases(asked, words, str)) or list(_phrases(asked, words, fold))
 
@@ -162,12 +135,15 @@ def _no_such_occurrence(
     name: str, base: str, number: int, candidates: Sequence[_Occurrence], texts: Sequence[str]
 ) -> str:
     count = len(candidates)
-    times = "once" if count == 1 else f"{count} times"
     reach = f"{shown(base)} or {shown(base + '#1')}" if count == 1 else f"1 to {count}"
     return (
-        f"{shown(name)} asks for occurrence {number}, but {shown(base)} occurs {times} in the text: "
+        f"{shown(name)} asks for occurrence {number}, but {shown(base)} occurs {_times(candidates, texts)}: "
         f"{_listed(base, candidates, texts)}; choose {reach}"
     )
+
+
+def _times(found: Sequence[_Occurrence], texts: Sequence[str]) -> str:
+    return ("once" if len(found) == 1 else f"{len(found)} times") + (" in the text" if texts else "")
 
 
 def _listed(name: str, found: Sequence[_Occurrence], texts: Sequence[str]) -> str:
@@ -225,3 +201,11 @@ def _not_in_text(name: str, texts: Sequence[str], words: Sequence[Word]) -> str:
     meant = f"; did you mean {' or '.join(near)}?" if near else ""
     where = "text" if len(texts) == 1 else "texts"
     return f"{shown(name)} is not a word of the {where}; the words are {listed}{meant}"
+
+
+def _no_piece(name: str, tokens: Sequence[Token]) -> str:
+    return (
+        f"{shown(name)} is no piece of these tokens, which were given as ids: without a text there "
+        f"are no words; give a position, 0 to {len(tokens) - 1}, or a piece as the vocabulary has it, "
+        f"such as {shown(tokens[0].text)}"
+    )

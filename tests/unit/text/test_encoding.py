@@ -99,9 +99,9 @@ def test_finding_among_ids(default: Tokenizer) -> None:
             "river",
             '"river" is no piece of these tokens, which were given as ids: without a text there are no ',
         ),
-        ("river#1", '"river#1" is no piece of these tokens'),
-        ("bank", '"bank" occurs 2 times: at tokens 1, 3; choose one, such as "bank#2", or its position'),
-        ("bank#3", '"bank#3" asks for occurrence 3, but "bank" occurs 2 times: at tokens 1, 3'),
+        ("river#1", '"river" is no piece of these tokens'),
+        ("bank", '"bank" occurs 2 times: "bank#1" at token 1, "bank#2" at token 3; choose one of these'),
+        ("bank#3", '"bank#3" asks for occurrence 3, but "bank" occurs 2 times: "bank#1" at token 1, '),
         ("", '"" is no piece of these tokens'),
         (5, "token position 5 is out of range: the text has 5 tokens"),
     ]:
