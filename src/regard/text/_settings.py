@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tokenizers import AddedToken
 
 from regard.core.errors import CheckpointError
 from regard.core.json import read_object
+
+_T = TypeVar("_T", bool, str, int)
 
 ROLES: Final = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
@@ -39,29 +41,25 @@ class Settings:
 
     def flag(self, name: str, default: bool) -> bool:
         """A setting that is true or false; null is the default."""
-        value = self.fields.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self.error(name, "true or false", value)
-        return value
+        value = self.fields.get(name, default)
+        return default if value is None else self._checked(name, value, bool, "true or false")
 
     def text(self, name: str, default: str) -> str:
         """A setting that is a string; null is the default."""
-        value = self.fields.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, str):
-            raise self.error(name, "a string", value)
-        return value
+        value = self.fields.get(name, default)
+        return default if value is None else self._checked(name, value, str, "a string")
 
     def number(self, name: str, default: int) -> int:
         """A setting that is a count; null is the default."""
         value = self.fields.get(name)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**20:
+        number = default if value is None else self._checked(name, value, int, "a number of tokens")
+        if not 0 <= number < 2**20:
             raise self.error(name, "a number of tokens", value)
+        return number
+
+    def _checked(self, name: str, value: object, kind: type[_T], wanted: str) -> _T:
+        if type(value) is not kind:
+            raise self.error(name, wanted, value)
         return value
 
     def role(self, role: str, default: str | None, *, lstrip: bool = False) -> AddedToken | None:

@@ -1,5 +1,6 @@
 """Whether products of whole numbers are to be had here, and models with them; only these import llvmlite."""
 
+import copy
 import importlib.util
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,9 +11,8 @@ from torch import Tensor, nn
 
 from regard.core.errors import InputError
 from regard.core.extras import missing
-from regard.embedding._engine import Engine, NetworkEngine
+from regard.embedding._engine import Engine, NetworkEngine, stack_of
 from regard.embedding._integers._by_length import ByLength
-from regard.embedding._linears import with_linears
 from regard.embedding._post_norm import PostNormEngine
 from regard.embedding._products import Float32Product, MakeProduct, Product
 from regard.models import Transformer
@@ -107,10 +107,12 @@ def _engine(
         attentions = (INT8, FLOAT32) if precision == "int8" else (FLOAT32,)
         return PostNormEngine(network, layers, _fitting(kind), values, KernelArithmetic(*attentions))
 
-    def linear(own: nn.Linear) -> nn.Module:
-        return ProductLinear(own, kind) if kind.takes(own.weight) else own
-
-    return NetworkEngine(with_linears(network, linear), layers)
+    network = copy.deepcopy(network).float()
+    for module in list(network.stack(stack_of(network)).layers.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear) and kind.takes(child.weight):
+                setattr(module, name, ProductLinear(child, kind))
+    return NetworkEngine(network, layers)
 
 
 def _product(precision: str) -> Any:
