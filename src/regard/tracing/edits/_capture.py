@@ -1,7 +1,6 @@
 """What a model computes on a traced text, at any of its taps: the source of what edits put elsewhere."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,30 +8,14 @@ from torch import Tensor
 
 from regard.core import Taps
 from regard.core.errors import InputError
-from regard.models import StackKind
+from regard.models import Network, Output, StackKind
 from regard.text import Encoding
 from regard.tracing.edits._sites import Layer, Site
 from regard.tracing.record import Trace
 from regard.tracing.run import run_again
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Captured:
-    """Tensors of one run.
-
-    Args:
-        encodings: what each stack read.
-        tensors: by tap, without the batch.
-    """
-
-    encodings: Mapping[StackKind, Encoding]
-    tensors: Mapping[str, Tensor]
-
-
-def encodings_of(trace: Trace) -> dict[StackKind, Encoding]:
-    """What each stack of a traced model read."""
-    stacks: dict[StackKind, Any] = {"encoder": trace.encoder, "decoder": trace.decoder}
-    return {kind: passage.encoding for kind, passage in stacks.items() if passage is not None}
+Captured = tuple[Trace, Mapping[str, Tensor]]
+"""A traced text, with what it has at some taps, without the batch."""
 
 
 def captured(trace: Trace, taps: Iterable[tuple[Site, Any, Layer, str]]) -> Captured:
@@ -41,18 +24,36 @@ def captured(trace: Trace, taps: Iterable[tuple[Site, Any, Layer, str]]) -> Capt
     Raises:
         InputError: the trace came without its model, or the model has no such tap.
     """
-    kept: dict[str, Tensor] = {}
-    left: dict[str, Any] = {}
-    for site, kind, layer, tap in taps:
-        held = _held(trace, site, kind, layer)
-        if held is None:
-            left[tap] = keep_in(kept, tap)
-        else:
-            kept[tap] = held[None]
+    held = {tap: _held(trace, site, kind, layer) for site, kind, layer, tap in taps}
+    kept = {tap: value for tap, value in held.items() if value is not None}
+    left = [tap for tap in held if tap not in kept]
     if left:
         with torch.no_grad():
-            run_again(trace, trace.require_model().network, taps=Taps(left))
-    return Captured(encodings=encodings_of(trace), tensors={tap: value[0] for tap, value in kept.items()})
+            _, seen = seen_at(left, trace, trace.require_model().network)
+        kept |= {tap: value[0] for tap, value in seen.items()}
+    return trace, kept
+
+
+def encodings_of(trace: Trace) -> dict[StackKind, Encoding]:
+    """What each stack of a traced model read."""
+    stacks: dict[StackKind, Any] = {"encoder": trace.encoder, "decoder": trace.decoder}
+    return {kind: passage.encoding for kind, passage in stacks.items() if passage is not None}
+
+
+def seen_at(
+    taps: Iterable[str], trace: Trace, network: Network, *, logits: bool = False
+) -> tuple[Output, dict[str, Tensor]]:
+    """What a network gives on a trace's text, and what passes some of its taps."""
+    seen: dict[str, Tensor] = {}
+
+    def listener(tap: str) -> Any:
+        def keep(value: Tensor) -> None:
+            seen[tap] = value
+
+        return keep
+
+    output = run_again(trace, network, taps=Taps({tap: listener(tap) for tap in taps}), logits=logits)
+    return output, seen
 
 
 def _held(trace: Trace, site: Site, kind: Any, layer: Layer) -> Tensor | None:
@@ -67,12 +68,3 @@ def _held(trace: Trace, site: Site, kind: Any, layer: Layer) -> Tensor | None:
     except InputError:  # of a part that was not kept, or of another model
         return None
     return None
-
-
-def keep_in(kept: dict[str, Tensor], tap: str) -> Any:
-    """A listener that keeps what passes; of the listeners at many taps, each its own."""
-
-    def keep(value: Tensor) -> None:
-        kept[tap] = value
-
-    return keep

@@ -11,7 +11,7 @@ from regard.core import Mask
 from regard.core.errors import InputError
 from regard.models import Kind, StackKind
 from regard.text import Encoding
-from regard.tracing.edits._capture import Captured
+from regard.tracing.edits._capture import Captured, encodings_of
 from regard.tracing.edits._sites import SITES, Axis, Layer, Layers, Positions, Site, SiteName, stack_along
 from regard.tracing.record import Numbers, Trace, chosen_of, numbers_of, unique
 
@@ -216,18 +216,19 @@ class Part:
             InputError: another kind of model, or a word, position or head that it does not have.
         """
         site, kind = self.target.site, self.target.kind
-        value = source.tensors[self.target.tap].to(self.x.device)
+        trace, tensors = source
+        encodings, value = encodings_of(trace), tensors[self.target.tap].to(self.x.device)
         for dim, axis in enumerate(site.axes):
             numbers = self.chosen[axis]
             if axis in ("head", "neuron"):
                 if numbers is not None and max(numbers) >= value.shape[dim]:
                     raise InputError(f"{axis} must be one of the {value.shape[dim]} of the trace's model.")
             else:
-                encoding = source.encodings.get(stack_along(kind, axis))
+                encoding = encodings.get(stack_along(kind, axis))
                 if encoding is None:
                     raise InputError(
                         f"the trace must be of a model with kind {kind!r}, as the edited one is; it has "
-                        f"{' and '.join(source.encodings)}."
+                        f"{' and '.join(encodings)}."
                     )
                 asked, said = key if axis == "key" else query, name or axis
                 chosen = chosen_of(said, encoding, asked)  # of None all, but for a sink

@@ -7,18 +7,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regard.core import Taps
 from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.models import Kind, Loaded, Network, Output, stack_of
-from regard.tracing.edits._capture import keep_in
+from regard.tracing.edits._capture import seen_at
 from regard.tracing.edits._changes import Replace
 from regard.tracing.edits._metric import Progress, number_of
 from regard.tracing.edits._patching import gradients_at
-from regard.tracing.edits._sites import site_named, taps_of
+from regard.tracing.edits._sites import SITES, taps_of
 from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace, check_trace
-from regard.tracing.run import check_mode, run_again
+from regard.tracing.run import check_mode
 
 ImportanceMethod = Literal["gradient", "zero", "mean"]
 """By the gradient of a head mask, or by putting zero or the mean in the place of a head's context."""
@@ -85,7 +84,7 @@ def head_importance(
         check_trace(f"examples[{number}]", trace)
     check_function("metric", metric, "from an output and an example's number to one number")
     check_function("progress", progress, "of what is done and what there is", optional=True)
-    network, site = loaded.network, site_named("context")
+    network, site = loaded.network, SITES["context"]
     kind = site.kind(kind, network)
     taps = {layer: tap for layer, tap in taps_of(site, kind, network).items() if isinstance(layer, int)}
     check_mode(network)
@@ -160,9 +159,8 @@ def _whole(
     """The metric of each example, and each head's mean context over all tokens of all examples."""
     whole, sums, count = [], dict[int, Tensor](), 0
     for index, trace in enumerate(examples):
-        kept: dict[str, Tensor] = {}
-        listeners = Taps({tap: keep_in(kept, tap) for tap in taps.values()})
-        whole.append(number_of(metric(run_again(trace, network, taps=listeners, logits=True), index)))
+        output, kept = seen_at(taps.values(), trace, network, logits=True)
+        whole.append(number_of(metric(output, index)))
         for layer, tap in taps.items():
             sums[layer] = sums.get(layer, 0.0) + kept[tap][0].double().sum(dim=1)
         count += kept[tap].shape[2]

@@ -15,11 +15,12 @@ Progress = Callable[[int, int], None]
 """Called as long work goes on, with what is done and what there is."""
 
 
-def number_of(value: object) -> float:
+def number_of(value: object, *, differentiable: bool = False) -> float:
     """A metric as a number.
 
     Raises:
-        InputError: it is none, several, or not finite.
+        InputError: it is none, several, or not finite; or, where asked, no function that can be
+            differentiated.
     """
     if isinstance(value, Tensor) and value.numel() != 1:
         raise InputError(f"metric must return one number; got {_shown(value)}.")
@@ -29,22 +30,12 @@ def number_of(value: object) -> float:
         raise InputError(f"metric must return one number; got {_shown(value)}.") from error
     if not math.isfinite(number):
         raise InputError(f"metric must be finite; got {number}.")
-    return number
-
-
-def differentiable(value: object) -> Tensor:
-    """A metric that is a differentiable function of what it was worked out from.
-
-    Raises:
-        InputError: it is none, or not one finite number.
-    """
-    number_of(value)
-    if not isinstance(value, Tensor) or not value.requires_grad:
+    if differentiable and not (isinstance(value, Tensor) and value.requires_grad):
         raise InputError(
             "metric must be a tensor with a gradient, a differentiable function of the output; got "
             f"{_shown(value)}."
         )
-    return value
+    return number
 
 
 def _shown(value: object) -> str:

@@ -14,10 +14,10 @@ from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.models import Kind, Loaded, Network, StackKind
 from regard.text import Encoding
-from regard.tracing.edits._capture import encodings_of, keep_in
+from regard.tracing.edits._capture import encodings_of, seen_at
 from regard.tracing.edits._changes import Replace
-from regard.tracing.edits._metric import Metric, Progress, differentiable, number_of
-from regard.tracing.edits._sites import Layer, Layers, Site, SiteName, site_named, stack_along, taps_of
+from regard.tracing.edits._metric import Metric, Progress, number_of
+from regard.tracing.edits._sites import SITES, Layer, Layers, Site, SiteName, stack_along, taps_of
 from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import check_mode, run_again
@@ -143,7 +143,9 @@ def patch(
     """
     if method not in get_args(PatchingMethod):
         raise InputError(f'method must be "activation" or "attribution"; got {method!r}.')
-    network, at = loaded.network, site_named(site)
+    if site not in get_args(SiteName):
+        raise InputError(f"site must be one of {', '.join(SITES)}; got {site!r}.")
+    network, at = loaded.network, SITES[site]
     kind = at.kind(kind, network)
     check_trace("clean", clean), check_trace("corrupted", corrupted)
     check_function("metric", metric, "from an output to one number")
@@ -154,10 +156,9 @@ def patch(
     per = _per(at, per)
     axis = next(each for each in at.axes if each != "head") if per == "position" else per
     dim, names = at.axes.index(axis), list(taps.values())
-    kept: dict[str, Tensor] = {}
     with torch.no_grad():
-        looking = Taps({tap: keep_in(kept, tap) for tap in names})
-        of_clean = number_of(metric(run_again(clean, network, taps=looking, logits=True)))
+        output, kept = seen_at(names, clean, network, logits=True)
+        of_clean = number_of(metric(output))
     if at.is_matrix:  # a sink is no key, and stays
         keys = len(encodings_of(clean)[stack_along(kind, "key")].tokens)
         kept = {tap: value[..., :keys] for tap, value in kept.items()}
@@ -221,10 +222,10 @@ def gradients_at(
 
     with torch.enable_grad():
         output = run_again(trace, network, taps=Taps({each: listener(each) for each in names}), logits=True)
-        value = differentiable(metric(output))
-        leaves = list(moves.values())
+        value = metric(output)
+        number, leaves = number_of(value, differentiable=True), list(moves.values())
         gradients = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
-    return found, dict(zip(moves, gradients, strict=True)), number_of(value)
+    return found, dict(zip(moves, gradients, strict=True)), number
 
 
 def _per(site: Site, per: Per | None) -> Per:

@@ -106,17 +106,6 @@ SITES: Mapping[str, Site] = {
 """By name."""
 
 
-def site_named(name: object) -> Site:
-    """The site of that name.
-
-    Raises:
-        InputError: there is none.
-    """
-    if not isinstance(name, str) or name not in SITES:
-        raise InputError(f"site must be one of {', '.join(SITES)}; got {name!r}.")
-    return SITES[name]
-
-
 def taps_of(site: Site, kind: Kind, network: Network, layer: Layers = None) -> Mapping[Layer, str]:
     """The taps of a site in the layers that are meant, at least one.
 
