@@ -222,7 +222,7 @@ def gradients_at(
 
     with torch.enable_grad():
         output = run_again(trace, network, taps=Taps({each: listener(each) for each in names}), logits=True)
-        value = metric(output)
+        value: Any = metric(output)
         number, leaves = number_of(value, differentiable=True), list(moves.values())
         gradients = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
     return found, dict(zip(moves, gradients, strict=True)), number
