@@ -14,7 +14,7 @@ from regard.checkpoints._layout import BESIDE
 from regard.checkpoints._licence import licence_of
 from regard.checkpoints._loading import LoadReport, load_into, to_hf
 from regard.checkpoints._packages import DEFAULT_MODEL, PACKAGED, PackagedModel
-from regard.checkpoints._rules import Rename, Shared, Split
+from regard.checkpoints._rules import Rename, Shared
 from regard.checkpoints._safetensors import DTYPES as SAFETENSORS_DTYPES
 from regard.checkpoints._safetensors import SafetensorsFile
 from regard.checkpoints._tensors import TensorReader, read_tensors, write_tensors
@@ -36,7 +36,6 @@ __all__ = [
     "Shared",
     "Source",
     "SourceKind",
-    "Split",
     "TensorReader",
     "available",
     "find",

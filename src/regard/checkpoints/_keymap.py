@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regard.checkpoints._rules import Rename, Shared, Split, pattern
+from regard.checkpoints._rules import Rename, Shared, pattern
 from regard.core.errors import CheckpointError
 
 
@@ -18,7 +18,7 @@ class Match:
     """
 
     prefix: str
-    rule: Rename | Split
+    rule: Rename
     ours: tuple[str, ...]
 
 
@@ -27,7 +27,7 @@ class KeyMap:
     """How the tensors of a family are called on disk.
 
     Attributes:
-        rules: the names, in both directions: `Rename` for one tensor, `Split` for one that is several of the
+        rules: the names, in both directions: `Rename` for one tensor, or one that is several of the
             network's, `Shared` for one that stands for several which the network may tie.
         prefixes: what some checkpoints of the family put before every name, such as `bert.`; a model with a
             head is written with the first of them.
@@ -44,7 +44,7 @@ class KeyMap:
     >>> keymap = KeyMap(
     ...     rules=(
     ...         Rename("layer.{layer}.attention.self.query.{part}", "layers.{layer}.attention.q.{part}"),
-    ...         Split("layer.{layer}.Wi.{part}", ("layers.{layer}.up.{part}", "layers.{layer}.gate.{part}")),
+    ...         Rename("layer.{layer}.Wi.{part}", ("layers.{layer}.up.{part}", "layers.{layer}.gate.{part}")),
     ...     ),
     ...     prefixes=("bert.",),
     ...     heads=("cls.",),
@@ -59,7 +59,7 @@ class KeyMap:
     ((), True)
     """
 
-    rules: tuple[Rename | Split | Shared, ...]
+    rules: tuple[Rename | Shared, ...]
     prefixes: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
     heads: tuple[str, ...] = ()
@@ -72,11 +72,11 @@ class KeyMap:
         return tuple(rule for rule in self.rules if isinstance(rule, Shared))
 
     @property
-    def _own(self) -> tuple[Rename | Split, ...]:
+    def _own(self) -> tuple[Rename, ...]:
         return tuple(rule for rule in self.rules if not isinstance(rule, Shared))
 
     def match(self, name: str) -> Match | None:
-        """The `Rename` or `Split` that has a name on disk, or None."""
+        """The `Rename` that has a name on disk, or None."""
         for prefix in self._prefixes_of(name):
             for spelling in self._spellings(name.removeprefix(prefix)):
                 for rule in self._own:
@@ -86,7 +86,7 @@ class KeyMap:
         return None
 
     def to_ours(self, name: str) -> tuple[str, ...]:
-        """The network's names of a tensor on disk: none, one, or the pieces of a `Split` in their order."""
+        """The network's names of a tensor on disk: none, one, or the pieces that it holds, in their order."""
         match = self.match(name)
         return () if match is None else match.ours
 
@@ -101,7 +101,7 @@ class KeyMap:
             raise CheckpointError(f"the key map has no name on disk for the network's {name!r}")
         return found[0]
 
-    def rule_of(self, name: str) -> tuple[str, Rename | Split] | None:
+    def rule_of(self, name: str) -> tuple[str, Rename] | None:
         """The name on disk of a tensor of the network and the rule that has it, or None."""
         for rule in self._own:
             for piece in rule.pieces:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.checkpoints._keymap import KeyMap
 from regard.checkpoints._plan import make_plan, read_place, state_of, tied, written_as
-from regard.checkpoints._rules import Shared, Split
+from regard.checkpoints._rules import Rename, Shared
 from regard.checkpoints._tensors import TensorReader
 from regard.core.errors import CheckpointError, InputError
 from regard.core.wording import joined
@@ -131,13 +131,14 @@ def to_hf(module: nn.Module, keymap: KeyMap, *, prefix: str | None = None) -> di
     for group in tied(held):
         bare, rule = written_as(group, held, keymap)
         name = keymap.with_prefix(bare, prefix)
-        if name in stored and isinstance(rule, Split):
+        is_fused = isinstance(rule, Rename) and len(rule.pieces) > 1
+        if name in stored and is_fused:
             continue  # it went out with another of its pieces
         if name in stored:
             raise CheckpointError(
                 f"the key map is ambiguous: two tensors of the network are {name!r} on disk"
             )
-        tensor = _put_together(bare, held, keymap) if isinstance(rule, Split) else held[group[0]].detach()
+        tensor = _put_together(bare, held, keymap) if is_fused else held[group[0]].detach()
         is_matrix = not isinstance(rule, Shared) and rule.transposed and tensor.dim() == 2
         stored[name] = tensor.t() if is_matrix else tensor
     return stored

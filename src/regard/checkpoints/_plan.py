@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoints._keymap import KeyMap
-from regard.checkpoints._rules import Rename, Shared, Split, shape_on_disk, taken_apart
+from regard.checkpoints._rules import Rename, Shared, shape_on_disk, taken_apart
 from regard.checkpoints._tensors import TensorReader
 from regard.core.errors import CheckpointError
 from regard.core.wording import joined
@@ -68,9 +68,7 @@ def tied(state: dict[str, Tensor]) -> list[list[str]]:
     return list(groups.values())
 
 
-def written_as(
-    group: Sequence[str], held: Iterable[str], keymap: KeyMap
-) -> tuple[str, Rename | Split | Shared]:
+def written_as(group: Sequence[str], held: Iterable[str], keymap: KeyMap) -> tuple[str, Rename | Shared]:
     """The name on disk of a tensor, without prefix, and its rule.
 
     Args:
@@ -81,7 +79,7 @@ def written_as(
     Raises:
         CheckpointError: the map has none.
     """
-    own: tuple[str, Rename | Split] | None = None
+    own: tuple[str, Rename] | None = None
     for name in group:
         own = own or keymap.rule_of(name)
     for shared in keymap.shared:

@@ -13,56 +13,33 @@ _PLACEHOLDERS = {"layer": "0|[1-9][0-9]*", "part": "weight|bias"}
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A rule of a `KeyMap`: a name on disk and the name of the same tensor in the network.
+    """A rule of a `KeyMap`: a name on disk and the name of the same tensor in the network, or of its pieces.
 
-    Both are templates in which `{layer}` stands for a whole number and `{part}` for `weight` or `bias`.
+    They are templates in which `{layer}` stands for a whole number and `{part}` for `weight` or `bias`.
+
+    Pieces lie one after the other along the output axis, which is axis 0 of the network's layout, each as
+    large as the network has it; so the query, key and value of all heads, or the halves of a gated layer.
 
     Attributes:
         hf: the name on disk.
-        ours: the name in the network's `state_dict`.
-        transposed: whether a matrix lies on disk as (in, out), as GPT-2's do; a bias has one axis, and stays.
+        ours: the name in the network's `state_dict`; of a tensor that is several of the network's, all of
+            them in the order on disk.
+        transposed: whether a matrix lies on disk as (in, out), as GPT-2's do; a bias has one axis, and stays;
+            pieces of a matrix then lie along axis 1 there.
 
     >>> Rename("h.{layer}.attn.c_proj.{part}", "layers.{layer}.attention.output.{part}", transposed=True).hf
     'h.{layer}.attn.c_proj.{part}'
     """
 
     hf: str
-    ours: str
-    _: KW_ONLY
-    transposed: bool = False
-
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """The one name of the network, as a `Split` gives its several."""
-        return (self.ours,)
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """A rule of a `KeyMap`: one tensor on disk that is several of the network's.
-
-    They lie one after the other along the output axis, which is axis 0 of the network's layout, each as large
-    as the network has it; so the query, key and value of all heads, or the two halves of a gated layer.
-
-    Attributes:
-        hf: the name on disk; a template, as in `Rename`.
-        ours: the names in the network's `state_dict`, in the order on disk.
-        transposed: whether a matrix lies on disk as (in, out); its pieces then lie along axis 1 there.
-
-    >>> fused = Split("h.{layer}.c_attn.{part}", ("{layer}.q.{part}", "{layer}.k.{part}"), transposed=True)
-    >>> fused.pieces
-    ('{layer}.q.{part}', '{layer}.k.{part}')
-    """
-
-    hf: str
-    ours: tuple[str, ...]
+    ours: str | tuple[str, ...]
     _: KW_ONLY
     transposed: bool = False
 
     @property
     def pieces(self) -> tuple[str, ...]:
         """The names of the network, in the order on disk."""
-        return self.ours
+        return (self.ours,) if isinstance(self.ours, str) else self.ours
 
 
 @dataclass(frozen=True, slots=True)

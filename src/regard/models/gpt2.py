@@ -15,7 +15,7 @@ from regard.blocks import (
     SelfAttentionLayer,
     Stack,
 )
-from regard.checkpoints import Fields, KeyMap, Rename, Split
+from regard.checkpoints import Fields, KeyMap, Rename
 from regard.core import Causal
 from regard.models._config import DecoderConfig, hf
 from regard.models._heads import decoder_head
@@ -133,7 +133,7 @@ GPT2_KEYS = KeyMap(
         Rename("wte.weight", "decoder.embeddings.tokens.weight"),
         Rename("wpe.weight", "decoder.embeddings.positions.weight"),
         Rename("h.{layer}.ln_1.{part}", "decoder.layers.{layer}.attention_residual.norm.{part}"),
-        Split(
+        Rename(
             "h.{layer}.attn.c_attn.{part}",
             (f"{_ATTENTION}.q.{{part}}", f"{_ATTENTION}.k.{{part}}", f"{_ATTENTION}.v.{{part}}"),
             transposed=True,

@@ -16,7 +16,7 @@ from regard.blocks import (
     SelfAttentionLayer,
     Stack,
 )
-from regard.checkpoints import Fields, KeyMap, Rename, Split
+from regard.checkpoints import Fields, KeyMap, Rename
 from regard.core import Window
 from regard.models._config import EncoderConfig, hf
 from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer
@@ -196,7 +196,7 @@ MODERNBERT_KEYS = KeyMap(
         Rename("embeddings.tok_embeddings.weight", "encoder.embeddings.tokens.weight"),
         Rename("embeddings.norm.{part}", "encoder.embeddings.norm.{part}"),
         Rename("layers.{layer}.attn_norm.{part}", f"{_LAYER}.attention_residual.norm.{{part}}"),
-        Split(
+        Rename(
             "layers.{layer}.attn.Wqkv.{part}",
             (
                 f"{_LAYER}.attention.q.{{part}}",
@@ -206,7 +206,7 @@ MODERNBERT_KEYS = KeyMap(
         ),
         Rename("layers.{layer}.attn.Wo.{part}", f"{_LAYER}.attention.output.{{part}}"),
         Rename("layers.{layer}.mlp_norm.{part}", f"{_LAYER}.ffn_residual.norm.{{part}}"),
-        Split("layers.{layer}.mlp.Wi.{part}", (f"{_LAYER}.ffn.gate.{{part}}", f"{_LAYER}.ffn.up.{{part}}")),
+        Rename("layers.{layer}.mlp.Wi.{part}", (f"{_LAYER}.ffn.gate.{{part}}", f"{_LAYER}.ffn.up.{{part}}")),
         Rename("layers.{layer}.mlp.Wo.{part}", f"{_LAYER}.ffn.output.{{part}}"),
         Rename("final_norm.{part}", "encoder.norm.{part}"),
         Rename("head.dense.{part}", "head.dense.{part}"),

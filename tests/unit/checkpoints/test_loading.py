@@ -13,7 +13,6 @@ from regard.checkpoints import (
     KeyMap,
     Rename,
     Shared,
-    Split,
     TensorReader,
     load_into,
     read_tensors,
@@ -39,11 +38,11 @@ class Projections(nn.Module):
 QKV = ("q.{part}", "k.{part}", "v.{part}")
 CONV1D = KeyMap(
     rules=(
-        Split("c_attn.{part}", QKV, transposed=True),
+        Rename("c_attn.{part}", QKV, transposed=True),
         Rename("c_proj.{part}", "output.{part}", transposed=True),
     )
 )
-LINEAR = KeyMap(rules=(Split("Wqkv.{part}", QKV), Rename("Wo.{part}", "output.{part}")))
+LINEAR = KeyMap(rules=(Rename("Wqkv.{part}", QKV), Rename("Wo.{part}", "output.{part}")))
 
 
 def on_disk(folder: Path, tensors: dict[str, Tensor]) -> TensorReader:
@@ -151,7 +150,7 @@ def test_pieces_of_unequal_size(tmp_path: Path) -> None:
             super().__init__()
             self.q, self.k = nn.Linear(IN, 7), nn.Linear(IN, OUT)
 
-    keymap = KeyMap(rules=(Split("qk.{part}", ("q.{part}", "k.{part}")),))
+    keymap = KeyMap(rules=(Rename("qk.{part}", ("q.{part}", "k.{part}")),))
     written = {"qk.weight": torch.randn(10, IN), "qk.bias": torch.randn(10)}
     module = meta(Grouped)
     load_into(module, on_disk(tmp_path, written), keymap)
@@ -215,7 +214,7 @@ def test_pieces_that_cannot_lie_in_one_tensor(tmp_path: Path) -> None:
             super().__init__()
             self.a, self.b = nn.Linear(2, OUT, bias=False), nn.Linear(IN, OUT, bias=False)
 
-    keymap = KeyMap(rules=(Split("ab", ("a.weight", "b.weight")),))
+    keymap = KeyMap(rules=(Rename("ab", ("a.weight", "b.weight")),))
     with pytest.raises(CheckpointError, match=r"ab \(the network's \[3, 2\], \[3, 5\] do not fit into one"):
         load_into(Odd(), on_disk(tmp_path, {"ab": torch.ones(6, 2)}), keymap)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.checkpoints import KeyMap, Split, _rules
+from regard.checkpoints import KeyMap, Rename, _rules
 
 
 def test_a_split_goes_both_ways() -> None:
-    keymap = KeyMap(rules=(Split("Wi.{layer}.{part}", ("up.{layer}.{part}", "gate.{layer}.{part}")),))
+    keymap = KeyMap(rules=(Rename("Wi.{layer}.{part}", ("up.{layer}.{part}", "gate.{layer}.{part}")),))
     assert keymap.to_ours("Wi.11.weight") == ("up.11.weight", "gate.11.weight")
     assert keymap.to_hf("gate.11.weight") == keymap.to_hf("up.11.weight") == "Wi.11.weight"
     assert keymap.to_ours("Wi.x.weight") == ()
