@@ -7,8 +7,7 @@ from regard.tracing.measures._identities import parity
 from regard.tracing.measures._integrated import IntegratedGradients, integrated_gradients
 from regard.tracing.measures._logit_lens import LogitLens, TokenLens, logit_lens
 from regard.tracing.measures._loss import loss
-from regard.tracing.measures._needed import values_of
-from regard.tracing.measures._network import projection_of
+from regard.tracing.measures._needed import projection_of
 from regard.tracing.measures._norm_weighted import norm_weighted, norm_weighted_layer
 from regard.tracing.measures._readout import check_head, outermost
 from regard.tracing.measures._relevance import attention_gradients, relevance
@@ -42,5 +41,4 @@ __all__ = [
     "statistics",
     "value_zeroing",
     "value_zeroing_blocks",
-    "values_of",
 ]

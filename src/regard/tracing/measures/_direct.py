@@ -12,8 +12,7 @@ from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import Kind, Network, StackKind, relative_error
 from regard.tracing.measures._layers import widened
-from regard.tracing.measures._needed import context_of, hidden_of, output_of
-from regard.tracing.measures._network import projection_of
+from regard.tracing.measures._needed import hidden_of, output_of, projection_of
 from regard.tracing.measures._norms import pull_back
 from regard.tracing.measures._readout import check_head, outermost, vocabulary_ids
 from regard.tracing.record import Selector, Trace, chosen_of
@@ -161,7 +160,7 @@ def direct_attribution(trace: Trace, target: Target, *, token: Selector | None =
         else:
             each: Kind = "cross" if step.name == "cross_attention" else kind
             projection = projection_of(trace, each, step.layer)
-            context = context_of(trace, each, step.layer)[:, rows].double()
+            context = trace.attention_of(step.layer, each).context[:, rows].double()
             parts = torch.einsum("hpv,hvd,pd->ph", context, projection.weight, written)
             heads[step.name].insert(0, parts.cpu())
             if projection.bias is not None:

@@ -48,10 +48,17 @@ def gradients(trace: Trace, *, of: Scalar, at: str | Sequence[str]) -> dict[str,
         torch.Size([1, 12, 7, 7])
     """
     network = trace.require_model().network
-    names = tap_names(network, at)
-    _, values, value = watched_pass(trace, network, of, names)
+    _, found = gradients_at(trace, of, tap_names(network, at))
+    return {name: each.detach().cpu() for name, each in found.items()}
+
+
+def gradients_at(
+    trace: Trace, of: Scalar, names: Sequence[str]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The tensors at some taps, and the gradients of the number by them."""
+    _, values, value = watched_pass(trace, trace.require_model().network, of, names)
     found = torch.autograd.grad(value, list(values.values()), allow_unused=True, materialize_grads=True)
-    return {name: each.detach().cpu() for name, each in zip(values, found, strict=True)}
+    return values, dict(zip(values, found, strict=True))
 
 
 def tap_names(network: Network, at: str | Sequence[str]) -> list[str]:

@@ -5,11 +5,6 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
-from regard.blocks import DecoderLayer, SelfAttentionLayer
-from regard.models import Kind, StackKind, attention_name
-from regard.tracing.measures._needed import output_of
-from regard.tracing.record import Trace
-
 
 class Given(nn.Module):
     """In the place of an attention: its output, which is known.
@@ -43,14 +38,3 @@ M = TypeVar("M", bound=nn.Module)
 def widened(module: M) -> M:
     """A copy in float64."""
     return deepcopy(module).double().requires_grad_(False)
-
-
-def is_row_wise(layer: nn.Module) -> bool:
-    """Whether all but a layer's attention treats every position by itself; DeBERTa's convolution does not."""
-    return type(layer) in (SelfAttentionLayer, DecoderLayer)
-
-
-def recorded_outputs(trace: Trace, kind: StackKind, layer: nn.Module, index: int) -> dict[str, Tensor]:
-    """What a layer's attentions gave, (1, positions, d_model) by name."""
-    kinds: tuple[Kind, ...] = (kind, "cross") if isinstance(layer, DecoderLayer) else (kind,)
-    return {attention_name(each): output_of(trace, each, index)[None] for each in kinds}

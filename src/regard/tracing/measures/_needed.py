@@ -1,11 +1,11 @@
-"""What a measure reads of a trace; refused by name where the trace did not keep it, or cannot see it."""
+"""What a measure reads of a trace and its network; refused by name where that is not there."""
 
 from collections.abc import Sequence
 
 from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.models import Kind, StackKind
+from regard.models import Kind, Network, Projection, StackKind, attention_name, stack_of
 from regard.tracing.record import Trace
 
 
@@ -30,31 +30,30 @@ def output_of(trace: Trace, kind: Kind, layer: int) -> Tensor:
     Raises:
         InputError: the trace has it not.
     """
-    return _needed(trace, trace.attention_of(layer, kind).output, f"attention output of {kind} layer {layer}")
-
-
-def context_of(trace: Trace, kind: Kind, layer: int) -> Tensor:
-    """The context of an attention layer: (heads, queries, v_dim).
-
-    Raises:
-        InputError: the trace has it not.
-    """
-    return _needed(trace, trace.attention_of(layer, kind).context, f"context of {kind} layer {layer}")
-
-
-def _needed(trace: Trace, value: Tensor | None, what: str) -> Tensor:
-    if value is None:
+    output = trace.attention_of(layer, kind).output
+    if output is None:
         raise InputError(
-            f'this needs the {what}, which the trace of {trace.model} does not have; trace with keep="all".'
+            f"this needs the attention output of {kind} layer {layer}, which the trace of {trace.model} does "
+            'not have; trace with keep="all".'
         )
-    return value
+    return output
 
 
-def values_of(trace: Trace, kind: Kind, layer: int) -> Tensor:
-    """The values of an attention layer: (kv_heads, keys, v_dim).
+def attention_tap(network: Network, kind: Kind, layer: int) -> str:
+    """What stands before the names of a layer's taps of attention."""
+    return f"{network.prefixes[stack_of(kind)]}layers.{layer}.{attention_name(kind)}"
+
+
+def projection_of(trace: Trace, kind: Kind, layer: int) -> Projection:
+    """The output projection of one attention layer of a trace's model.
 
     Raises:
-        InputError: the trace has them not.
+        InputError: the model is not at hand, or its projection cannot be seen.
     """
-    v: Tensor | None = trace.attention_of(layer, kind).inputs.v
-    return _needed(trace, v, f"values of {kind} layer {layer}")[0]
+    found = trace.require_model().network.projection(kind, layer)
+    if found is None:
+        raise InputError(
+            f"this is a function of the output projection, and that of {trace.model} in {kind} layer {layer} "
+            "is no plain linear layer on the joined heads that could be seen; ask for weights or context."
+        )
+    return found

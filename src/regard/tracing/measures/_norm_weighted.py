@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from regard.models import Kind
-from regard.tracing.measures._needed import values_of
-from regard.tracing.measures._network import projection_of
+from regard.tracing.measures._needed import projection_of
 from regard.tracing.record import Selector, Trace, chosen_of
 
 _KEYS = 256
@@ -45,7 +44,7 @@ def norm_weighted(
     """
     kind = trace.kind(kind)
     layer = trace.layer_index(layer, kind)
-    v, projection = values_of(trace, kind, layer), projection_of(trace, kind, layer)
+    v, projection = trace.attention_of(layer, kind).inputs.v[0], projection_of(trace, kind, layer)
     keys = list(chosen_of("key", trace.sides(kind)[1].encoding, key))
     weights = trace.weights(layer, head, kind=kind, query=query, key=key)[..., : len(keys)]
     heads = range(len(weights)) if head is None else [trace.head_index(head, kind, layer)]
@@ -86,7 +85,7 @@ def norm_weighted_layer(
     """
     kind = trace.kind(kind)
     layer = trace.layer_index(layer, kind)
-    v, projection = values_of(trace, kind, layer), projection_of(trace, kind, layer)
+    v, projection = trace.attention_of(layer, kind).inputs.v[0], projection_of(trace, kind, layer)
     keys = list(chosen_of("key", trace.sides(kind)[1].encoding, key))
     weights = trace.weights(layer, kind=kind, query=query, key=key)[..., : len(keys)].to(v.device).double()
     result = torch.empty(weights.shape[1:], dtype=torch.float32)

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from regard.models import Kind
-from regard.tracing.measures._gradients import Scalar, watched_pass
-from regard.tracing.measures._network import attention_tap
+from regard.tracing.measures._gradients import Scalar, gradients_at
+from regard.tracing.measures._needed import attention_tap
 from regard.tracing.measures._rollout import own_attention
 from regard.tracing.record import Selector, Trace, check_cost, chosen_of
 
@@ -104,8 +104,5 @@ def _check_memory(trace: Trace, kind: Kind, layers: int, instead: str) -> None:
 
 
 def _products(trace: Trace, of: Scalar, names: list[str]) -> list[Tensor]:
-    network = trace.require_model().network
-    _, values, value = watched_pass(trace, network, of, names)
-    weights = [values[name] for name in names]
-    found = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
-    return [(own.detach() * gradient)[0] for own, gradient in zip(weights, found, strict=True)]
+    values, found = gradients_at(trace, of, names)
+    return [(values[name].detach() * found[name])[0] for name in names]

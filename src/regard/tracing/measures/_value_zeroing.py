@@ -5,13 +5,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from regard.blocks import DecoderLayer
+from regard.blocks import DecoderLayer, SelfAttentionLayer
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError
 from regard.models import Kind, Network, attention_name, stack_of
-from regard.tracing.measures._layers import is_row_wise, recorded_outputs, widened, with_given
-from regard.tracing.measures._needed import context_of, hidden_of, values_of
-from regard.tracing.measures._network import attention_tap, projection_of
+from regard.tracing.measures._layers import widened, with_given
+from regard.tracing.measures._needed import attention_tap, hidden_of, output_of, projection_of
 from regard.tracing.record import Selector, Trace, check_cost, chosen_of
 from regard.tracing.run import run_again
 
@@ -68,10 +67,17 @@ def value_zeroing(
     keys = list(chosen_of("key", of_keys.encoding, key))
     network = trace.require_model().network
     module = network.layer(stack_of(kind), layer)
-    worked = rows if module is not None else range(len(of_queries.tokens))
-    _check(trace, network, worked, keys, _size(module or network) / _FLOPS)
-    blocks = list(_blocks(trace, kind, layer, rows, keys, _ENTRIES))
-    return torch.cat(blocks, dim=1) if blocks else torch.empty(len(rows), 0)
+    queries = len(rows) if module is not None else len(of_queries.tokens)
+    pairs = queries * len(keys)
+    width, numbers = network.config.d_model, sum(each.numel() for each in (module or network).parameters())
+    check_cost(
+        f"value zeroing of {len(keys)} keys for {queries} queries of {trace.model}",
+        seconds=2 * pairs * numbers / _FLOPS,
+        device=next(network.parameters()).device,
+        num_bytes=4.0 * pairs + 80.0 * min(pairs * width, max(_ENTRIES, queries * width)),
+        way_out="ask for some tokens with query= and key=",
+    )
+    return torch.cat(list(_blocks(trace, kind, layer, rows, keys, _ENTRIES)), dim=1)
 
 
 def value_zeroing_blocks(trace: Trace, kind: "Kind", layer: int) -> Iterator[Tensor]:
@@ -98,23 +104,6 @@ def _blocks(
     return _by_passes(trace, network, kind, layer, rows, keys, entries)
 
 
-def _size(module: nn.Module) -> int:
-    return 2 * sum(parameter.numel() for parameter in module.parameters())
-
-
-def _check(
-    trace: Trace, network: Network, rows: "list[int] | range", keys: list[int], seconds: float
-) -> None:
-    pairs, width = len(rows) * len(keys), network.config.d_model
-    check_cost(
-        f"value zeroing of {len(keys)} keys for {len(rows)} queries of {trace.model}",
-        seconds=pairs * seconds,
-        device=next(network.parameters()).device,
-        num_bytes=4.0 * pairs + 80.0 * min(pairs * width, max(_ENTRIES, len(rows) * width)),
-        way_out="ask for some tokens with query= and key=",
-    )
-
-
 def _by_layer(
     trace: Trace,
     module: nn.Module,
@@ -126,14 +115,15 @@ def _by_layer(
 ) -> Iterator[Tensor]:
     stack = stack_of(kind)
     inputs = trace.attention_of(layer, kind).inputs
-    v, projection = values_of(trace, kind, layer), projection_of(trace, kind, layer)
-    x, known = hidden_of(trace, stack)[layer], recorded_outputs(trace, stack, module, layer)
-    # A layer that mixes positions outside attention needs them all.
-    worked = rows if is_row_wise(module) else list(range(len(x)))
+    v, projection = inputs.v[0], projection_of(trace, kind, layer)
+    x = hidden_of(trace, stack)[layer]
+    # A layer that mixes positions outside attention, as DeBERTa's convolution does, needs them all.
+    worked = rows if type(module) in (SelfAttentionLayer, DecoderLayer) else list(range(len(x)))
     name = attention_name(kind)
-    given = {each: output[:, worked].double() for each, output in known.items()}
+    kinds: tuple[Kind, ...] = (stack, "cross") if isinstance(module, DecoderLayer) else (stack,)
+    given = {attention_name(each): output_of(trace, each, layer)[None, worked].double() for each in kinds}
     # The heads' sum, not the recorded one, which is rounded: where a token sees itself alone, all of it goes.
-    given[name] = projection.of_contexts(context_of(trace, kind, layer)[None, :, worked])
+    given[name] = projection.of_contexts(trace.attention_of(layer, kind).context[None, :, worked])
     arguments: dict[str, Tensor] = {}
     if isinstance(module, DecoderLayer):
         arguments["encoded"] = hidden_of(trace, "encoder")[-1][None].double()

@@ -17,7 +17,6 @@ from regard.tracing.measures import (
     projection_of,
     rollout_steps,
     value_zeroing_blocks,
-    values_of,
 )
 from regard.tracing.pages._page_extras import as_array
 from regard.tracing.record import Trace
@@ -173,7 +172,7 @@ def _kinds(trace: Trace, name: MeasureName) -> Sequence[Kind]:
 
 def _norms(trace: Trace, kind: Kind, layer: int) -> Tensor:
     """|f_h(x_j)|, (heads, keys): what `Trace.norm_weighted` multiplies the weights by."""
-    v, projection = values_of(trace, kind, layer), projection_of(trace, kind, layer)
+    v, projection = trace.attention_of(layer, kind).inputs.v[0], projection_of(trace, kind, layer)
     heads = trace.attention_of(layer, kind).inputs.num_heads
     # W_O^h is an orthogonal matrix times R: the lengths are those of v R, which is much smaller than v W_O^h.
     triangle = torch.linalg.qr(projection.weight.mT, mode="r").R

@@ -3,7 +3,16 @@
 from regard.tracing.record._budget import check_cost
 from regard.tracing.record._files import HasLoaded, open_trace, save
 from regard.tracing.record._free import free_bytes, told
-from regard.tracing.record._keep import EVERYTHING, Keep, Keeper, Keeping, Partial, ScoreInputs, places
+from regard.tracing.record._keep import (
+    EVERYTHING,
+    Keep,
+    Keeping,
+    Partial,
+    ScoreInputs,
+    kept_inputs,
+    kept_tensor,
+    places,
+)
 from regard.tracing.record._origin import Origin, origin_of
 from regard.tracing.record._passage import AttentionTrace, Passage, ScoreTrace, counted
 from regard.tracing.record._selectors import (
@@ -25,7 +34,6 @@ __all__ = [
     "AttentionTrace",
     "HasLoaded",
     "Keep",
-    "Keeper",
     "Keeping",
     "Numbers",
     "Origin",
@@ -43,6 +51,8 @@ __all__ = [
     "free_bytes",
     "is_punctuation",
     "kept_bytes",
+    "kept_inputs",
+    "kept_tensor",
     "numbers_of",
     "open_trace",
     "origin_of",

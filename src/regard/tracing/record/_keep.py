@@ -227,51 +227,36 @@ EVERYTHING = Keeping()
 """What a trace keeps unless it is told otherwise."""
 
 
-class Keeper:
-    """Makes what is kept of the tensors of one pass: converted, and without the memory around them.
+def kept_tensor(value: Tensor, keeping: Keeping) -> Tensor:
+    """What is kept of a tensor of the residual stream or of attention: converted, and by itself."""
+    kept = value if keeping.whole else _Memory([value], keeping.dtype).take(value)
+    if not keeping.queries:
+        _give_back_after(kept)
+    return kept
 
-    Between the tensors that stay, a layer of a long text frees others, and glibc keeps those pages. Once a
-    layer, where tensors are large, free pages go back to the system. Without that GPT-2 of 12 layers held 503
-    MB for a trace of 151 MB (2,048 tokens through the lens, keep="qk"), and 212 MB with it.
 
-    Args:
-        keeping: what is kept.
-    """
+def kept_inputs(inputs: AttentionInputs, keeping: Keeping) -> AttentionInputs:
+    """What is kept of a record: q and k, v where it is wanted, and a bias that is a function of them."""
+    kept = [inputs.q, inputs.k, *([inputs.v] if keeping.values else [])]
+    memory = _Memory(kept, keeping.dtype)
+    of_pass = {tensor.untyped_storage().data_ptr() for tensor in kept}
 
-    def __init__(self, keeping: Keeping) -> None:
-        self.keeping = keeping
+    def of_bias(tensor: Tensor) -> Tensor:
+        # DeBERTa's holds the queries and keys: it must neither keep them alive nor differ from them.
+        return memory.take(tensor) if tensor.untyped_storage().data_ptr() in of_pass else tensor
 
-    def tensor(self, value: Tensor) -> Tensor:
-        """A tensor by itself."""
-        kept = value if self.keeping.whole else _Memory([value], self.keeping.dtype).take(value)
-        if not self.keeping.queries:
-            _give_back_after(kept)
-        return kept
-
-    def inputs(self, inputs: AttentionInputs) -> AttentionInputs:
-        """A record: q and k, v where it is kept, and a bias that is a function of them."""
-        record = self._of_these(inputs)
-        _give_back_after(record.q)
-        return record
-
-    def _of_these(self, inputs: AttentionInputs) -> AttentionInputs:
-        kept = [inputs.q, inputs.k, *([inputs.v] if self.keeping.values else [])]
-        memory = _Memory(kept, self.keeping.dtype)
-        of_pass = {tensor.untyped_storage().data_ptr() for tensor in kept}
-
-        def of_bias(tensor: Tensor) -> Tensor:
-            # DeBERTa's holds the queries and keys: it must neither keep them alive nor differ from them.
-            return memory.take(tensor) if tensor.untyped_storage().data_ptr() in of_pass else tensor
-
-        changed: dict[str, Any] = {
-            "q": memory.take(inputs.q),
-            "k": memory.take(inputs.k),
-            "bias": mapped(inputs.bias, of_bias),
-        }
-        if self.keeping.values:
-            return inputs.changed(v=memory.take(inputs.v), **changed)
+    changed: dict[str, Any] = {
+        "q": memory.take(inputs.q),
+        "k": memory.take(inputs.k),
+        "bias": mapped(inputs.bias, of_bias),
+    }
+    if keeping.values:
+        record = inputs.changed(v=memory.take(inputs.v), **changed)
+    else:
         others = {name: value for name, value in inputs.__dict__.items() if name != "v"}
-        return ScoreInputs(**(others | changed))
+        record = ScoreInputs(**(others | changed))
+    _give_back_after(record.q)
+    return record
 
 
 # Of shorter texts it would take a part of the time that counts.
@@ -279,6 +264,12 @@ _LARGE = 2**20
 
 
 def _give_back_after(kept: Tensor) -> None:
+    """Hand free pages back to the system, once a layer, where tensors are large.
+
+    Between the tensors that stay, a layer of a long text frees others, and glibc keeps those pages. Without
+    this GPT-2 of 12 layers held 503 MB for a trace of 151 MB (2,048 tokens through the lens, keep="qk"), and
+    212 MB with it.
+    """
     if kept.is_cpu and kept.numel() * kept.element_size() >= _LARGE:
         give_back()
 

@@ -185,19 +185,9 @@ class Stacks:
             return passage.cross_layers
         return range(len(self.attention(kind)))
 
-    def head_index(self, head: int, kind: Kind | None = None, layer: int | None = None) -> int:
-        """A query head's number from 0 to H - 1, whatever end it was counted from.
-
-        Args:
-            head, kind: as in `weights`.
-            layer: whose heads are counted; layers have unlike numbers where some were removed. None: any's.
-        """
-        attention = self._one_of(self.attention(kind)) if layer is None else self.attention_of(layer, kind)
-        return _checked("head", head, attention.inputs.num_heads)
-
-    def _one_of(self, attention: Sequence[AttentionTrace]) -> AttentionTrace:
-        """A layer that was kept, for what all have in common; raises where there is none."""
-        return attention[next(iter(places(attention)), 0)]
+    def head_index(self, head: int, kind: Kind | None, layer: int) -> int:
+        """A query head's number from 0 to H - 1 in a layer, whatever end it was counted from."""
+        return _checked("head", head, self.attention_of(layer, kind).inputs.num_heads)
 
 
 def _head_counts(attention: Sequence[AttentionTrace]) -> set[int]:

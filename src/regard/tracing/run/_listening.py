@@ -14,12 +14,13 @@ from regard.models import Network, StackKind
 from regard.text import Encoding
 from regard.tracing.record import (
     AttentionTrace,
-    Keeper,
     Keeping,
     Partial,
     Passage,
     ScoreInputs,
     ScoreTrace,
+    kept_inputs,
+    kept_tensor,
 )
 from regard.tracing.run._batches import Given, of_one, padded
 
@@ -61,7 +62,6 @@ class Listening:
 
     def __init__(self, network: Network, keeping: Keeping) -> None:
         self._network, self._keeping = network, keeping
-        self._keeper = Keeper(keeping)
         self._kept: dict[str, Any] = {}
         self._names = frozenset(network.tap_names())
 
@@ -97,7 +97,7 @@ class Listening:
         return wanted
 
     def _hold(self, name: str, value: Tensor) -> None:
-        kept = self._keeper.tensor(value)
+        kept = kept_tensor(value, self._keeping)
         # Where queries and keys are kept, it is they that are looked at.
         if not self._keeping.queries and not _are_finite(kept):
             raise RegardError(
@@ -109,7 +109,7 @@ class Listening:
     def _hold_inputs(self, name: str, inputs: AttentionInputs) -> None:
         # Some fused kernels turn a NaN into a zero, and the layers after it would look healthy. What is
         # converted is looked at afterwards: half precision may overflow.
-        self._kept[name] = kept = self._keeper.inputs(inputs)
+        self._kept[name] = kept = kept_inputs(inputs, self._keeping)
         values = kept.v if self._keeping.values else inputs.v
         if not _are_finite(kept.q, kept.k, values):
             raise RegardError(

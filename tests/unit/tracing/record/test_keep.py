@@ -15,7 +15,7 @@ from regard.core import AttentionInputs, Causal, Padding
 from regard.core.errors import InputError, RegardError
 from regard.models import Loaded
 from regard.tracing import Keeping, Trace, compare, kept_bytes, page_record, trace_ids, trace_text
-from regard.tracing.record._keep import Keeper, Partial, ScoreInputs
+from regard.tracing.record._keep import Partial, ScoreInputs, kept_inputs, kept_tensor
 from tolerances import WEIGHTS
 from unit.models import folders, tiny
 from unit.tracing.conftest import TEXT
@@ -214,7 +214,7 @@ def joint(tokens: int = 7, heads: int = 3, width: int = 5) -> AttentionInputs:
 
 def test_a_view_of_a_joint_projection_does_not_keep_the_values() -> None:
     inputs = joint()
-    kept = Keeper(Keeping(keep="qk")).inputs(inputs)
+    kept = kept_inputs(inputs, Keeping(keep="qk"))
     assert torch.equal(kept.q, inputs.q)
     assert kept_bytes((kept.q, kept.k)) == 2 * 7 * 3 * 5 * 4
     alive = weakref.ref(inputs.v)
@@ -227,9 +227,9 @@ def test_a_view_of_a_joint_projection_does_not_keep_the_values() -> None:
 
 def test_what_covers_its_memory_is_not_copied() -> None:
     inputs = joint()
-    kept = Keeper(Keeping(keep="qkv")).inputs(inputs)
+    kept = kept_inputs(inputs, Keeping(keep="qkv"))
     assert kept.k.data_ptr() == inputs.k.data_ptr()
-    half = Keeper(Keeping(keep="qkv", dtype=torch.bfloat16)).inputs(inputs)
+    half = kept_inputs(inputs, Keeping(keep="qkv", dtype=torch.bfloat16))
     # One conversion of the one piece of memory, of which all three are views again.
     assert half.v.untyped_storage().data_ptr() == half.q.untyped_storage().data_ptr()
     assert torch.equal(half.v, inputs.v.bfloat16())
@@ -321,8 +321,8 @@ def test_parity_of_a_trace_without_attention_is_refused() -> None:
 def test_free_pages_go_back_after_large_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     monkeypatch.setattr("regard.tracing.record._keep.give_back", lambda: calls.append(0))
-    keeper = Keeper(Keeping(keep="residual"))
+    keeping = Keeping(keep="residual")
     for size, device, expected in ((2**20, "cpu", 1), (2**20 - 1, "cpu", 0), (2**20, "meta", 0)):
         calls.clear()
-        keeper.tensor(torch.empty(size, dtype=torch.int8, device=device))
+        kept_tensor(torch.empty(size, dtype=torch.int8, device=device), keeping)
         assert len(calls) == expected
