@@ -15,7 +15,7 @@ from parity.families import ENTRIES, UNDER_TEST
 from parity.families_entry import Saved, save
 from parity.harness import assert_same_run, run_ours, run_theirs
 from regard.checkpoints import to_hf, write_tensors
-from regard.models import FAMILIES
+from regard.models import family_of
 from tolerances import PARITY_FP32
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -43,7 +43,7 @@ def assert_same(saved: Saved, folder: Path, name: str, label: str = "base") -> N
 )
 def test_weights_go_back_bit_for_bit(workshop: Workshop, name: str, label: str, dtype: torch.dtype) -> None:
     saved = workshop.saved(name, label, dtype)
-    keys = FAMILIES[ENTRIES[name].name].keys
+    keys = family_of(ENTRIES[name].name).keys
     stored = load_file(saved.folder / "model.safetensors")
     stored = {key: tensor for key, tensor in stored.items() if not keys.is_buffer(key)}  # Marian's sinusoids
     written = to_hf(regard.load(saved.folder).network, keys)
@@ -58,7 +58,7 @@ def test_a_model_that_regard_writes_is_read_by_transformers(
     workshop: Workshop, name: str, label: str, tmp_path: Path
 ) -> None:
     entry, saved = ENTRIES[name], workshop.saved(name, label)
-    network, family = regard.load(saved.folder).network, FAMILIES[entry.name]
+    network, family = regard.load(saved.folder).network, family_of(entry.name)
     (tmp_path / "config.json").write_text(json.dumps(family.write_config(network.config)), encoding="utf-8")
     write_tensors(to_hf(network, family.keys), tmp_path / "model.safetensors")
     again, report = entry.classes[label].from_pretrained(

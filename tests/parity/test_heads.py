@@ -10,7 +10,7 @@ from parity.families import ENTRIES, UNDER_TEST
 from parity.families_inputs import Batch
 from parity.harness import assert_same_run, ours_again, run_ours, run_theirs
 from regard.checkpoints import to_hf
-from regard.models import FAMILIES
+from regard.models import family_of
 from tolerances import FP64, PARITY_FP32, assert_close_to_largest
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -67,7 +67,7 @@ def test_tied_and_untied(workshop: Workshop, name: str, label: str, is_tied: boo
     stored = load_file(saved.folder / "model.safetensors")
     matrices = [key for key, tensor in stored.items() if tensor.shape[:1] == (53,) and tensor.ndim == 2]
     assert len(matrices) == (1 if is_tied else 2)
-    written = to_hf(network, FAMILIES[ENTRIES[name].name].keys)
+    written = to_hf(network, family_of(ENTRIES[name].name).keys)
     assert written.keys() == stored.keys()
     assert all(torch.equal(written[key], stored[key]) for key in stored)
 

@@ -14,7 +14,7 @@ from parity.conftest import Workshop
 from parity.families import ENTRIES, UNDER_TEST
 from parity.families_entry import Saved
 from parity.harness import Run, assert_same_run, run_ours, run_theirs
-from regard.models import FAMILIES, Loaded, attentions, load_checkpoint, save_checkpoint
+from regard.models import FAMILIES, Loaded, attentions, family_of, load_checkpoint, save_checkpoint
 from regard.pruning import loads_in, prune
 from tolerances import PARITY_FP32, assert_close_to_largest
 
@@ -88,7 +88,7 @@ def by_code(folder: Path, name: str, label: str) -> Saved:
 
 def theirs_zeroed(saved: Saved, name: str, loaded: Loaded, removed: Any, batch: Any) -> Run:
     """transformers' own full model, the heads' columns of the output projections set to zero."""
-    keys, model = FAMILIES[ENTRIES[name].name].keys, copy.deepcopy(saved.model)
+    keys, model = family_of(ENTRIES[name].name).keys, copy.deepcopy(saved.model)
     state = model.state_dict()
     prefixes = ("", f"{model.base_model_prefix}.")
     for part, layers in removed.items():

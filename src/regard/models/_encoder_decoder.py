@@ -1,4 +1,4 @@
-"""What BART and T5 share: the layers of an encoder, and of a decoder beside it, made of the same parts."""
+"""What BART and T5 share: layers made of the same parts, and names on disk."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from regard.blocks import (
     Residual,
     SelfAttentionLayer,
 )
+from regard.checkpoints import Rename, Shared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,3 +51,19 @@ class Parts:
             )
             for _ in range(count)
         ]
+
+
+SHARED_RULES = (
+    Shared(
+        "shared.weight",
+        ("encoder.embeddings.tokens.weight", "decoder.embeddings.tokens.weight", "head.output.weight"),
+    ),
+    Rename("lm_head.weight", "head.output.weight"),
+    Rename("classification_head.dense.{part}", "head.hidden.{part}"),
+    Rename("classification_head.out_proj.{part}", "head.score.{part}"),
+    *(
+        Rename(f"{stack}.embed_tokens.weight", f"{stack}.embeddings.tokens.weight")
+        for stack in ("encoder", "decoder")
+    ),
+)
+"""The table of embeddings and the heads."""

@@ -1,6 +1,6 @@
 """The families that regard implements, by the `model_type` of their config.json."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -53,27 +53,7 @@ _HOMES = {
 }
 
 
-class _Families(Mapping[str, Family]):
-    def __getitem__(self, name: str) -> Family:
-        package, config_name, keys = _HOMES[name]
-        home = import_module(f"regard.models.{package}")
-        config = getattr(home, config_name)
-        return Family(
-            name=name,
-            read_config=config.from_hf,
-            build=home.build,
-            write_config=config.to_hf,
-            keys=getattr(home, keys),
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_HOMES)
-
-    def __len__(self) -> int:
-        return len(_HOMES)
-
-
-FAMILIES: Mapping[str, Family] = _Families()
+FAMILIES = tuple(_HOMES)
 """Every family, by `model_type`."""
 
 
@@ -92,4 +72,13 @@ def family_of(model_type: str) -> Family:
             f"model_type must be one of {', '.join(sorted(FAMILIES))}, the families that regard implements; "
             f"got {model_type!r}. regard.lens(model, tokenizer) traces the model of transformers."
         )
-    return FAMILIES[model_type]
+    package, config_name, keys = _HOMES[model_type]
+    home = import_module(f"regard.models.{package}")
+    config = getattr(home, config_name)
+    return Family(
+        name=model_type,
+        read_config=config.from_hf,
+        build=home.build,
+        write_config=config.to_hf,
+        keys=getattr(home, keys),
+    )

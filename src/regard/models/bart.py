@@ -20,10 +20,10 @@ from regard.blocks import (
     SelfAttentionLayer,
     Stack,
 )
-from regard.checkpoints import Fields, HeadKind, KeyMap, Rename, Shared
+from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core import Causal
 from regard.models._config import FamilyConfig, hf
-from regard.models._encoder_decoder import Parts
+from regard.models._encoder_decoder import SHARED_RULES, Parts
 from regard.models._heads import EndClassifier, Head, LanguageModelHead, output_layer
 from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
@@ -270,7 +270,6 @@ def _head(config: BartConfig, tokens: nn.Embedding) -> Head | None:
 def _names_of_stack(stack: str) -> tuple[Rename, ...]:
     theirs, ours = f"{stack}.layers.{{layer}}", f"{stack}.layers.{{layer}}"
     return (
-        Rename(f"{stack}.embed_tokens.weight", f"{stack}.embeddings.tokens.weight"),
         Rename(f"{stack}.embed_positions.weight", f"{stack}.embeddings.positions.weight"),
         Rename(f"{stack}.layernorm_embedding.{{part}}", f"{stack}.embeddings.norm.{{part}}"),
         *_names_of_attention(f"{theirs}.self_attn", f"{ours}.attention"),
@@ -294,21 +293,11 @@ def _names_of_attention(theirs: str, ours: str) -> tuple[Rename, ...]:
 
 BART_KEYS = KeyMap(
     rules=(
-        Shared(
-            "shared.weight",
-            (
-                "encoder.embeddings.tokens.weight",
-                "decoder.embeddings.tokens.weight",
-                "head.output.weight",
-            ),
-        ),
+        *SHARED_RULES,
         *_names_of_stack("encoder"),
         *_names_of_stack("decoder"),
         *_names_of_attention("decoder.layers.{layer}.encoder_attn", "decoder.layers.{layer}.cross_attention"),
-        Rename("lm_head.weight", "head.output.weight"),
         Rename("final_logits_bias", "head.bias"),
-        Rename("classification_head.dense.{part}", "head.hidden.{part}"),
-        Rename("classification_head.out_proj.{part}", "head.score.{part}"),
     ),
     prefixes=("model.",),
     heads=("lm_head.", "final_logits_bias", "classification_head.", "qa_outputs."),

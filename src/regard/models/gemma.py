@@ -24,6 +24,7 @@ from regard.models._inputs import check_sizes
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
 from regard.models._transformer import Transformer
+from regard.models.llama import LLAMA_RULES
 from regard.positions import Rotary
 
 
@@ -243,23 +244,11 @@ _LAYER = "decoder.layers.{layer}"
 
 GEMMA_KEYS = KeyMap(
     rules=(
-        Rename("embed_tokens.weight", "decoder.embeddings.tokens.weight"),
+        *LLAMA_RULES,
         Rename("layers.{layer}.input_layernorm.weight", f"{_LAYER}.attention_residual.before.weight"),
-        Rename("layers.{layer}.self_attn.q_proj.{part}", f"{_LAYER}.attention.q.{{part}}"),
-        Rename("layers.{layer}.self_attn.k_proj.{part}", f"{_LAYER}.attention.k.{{part}}"),
-        Rename("layers.{layer}.self_attn.v_proj.{part}", f"{_LAYER}.attention.v.{{part}}"),
-        Rename("layers.{layer}.self_attn.o_proj.{part}", f"{_LAYER}.attention.output.{{part}}"),
-        Rename("layers.{layer}.self_attn.q_norm.weight", f"{_LAYER}.attention.q_norm.weight"),
-        Rename("layers.{layer}.self_attn.k_norm.weight", f"{_LAYER}.attention.k_norm.weight"),
         Rename("layers.{layer}.post_attention_layernorm.weight", f"{_LAYER}.attention_residual.after.weight"),
         Rename("layers.{layer}.pre_feedforward_layernorm.weight", f"{_LAYER}.ffn_residual.before.weight"),
-        Rename("layers.{layer}.mlp.gate_proj.weight", f"{_LAYER}.ffn.gate.weight"),
-        Rename("layers.{layer}.mlp.up_proj.weight", f"{_LAYER}.ffn.up.weight"),
-        Rename("layers.{layer}.mlp.down_proj.weight", f"{_LAYER}.ffn.output.weight"),
         Rename("layers.{layer}.post_feedforward_layernorm.weight", f"{_LAYER}.ffn_residual.after.weight"),
-        Rename("norm.weight", "decoder.norm.weight"),
-        Rename("lm_head.weight", "head.output.weight"),
-        Rename("score.{part}", "head.score.{part}"),
     ),
     prefixes=("model.",),
     heads=("lm_head.", "score.", "qa_outputs."),

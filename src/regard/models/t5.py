@@ -18,11 +18,11 @@ from regard.blocks import (
     SelfAttentionLayer,
     Stack,
 )
-from regard.checkpoints import Fields, HeadKind, KeyMap, Rename, Shared
+from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core import Causal
 from regard.core.errors import CheckpointError
 from regard.models._config import FamilyConfig, hf
-from regard.models._encoder_decoder import Parts
+from regard.models._encoder_decoder import SHARED_RULES, Parts
 from regard.models._heads import EndClassifier, Head, LanguageModelHead, output_layer, token_classifier
 from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
@@ -249,7 +249,6 @@ def _names_of_stack(stack: str, *, ffn: int) -> tuple[Rename, ...]:
     theirs, ours = f"{stack}.block.{{layer}}.layer", f"{stack}.layers.{{layer}}"
     first = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     return (
-        Rename(f"{stack}.embed_tokens.weight", f"{stack}.embeddings.tokens.weight"),
         Rename(first, f"{stack}.bias.table.weight"),
         *_names_of_attention(f"{theirs}.0", "SelfAttention", f"{ours}.attention"),
         Rename(f"{theirs}.{ffn}.layer_norm.weight", f"{ours}.ffn_residual.norm.weight"),
@@ -273,22 +272,12 @@ def _names_of_attention(theirs: str, name: str, ours: str) -> tuple[Rename, ...]
 
 T5_KEYS = KeyMap(
     rules=(
-        Shared(
-            "shared.weight",
-            (
-                "encoder.embeddings.tokens.weight",
-                "decoder.embeddings.tokens.weight",
-                "head.output.weight",
-            ),
-        ),
+        *SHARED_RULES,
         *_names_of_stack("encoder", ffn=1),
         *_names_of_stack("decoder", ffn=2),
         *_names_of_attention(
             "decoder.block.{layer}.layer.1", "EncDecAttention", "decoder.layers.{layer}.cross_attention"
         ),
-        Rename("lm_head.weight", "head.output.weight"),
-        Rename("classification_head.dense.{part}", "head.hidden.{part}"),
-        Rename("classification_head.out_proj.{part}", "head.score.{part}"),
         Rename("classifier.{part}", "head.labels.{part}"),
     ),
     prefixes=("transformer.",),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.checkpoints import to_hf, write_tensors
-from regard.models import FAMILIES, Network, Output
+from regard.models import Network, Output, family_of
 from regard.models.bart import BartConfig
 from regard.models.bert import BertConfig
 from regard.models.deberta import DebertaConfig
@@ -90,7 +90,7 @@ def network(family: str, **changes: Any) -> Network:
     """A network with random weights, in evaluation mode."""
     from dataclasses import replace
 
-    return FAMILIES[family].build(replace(CONFIGS[family], **changes)).eval()
+    return family_of(family).build(replace(CONFIGS[family], **changes)).eval()
 
 
 def call(net: Network, token_ids: Tensor, **arguments: Any) -> Output:
@@ -111,8 +111,8 @@ def write(
 ) -> Path:
     """Write a model, with some fields of config.json and some tensors (by their names on disk) changed."""
     made = network(family)
-    config = FAMILIES[family].write_config(made.config) | dict(fields or {})
-    stored: dict[str, Tensor] = to_hf(made, FAMILIES[family].keys) | dict(tensors or {})
+    config = family_of(family).write_config(made.config) | dict(fields or {})
+    stored: dict[str, Tensor] = to_hf(made, family_of(family).keys) | dict(tensors or {})
     config = {key: value for key, value in config.items() if value is not REMOVED}
     stored = {name: tensor for name, tensor in stored.items() if tensor is not REMOVED}
     stored = {name: tensor.to(dtype or tensor.dtype) for name, tensor in stored.items()}

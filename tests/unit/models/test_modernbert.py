@@ -13,7 +13,7 @@ import torch
 from regard.checkpoints import Fields
 from regard.core import Window
 from regard.core.errors import CheckpointError
-from regard.models import FAMILIES
+from regard.models import family_of
 from regard.models.modernbert import ModernBertConfig
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.models.folders import network
@@ -75,7 +75,7 @@ def test_a_file_of_the_first_version() -> None:
 
 
 def test_half_of_the_window_lies_on_either_side() -> None:
-    stack = FAMILIES["modernbert"].build(replace(read(OLD), local_attention=7)).stack("encoder")
+    stack = family_of("modernbert").build(replace(read(OLD), local_attention=7)).stack("encoder")
     masks = [pattern.mask for pattern in stack.patterns]
     assert masks == [None, Window(left=3, right=3), None]
     assert stack.patterns[0] is stack.patterns[2]

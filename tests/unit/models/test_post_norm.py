@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.models import FAMILIES
+from regard.models import family_of
 from regard.models._post_norm import (
     Pooler,
     PostNormConfig,
@@ -67,7 +67,7 @@ class TestTheOutputLayer:
 
 def test_only_what_stands_beside_the_encoder_may_be_left_out() -> None:
     for family in ("bert", "distilbert", "electra", "mpnet", "roberta"):
-        keys = FAMILIES[family].keys
+        keys = family_of(family).keys
         assert keys.leaves_out("qa_outputs.weight")
         assert keys.leaves_out("classifier.weight")
         assert not keys.leaves_out("encoder.layer.0.attention.self.query.lora_A.weight")

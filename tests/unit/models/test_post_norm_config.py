@@ -7,7 +7,7 @@ import pytest
 
 from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
-from regard.models import FAMILIES
+from regard.models import family_of
 from regard.models.bert import BertConfig
 from regard.models.electra import ElectraConfig
 from regard.models.mpnet import MPNetConfig, build
@@ -66,7 +66,7 @@ WITH_POOLER = pytest.mark.parametrize("family", ["bert", "mpnet", "roberta", "xl
 
 def read(family: str, *tensors: str, **changes: Any) -> Any:
     values = {"model_type": family, **FIELDS.get(family, SIZES), **changes}
-    return FAMILIES[family].read_config(Fields(file=Path("config.json"), values=values), tensors)
+    return family_of(family).read_config(Fields(file=Path("config.json"), values=values), tensors)
 
 
 def refuse(family: str, message: str, *tensors: str, **changes: Any) -> None:
@@ -92,11 +92,11 @@ def test_what_is_written_is_read_back(family: str) -> None:
         pad_token_id=5,
     )
     assert (config.head, config.tie_word_embeddings, config.pad_token_id) == ("masked-lm", False, 5)
-    values = FAMILIES[family].write_config(config)
+    values = family_of(family).write_config(config)
     assert values["model_type"] == family
     assert values["architectures"] == [f"{STEMS[family]}ForMaskedLM"]
     names = (MASKED_LM[family], "pooler.dense.weight")
-    again = FAMILIES[family].read_config(Fields(file=Path("config.json"), values=values), names)
+    again = family_of(family).read_config(Fields(file=Path("config.json"), values=values), names)
     assert again == config
     assert type(again) is type(config)
 
@@ -110,7 +110,7 @@ def test_classifiers(family: str, head: str) -> None:
         family, stored, architectures=[STEMS[family] + ending], id2label={"0": "a", "1": "b", "2": "c"}
     )
     assert (config.head, config.num_labels) == (head, 3)
-    values = FAMILIES[family].write_config(config)
+    values = family_of(family).write_config(config)
     assert values["architectures"] == [STEMS[family] + ending]
     assert values["num_labels"] == 3
 
@@ -182,7 +182,7 @@ def test_dropout_in_a_classifier(family: str) -> None:
     assert read(family, hidden_dropout_prob=0.3).label_dropout_p == 0.3
     assert read(family, hidden_dropout_prob=0.3, classifier_dropout=None).label_dropout_p == 0.3
     assert read(family, hidden_dropout_prob=0.3, classifier_dropout=0.0).label_dropout_p == 0.0
-    written = FAMILIES[family].write_config(read(family, hidden_dropout_prob=0.3))
+    written = family_of(family).write_config(read(family, hidden_dropout_prob=0.3))
     assert written["classifier_dropout"] is None
 
 
@@ -268,4 +268,4 @@ def test_a_size_that_a_file_must_have(family: str) -> None:
         values = {"model_type": family, **FIELDS[family]}
         del values[name]
         with pytest.raises(CheckpointError, match=f"the field '{name}' is missing; wanted int"):
-            FAMILIES[family].read_config(Fields(file=Path("config.json"), values=values), [])
+            family_of(family).read_config(Fields(file=Path("config.json"), values=values), [])

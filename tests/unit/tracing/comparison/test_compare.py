@@ -10,7 +10,7 @@ import torch
 
 from regard.checkpoints import Source
 from regard.core.errors import InputError
-from regard.models import FAMILIES, Loaded
+from regard.models import Loaded, family_of
 from regard.models.electra import ElectraConfig
 from regard.tracing import Trace, compare, trace_text
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
@@ -100,7 +100,7 @@ def test_models_must_be_one(traces: list[Trace], load_tiny: Callable[..., Loaded
 def test_learned_embeddings_of_another_width(tmp_path: Path) -> None:
     """ELECTRA's table is narrower than its layers."""
     network = (
-        FAMILIES["electra"]
+        family_of("electra")
         .build(
             ElectraConfig(
                 vocab_size=23, d_model=15, d_embedding=7, num_layers=2, num_heads=3, d_ff=11, max_seq_len=19
