@@ -53,7 +53,7 @@ class Parts:
         ]
 
 
-SHARED_RULES = (
+SHARED_RULES: tuple[Rename | Shared, ...] = (
     Shared(
         "shared.weight",
         ("encoder.embeddings.tokens.weight", "decoder.embeddings.tokens.weight", "head.output.weight"),
