@@ -181,11 +181,8 @@ class MultiHeadAttention(nn.Module):
         of the rows and columns that stay.
 
         Args:
-            heads: numbers of the heads as they are counted now, rising.
-
-        Raises:
-            InputError: no head is left, or key and value heads would be read by more or fewer query heads
-                than others. Nothing has changed then.
+            heads: numbers of the heads as they are counted now, rising, that leave each key and value head
+                as many query heads as the others, or none; `regard.models.check_heads` refuses others.
 
         Example:
             >>> attention = MultiHeadAttention(d_model=6, num_heads=3)
@@ -195,13 +192,6 @@ class MultiHeadAttention(nn.Module):
         """
         size = self.num_heads // self.num_kv_heads
         groups = sorted({head // size for head in heads})
-        readers = {sum(head // size == group for head in heads) for group in groups}
-        if len(readers) != 1:
-            raise InputError(
-                f"heads must leave each key and value head as many query heads as the others, of {size}, or "
-                f"none; got {list(heads)}. Remove whole groups, such as "
-                f"{list(range(size))}, or as many heads of each group."
-            )
         q_dim, k_dim = self.q.out_features // self.num_heads, self.k.out_features // self.num_kv_heads
         v_dim = self.v.out_features // self.num_kv_heads
         for linear in self.by_query_head():

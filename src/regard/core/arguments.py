@@ -17,13 +17,6 @@ def whole(name: str, value: object, *, least: int, most: int | None = None) -> i
 
     Raises:
         InputError: it is not a whole number, or out of range.
-
-    Example:
-        >>> whole("every", 3, least=1)
-        3
-        >>> whole("every", 2.0, least=1)
-        Traceback (most recent call last):
-        regard.core.errors.InputError: every must be a whole number, at least 1; got 2.0.
     """
     try:
         # operator.index lets numpy's integers pass; a bool is an integer to it, and never meant as one.
@@ -42,13 +35,6 @@ def number(name: str, value: object) -> float:
 
     Raises:
         InputError: it is not a finite number.
-
-    Example:
-        >>> number("factor", 2)
-        2.0
-        >>> number("factor", "2")
-        Traceback (most recent call last):
-        regard.core.errors.InputError: factor must be a finite number; got '2'.
     """
     found = math.nan
     if not isinstance(value, bool | str | bytes):
@@ -70,11 +56,6 @@ def check_function(name: str, value: object, what: str, *, optional: bool = Fals
 
     Raises:
         InputError: it cannot be called.
-
-    Example:
-        >>> check_function("metric", 3, "from an output to one number")
-        Traceback (most recent call last):
-        regard.core.errors.InputError: metric must be a function, from an output to one number; got int.
     """
     if not callable(value) and not (optional and value is None):
         raise InputError(f"{name} must be a function, {what}; got {type(value).__name__}.")

@@ -15,13 +15,6 @@ def missing(needs: str, error: ImportError, *packages: str) -> MissingExtraError
         needs: what needs the packages, with its verb.
         error: what the import raised. A package that is there and does not import says so.
         packages: their names on the package index, as an extra of pyproject.toml lists them.
-
-    Example:
-        >>> str(missing("plots need", ModuleNotFoundError(name="matplotlib"), "matplotlib"))
-        'plots need matplotlib, which is not installed; run: pip install matplotlib'
-        >>> broken = ImportError("no libfreetype")
-        >>> str(missing("plots need", broken, "matplotlib"))
-        'plots need matplotlib, which cannot be imported (no libfreetype); run: pip install -U matplotlib'
     """
     *others, last = packages
     names = f"{', '.join(others)} and {last}" if others else last
@@ -37,11 +30,6 @@ def pyarrow() -> tuple[Any, Any]:
 
     Raises:
         MissingExtraError: pyarrow is not installed.
-
-    Example:
-        >>> pa, parquet = pyarrow()
-        >>> pa.array([1, 2]).type, parquet.__name__
-        (DataType(int64), 'pyarrow.parquet')
     """
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")

@@ -20,13 +20,6 @@ def write_whole(path: str | os.PathLike[str], content: bytes | Callable[[Path], 
     Raises:
         InputError: it is no path.
         OutputError: it cannot be written; what was there before is still there, and nothing else is.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> write_whole(folder / "a.txt", b"whole")
-        >>> (folder / "a.txt").read_text(), len(list(folder.iterdir()))
-        ('whole', 1)
     """
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"path must be the path of a file; got {type(path).__name__}.")

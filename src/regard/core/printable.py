@@ -19,10 +19,6 @@ def printable(text: str) -> str:
     Returns:
         The text with Unicode's pictures for the controls below a blank, and escapes for those above and for
         the controls of bidirectional text.
-
-    Example:
-        >>> print(printable("red \x1b[31m\n \x9b \u202e bank"))
-        red ␛[31m␊ \x9b \u202e bank
     """
     return text.translate(_SIGNS)
 

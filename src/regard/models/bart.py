@@ -54,10 +54,6 @@ class BartConfig(FamilyConfig):
         eos_token_id: where a classifier reads.
 
     The others are those of `FamilyConfig`.
-
-    Example:
-        >>> BartConfig(model_type="mbart").norm_first
-        True
     """
 
     STEMS = {"bart": "Bart", "mbart": "MBart", "marian": "Marian"}
@@ -173,14 +169,6 @@ def build(config: BartConfig) -> Transformer:
 
     Raises:
         InputError: a size that no network can have, or sizes that do not divide.
-
-    Example:
-        >>> import torch
-        >>> config = BartConfig(vocab_size=13, decoder_vocab_size=13, d_model=6, num_layers=1, d_ff=11,
-        ...                     num_decoder_layers=2, num_heads=2, num_decoder_heads=3, d_decoder_ff=7)
-        >>> output = build(config)(torch.tensor([[3, 1, 4]]), decoder_token_ids=torch.tensor([[2, 5]]))
-        >>> output.logits.shape
-        torch.Size([1, 2, 13])
 
     Source: Lewis et al. 2020, arXiv 1910.13461; mBART: Liu et al. 2020, arXiv 2001.08210; Marian:
     Junczys-Dowmunt et al. 2018, arXiv 1804.00344.

@@ -31,10 +31,6 @@ class BertConfig(PostNormConfig):
         use_pooler: whether the checkpoint has the pooler, a dense layer with tanh on the first position.
 
     The others are those of `PostNormConfig`.
-
-    Example:
-        >>> BertConfig(num_layers=6).d_model
-        768
     """
 
     STEMS = {"bert": "Bert"}
@@ -66,12 +62,6 @@ def build(config: BertConfig) -> Transformer:
 
     Raises:
         InputError: a size that no network can have, or sizes that do not divide.
-
-    Example:
-        >>> import torch
-        >>> bert = build(BertConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11))
-        >>> bert(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
-        torch.Size([1, 3, 6])
 
     Source: Devlin et al. 2019, arXiv 1810.04805, section 3.
     """

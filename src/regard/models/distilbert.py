@@ -21,10 +21,6 @@ class DistilBertConfig(PostNormConfig):
         classifier_dropout_p: before a classifier of texts, in training.
 
     The others are those of `PostNormConfig`; `norm_eps` is 1e-12, which no field of config.json can change.
-
-    Example:
-        >>> DistilBertConfig().num_layers
-        6
     """
 
     STEMS = {"distilbert": "DistilBert"}
@@ -54,12 +50,6 @@ def build(config: DistilBertConfig) -> Transformer:
 
     Raises:
         InputError: a size that no network can have, or sizes that do not divide.
-
-    Example:
-        >>> import torch
-        >>> config = DistilBertConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
-        >>> build(config)(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
-        torch.Size([1, 3, 6])
 
     Source: Sanh et al. 2019, arXiv 1910.01108, section 3.
     """

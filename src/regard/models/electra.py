@@ -26,10 +26,6 @@ class ElectraConfig(PostNormConfig):
         num_token_types: rows of the table of token types.
 
     The others are those of `PostNormConfig`.
-
-    Example:
-        >>> ElectraConfig().d_model, ElectraConfig().d_embedding
-        (256, 128)
     """
 
     STEMS = {"electra": "Electra"}
@@ -54,12 +50,6 @@ def build(config: ElectraConfig) -> Transformer:
 
     Raises:
         InputError: a size that no network can have, or sizes that do not divide.
-
-    Example:
-        >>> import torch
-        >>> config = ElectraConfig(vocab_size=13, d_embedding=5, d_model=6, num_layers=1, num_heads=2)
-        >>> build(config)(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
-        torch.Size([1, 3, 6])
 
     Source: Clark et al. 2020, arXiv 2003.10555, sections 2 and 3.1; the smaller embeddings: appendix A.
     """

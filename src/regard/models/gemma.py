@@ -78,10 +78,6 @@ class GemmaConfig(DecoderConfig):
         attention_dropout_p: in training, on attention weights.
 
     The others are those of `DecoderConfig`.
-
-    Example:
-        >>> GemmaConfig().layer_types[:2]
-        ('sliding_attention', 'full_attention')
     """
 
     STEMS = {"gemma2": "Gemma2", "gemma3_text": "Gemma3"}
@@ -177,15 +173,6 @@ def build(config: GemmaConfig) -> Transformer:
 
     Raises:
         InputError: a size that no network can have, or sizes that do not divide.
-
-    Example:
-        >>> import torch
-        >>> from regard.positions import Rotary
-        >>> config = GemmaConfig(
-        ...     vocab_size=13, d_model=10, num_layers=1, layer_types=("sliding_attention",), num_heads=6,
-        ...     num_kv_heads=3, head_dim=2, d_ff=11, rope={"sliding_attention": Rotary(2, base=10000.0)})
-        >>> build(config)(torch.tensor([[3, 1, 4]])).logits.shape
-        torch.Size([1, 3, 13])
 
     Source: Gemma Team 2024, arXiv 2408.00118, section 2; Gemma Team 2025, arXiv 2503.19786, section 2.1.
     """

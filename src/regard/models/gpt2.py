@@ -37,10 +37,6 @@ class Gpt2Config(DecoderConfig):
         dropout_p, embedding_dropout_p, attention_dropout_p: in training, on sublayers, embeddings, weights.
 
     The others are those of `DecoderConfig`.
-
-    Example:
-        >>> Gpt2Config(num_layers=24, num_heads=16, d_model=1024).d_model
-        1024
     """
 
     STEMS = {"gpt2": "GPT2"}
@@ -80,12 +76,6 @@ def build(config: Gpt2Config) -> Transformer:
 
     Raises:
         InputError: a size that no network can have, or sizes that do not divide.
-
-    Example:
-        >>> import torch
-        >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
-        >>> build(config)(torch.tensor([[3, 1, 4]])).logits.shape
-        torch.Size([1, 3, 13])
 
     Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3.
     """

@@ -101,10 +101,6 @@ class LlamaConfig(DecoderConfig):
         attention_dropout_p: in training, on attention weights.
 
     The others are those of `DecoderConfig`.
-
-    Example:
-        >>> LlamaConfig().head_dim
-        128
     """
 
     STEMS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
@@ -183,15 +179,6 @@ def build(config: LlamaConfig) -> Transformer:
 
     Raises:
         InputError: a size that no network can have, or sizes that do not divide.
-
-    Example:
-        >>> import torch
-        >>> from regard.positions import Rotary
-        >>> config = LlamaConfig(
-        ...     vocab_size=13, d_model=12, num_layers=1, layer_types=("full_attention",), num_heads=6,
-        ...     num_kv_heads=3, head_dim=2, d_ff=11, rotary=Rotary(2, base=10000.0))
-        >>> build(config)(torch.tensor([[3, 1, 4]])).logits.shape
-        torch.Size([1, 3, 13])
 
     Source: Touvron et al. 2023, arXiv 2302.13971, section 2.2; grouped heads: Ainslie et al. 2023, arXiv
     2305.13245; the window: Jiang et al. 2023 (Mistral), arXiv 2310.06825, section 2; norms of queries and

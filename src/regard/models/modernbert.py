@@ -50,10 +50,6 @@ class ModernBertConfig(EncoderConfig):
         num_labels, classifier_dropout_p: of a classifier.
 
     The others are those of `FamilyConfig`.
-
-    Example:
-        >>> ModernBertConfig().layer_types[:3]
-        ('full_attention', 'sliding_attention', 'sliding_attention')
     """
 
     STEMS = {"modernbert": "ModernBert"}
@@ -115,16 +111,6 @@ def build(config: ModernBertConfig) -> Transformer:
 
     Raises:
         InputError: a size that no network can have, or sizes that do not divide.
-
-    Example:
-        >>> import torch
-        >>> from regard.positions import Rotary
-        >>> config = ModernBertConfig(
-        ...     vocab_size=13, d_model=12, num_layers=2, num_heads=3, d_ff=11, local_attention=4,
-        ...     layer_types=("full_attention", "sliding_attention"),
-        ...     rope=dict.fromkeys(("full_attention", "sliding_attention"), Rotary(4, base=10000.0)))
-        >>> build(config)(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
-        torch.Size([1, 3, 12])
 
     Source: Warner et al. 2024, arXiv 2412.13663, section 2.1.
     """

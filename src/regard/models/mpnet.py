@@ -43,10 +43,6 @@ class MPNetConfig(PostNormConfig):
         use_pooler: whether the checkpoint has the pooler, a dense layer with tanh on the first position.
 
     The others are those of `PostNormConfig`. Its classifiers have the dropout of the layers.
-
-    Example:
-        >>> MPNetConfig().max_seq_len, MPNetConfig().num_token_types
-        (512, 0)
     """
 
     STEMS = {"mpnet": "MPNet"}
@@ -97,12 +93,6 @@ def build(config: MPNetConfig) -> Transformer:
 
     Raises:
         InputError: a size that no network can have, or sizes that do not divide.
-
-    Example:
-        >>> import torch
-        >>> config = MPNetConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
-        >>> build(config)(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
-        torch.Size([1, 3, 6])
 
     Source: Song et al. 2020, arXiv 2004.09297, section 2; the relative bias: Raffel et al. 2020, arXiv
     1910.10683, section 2.1.

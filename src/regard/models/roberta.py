@@ -36,10 +36,6 @@ class RobertaConfig(PostNormConfig):
         pad_token_id: what fills up a text, and the number of padding's position.
 
     The others are those of `PostNormConfig`.
-
-    Example:
-        >>> RobertaConfig(vocab_size=250002, model_type="xlm-roberta").max_seq_len
-        512
     """
 
     STEMS = {"roberta": "Roberta", "xlm-roberta": "XLMRoberta"}
@@ -80,12 +76,6 @@ def build(config: RobertaConfig) -> Transformer:
 
     Raises:
         InputError: a size that no network can have, or sizes that do not divide.
-
-    Example:
-        >>> import torch
-        >>> config = RobertaConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
-        >>> build(config)(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
-        torch.Size([1, 3, 6])
 
     Source: Liu et al. 2019, arXiv 1907.11692, section 4; XLM-R: Conneau et al. 2020, arXiv 1911.02116.
     """

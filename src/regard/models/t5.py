@@ -51,10 +51,6 @@ class T5Config(FamilyConfig):
         eos_token_id: where a classifier of texts reads.
 
     The others are those of `FamilyConfig`.
-
-    Example:
-        >>> T5Config().num_decoder_layers
-        6
     """
 
     STEMS = {"t5": "T5"}
@@ -149,14 +145,6 @@ def build(config: T5Config) -> Transformer:
 
     Raises:
         InputError: a size that no network can have.
-
-    Example:
-        >>> import torch
-        >>> config = T5Config(vocab_size=13, d_model=6, num_layers=1, num_decoder_layers=2, num_heads=2,
-        ...                   head_dim=5, d_ff=11)
-        >>> output = build(config)(torch.tensor([[3, 1, 4]]), decoder_token_ids=torch.tensor([[0, 5]]))
-        >>> output.logits.shape
-        torch.Size([1, 2, 13])
 
     Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1; the gated feed-forward of T5 1.1: Shazeer 2020,
     arXiv 2002.05202.

@@ -57,10 +57,6 @@ class DebertaConfig(PostNormConfig):
             that these models were trained with (`legacy`).
 
     The others are those of `PostNormConfig`; `classifier_dropout_p` is for texts only (`cls_dropout`).
-
-    Example:
-        >>> DebertaConfig().span
-        256
     """
 
     STEMS = {"deberta-v2": "DebertaV2"}
@@ -189,13 +185,6 @@ def build(config: DebertaConfig) -> Transformer:
 
     Raises:
         InputError: a size that no network can have, or sizes that do not divide.
-
-    Example:
-        >>> import torch
-        >>> config = DebertaConfig(
-        ...     vocab_size=13, d_embedding=6, d_model=6, num_layers=1, num_heads=2, d_ff=11)
-        >>> build(config)(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
-        torch.Size([1, 3, 6])
 
     Source: He et al. 2021, arXiv 2006.03654, section 3; v3: He et al. 2021, arXiv 2111.09543.
     """
