@@ -1,5 +1,6 @@
 """A transformers model as a `regard.models.Network`: the model's own forward pass, listened to."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -151,11 +152,12 @@ class LensNetwork(Network):
             taps.check(self._tap_names)
         if not logits and "logits_to_keep" in self._accepted:
             arguments["logits_to_keep"] = 1
-        ends = tuple(f"{prefix}output" for prefix in self.prefixes.values())
-        run = Run(self.layout, taps, len(token_ids), ends)
-        with run.listening(self._configs):
+        ends: dict[str, Tensor] = {}
+        seen = {f"{prefix}output": partial(ends.__setitem__, kind) for kind, prefix in self.prefixes.items()}
+        listeners = Taps(seen) if taps is None else taps.then(Taps(seen))
+        with Run(self.layout, listeners, len(token_ids)).listening(self._configs):
             result = self.hf_model(**arguments, **quiet(self._accepted))
-        return self._output(result, run, logits, taps)
+        return self._output(result, ends, logits, taps)
 
     def _add(self, arguments: dict[str, Any], theirs: str, ours: str, value: Tensor | None) -> None:
         if value is None:
@@ -164,16 +166,15 @@ class LensNetwork(Network):
             raise InputError(f"{ours} must be None: {self._name} takes no {theirs}.")
         arguments[theirs] = value
 
-    def _output(self, result: Any, run: Run, logits: bool, taps: Taps | None) -> Output:
-        states = {kind: run.captured.get(f"{prefix}output") for kind, prefix in self.prefixes.items()}
-        if states.get("encoder") is None and "encoder" in states:
-            states["encoder"] = result.get("encoder_last_hidden_state")
-        outermost: StackKind = "decoder" if "decoder" in states else "encoder"
-        last = states[outermost]
+    def _output(self, result: Any, ends: dict[str, Tensor], logits: bool, taps: Taps | None) -> Output:
+        last = ends.get(list(self.prefixes)[-1])
         if last is None:
             last = main_output(result)
         if last is None:
             raise RegardError(f"{self._name} gives no last hidden state; hand in its base model instead.")
+        encoded = ends.get("encoder")
+        if encoded is None and "encoder" in self.prefixes:
+            encoded = result.get("encoder_last_hidden_state", last if len(self.prefixes) == 1 else None)
         scores = result.get("logits") if logits else None
         if scores is not None and taps is not None:
             scores = taps.offer("logits", scores)
@@ -182,8 +183,8 @@ class LensNetwork(Network):
             last_hidden_state=last,
             logits=scores,
             pooled=pooled if isinstance(pooled, Tensor) else None,
-            encoder_state=states.get("encoder", last) if "encoder" in states else None,
-            decoder_state=last if "decoder" in states else None,
+            encoder_state=encoded,
+            decoder_state=last if "decoder" in self.prefixes else None,
         )
 
 

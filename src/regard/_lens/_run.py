@@ -24,18 +24,13 @@ class Run:
 
     Args:
         layout: where everything is.
-        taps: listeners, or None.
+        taps: listeners.
         batch: how many rows of tokens the pass is of.
-        capture: names of points outside attention whose last value is kept in `captured`.
     """
 
-    def __init__(
-        self, layout: Layout, taps: Taps | None, batch: int = 1, capture: tuple[str, ...] = ()
-    ) -> None:
-        self.captured: dict[str, Tensor] = {}
+    def __init__(self, layout: Layout, taps: Taps, batch: int = 1) -> None:
         self._taps = taps
         self._batch = batch
-        self._capture = capture
         self._masks = Masks()
         self._sites = {site.execution: site for site in layout.sites}
         self._left = set(self._sites)
@@ -43,7 +38,7 @@ class Run:
         self._executed: dict[tuple[nn.Module, str], int] = defaultdict(int)
         self._points: dict[nn.Module, dict[tuple[int, str], list[Point]]] = {}
         for point in layout.points.values():
-            if point.name in capture or (taps is not None and taps.wants(point.name)):
+            if taps.wants(point.name):
                 at = (point.execution.occurrence, point.side)
                 self._points.setdefault(point.execution.module, {}).setdefault(at, []).append(point)
 
@@ -76,15 +71,14 @@ class Run:
 
     def made(self, values: Tensor, mask: Mask | None) -> None:
         """See `Listener`."""
-        if self._taps is not None:
-            self._masks.made(values, mask)
+        self._masks.made(values, mask)
 
     def attention(self, call: Call) -> tuple[Tensor, Tensor | None]:
         """See `Listener`."""
         site = self._next(call.module)
-        taps = None if self._taps is None else self._taps.at(site.name)
-        wanted = set() if taps is None else {name for name in OF_ATTENTION if taps.wants(name)}
-        if taps is None or not wanted:
+        taps = self._taps.at(site.name)
+        wanted = {name for name in OF_ATTENTION if taps.wants(name)}
+        if not wanted:
             return call.original()
         if not wanted.isdisjoint("qkv"):
             q, k, v = taps.offer("q", call.q), taps.offer("k", call.k), taps.offer("v", call.v)
@@ -149,10 +143,7 @@ class Run:
         if is_flat:
             value = value.view(self._batch, -1, value.shape[-1])
         for point in points:
-            if self._taps is not None:
-                value = self._taps.offer(point.name, value)
-            if point.name in self._capture:
-                self.captured[point.name] = value
+            value = self._taps.offer(point.name, value)
         return value.flatten(0, 1) if is_flat else value
 
 

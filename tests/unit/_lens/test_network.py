@@ -361,7 +361,7 @@ def test_another_threads_pass_may_meet_a_hook_that_torch_has_half_registered() -
     watcher = _Watcher()
     watcher.enter(torch.nn.Identity(), (torch.ones(1),))  # without keyword arguments
     assert not watcher.survey.order
-    before = Run(lens_network(gpt2()).layout, None)._before
+    before = Run(lens_network(gpt2()).layout, Taps({}))._before
     assert before(torch.nn.Identity(), (torch.ones(1),)) is None
 
 
