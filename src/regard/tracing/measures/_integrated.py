@@ -10,6 +10,7 @@ from regard.core import Taps
 from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.models import StackKind
+from regard.text import Encoding
 from regard.tracing.measures._gradients import Scalar, watched_pass
 from regard.tracing.record import Trace
 from regard.tracing.run import run_again
@@ -147,5 +148,6 @@ def _baseline(trace: Trace, baseline: int | Tensor | None, x: Tensor, stack: Sta
     seen: list[Tensor] = []
     tap = f"{network.prefixes[stack]}embeddings.tokens"
     with torch.no_grad():
-        run_again(trace, network, taps=Taps({tap: seen.append}), all_ids=(stack, baseline))
+        alike = Encoding.from_ids([baseline] * x.shape[1])
+        run_again(trace, network, taps=Taps({tap: seen.append}), instead={stack: alike})
     return seen[0]

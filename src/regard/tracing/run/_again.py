@@ -1,13 +1,41 @@
-"""Running a trace's model again on the same tokens."""
+"""Running a network on texts, and again on those of a trace."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-import torch
+from torch import Tensor
 
 from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import Network, Output, StackKind
+from regard.text import Encoding
 from regard.tracing.record import Trace
+from regard.tracing.run._batches import Given, padded
+
+
+def run(
+    network: Network, given: Sequence[Given], *, logits: bool = False, taps: Taps | None = None
+) -> Output:
+    """One pass over one text or several.
+
+    Args:
+        network: in evaluation mode.
+        given: what it reads.
+        logits, taps: as in `Network.forward`.
+    """
+    device = next(network.parameters()).device
+    encodings = [encoding for encoding, _ in given]
+    ids, types, real = padded(encodings, device)
+    arguments: dict[str, Tensor] = {}
+    if network.config.num_token_types and all(each.texts for each in encodings):
+        arguments["token_types"] = types
+    # What follows a text is no key of a decoder's queries, which see what is before them.
+    if real is not None and "encoder" in network.prefixes:
+        arguments["mask"] = real
+    targets = [target for _, target in given if target is not None]
+    if targets:
+        arguments["decoder_token_ids"], _, _ = padded(targets, device)
+    output: Output = network(ids, logits=logits, taps=taps, **arguments)
+    return output
 
 
 def run_again(
@@ -17,7 +45,7 @@ def run_again(
     batch: int = 1,
     logits: bool = False,
     taps: Taps | None = None,
-    all_ids: tuple[StackKind, int] | None = None,
+    instead: Mapping[StackKind, Encoding] | None = None,
 ) -> Output:
     """The forward pass that a trace is of.
 
@@ -26,23 +54,12 @@ def run_again(
         network: what runs.
         batch: how many copies of them.
         logits, taps: as in `Network.forward`.
-        all_ids: a stack, and an id that all its tokens are for this pass.
+        instead: what stacks read in the place of their tokens, as many.
     """
     encodings = {kind: trace.passage(kind).encoding for kind in network.prefixes}
-    ids = {kind: list(each.token_ids) for kind, each in encodings.items()}
-    if all_ids is not None:
-        kind, id = all_ids
-        ids[kind] = [id] * len(ids[kind])
-    device = next(network.parameters()).device
-    given = [torch.tensor([each] * batch, device=device) for each in ids.values()]
-    arguments: dict[str, Any] = {}
-    if network.config.num_token_types and trace.encoding.texts:
-        arguments["token_types"] = torch.tensor([trace.encoding.type_ids] * batch, device=device)
-    if len(given) == 2:
-        arguments["decoder_token_ids"] = given[1]
-    network = network.for_texts(encodings)
-    output: Output = network(given[0], logits=logits, taps=taps, **arguments)
-    return output
+    source, *targets = (encodings | dict(instead or {})).values()
+    given = (source, targets[0] if targets else None)
+    return run(network.for_texts(encodings), [given] * batch, logits=logits, taps=taps)
 
 
 def check_mode(network: Network) -> None:

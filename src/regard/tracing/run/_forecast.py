@@ -2,6 +2,7 @@
 
 import math
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -24,7 +25,8 @@ from regard.tracing.record import (
     places,
     told,
 )
-from regard.tracing.run._listening import Listening, run_quietly
+from regard.tracing.run._again import run
+from regard.tracing.run._listening import Listening
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,12 +108,8 @@ def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
         smaller = replace(keeping, **less)
         if smaller != keeping and (peak := _Growth(network, lengths, smaller).at(lengths).peak) <= free:
             fitting.append(f"{words} ({told(peak)})")
-    fits, too_many = 0, lengths[0]
-    while too_many - fits > 1:
-        middle = (fits + too_many) // 2
-        fits, too_many = (
-            (middle, too_many) if growth.at((middle, *lengths[1:])).peak <= free else (fits, middle)
-        )
+    shorter = range(1, lengths[0])
+    fits = bisect_right(shorter, free, key=lambda count: growth.at((count, *lengths[1:])).peak)
     raise InputError(
         f"a trace of {' and '.join(map(str, lengths))} tokens of {loaded.source.name} needs {told(needed)}, "
         f"and {told(free)} of memory are free. What would fit: "
@@ -225,7 +223,8 @@ def _kept(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> tuple
     if network.written:
         taps = Taps(dict.fromkeys(network.written, torch.clone)).then(taps)
     texts = [Encoding.from_ids([0] * length) for length in lengths]
-    run_quietly(network.plain, [(texts[0], texts[1] if len(texts) > 1 else None)], taps=taps)
+    with torch.no_grad():
+        run(network.plain, [(texts[0], texts[1] if len(texts) > 1 else None)], taps=taps)
     passages = tuple(listening.passage(*each) for each in zip(network.prefixes, texts, strict=True))
     tables = kept_bytes(tuple(term.table for term in _terms(passages)))
     rows = _rows(network, lengths)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from regard.core import AttentionInputs, Taps
@@ -22,34 +21,10 @@ from regard.tracing.record import (
     kept_inputs,
     kept_tensor,
 )
-from regard.tracing.run._batches import Given, of_one, padded
+from regard.tracing.run._batches import of_one
 
 _OF_EMBEDDINGS = ("tokens", "scaled", "positions", "token_types")
 _ATTENTIONS = ("attention", "cross_attention")
-
-
-def run_quietly(network: Network, given: Sequence[Given], *, taps: Taps | None = None) -> None:
-    """One pass over one text or several, without gradients and without logits.
-
-    Args:
-        network: in evaluation mode.
-        given: what it reads.
-        taps: who listens.
-    """
-    device = next(network.parameters()).device
-    encodings = [encoding for encoding, _ in given]
-    ids, types, real = padded(encodings, device)
-    arguments: dict[str, Tensor] = {}
-    if network.config.num_token_types and all(each.texts for each in encodings):
-        arguments["token_types"] = types
-    # What follows a text is no key of a decoder's queries, which see what is before them.
-    if real is not None and "encoder" in network.prefixes:
-        arguments["mask"] = real
-    targets = [target for _, target in given if target is not None]
-    if targets:
-        arguments["decoder_token_ids"], _, _ = padded(targets, device)
-    with torch.no_grad():
-        network(ids, logits=False, taps=taps, **arguments)
 
 
 class Listening:

@@ -9,10 +9,10 @@ from regard.core.errors import InputError
 from regard.models import Loaded, StackKind
 from regard.text import Encoding
 from regard.tracing.record import EVERYTHING, Keeping, Trace
-from regard.tracing.run._again import check_mode
+from regard.tracing.run._again import check_mode, run
 from regard.tracing.run._batches import Given, batches
 from regard.tracing.run._forecast import check_fits
-from regard.tracing.run._listening import Listening, run_quietly
+from regard.tracing.run._listening import Listening
 
 
 def trace_text(
@@ -160,10 +160,19 @@ def _read(loaded: Loaded, text: str, pair: str | None, target: str | None) -> Gi
 
 def _checked(loaded: Loaded, encoding: Encoding, target: Encoding | None) -> Given:
     network = loaded.network
-    for kind, each, name in zip(network.prefixes, (encoding, target), ("text", "target"), strict=False):
+    for kind, each, names in zip(network.prefixes, (encoding, target), _ARGUMENTS, strict=False):
         assert each is not None
-        _check_length(name if each.texts else _IDS_OF[name], each, network.limit(kind), loaded.source.name)
+        limit, count = network.limit(kind), len(each.tokens)
+        if limit is not None and count > limit:
+            raise InputError(
+                f"{names[not each.texts]} has {count} tokens with the special ones, but {loaded.source.name} "
+                f"takes at most {limit}; shorten it, or give its parts one by one."
+            )
     return encoding, target
+
+
+_ARGUMENTS = (("text", "token_ids"), ("target", "target_ids"))
+"""What a stack reads is called so as a text, and so as ids."""
 
 
 def _traced(loaded: Loaded, given: Sequence[Given], keeping: Keeping) -> list[Trace]:
@@ -179,7 +188,8 @@ def _traced(loaded: Loaded, given: Sequence[Given], keeping: Keeping) -> list[Tr
     ]
     listening = Listening(network, keeping)
     of_these = network.for_texts(of_each[0])
-    run_quietly(of_these, given, taps=listening.taps())
+    with torch.no_grad():
+        run(of_these, given, taps=listening.taps())
     traces = []
     for item, encodings in enumerate(of_each):
         heard = listening
@@ -196,15 +206,3 @@ def _traced(loaded: Loaded, given: Sequence[Given], keeping: Keeping) -> list[Tr
             )
         )
     return traces
-
-
-_IDS_OF = {"text": "token_ids", "target": "target_ids"}
-
-
-def _check_length(argument: str, encoding: Encoding, limit: int | None, name: str) -> None:
-    count = len(encoding.tokens)
-    if limit is not None and count > limit:
-        raise InputError(
-            f"{argument} has {count} tokens with the special ones, but {name} takes at most {limit}; shorten "
-            "it, or give its parts one by one."
-        )
