@@ -86,8 +86,8 @@ def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) 
         layer=layer,
         head=head,
         tokens=tuple(token.surface for token in encoding.tokens),
-        moved=_plain((other - h).norm(dim=1) / h.norm(dim=1)),
-        cosine=_plain(torch.nn.functional.cosine_similarity(h, other, dim=1)),
+        moved=((other - h).norm(dim=1) / h.norm(dim=1)).float().cpu(),
+        cosine=torch.nn.functional.cosine_similarity(h, other, dim=1).float().cpu(),
         before=_likeliest(loaded, whole, len(h)),
         after=_likeliest(loaded, changed, len(h)),
     )
@@ -107,7 +107,3 @@ def _likeliest(loaded: Loaded, output: Output, count: int) -> tuple[LikeliestTok
         LikeliestToken(token=token.surface or token.text, probability=probability)
         for token, probability in zip(tokens, found.values.tolist(), strict=True)
     )
-
-
-def _plain(values: Tensor) -> Tensor:
-    return values.float().cpu()

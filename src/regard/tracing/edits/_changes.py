@@ -221,10 +221,10 @@ class Mean(Edit):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_traces(self.reference)
+        self.traces()
 
     def traces(self) -> Sequence[Trace]:
-        return _listed(self.reference)
+        return _traces(self.reference)
 
     def change(self, part: Part) -> Tensor:
         if part.target.site.is_matrix:
@@ -264,12 +264,11 @@ class Resample(Edit):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.reference is not None:
-            _check_traces(self.reference)
+        self.traces()
         whole("seed", self.seed, least=0, most=2**63 - 1)
 
     def traces(self) -> Sequence[Trace]:
-        return () if self.reference is None else _listed(self.reference)
+        return () if self.reference is None else _traces(self.reference)
 
     def change(self, part: Part) -> Tensor:
         site, generator = part.target.site, torch.Generator().manual_seed(int(self.seed))
@@ -355,14 +354,12 @@ def _matrices(edit: Edit, part: Part) -> Tensor:
     return torch.stack([part.fitting("reference", each, exactly=True) for each in found])
 
 
-def _listed(reference: Trace | Sequence[Trace]) -> Sequence[Trace]:
-    return (reference,) if isinstance(reference, Trace) else tuple(reference)
-
-
-def _check_traces(reference: object) -> None:
+def _traces(reference: Trace | Sequence[Trace]) -> tuple[Trace, ...]:
+    """The traces of a reference; InputError where it is none."""
     listed = [reference] if isinstance(reference, Trace) else reference
     if not isinstance(listed, Sequence) or not listed or not all(isinstance(each, Trace) for each in listed):
         raise InputError(f"reference must be traces, at least one; got {type(reference).__name__}.")
+    return tuple(listed)
 
 
 def _check_value(edit: Edit, value: object, wanted: str) -> None:

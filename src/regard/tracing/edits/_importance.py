@@ -12,11 +12,11 @@ from regard.core.errors import InputError
 from regard.models import Kind, Loaded, Network, Output, stack_of
 from regard.tracing.edits._capture import seen_at
 from regard.tracing.edits._changes import Replace
-from regard.tracing.edits._metric import Progress, number_of
+from regard.tracing.edits._metric import Metric, Progress, number_of
 from regard.tracing.edits._patching import gradients_at
 from regard.tracing.edits._sites import SITES, taps_of
 from regard.tracing.edits._variants import outputs_of
-from regard.tracing.record import Trace, check_trace
+from regard.tracing.record import Trace
 from regard.tracing.run import check_mode
 
 ImportanceMethod = Literal["gradient", "zero", "mean"]
@@ -24,6 +24,9 @@ ImportanceMethod = Literal["gradient", "zero", "mean"]
 
 ExampleMetric = Callable[[Output, int], "Tensor | float"]
 """From what a network returns for one example, and the example's number, to one number, such as a loss."""
+
+Measured = Sequence[tuple[Trace, Metric]]
+"""The examples, each with its metric."""
 
 
 def head_importance(
@@ -76,23 +79,23 @@ def head_importance(
     """
     if method not in ("gradient", "zero", "mean"):
         raise InputError(f'method must be "gradient", "zero" or "mean"; got {method!r}.')
-    if not isinstance(examples, Sequence):
-        raise InputError(f"examples must be a list of traces; got {type(examples).__name__}.")
     if not examples:
         raise InputError("examples must be at least one text; got none.")
-    for number, trace in enumerate(examples):
-        check_trace(f"examples[{number}]", trace)
     check_function("metric", metric, "from an output and an example's number to one number")
     check_function("progress", progress, "of what is done and what there is", optional=True)
     network, site = loaded.network, SITES["context"]
     kind = site.kind(kind, network)
     taps = {layer: tap for layer, tap in taps_of(site, kind, network).items() if isinstance(layer, int)}
     check_mode(network)
+    measured = [(trace, _of_example(metric, index)) for index, trace in enumerate(examples)]
     if method == "gradient":
-        found = _by_gradient(network, examples, metric, taps, progress)
+        found = _by_gradient(network, measured, taps, progress)
     else:
         with torch.no_grad():
-            found = _by_ablation(network, examples, metric, taps, kind, method, batch, progress)
+            whole, means = _whole(network, measured, taps)
+            if method == "zero":
+                means = {layer: torch.zeros_like(mean) for layer, mean in means.items()}
+            found = _by_ablation(network, measured, whole, means, kind, batch, progress)
     # A layer may have fewer heads than another, or no cross-attention.
     size = (network.depth(stack_of(kind)), max(len(row) for row in found.values()))
     table = torch.full(size, math.nan, dtype=torch.float64)
@@ -101,52 +104,45 @@ def head_importance(
     return table
 
 
+def _of_example(metric: ExampleMetric, index: int) -> Metric:
+    return lambda output: metric(output, index)
+
+
 def _by_gradient(
-    network: Network,
-    examples: Sequence[Trace],
-    metric: ExampleMetric,
-    taps: Mapping[int, str],
-    progress: Progress | None,
+    network: Network, measured: Measured, taps: Mapping[int, str], progress: Progress | None
 ) -> dict[int, Tensor]:
     """The sum over the examples of |A_h^T d metric / d A_h|."""
     sums: dict[int, Tensor] = {}
-    for index, trace in enumerate(examples):
-
-        def of_this(output: Output, index: int = index) -> Tensor | float:
-            return metric(output, index)
-
-        found, moves, _ = gradients_at(network, trace, list(taps.values()), of_this)
+    for done, (trace, metric) in enumerate(measured, start=1):
+        found, moves, _ = gradients_at(network, trace, list(taps.values()), metric)
         for layer, tap in taps.items():
             product = found[tap][0].double() * moves[tap][0].double()
             sums[layer] = sums.get(layer, 0.0) + product.sum(dim=(1, 2)).abs()
         if progress is not None:
-            progress(index + 1, len(examples))
+            progress(done, len(measured))
     return sums
 
 
 def _by_ablation(
     network: Network,
-    examples: Sequence[Trace],
-    metric: ExampleMetric,
-    taps: Mapping[int, str],
+    measured: Measured,
+    whole: Sequence[float],
+    values: Mapping[int, Tensor],
     kind: Kind,
-    method: ImportanceMethod,
     batch: int | None,
     progress: Progress | None,
 ) -> dict[int, Tensor]:
-    """The sum over the examples of metric(without the head) - metric(with it)."""
-    whole, means = _whole(network, examples, metric, taps)
-    heads = [(layer, head) for layer, mean in means.items() for head in range(len(mean))]
+    """The sum over the examples of metric(a head's context replaced by its value) - metric."""
+    heads = [(layer, head) for layer, value in values.items() for head in range(len(value))]
     variants = [
-        Replace("head", layer=layer, head=head, kind=kind, value=means[layer][head] * (method == "mean"))
-        for layer, head in heads
+        Replace("head", layer=layer, head=head, kind=kind, value=values[layer][head]) for layer, head in heads
     ]
-    found = {layer: torch.zeros(len(mean), dtype=torch.float64) for layer, mean in means.items()}
-    done, total = 0, len(examples) * len(heads)
-    for index, trace in enumerate(examples):
+    found = {layer: torch.zeros(len(value), dtype=torch.float64) for layer, value in values.items()}
+    done, total = 0, len(measured) * len(heads)
+    for (trace, metric), before in zip(measured, whole, strict=True):
         outputs = outputs_of(network, trace, variants, batch=batch)
         for (layer, head), output in zip(heads, outputs, strict=True):
-            found[layer][head] += number_of(metric(output, index)) - whole[index]
+            found[layer][head] += number_of(metric(output)) - before
             done += 1
             if progress is not None:
                 progress(done, total)
@@ -154,13 +150,13 @@ def _by_ablation(
 
 
 def _whole(
-    network: Network, examples: Sequence[Trace], metric: ExampleMetric, taps: Mapping[int, str]
+    network: Network, measured: Measured, taps: Mapping[int, str]
 ) -> tuple[list[float], dict[int, Tensor]]:
     """The metric of each example, and each head's mean context over all tokens of all examples."""
     whole, sums, count = [], dict[int, Tensor](), 0
-    for index, trace in enumerate(examples):
+    for trace, metric in measured:
         output, kept = seen_at(taps.values(), trace, network, logits=True)
-        whole.append(number_of(metric(output, index)))
+        whole.append(number_of(metric(output)))
         for layer, tap in taps.items():
             sums[layer] = sums.get(layer, 0.0) + kept[tap][0].double().sum(dim=1)
         count += kept[tap].shape[2]

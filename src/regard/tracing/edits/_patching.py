@@ -19,7 +19,7 @@ from regard.tracing.edits._changes import Replace
 from regard.tracing.edits._metric import Metric, Progress, number_of
 from regard.tracing.edits._sites import SITES, Layer, Layers, Site, SiteName, stack_along, taps_of
 from regard.tracing.edits._variants import outputs_of
-from regard.tracing.record import Trace, check_trace
+from regard.tracing.record import Trace
 from regard.tracing.run import check_mode, run_again
 
 Per = Literal["position", "head", "neuron"]
@@ -147,7 +147,6 @@ def patch(
         raise InputError(f"site must be one of {', '.join(SITES)}; got {site!r}.")
     network, at = loaded.network, SITES[site]
     kind = at.kind(kind, network)
-    check_trace("clean", clean), check_trace("corrupted", corrupted)
     check_function("metric", metric, "from an output to one number")
     check_function("progress", progress, "of what is done and what there is", optional=True)
     check_mode(network)
