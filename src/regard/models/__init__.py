@@ -11,8 +11,7 @@ from regard.models._loaded import Loaded, load_checkpoint
 from regard.models._network import Change, Network, NetworkConfig, Output
 from regard.models._projection import Projection, Unembedding, is_linear, read_projection, relative_error
 from regard.models._pruned_files import WITHOUT_CODE
-from regard.models._reading import LastState
-from regard.models._registry import FAMILIES, Family, family_of
+from regard.models._registry import FAMILIES, family_of
 from regard.models._saving import save_checkpoint
 from regard.models._surgery import (
     Heads,
@@ -24,7 +23,6 @@ from regard.models._surgery import (
     has_table,
     head_words,
     heads_told,
-    kept_heads,
     removed_heads,
     removed_words,
     settle,
@@ -35,11 +33,9 @@ __all__ = [
     "FAMILIES",
     "WITHOUT_CODE",
     "Change",
-    "Family",
     "Heads",
     "Kind",
     "LanguageModelHead",
-    "LastState",
     "Loaded",
     "Network",
     "NetworkConfig",
@@ -61,7 +57,6 @@ __all__ = [
     "head_words",
     "heads_told",
     "is_linear",
-    "kept_heads",
     "keys_of",
     "load_checkpoint",
     "masks_of",

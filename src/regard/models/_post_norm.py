@@ -98,9 +98,6 @@ def post_norm_encoder(
         d_embedding: as in `Embeddings`.
         attention_output_dropout_p: after attention, in training; None for that of the other sublayers.
 
-    Raises:
-        InputError: a size that no network can have, or sizes that do not divide.
-
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.1; Devlin et al. 2019, arXiv 1810.04805.
     """
     check_sizes(config)

@@ -17,7 +17,8 @@ class Family:
     Args:
         name: `model_type` in config.json.
         read_config: from the fields on disk and the names of the stored tensors to the config.
-        build: from the config to the network, its parameters not yet set.
+        build: from the config to the network, its parameters not yet set; InputError for sizes that no
+            network can have, or that do not divide.
         write_config: from the network's config to the fields on disk.
         keys: the map between the names on disk and the network's own.
     """

@@ -73,20 +73,6 @@ def _gone(attention: MultiHeadAttention) -> tuple[int, ...]:
     return tuple(sorted(set(range(attention.num_built)) - set(attention.kept)))
 
 
-def kept_heads(network: Network) -> dict[Part, list[tuple[int, ...]]]:
-    """For each layer the heads that it has, as they were numbered before any was removed.
-
-    Where the config says the smaller number itself, they count from 0.
-
-    Example:
-        >>> from regard.models import load_checkpoint
-        >>> from regard.pruning import prune
-        >>> kept_heads(prune(load_checkpoint(), {0: [0, 2, 3, 4, 5, 6, 8, 9, 10]}).network)["encoder"][0]
-        (1, 7, 11)
-    """
-    return {part: [each.kept for each in layers] for part, layers in attentions(network).items()}
-
-
 def check_heads(network: Network, heads: "OfLayers | Mapping[Part, OfLayers]") -> Heads:
     """Heads that somebody asks to be removed, counted from 0: each of them is there, each layer keeps one.
 

@@ -167,9 +167,6 @@ _FIRST_POSITION = 2
 def build(config: BartConfig) -> Transformer:
     """An encoder-decoder from text to text.
 
-    Raises:
-        InputError: a size that no network can have, or sizes that do not divide.
-
     Source: Lewis et al. 2020, arXiv 1910.13461; mBART: Liu et al. 2020, arXiv 2001.08210; Marian:
     Junczys-Dowmunt et al. 2018, arXiv 1804.00344.
     """

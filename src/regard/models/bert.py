@@ -60,9 +60,6 @@ class BertConfig(PostNormConfig):
 def build(config: BertConfig) -> Transformer:
     """Bidirectional Encoder Representations from Transformers.
 
-    Raises:
-        InputError: a size that no network can have, or sizes that do not divide.
-
     Source: Devlin et al. 2019, arXiv 1810.04805, section 3.
     """
 

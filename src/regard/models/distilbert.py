@@ -48,9 +48,6 @@ class DistilBertConfig(PostNormConfig):
 def build(config: DistilBertConfig) -> Transformer:
     """A smaller BERT, distilled from it.
 
-    Raises:
-        InputError: a size that no network can have, or sizes that do not divide.
-
     Source: Sanh et al. 2019, arXiv 1910.01108, section 3.
     """
 

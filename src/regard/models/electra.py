@@ -48,9 +48,6 @@ class ElectraConfig(PostNormConfig):
 def build(config: ElectraConfig) -> Transformer:
     """The generator, or the discriminator without the layers that tell whether a token was replaced.
 
-    Raises:
-        InputError: a size that no network can have, or sizes that do not divide.
-
     Source: Clark et al. 2020, arXiv 2003.10555, sections 2 and 3.1; the smaller embeddings: appendix A.
     """
     return post_norm_encoder(

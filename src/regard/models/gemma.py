@@ -171,9 +171,6 @@ def _whole(value: float) -> float:
 def build(config: GemmaConfig) -> Transformer:
     """A decoder that predicts the next token; a bidirectional one is an encoder in all but name.
 
-    Raises:
-        InputError: a size that no network can have, or sizes that do not divide.
-
     Source: Gemma Team 2024, arXiv 2408.00118, section 2; Gemma Team 2025, arXiv 2503.19786, section 2.1.
     """
     check_sizes(config)

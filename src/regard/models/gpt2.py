@@ -74,9 +74,6 @@ class Gpt2Config(DecoderConfig):
 def build(config: Gpt2Config) -> Transformer:
     """A decoder that predicts the next token.
 
-    Raises:
-        InputError: a size that no network can have, or sizes that do not divide.
-
     Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3.
     """
     check_sizes(config)

@@ -177,9 +177,6 @@ class LlamaConfig(DecoderConfig):
 def build(config: LlamaConfig) -> Transformer:
     """A decoder that predicts the next token.
 
-    Raises:
-        InputError: a size that no network can have, or sizes that do not divide.
-
     Source: Touvron et al. 2023, arXiv 2302.13971, section 2.2; grouped heads: Ainslie et al. 2023, arXiv
     2305.13245; the window: Jiang et al. 2023 (Mistral), arXiv 2310.06825, section 2; norms of queries and
     keys: Yang et al. 2025 (Qwen 3), arXiv 2505.09388, section 2.

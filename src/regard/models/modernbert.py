@@ -109,9 +109,6 @@ def build(config: ModernBertConfig) -> Transformer:
     Several texts may stand in one row, without padding: with `positions` that begin anew for each of them,
     and a `regard.core.Segments` mask that keeps them apart.
 
-    Raises:
-        InputError: a size that no network can have, or sizes that do not divide.
-
     Source: Warner et al. 2024, arXiv 2412.13663, section 2.1.
     """
     check_sizes(config)

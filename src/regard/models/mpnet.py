@@ -91,9 +91,6 @@ def build(config: MPNetConfig) -> Transformer:
 
     Padding is told by its id, as in RoBERTa.
 
-    Raises:
-        InputError: a size that no network can have, or sizes that do not divide.
-
     Source: Song et al. 2020, arXiv 2004.09297, section 2; the relative bias: Raffel et al. 2020, arXiv
     1910.10683, section 2.1.
     """

@@ -74,9 +74,6 @@ def build(config: RobertaConfig) -> Transformer:
     Padding is told by its id: where it is masked but has another id, positions count on over it, unless they
     are given.
 
-    Raises:
-        InputError: a size that no network can have, or sizes that do not divide.
-
     Source: Liu et al. 2019, arXiv 1907.11692, section 4; XLM-R: Conneau et al. 2020, arXiv 1911.02116.
     """
     return post_norm_encoder(

@@ -143,9 +143,6 @@ def _activation(fields: Fields) -> tuple[str, bool]:
 def build(config: T5Config) -> Transformer:
     """An encoder-decoder from text to text; or its encoder alone.
 
-    Raises:
-        InputError: a size that no network can have.
-
     Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1; the gated feed-forward of T5 1.1: Shazeer 2020,
     arXiv 2002.05202.
     """

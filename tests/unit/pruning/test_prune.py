@@ -21,7 +21,6 @@ from regard.models import (
     attentions,
     check_heads,
     heads_told,
-    kept_heads,
     load_checkpoint,
     removed_heads,
     removed_words,
@@ -108,7 +107,7 @@ def test_a_model_without_heads(family: str, tmp_path: Path) -> None:
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
 
     # Heads of the smaller one are counted anew; what was removed is told in the first numbers.
-    left = kept_heads(smaller.network)
+    left = {part: [each.kept for each in layers] for part, layers in attentions(smaller.network).items()}
     if not removed_heads(smaller.network):  # the config says it, so that they count from 0
         left = {
             part: [

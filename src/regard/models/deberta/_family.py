@@ -183,9 +183,6 @@ def _convolution(fields: Fields) -> Convolution | None:
 def build(config: DebertaConfig) -> Transformer:
     """An encoder that knows positions by the distances between them.
 
-    Raises:
-        InputError: a size that no network can have, or sizes that do not divide.
-
     Source: He et al. 2021, arXiv 2006.03654, section 3; v3: He et al. 2021, arXiv 2111.09543.
     """
     check_sizes(config)
