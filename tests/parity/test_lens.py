@@ -14,7 +14,7 @@ from torch import Tensor
 
 import regard
 from lens_models import FAMILIES, GROUPED, bert, build, call, gpt2, inputs, untouched
-from regard._lens import _implementations, lens_network
+from regard._lens import LensNetwork, _implementations
 from regard._lens._parity import bound_of
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError, RegardError
@@ -37,7 +37,7 @@ def built() -> dict[str, Any]:
     def get(name: str) -> Any:
         if name not in cache:
             model = FAMILIES[name]()
-            cache[name] = (model, lens_network(model))
+            cache[name] = (model, LensNetwork(model))
         return cache[name]
 
     return get  # type: ignore[return-value]
@@ -128,7 +128,7 @@ def test_a_mixture_of_experts_is_no_feed_forward_network(built: Any) -> None:
         mlp_only_layers=[1],
         shared_expert_intermediate_size=20,
     )
-    some = lens_network(build(transformers.Qwen2MoeForCausalLM, shared))
+    some = LensNetwork(build(transformers.Qwen2MoeForCausalLM, shared))
     assert not [tap for tap in network.tap_names() if "ffn" in tap]
     assert [tap for tap in some.tap_names() if "ffn" in tap] == ["layers.1.ffn.hidden", "layers.1.ffn.output"]
 
@@ -164,7 +164,7 @@ def test_an_in_place_write_counts(built: Any) -> None:
 def test_nothing_is_left_in_the_model(name: str) -> None:
     model = FAMILIES[name]()
     before = _state(model)
-    network = lens_network(model)
+    network = LensNetwork(model)
     assert _state(model) == before
     given = inputs(model)
     taps = {tap: lambda value: None for tap in network.tap_names()}
@@ -202,7 +202,7 @@ def _state(model: Any) -> Any:
 
 def test_two_lenses_run_inside_each_other() -> None:
     outer, inner = bert(), gpt2()
-    networks = lens_network(outer), lens_network(inner)
+    networks = LensNetwork(outer), LensNetwork(inner)
     given = inputs(outer), inputs(inner)
     expected = untouched(outer, given[0]).logits, untouched(inner, given[1]).logits
     found = []
@@ -223,7 +223,7 @@ def test_two_lenses_run_inside_each_other() -> None:
 @pytest.mark.parametrize("shared", [True, False], ids=["one-model", "two-models"])
 def test_threads_do_not_meet(shared: bool) -> None:
     models = [bert()] * 2 if shared else [bert(), gpt2()]
-    networks = [lens_network(model) for model in models]
+    networks = [LensNetwork(model) for model in models]
     given = [inputs(models[0], source=13), inputs(models[1], source=17)]
     expected = [untouched(model, each).logits for model, each in zip(models, given, strict=True)]
     barrier = threading.Barrier(3)
@@ -260,7 +260,7 @@ def test_threads_do_not_meet(shared: bool) -> None:
 
 def test_gradients_flow_through_the_lens_as_without_it() -> None:
     model = gpt2()
-    network = lens_network(model)
+    network = LensNetwork(model)
     given = inputs(model, padding="none")
     model(**given).logits.sum().backward()
     expected = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
@@ -274,7 +274,7 @@ def test_gradients_flow_through_the_lens_as_without_it() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_other_types(dtype: torch.dtype) -> None:
     model = FAMILIES["llama"]().to(dtype)
-    network = lens_network(model)
+    network = LensNetwork(model)
     assert network.parity.output == 0.0
     assert network.parity.context < bound_of(dtype)
 
@@ -301,7 +301,7 @@ def test_inference_mode(built: Any, name: str) -> None:
 def test_an_eager_model_stays_eager() -> None:
     model = bert()
     model.set_attn_implementation("eager")
-    network = lens_network(model)
+    network = LensNetwork(model)
     given = inputs(model)
     output = call(network, given)
     assert torch.equal(output.logits, untouched(model, given).logits)
@@ -318,7 +318,7 @@ def test_a_config_that_asks_for_attentions() -> None:
         attn_implementation="eager",
     )
     model = build(transformers.BertModel, config)
-    network = lens_network(model)
+    network = LensNetwork(model)
     given = inputs(model)
     assert torch.equal(call(network, given).last_hidden_state, untouched(model, given).last_hidden_state)
 
@@ -336,7 +336,7 @@ def test_a_wrong_scale_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(_implementations.Call, "original", wrong)
     with pytest.raises(RegardError, match="encoder attention layer 0: weights x values differ"):
-        lens_network(model)
+        LensNetwork(model)
 
 
 @pytest.mark.parametrize("name", ["bert", "mistral"])
@@ -347,7 +347,7 @@ def test_a_mask_registry_without_the_key_is_noticed(monkeypatch: pytest.MonkeyPa
         monkeypatch.delitem(masks, key)
     monkeypatch.setattr(transformers.AttentionMaskInterface, "register", lambda *_: None)
     with pytest.raises(RegardError, match="the output differs from the untouched model's"):
-        lens_network(model)
+        LensNetwork(model)
 
 
 def test_an_argument_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +356,7 @@ def test_an_argument_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatc
     forward = attention.forward
     monkeypatch.setattr(attention, "forward", lambda *args, **kwargs: forward(*args, **kwargs, tilt=0.5))
     with pytest.raises(InputError, match=r"hands tilt=0\.5 to the attention of GPT2Attention"):
-        lens_network(model)
+        LensNetwork(model)
 
 
 def test_attention_past_the_registry_is_refused() -> None:
@@ -368,7 +368,7 @@ def test_attention_past_the_registry_is_refused() -> None:
         if cls is not transformers.XLNetModel:
             config = type(config)(**{key: value for key, value in SMALL.items() if hasattr(config, key)})
         with pytest.raises(InputError, match=f"{cls.__name__} makes no attention call through transformers'"):
-            lens_network(build(cls, config))
+            LensNetwork(build(cls, config))
 
 
 SMALL = {
@@ -387,24 +387,22 @@ def test_attention_that_is_seen_only_in_part_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"attends past transformers' registry in .*\(LongT5LocalAttention\)"
     ):
-        lens_network(build(transformers.LongT5Model, config))
+        LensNetwork(build(transformers.LongT5Model, config))
 
 
 def test_models_that_read_no_tokens_train_or_use_another_kernel_are_refused() -> None:
     with pytest.raises(InputError, match="ViTModel takes no input_ids"):
-        lens_network(
-            transformers.ViTModel(transformers.ViTConfig(hidden_size=12, num_hidden_layers=1)).eval()
-        )
+        LensNetwork(transformers.ViTModel(transformers.ViTConfig(hidden_size=12, num_hidden_layers=1)).eval())
     with pytest.raises(InputError, match=r"call hf_model\.eval\(\)"):
-        lens_network(bert().train())
+        LensNetwork(bert().train())
     with pytest.raises(InputError, match="must be a transformers PreTrainedModel"):
-        lens_network(torch.nn.Linear(2, 3))
+        LensNetwork(torch.nn.Linear(2, 3))
     model = bert()
     model.config._attn_implementation = "flex_attention"
     with pytest.raises(InputError, match="attends by flex_attention"):
-        lens_network(model)
+        LensNetwork(model)
     model = bert()
-    network = lens_network(model)
+    network = LensNetwork(model)
     model.train()
     with pytest.raises(InputError, match="evaluation mode"):
         call(network, inputs(model))

@@ -1,6 +1,6 @@
 """The lens: a transformers model of the user's own, seen like a network of regard's."""
 
-from regard._lens._lens import lens, lens_network
+from regard._lens._lens import lens
 from regard._lens._look import LensConfig
 from regard._lens._masks import TensorMask
 from regard._lens._network import LensNetwork
@@ -17,5 +17,4 @@ __all__ = [
     "bound_of",
     "layer_parity",
     "lens",
-    "lens_network",
 ]

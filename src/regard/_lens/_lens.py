@@ -10,11 +10,6 @@ from regard.models import Loaded
 from regard.text import Tokenizer
 
 
-def lens_network(hf_model: Any) -> LensNetwork:
-    """A transformers model as a network; see `lens`."""
-    return LensNetwork(hf_model)
-
-
 def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Loaded:
     """Look at any transformers model that calls attention through transformers' registry.
 
@@ -41,23 +36,20 @@ def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Lo
         >>> network(torch.tensor([[3, 1, 4]]), taps=taps).last_hidden_state.shape, seen[0].shape
         (torch.Size([1, 3, 6]), torch.Size([1, 3, 3, 3]))
     """
-    network = lens_network(hf_model)
+    network = LensNetwork(hf_model)
     shown = name or getattr(hf_model, "name_or_path", "") or type(hf_model).__name__
     read = _read_tokenizer(tokenizer)
+    try:
+        read = None if read is None else read.within(network.config.vocab_size)
+    except CheckpointError as error:  # of an argument here, not of a file
+        raise InputError(f"tokenizer must belong to hf_model: {error}") from error
     return Loaded(
         network=network,
-        tokenizer=None if read is None else _belonging(read, network.config.vocab_size),
+        tokenizer=read,
         source=Source(name=shown, folder=Path(shown), kind="transformers"),
         family=str(hf_model.config.model_type),
         left_out=(),
     )
-
-
-def _belonging(tokenizer: Tokenizer, rows: int) -> Tokenizer:
-    try:
-        return tokenizer.within(rows)
-    except CheckpointError as error:  # of an argument here, not of a file
-        raise InputError(f"tokenizer must belong to hf_model: {error}") from error
 
 
 def _read_tokenizer(tokenizer: Any) -> Tokenizer | None:

@@ -25,7 +25,7 @@ from lens_models import (
     gpt2,
     inputs,
 )
-from regard._lens import LensConfig, lens, lens_network
+from regard._lens import LensConfig, LensNetwork, lens
 from regard._lens._masks import TensorMask
 from regard._lens._probe import _TooMany, _WithinTables
 from regard._lens._run import Run
@@ -37,17 +37,17 @@ from regard.tracing import trace_ids, trace_text
 
 @pytest.fixture(scope="module")
 def encoder() -> Any:
-    return lens_network(bert())
+    return LensNetwork(bert())
 
 
 @pytest.fixture(scope="module")
 def decoder() -> Any:
-    return lens_network(gpt2())
+    return LensNetwork(gpt2())
 
 
 @pytest.fixture(scope="module")
 def both() -> Any:
-    return lens_network(FAMILIES["bart"]())
+    return LensNetwork(FAMILIES["bart"]())
 
 
 def test_kinds_come_from_what_a_model_does(encoder: Any, decoder: Any, both: Any) -> None:
@@ -72,7 +72,7 @@ def test_sizes_are_those_of_the_model(encoder: Any, both: Any) -> None:
     assert both.limit("decoder") == 41
     assert both.start_id == 2
     assert encoder.start_id is None
-    assert lens_network(FAMILIES["llama"]()).limit("decoder") is None
+    assert LensNetwork(FAMILIES["llama"]()).limit("decoder") is None
 
 
 @pytest.mark.parametrize("positions", [2, 3, 10])
@@ -91,7 +91,7 @@ def test_a_model_of_few_positions_is_looked_at_with_as_many_tokens(name: str, po
             transformers.BartForConditionalGeneration, transformers.BartConfig(**BOTH | few)
         ),
     }[name]()
-    network = lens_network(model)
+    network = LensNetwork(model)
     assert [network.limit(kind) for kind in network.prefixes] == [positions] * len(network.prefixes)
     assert network.parity.output == 0.0
 
@@ -107,10 +107,10 @@ def test_no_row_past_a_table_is_ever_asked_for(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch, "embedding", noted)
     model = gpt2(n_positions=5)
     model.config.n_positions = 41  # more than there are
-    assert lens_network(model).limit("decoder") == 5
+    assert LensNetwork(model).limit("decoder") == 5
     assert all(asked)
     with pytest.raises(InputError, match=r"at least 2 tokens.* looked up row 12 of a table of 1"):
-        lens_network(gpt2(n_positions=1))
+        LensNetwork(gpt2(n_positions=1))
 
 
 def test_every_way_of_picking_rows_is_watched() -> None:
@@ -145,7 +145,7 @@ def test_taps_are_named_as_in_regards_own(encoder: Any, both: Any) -> None:
 
 def test_one_layer_is_told_from_its_stack() -> None:
     model = gpt2(n_layer=1)
-    network = lens_network(model)
+    network = LensNetwork(model)
     assert "layers.0.input" in network.tap_names()
     kept: dict[str, Tensor] = {}
     taps = {
@@ -199,7 +199,7 @@ def test_outputs_are_put_in_their_places(encoder: Any, decoder: Any, both: Any) 
     output = call(both, inputs(both.hf_model))
     assert output.encoder_state.shape == (2, 13, D_MODEL)
     assert output.decoder_state.shape == (2, 7, D_MODEL)
-    pooled = lens_network(build(transformers.BertModel, bert().config))
+    pooled = LensNetwork(build(transformers.BertModel, bert().config))
     assert call(pooled, inputs(pooled.hf_model)).pooled.shape == (2, D_MODEL)
 
 
@@ -221,7 +221,7 @@ def test_masks_are_kept_as_objects_not_as_matrices() -> None:
         ("modernbert", {Window, Padding}),
     ):
         model = FAMILIES[name]()
-        network = lens_network(model)
+        network = LensNetwork(model)
         seen: list[Any] = []
         call(network, inputs(model), taps=Taps({"layers.*.attention.inputs": seen.append}))
         assert {type(part) for record in seen for part in record.mask.parts()} == kinds
@@ -233,7 +233,7 @@ def test_masks_are_kept_as_objects_not_as_matrices() -> None:
 
 def test_bad_input_is_refused(encoder: Any, decoder: Any, both: Any) -> None:
     ids = torch.tensor([[11, 12, 13]])
-    distilbert = lens_network(FAMILIES["distilbert"]())
+    distilbert = LensNetwork(FAMILIES["distilbert"]())
     refused: list[tuple[Any, dict[str, Any], str]] = [
         (encoder, {"token_ids": ids + VOCAB}, f"token_ids must be from 0 to {VOCAB - 1}"),
         (encoder, {"token_ids": ids[0]}, r"token_ids must be int64 of shape \(batch, positions\)"),
@@ -257,7 +257,7 @@ def test_a_listener_that_returns_another_shape_is_refused(encoder: Any) -> None:
 
 def test_a_model_that_attends_otherwise_than_on_the_first_look_is_not_shown() -> None:
     model = bert()
-    network = lens_network(model)
+    network = LensNetwork(model)
     first, second = model.bert.encoder.layer
     model.bert.encoder.layer = torch.nn.ModuleList([first])
     with pytest.raises(RegardError, match=r"ran without calling layers\.1\.attention"):
@@ -272,7 +272,7 @@ def test_looking_changes_nobodys_random_numbers() -> None:
     torch.manual_seed(3)
     expected = torch.rand(3)
     torch.manual_seed(3)
-    lens_network(model)
+    LensNetwork(model)
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -327,7 +327,7 @@ def test_a_classifier_that_takes_no_batch_is_looked_at_with_one_text(name: str) 
     ids = torch.tensor([[11, 12, 13]])
     with pytest.raises(ValueError, match="batch sizes > 1"):
         model(ids.expand(2, 3))
-    network = lens_network(model)
+    network = LensNetwork(model)
     assert dict(network.prefixes) == {"decoder": ""}
     assert network.parity.output == 0.0
     with torch.no_grad():
@@ -340,7 +340,7 @@ def test_a_classifier_that_wants_the_text_in_its_decoder_is_refused_and_its_base
     with pytest.raises(InputError, match=r"a text and a shorter target, .*\(IndexError") as refused:
         lens(model)
     assert str(refused.value).endswith("hand in the model without it: hf_model.model.")
-    assert lens_network(model.model).depth("decoder") == DECODER_LAYERS
+    assert LensNetwork(model.model).depth("decoder") == DECODER_LAYERS
 
 
 def test_lenses_are_made_in_several_threads_while_the_model_runs_elsewhere() -> None:
@@ -349,7 +349,7 @@ def test_lenses_are_made_in_several_threads_while_the_model_runs_elsewhere() -> 
     with torch.no_grad():
         wanted = hf_model(ids)[0]
         with ThreadPoolExecutor(3) as pool:
-            made = [pool.submit(lens_network, hf_model) for _ in range(8)]
+            made = [pool.submit(LensNetwork, hf_model) for _ in range(8)]
             run = [pool.submit(lambda: hf_model(ids)[0]) for _ in range(24)]
             assert all(each.result().parity.output == 0.0 for each in made)
             for each in run:
@@ -361,7 +361,7 @@ def test_another_threads_pass_may_meet_a_hook_that_torch_has_half_registered() -
     watcher = _Watcher()
     watcher.enter(torch.nn.Identity(), (torch.ones(1),))  # without keyword arguments
     assert not watcher.survey.order
-    before = Run(lens_network(gpt2()).layout, Taps({}))._before
+    before = Run(LensNetwork(gpt2()).layout, Taps({}))._before
     assert before(torch.nn.Identity(), (torch.ones(1),)) is None
 
 
@@ -370,7 +370,7 @@ def test_a_damaged_model_is_told_so() -> None:
     with torch.no_grad():
         next(hf_model.parameters())[:] = float("nan")
     with pytest.raises(RegardError, match="gives NaN on a few tokens: its weights are damaged"):
-        lens_network(hf_model)
+        LensNetwork(hf_model)
 
 
 def test_batches_that_differ_are_refused(both: Any) -> None:

@@ -100,8 +100,7 @@ class Writer:
             return _encoding(value)
         if isinstance(value, Partial):
             kept = {str(place): self.write(each, f"{at}.{place}") for place, each in value.kept.items()}
-            numbers = None if value.numbers is None else list(value.numbers)
-            about = {"what": value.what, "why": value.why, "length": len(value), "numbers": numbers}
+            about = {"what": value.what, "why": value.why, "length": len(value), "numbers": value.numbers}
             return {"partial": about, "kept": kept}
         if type(value) not in _NAMES:
             kind = type(value).__name__
@@ -141,7 +140,7 @@ class Writer:
             )
             self._names[key] = at
             self.tensors[at] = packed.reshape(sizes)
-        return {"tensor": self._names[key], "shape": list(tensor.shape), "order": order}
+        return {"tensor": self._names[key], "shape": tuple(tensor.shape), "order": order}
 
 
 class Reader:
@@ -197,9 +196,9 @@ class Reader:
 
 def _encoding(encoding: Encoding) -> Any:
     return {
-        "texts": list(encoding.texts),
-        "tokens": [[_plain(getattr(token, name)) for name in _TOKEN] for token in encoding.tokens],
-        "words": [[_plain(getattr(word, name)) for name in _WORD] for word in encoding.words],
+        "texts": encoding.texts,
+        "tokens": [[getattr(token, name) for name in _TOKEN] for token in encoding.tokens],
+        "words": [[getattr(word, name) for name in _WORD] for word in encoding.words],
     }
 
 
@@ -211,10 +210,6 @@ def _encoding_of(written: Any) -> Encoding:
         ),
         words=tuple(Word(index=index, **_fields(_WORD, row)) for index, row in enumerate(written["words"])),
     )
-
-
-def _plain(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _fields(names: tuple[str, ...], row: list[Any]) -> dict[str, Any]:

@@ -58,12 +58,12 @@ class Origin:
     def _difference(self, other: "Origin") -> str | None:
         if other.family != self.family:
             return f"it is of a {self.family}, and the model a {other.family}"
+        own = "regard's own, whose parameters have other names"
+        if self.lens is None and other.lens is not None:
+            return f"the model is seen through the lens, and the trace was made by {own}"
+        if other.lens is None and self.lens is not None:
+            return f"the trace was made through the lens, and the model is {own}"
         if other.lens != self.lens:
-            if self.lens is None or other.lens is None:
-                lens, own = "the trace was made", "the model is"
-                if self.lens is None:
-                    lens, own = "the model is seen", "the trace was made by"
-                return f"{lens} through the lens, and {own} regard's own, whose parameters have other names"
             return f"it is of a {self.lens}, and the model a {other.lens}"
         for name in self.sizes | other.sizes:
             if self.sizes.get(name) != other.sizes.get(name):
@@ -109,6 +109,6 @@ def origin_of(loaded: Loaded) -> Origin:
 
 def _some_of(tensor: Tensor) -> Tensor:
     """Up to 1,024 of its entries, evenly spaced, as float64."""
-    flat = tensor.detach().flatten() if tensor.is_contiguous() else tensor.detach().reshape(-1)
+    flat = tensor.detach().reshape(-1)
     at = torch.linspace(0, len(flat) - 1, min(len(flat), _ENTRIES), dtype=torch.float64).round().long()
     return flat[at.to(flat.device)].double().cpu()

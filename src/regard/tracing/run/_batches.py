@@ -76,7 +76,8 @@ def of_one(kept: Mapping[str, Any], item: int, length_at: Callable[[str], tuple[
         queries, keys = length_at(name)
         if isinstance(value, AttentionInputs):
             sizes = {"q": queries, "k": keys, "v": keys}
-            own = {each: copies.of(value, each, size) for each, size in sizes.items() if each in vars(value)}
+            there = {each: (vars(value)[each], size) for each, size in sizes.items() if each in vars(value)}
+            own = {each: copies.take(tensor, (None, size)) for each, (tensor, size) in there.items()}
             mask, bias = copies.mask(value.mask, queries, keys), copies.bias(value.bias, queries, keys)
             found[name] = value.changed(**own, mask=mask, bias=bias)
         else:  # (texts, tokens, ..) or, of contexts, (texts, heads, tokens, ..)
@@ -103,10 +104,6 @@ class _Copies:
             self._made[key] = one[:, *(slice(size) for size in sizes)].clone()
         made: Tensor = self._made[key]
         return made
-
-    def of(self, inputs: AttentionInputs, name: str, size: int) -> Tensor:
-        """Queries, keys or values."""
-        return self.take(vars(inputs)[name], (None, size))
 
     def mask(self, mask: Mask | None, queries: int, keys: int) -> Mask | None:
         """The mask without padding, which one text has none of."""
