@@ -11,9 +11,8 @@ from regard.blocks import PostNorm, PreNorm, Residual, SandwichNorm
 from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import Kind, Network, StackKind, relative_error
-from regard.tracing.measures._layers import widened
 from regard.tracing.measures._needed import hidden_of, output_of, projection_of
-from regard.tracing.measures._norms import pull_back
+from regard.tracing.measures._norms import pull_back, widened
 from regard.tracing.measures._readout import check_head, outermost, vocabulary_ids
 from regard.tracing.record import Selector, Trace, chosen_of
 from regard.tracing.run import run_again

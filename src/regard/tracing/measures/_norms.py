@@ -1,5 +1,8 @@
 """Norms with their statistics frozen: then they are linear, and a sum before them is a sum after them."""
 
+from copy import deepcopy
+from typing import TypeVar
+
 import torch
 from torch import Tensor, nn
 
@@ -53,3 +56,11 @@ def pull_back(norm: nn.Module | None, x: Tensor, u: Tensor) -> tuple[Tensor, Ten
             if relative_error(x * gain, made) <= bound_of(weight.dtype):
                 return u * gain, nothing
     raise InputError(f"direct attribution knows LayerNorm and RMSNorm; this model has {type(norm).__name__}.")
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def widened(module: M) -> M:
+    """A copy in float64."""
+    return deepcopy(module).double().requires_grad_(False)

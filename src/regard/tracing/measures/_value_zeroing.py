@@ -1,6 +1,7 @@
 """Value zeroing: what a layer's output loses when one token's value is not there."""
 
 from collections.abc import Iterator
+from copy import copy
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +10,8 @@ from regard.blocks import DecoderLayer, SelfAttentionLayer
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError
 from regard.models import Kind, Network, attention_name, stack_of
-from regard.tracing.measures._layers import widened, with_given
 from regard.tracing.measures._needed import attention_tap, hidden_of, output_of, projection_of
+from regard.tracing.measures._norms import widened
 from regard.tracing.record import Selector, Trace, check_cost, chosen_of
 from regard.tracing.run import run_again
 
@@ -129,13 +130,13 @@ def _by_layer(
         arguments["encoded"] = hidden_of(trace, "encoder")[-1][None].double()
         if kind != "cross":
             del given["cross_attention"]  # its queries change too: it runs
-    bare = widened(with_given(module, **dict.fromkeys(given, torch.empty(0))))
+    bare = widened(_with_given(module, **dict.fromkeys(given, torch.empty(0))))
     x = x[None, worked].double()
 
     def run(outputs: dict[str, Tensor]) -> Tensor:
         batch = len(outputs[name])
         some = {each: value.expand(batch, -1, -1) for each, value in arguments.items()}
-        output: Tensor = with_given(bare, **outputs)(x.expand(batch, -1, -1), **some)
+        output: Tensor = _with_given(bare, **outputs)(x.expand(batch, -1, -1), **some)
         return output
 
     back = slice(None) if worked is rows else rows
@@ -153,6 +154,32 @@ def _by_layer(
             )
             changed = run(given | {name: given[name] - lost})
         yield _distance(changed[:, back], whole).T.float().cpu()
+
+
+class _Given(nn.Module):
+    """In the place of an attention: its output, which is known.
+
+    Args:
+        output: (.., positions, d_model).
+    """
+
+    def __init__(self, output: Tensor) -> None:
+        super().__init__()
+        self.output = output
+
+    def forward(self, x: Tensor, *arguments: object, **options: object) -> Tensor:
+        """The known output, in the type of x."""
+        del arguments, options
+        return self.output.to(x.dtype)
+
+
+def _with_given(layer: nn.Module, **outputs: Tensor) -> nn.Module:
+    """The same layer, with the same parameters, whose attentions of these names give these outputs."""
+    other = copy(layer)
+    other._modules = dict(layer._modules)
+    for name, output in outputs.items():
+        other._modules[name] = _Given(output)
+    return other
 
 
 class _Enough(Exception):

@@ -171,16 +171,6 @@ class Keeping:
         """Whether the residual stream is kept."""
         return self.keep in ("residual", "all")
 
-    @property
-    def outputs(self) -> bool:
-        """Whether the attention layers' outputs are kept."""
-        return self.keep == "all"
-
-    @property
-    def whole(self) -> bool:
-        """Whether everything is kept as the pass leaves it."""
-        return self.keep == "all" and self.layers is None and self.dtype is None
-
     def check(self, network: Network) -> None:
         """Raise InputError if some layer asked for is in none of the network's stacks."""
         depths = {kind: network.depth(kind) for kind in network.prefixes}
@@ -229,7 +219,7 @@ EVERYTHING = Keeping()
 
 def kept_tensor(value: Tensor, keeping: Keeping) -> Tensor:
     """What is kept of a tensor of the residual stream or of attention: converted, and by itself."""
-    kept = value if keeping.whole else _Memory([value], keeping.dtype).take(value)
+    kept = value if keeping == EVERYTHING else _Memory([value], keeping.dtype).take(value)
     if not keeping.queries:
         _give_back_after(kept)
     return kept

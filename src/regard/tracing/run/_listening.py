@@ -67,7 +67,7 @@ class Listening:
                             wanted[f"{at}.weights"] = self._hold_weights
                     if keeping.values:
                         wanted[f"{at}.context"] = self._hold
-                    if keeping.outputs:
+                    if keeping.keep == "all":
                         wanted[f"{at}.output"] = self._hold
         return wanted
 

@@ -72,21 +72,18 @@ def trace_ids(
     encoding = Encoding.from_ids(_as_list("token_ids", token_ids), loaded.tokenizer)
     target = None
     if len(loaded.network.prefixes) == 2:
-        read = [_start(loaded)] if target_ids is None else _as_list("target_ids", target_ids)
+        if target_ids is None and (start := _start_id(loaded)) is not None:
+            target_ids = [start]
+        if target_ids is None:
+            raise InputError(
+                "target_ids must be given: the checkpoint does not say which token its decoder starts with."
+            )
+        read = _as_list("target_ids", target_ids)
         target = Encoding.from_ids(read, loaded.tokenizer)
     elif target_ids is not None:
         raise InputError("target_ids must be None: this model has no decoder beside its encoder.")
     (trace,) = _traced(loaded, [_checked(loaded, encoding, target)], keeping)
     return trace
-
-
-def _start(loaded: Loaded) -> int:
-    start = _start_id(loaded)
-    if start is None:
-        raise InputError(
-            "target_ids must be given: the checkpoint does not say which token its decoder starts with."
-        )
-    return start
 
 
 def _start_id(loaded: Loaded) -> int | None:
