@@ -8,6 +8,7 @@ is "the stack's output" because it is that tensor.
 import inspect
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -70,8 +71,8 @@ class _Watcher:
         self.survey = Survey()
         self.masks = Masks()
         self._running: list[Execution] = []
-        self._counts: dict[int, int] = {}
-        self._attention_counts: dict[int, int] = {}
+        self._counts: dict[nn.Module, int] = defaultdict(int)
+        self._attention_counts: dict[nn.Module, int] = defaultdict(int)
         # Hooks stand on the model, whoever runs it.
         self._thread = threading.get_ident()
 
@@ -79,14 +80,11 @@ class _Watcher:
         self.masks.made(values, mask)
 
     def attention(self, call: Call) -> tuple[Tensor, Tensor | None]:
-        module = call.module
         inputs = read_inputs(call, self.masks)
         context, weights = call.original()
-        count = self._attention_counts.get(id(module), 0)
-        self._attention_counts[id(module)] = count + 1
-        self.survey.calls.append(
-            SeenCall(Execution(module, count), tuple(self._running), inputs, context.transpose(1, 2))
-        )
+        execution = Execution(call.module, self._attention_counts[call.module])
+        self._attention_counts[call.module] += 1
+        self.survey.calls.append(SeenCall(execution, tuple(self._running), inputs, context.transpose(1, 2)))
         return context, weights
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
@@ -94,9 +92,8 @@ class _Watcher:
         # torch knows that it takes keyword arguments, and then comes without.
         if threading.get_ident() != self._thread or kwargs is None:
             return
-        count = self._counts.get(id(module), 0)
-        self._counts[id(module)] = count + 1
-        execution = Execution(module, count)
+        execution = Execution(module, self._counts[module])
+        self._counts[module] += 1
         self.survey.around[execution] = frozenset(self._running)
         self._running.append(execution)
         self.survey.order.append(execution)
@@ -105,11 +102,9 @@ class _Watcher:
             return
         self.survey.inputs[execution] = given
         last = self.survey.calls[-1] if self.survey.calls else None
-        if (
-            last is not None
-            and last.projection is None
-            and isinstance(getattr(module, "weight", None), Tensor)
-        ):
+        if last is None or last.projection is not None:
+            return
+        if isinstance(getattr(module, "weight", None), Tensor):
             joined = last.context.transpose(1, 2)
             if given.shape[:2] == joined.shape[:2] and torch.equal(given.flatten(2), joined.flatten(2)):
                 last.projection = execution

@@ -1,7 +1,7 @@
 """Direct logit attribution: a logit as the sum of what each head and each feed-forward layer wrote to it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -252,21 +252,22 @@ def _jump(steps: list[_Step], layer: int, x: Tensor, written: Tensor) -> Tensor:
 def _seen(trace: Trace, network: Network, prefix: str, rows: list[int]) -> dict[str, Tensor]:
     """What the feed-forward networks give, and what edits write where a trace keeps nothing."""
     inside = f"{prefix}layers."
-    seen: dict[str, Tensor] = {}
     end = f"{inside}{network.depth(outermost(network)) - 1}.output"
-    names = [
-        name
-        for name in network.tap_names()
-        if name.startswith(inside)
-        and (name.endswith(".ffn.output") or (name in network.written and name.endswith(".middle")))
-    ]
+    seen: dict[str, Tensor] = {}
 
-    def keep(name: str) -> Callable[[Tensor], None]:
-        return lambda value: seen.__setitem__(name, value[0, rows])
+    def keep(name: str, value: Tensor) -> None:
+        seen[name] = value[0, rows]
 
-    wanted = [*names, *({end} & set(network.tap_names()))]
+    wanted = [name for name in network.tap_names() if name.startswith(inside)]
+    listeners = {
+        name: partial(keep, name)
+        for name in wanted
+        if name == end
+        or name.endswith(".ffn.output")
+        or (name in network.written and name.endswith(".middle"))
+    }
     with torch.no_grad():
-        run_again(trace, network, taps=Taps({name: keep(name) for name in wanted}))
+        run_again(trace, network, taps=Taps(listeners))
     return seen
 
 
