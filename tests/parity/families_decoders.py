@@ -165,19 +165,6 @@ DECODERS = (
     ),
     variant(
         LLAMA,
-        id="llama-yarn-untruncated",
-        rope_parameters={
-            "rope_type": "yarn",
-            "rope_theta": 101.0,
-            "factor": 3.0,
-            "beta_fast": 3.0,
-            "beta_slow": 0.5,
-            "truncate": False,
-            "original_max_position_embeddings": 41,
-        },
-    ),
-    variant(
-        LLAMA,
         id="llama-yarn",
         rope_parameters={
             "rope_type": "yarn",
