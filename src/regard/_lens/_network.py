@@ -17,6 +17,7 @@ from regard._lens._survey import accepted
 from regard.core import Mask, Taps
 from regard.core.errors import InputError, RegardError
 from regard.models import (
+    Input,
     Kind,
     Network,
     Output,
@@ -24,7 +25,6 @@ from regard.models import (
     StackKind,
     Unembedding,
     attention_name,
-    check_ids,
     stack_of,
 )
 
@@ -55,12 +55,12 @@ class LensNetwork(Network):
         _implementations.register()
         self.hf_model = hf_model
         self.training = False  # as the model is: checked above
-        self._name = type(hf_model).__name__
+        self.foreign = type(hf_model).__name__
         self._accepted = accepted(hf_model)
         self._configs = configs_of(hf_model)
         self._look = look_at(hf_model, self._configs)
+        self.spares_logits = not self._look.has_logits or "logits_to_keep" in self._accepted
         self.config, self.layout, self.parity = self._look.config, self._look.layout, self._look.parity
-        self.takes_batches = self._look.takes_batches
         self.prefixes = self.layout.prefixes
         self.start_id = _start_id(hf_model) if len(self.prefixes) == 2 else None
         # Once: a trace asks for them at every call.
@@ -78,9 +78,12 @@ class LensNetwork(Network):
         """Every point that was found, in the order of the forward pass."""
         return list(self._tap_names)
 
-    def layer(self, kind: StackKind, index: int) -> nn.Module | None:
+    def stack(self, kind: StackKind) -> None:
         """None: the layers are transformers' own."""
-        return None
+
+    def shares_a_pass(self, one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+        """Where the model ran on two texts at once, those of the same lengths."""
+        return self._look.takes_batches and one == other
 
     def projection(self, kind: Kind, layer: int) -> Projection | None:
         """From the heads of a layer to its output, where a module was given the joined heads, bit for bit."""
@@ -107,55 +110,26 @@ class LensNetwork(Network):
         """None: what lies between the last layer and the logits is transformers' own."""
         return None
 
-    def forward(
-        self,
-        token_ids: Tensor,
-        *,
-        mask: Tensor | Mask | None = None,
-        token_types: Tensor | None = None,
-        positions: Tensor | None = None,
-        decoder_token_ids: Tensor | None = None,
-        decoder_mask: Tensor | Mask | None = None,
-        decoder_positions: Tensor | None = None,
-        logits: bool = True,
-        taps: Taps | None = None,
+    def _run(
+        self, first: Input, second: Input | None, token_types: Tensor | None, logits: bool, taps: Taps | None
     ) -> Output:
-        """See `Network.forward`; masks are bool tensors here, of which the model makes its own."""
+        """Masks are bool tensors here, of which the model makes its own."""
         check_mode(self.hf_model)
-        check_ids("token_ids", token_ids, self.config.vocab_size, None)
-        arguments: dict[str, Any] = {"input_ids": token_ids}
-        self._add(arguments, "attention_mask", "mask", _padding("mask", mask, token_ids))
+        arguments: dict[str, Any] = {"input_ids": first.ids}
+        self._add(arguments, "attention_mask", "mask", _padding("mask", first))
         self._add(arguments, "token_type_ids", "token_types", token_types)
-        self._add(arguments, "position_ids", "positions", positions)
-        if len(self.prefixes) == 2:
-            if decoder_token_ids is None:
-                raise InputError(
-                    "decoder_token_ids must be given: this model has an encoder and a decoder, which reads "
-                    "them."
-                )
-            check_ids("decoder_token_ids", decoder_token_ids, self.config.vocab_size, None)
-            if len(decoder_token_ids) != len(token_ids):
-                raise InputError(
-                    f"decoder_token_ids must have the batch of token_ids, {len(token_ids)}; "
-                    f"got {len(decoder_token_ids)}."
-                )
-            arguments["decoder_input_ids"] = decoder_token_ids
-            padding = _padding("decoder_mask", decoder_mask, decoder_token_ids)
+        self._add(arguments, "position_ids", "positions", first.positions)
+        if second is not None:
+            arguments["decoder_input_ids"] = second.ids
+            padding = _padding("decoder_mask", second)
             self._add(arguments, "decoder_attention_mask", "decoder_mask", padding)
-            self._add(arguments, "decoder_position_ids", "decoder_positions", decoder_positions)
-        elif any(each is not None for each in (decoder_token_ids, decoder_mask, decoder_positions)):
-            raise InputError(
-                "decoder_token_ids, decoder_mask and decoder_positions must be None: "
-                "this model has one stack."
-            )
-        if taps is not None:
-            taps.check(self._tap_names)
+            self._add(arguments, "decoder_position_ids", "decoder_positions", second.positions)
         if not logits and "logits_to_keep" in self._accepted:
             arguments["logits_to_keep"] = 1
         ends: dict[str, Tensor] = {}
         seen = {f"{prefix}output": partial(ends.__setitem__, kind) for kind, prefix in self.prefixes.items()}
         listeners = Taps(seen) if taps is None else taps.then(Taps(seen))
-        with Run(self.layout, listeners, len(token_ids)).listening(self._configs):
+        with Run(self.layout, listeners, len(first.ids)).listening(self._configs):
             result = self.hf_model(**arguments, **quiet(self._accepted))
         return self._output(result, ends, logits, taps)
 
@@ -163,7 +137,7 @@ class LensNetwork(Network):
         if value is None:
             return
         if theirs not in self._accepted:
-            raise InputError(f"{ours} must be None: {self._name} takes no {theirs}.")
+            raise InputError(f"{ours} must be None: {self.foreign} takes no {theirs}.")
         arguments[theirs] = value
 
     def _output(self, result: Any, ends: dict[str, Tensor], logits: bool, taps: Taps | None) -> Output:
@@ -171,7 +145,7 @@ class LensNetwork(Network):
         if last is None:
             last = main_output(result)
         if last is None:
-            raise RegardError(f"{self._name} gives no last hidden state; hand in its base model instead.")
+            raise RegardError(f"{self.foreign} gives no last hidden state; hand in its base model instead.")
         encoded = ends.get("encoder")
         if encoded is None and "encoder" in self.prefixes:
             encoded = result.get("encoder_last_hidden_state", last if len(self.prefixes) == 1 else None)
@@ -196,7 +170,8 @@ def _start_id(hf_model: Any) -> int | None:
     return None
 
 
-def _padding(name: str, mask: Tensor | Mask | None, token_ids: Tensor) -> Tensor | None:
+def _padding(name: str, given: Input) -> Tensor | None:
+    mask, token_ids = given.mask, given.ids
     if mask is None:
         return None
     if isinstance(mask, Mask):

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from regard._lens import Parity
-    from regard.core import Mask, Taps
     from regard.text import Tokenizer
 
 _PROBE_TOKENS = 13
@@ -39,7 +38,7 @@ class Held:
         depths = " + ".join(str(self.network.depth(kind)) for kind in self.network.prefixes)
         return (
             f"Model({self.name!r}, {self.loaded.family}, "
-            f"{depths} layers x {heads_told(self.network.plain)}, d_model {config.d_model})"
+            f"{depths} layers x {heads_told(self.network)}, d_model {config.d_model})"
         )
 
     @property
@@ -104,8 +103,8 @@ class Held:
             "name": self.name,
             "family": self.loaded.family,
             **_sizes(self.config),
-            "positions": positions_of(self.network.plain),
-            "masks": masks_of(self.network.plain),
+            "positions": positions_of(self.network),
+            "masks": masks_of(self.network),
             "parameters": sum(parameter.numel() for parameter in parameters),
             "bytes": sum(parameter.numel() * parameter.element_size() for parameter in parameters),
             "dtype": str(parameters[0].dtype).removeprefix("torch."),
@@ -115,34 +114,12 @@ class Held:
             "folder": str(self.loaded.source.folder),
             "licence": licence_of(self.loaded.source.folder),
             "left_out": list(self.loaded.left_out),
-            "removed_heads": removed_words(self.network.plain),
+            "removed_heads": removed_words(self.network),
         }
 
-    def __call__(
-        self,
-        token_ids: Tensor,
-        *,
-        mask: Tensor | Mask | None = None,
-        token_types: Tensor | None = None,
-        positions: Tensor | None = None,
-        decoder_token_ids: Tensor | None = None,
-        decoder_mask: Tensor | Mask | None = None,
-        decoder_positions: Tensor | None = None,
-        logits: bool = True,
-        taps: Taps | None = None,
-    ) -> Output:
-        """Run the network: see `regard.models.Network.forward`."""
-        output: Output = self.loaded.network(
-            token_ids,
-            mask=mask,
-            token_types=token_types,
-            positions=positions,
-            decoder_token_ids=decoder_token_ids,
-            decoder_mask=decoder_mask,
-            decoder_positions=decoder_positions,
-            logits=logits,
-            taps=taps,
-        )
+    def __call__(self, token_ids: Tensor, **others: Any) -> Output:
+        """Run the network, with the arguments of `regard.models.Network.forward`."""
+        output: Output = self.loaded.network(token_ids, **others)
         return output
 
 

@@ -8,7 +8,7 @@ from regard.models._heads import LanguageModelHead
 from regard.models._inputs import as_mask, check_ids
 from regard.models._kinds import Kind, StackKind, attention_name, keys_of, stack_of
 from regard.models._loaded import Loaded, load_checkpoint
-from regard.models._network import Change, Network, NetworkConfig, Output
+from regard.models._network import Change, Input, Network, NetworkConfig, Output
 from regard.models._projection import Projection, Unembedding, is_linear, read_projection, relative_error
 from regard.models._pruned_files import WITHOUT_CODE
 from regard.models._registry import FAMILIES, family_of
@@ -23,6 +23,7 @@ from regard.models._surgery import (
     has_table,
     head_words,
     heads_told,
+    our_own,
     removed_heads,
     removed_words,
     settle,
@@ -34,6 +35,7 @@ __all__ = [
     "WITHOUT_CODE",
     "Change",
     "Heads",
+    "Input",
     "Kind",
     "LanguageModelHead",
     "Loaded",
@@ -60,6 +62,7 @@ __all__ = [
     "keys_of",
     "load_checkpoint",
     "masks_of",
+    "our_own",
     "positions_of",
     "read_projection",
     "relative_error",

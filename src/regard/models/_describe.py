@@ -6,7 +6,6 @@ from typing import TypeVar
 from regard.blocks import Pattern, Stack
 from regard.core import Causal, Mask, Window
 from regard.models._network import Network
-from regard.models._transformer import Transformer
 from regard.positions import (
     LearnedPositions,
     NoScaling,
@@ -39,9 +38,10 @@ def masks_of(network: Network) -> str:
 
 
 def _of_stacks(network: Network, describe: Callable[[Stack], Iterable[str]]) -> str:
-    if not isinstance(network, Transformer):
+    stacks = {kind: stack for kind in network.prefixes if (stack := network.stack(kind)) is not None}
+    if not stacks:
         return "as its own code has it"
-    said = {kind: "; ".join(describe(network.stack(kind))) or "none" for kind in network.prefixes}
+    said = {kind: "; ".join(describe(stack)) or "none" for kind, stack in stacks.items()}
     if len(set(said.values())) == 1:
         return next(iter(said.values()))
     return ", ".join(f"{kind}: {words}" for kind, words in said.items())

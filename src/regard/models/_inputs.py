@@ -1,13 +1,13 @@
 """What a network is called with, checked before anything is computed."""
 
 from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.core import Conjunction, Mask, Padding, Segments
 from regard.core.errors import InputError
-from regard.models._network import NetworkConfig
 
 _WHOLE = (torch.int64, torch.int32)
 
@@ -32,9 +32,9 @@ _LEAST = {
 }
 
 
-def check_sizes(config: NetworkConfig) -> None:
+def check_sizes(config: Any) -> None:
     """Raise InputError for a size or a probability that no transformer can have."""
-    named = (each.name for each in fields(config))  # type: ignore[arg-type]
+    named = (each.name for each in fields(config))
     present = {name for name in (*_LEAST, *named) if hasattr(config, name)}
     for name in sorted(present & _LEAST.keys(), key=list(_LEAST).index):
         value = getattr(config, name)

@@ -3,11 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor, nn
 
+from regard.blocks import Stack
 from regard.core import Mask, Taps
+from regard.core.errors import InputError
+from regard.models._inputs import check_ids
 from regard.models._kinds import Kind, StackKind
 from regard.models._projection import Projection, Unembedding
 from regard.text import Encoding
@@ -109,6 +112,14 @@ class Change:
         )
 
 
+class Input(NamedTuple):
+    """What one stack reads, as `Network.forward` is given it."""
+
+    ids: Tensor
+    mask: Tensor | Mask | None
+    positions: Tensor | None
+
+
 class Network(nn.Module, ABC):
     """A transformer: an encoder, a decoder, or both.
 
@@ -118,12 +129,16 @@ class Network(nn.Module, ABC):
             one, else "encoder." and "decoder.".
         start_id: the token that a decoder beside an encoder reads first; None where there is none.
         written: the taps that it writes by itself, as one with edits around it does.
+        foreign: the class of another library's model that runs; None where the modules are regard's own.
+        spares_logits: whether a pass without logits leaves them out, and not only unsaid.
     """
 
     config: NetworkConfig
     prefixes: Mapping[StackKind, str]
     start_id: int | None = None
     written: frozenset[str] = frozenset()
+    foreign: str | None = None
+    spares_logits: bool = True
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -158,8 +173,18 @@ class Network(nn.Module, ABC):
         """Every point at which this network offers a value, in the order of the forward pass."""
 
     @abstractmethod
+    def stack(self, kind: StackKind) -> Stack | None:
+        """One of regard's own stacks; None where the network is another library's."""
+
     def layer(self, kind: StackKind, index: int) -> nn.Module | None:
-        """One of regard's own layers; None where the network is another library's."""
+        """One of regard's own layers; None likewise."""
+        stack = self.stack(kind)
+        return None if stack is None else stack.layers[index]
+
+    def shares_a_pass(self, one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+        """Whether texts of these lengths can run side by side, each as if it were alone."""
+        del one, other
+        return True
 
     @abstractmethod
     def projection(self, kind: Kind, layer: int) -> Projection | None:
@@ -190,7 +215,6 @@ class Network(nn.Module, ABC):
             The head's own; None where nothing but a whole pass gives them.
         """
 
-    @abstractmethod
     def forward(
         self,
         token_ids: Tensor,
@@ -222,3 +246,44 @@ class Network(nn.Module, ABC):
         Raises:
             InputError: ids or lengths out of range, shapes that do not fit, an unknown tap.
         """
+        self._check("token_ids", next(iter(self.prefixes)), token_ids, positions)
+        second = None
+        if len(self.prefixes) == 2:
+            if decoder_token_ids is None:
+                decoder_token_ids = self._target_of(token_ids)
+            if decoder_token_ids is None:
+                raise InputError(
+                    "decoder_token_ids must be given: this model has an encoder and a decoder, which reads "
+                    "them."
+                )
+            self._check("decoder_token_ids", "decoder", decoder_token_ids, decoder_positions)
+            if len(decoder_token_ids) != len(token_ids):
+                raise InputError(
+                    f"decoder_token_ids must have the batch of token_ids, {len(token_ids)}; "
+                    f"got {len(decoder_token_ids)}."
+                )
+            second = Input(decoder_token_ids, decoder_mask, decoder_positions)
+        elif any(each is not None for each in (decoder_token_ids, decoder_mask, decoder_positions)):
+            raise InputError(
+                "decoder_token_ids, decoder_mask and decoder_positions must be None: "
+                "this model has one stack."
+            )
+        if taps is not None:
+            taps.check(self.tap_names())
+        return self._run(Input(token_ids, mask, positions), second, token_types, logits, taps)
+
+    def _check(self, name: str, kind: StackKind, token_ids: Tensor, positions: Tensor | None) -> None:
+        """Refuse ids and positions that a stack has no rows for."""
+        del kind, positions
+        check_ids(name, token_ids, self.config.vocab_size, None)
+
+    def _target_of(self, token_ids: Tensor) -> Tensor | None:
+        """What the decoder reads where nothing was given; None where it must be given."""
+        del token_ids
+        return None
+
+    def _run(
+        self, first: Input, second: Input | None, token_types: Tensor | None, logits: bool, taps: Taps | None
+    ) -> Output:
+        """The pass itself, once `forward` has checked what it reads: of one stack, or of two."""
+        raise NotImplementedError

@@ -46,10 +46,16 @@ def attentions(network: Network) -> dict[Part, list[MultiHeadAttention]]:
     Raises:
         InputError: the network is not one that regard built, so that there is nothing to cut.
     """
-    network = our_own(network)
+    return _attentions(our_own(network))
+
+
+def _attentions(network: Network) -> dict[Part, list[MultiHeadAttention]]:
+    """None of a network that is another library's."""
     found: dict[Part, list[MultiHeadAttention]] = {}
     for kind in network.prefixes:
-        layers = network.stack(kind).layers
+        if (stack := network.stack(kind)) is None:
+            continue
+        layers = stack.layers
         found[kind] = [layer.attention for layer in layers]  # type: ignore[misc]
         if kind == "decoder" and len(network.prefixes) == 2:
             found["cross"] = [layer.cross_attention for layer in layers]  # type: ignore[misc]
@@ -59,9 +65,9 @@ def attentions(network: Network) -> dict[Part, list[MultiHeadAttention]]:
 def removed_heads(network: Network) -> Heads:
     """The heads that a network has lost and that its config still counts, as they were numbered before.
 
-    None of a network whose config says the smaller number itself.
+    None of a network whose config says the smaller number itself, or of another library's.
     """
-    found = attentions(network)
+    found = _attentions(network)
     return {
         part: lost
         for part, layers in found.items()
@@ -187,9 +193,8 @@ def settle(network: Transformer, family: str) -> bool:
 
 def has_table(network: Network, part: Part) -> bool:
     """Whether the layers share a table of relative biases, with a column for each head."""
-    if not isinstance(network, Transformer) or part == "cross":
-        return False
-    return isinstance(network.stack(part).bias, RelativeBias)
+    stack = None if part == "cross" else network.stack(part)
+    return stack is not None and isinstance(stack.bias, RelativeBias)
 
 
 def _keep_columns(stack: Stack, heads: Sequence[int]) -> None:
@@ -235,6 +240,4 @@ def removed_words(network: Network) -> list[str]:
         >>> removed_words(prune(load_checkpoint(), {0: [3], 2: [1, 7]}).network)
         ['0.3', '2.1', '2.7']
     """
-    if not isinstance(network, Transformer):
-        return []
-    return head_words(removed_heads(network), several=len(attentions(network)) > 1)
+    return head_words(removed_heads(network), several=len(_attentions(network)) > 1)

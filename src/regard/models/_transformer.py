@@ -9,7 +9,7 @@ from regard.core.errors import InputError
 from regard.models._heads import Head, LanguageModelHead, MaskedLMHead
 from regard.models._inputs import as_mask, check_beside, check_ids, check_sizes, for_cross_attention
 from regard.models._kinds import Kind, StackKind, attention_name, stack_of
-from regard.models._network import Network, NetworkConfig, Output
+from regard.models._network import Input, Network, NetworkConfig, Output
 from regard.models._projection import Projection, Unembedding, read_projection
 from regard.models._reading import LastState
 from regard.positions import LearnedPositions, SinusoidalPositions
@@ -96,13 +96,9 @@ class Transformer(Network):
         ]
         return names if self.head is None else [*names, "logits"]
 
-    def layer(self, kind: StackKind, index: int) -> nn.Module:
-        """One of the layers of a stack."""
-        return self.stack(kind).layers[index]
-
     def projection(self, kind: Kind, layer: int) -> Projection | None:
         """From the heads of an attention layer to its output."""
-        attention = getattr(self.layer(stack_of(kind), layer), attention_name(kind))
+        attention = getattr(self.stack(stack_of(kind)).layers[layer], attention_name(kind))
         return read_projection(attention.output, attention.num_heads)
 
     def final_norm(self, kind: StackKind) -> nn.Module | None:
@@ -137,48 +133,27 @@ class Transformer(Network):
         logits: Tensor = self.head(LastState(state=state, token_ids=ids))
         return logits
 
-    def forward(
-        self,
-        token_ids: Tensor,
-        *,
-        mask: Tensor | Mask | None = None,
-        token_types: Tensor | None = None,
-        positions: Tensor | None = None,
-        decoder_token_ids: Tensor | None = None,
-        decoder_mask: Tensor | Mask | None = None,
-        decoder_positions: Tensor | None = None,
-        logits: bool = True,
-        taps: Taps | None = None,
+    def _run(
+        self, first: Input, second: Input | None, token_types: Tensor | None, logits: bool, taps: Taps | None
     ) -> Output:
-        first = self.decoder if self.encoder is None else self.encoder
-        assert first is not None
-        self._check("token_ids", first, token_ids, positions)
-        self._check_types(first, token_ids, token_types)
-        padding = as_mask("mask", mask, token_ids)
-        both = self.encoder is not None and self.decoder is not None
-        if both:
-            if decoder_token_ids is None and self.head is not None:
-                decoder_token_ids = self.head.target_of(token_ids)
-            decoder_token_ids = self._check_target(token_ids, decoder_token_ids, decoder_positions)
-            decoder_mask = as_mask("decoder_mask", decoder_mask, decoder_token_ids)
+        entry = self.decoder if self.encoder is None else self.encoder
+        assert entry is not None
+        self._check_types(entry, first.ids, token_types)
+        padding = as_mask("mask", first.mask, first.ids)
+        if second is not None:
+            decoder_mask = as_mask("decoder_mask", second.mask, second.ids)
             encoded_mask = for_cross_attention(padding, decoder_mask)
-        elif any(each is not None for each in (decoder_token_ids, decoder_mask, decoder_positions)):
-            raise InputError(
-                "decoder_token_ids, decoder_mask and decoder_positions must be None: "
-                "this model has one stack."
-            )
         if logits and self.head is not None and self.head.of_text:
             _refuse_segments(padding)
-        if taps is not None:
-            taps.check(self.tap_names())
-        outer = None if taps is None else taps.at("encoder") if both else taps
-        state = first(token_ids, mask=padding, positions=positions, token_types=token_types, taps=outer)
+        outer = taps if taps is None or second is None else taps.at("encoder")
+        state = entry(first.ids, mask=padding, positions=first.positions, token_types=token_types, taps=outer)
         encoder_state = state if self.encoder is not None else None
-        if both:
-            state = self.decoder(  # type: ignore[misc]
-                decoder_token_ids,
+        if second is not None:
+            assert self.decoder is not None
+            state = self.decoder(
+                second.ids,
                 mask=decoder_mask,
-                positions=decoder_positions,
+                positions=second.positions,
                 encoded=state,
                 encoded_mask=encoded_mask,
                 taps=None if taps is None else taps.at("decoder"),
@@ -186,7 +161,7 @@ class Transformer(Network):
         pooled = None if self.pooler is None else self.pooler(state)
         scores = None
         if logits and self.head is not None:
-            scores = self.head(LastState(state=state, pooled=pooled, token_ids=token_ids, mask=padding))
+            scores = self.head(LastState(state=state, pooled=pooled, token_ids=first.ids, mask=padding))
             if taps is not None:
                 scores = taps.offer("logits", scores)
         return Output(
@@ -197,9 +172,11 @@ class Transformer(Network):
             decoder_state=None if self.decoder is None else state,
         )
 
-    def _check(self, name: str, stack: Stack, token_ids: Tensor, positions: Tensor | None) -> None:
-        """Refuse ids and positions that the stack has no rows for."""
-        kind: StackKind = "encoder" if stack is self.encoder else "decoder"
+    def _target_of(self, token_ids: Tensor) -> Tensor | None:
+        return None if self.head is None else self.head.target_of(token_ids)
+
+    def _check(self, name: str, kind: StackKind, token_ids: Tensor, positions: Tensor | None) -> None:
+        stack = self.stack(kind)
         # Where positions are given they count, however long the row: several texts may share it.
         limit = self.limit(kind) if positions is None else None
         check_ids(name, token_ids, stack.embeddings.tokens.num_embeddings, limit)
@@ -214,22 +191,6 @@ class Transformer(Network):
                 raise InputError("token_types must be None: this model has no token types.")
             size = stack.embeddings.token_types.num_embeddings
             check_beside("token_types", token_types, token_ids, size, one_row=False)
-
-    def _check_target(
-        self, token_ids: Tensor, decoder_token_ids: Tensor | None, positions: Tensor | None
-    ) -> Tensor:
-        if decoder_token_ids is None:
-            raise InputError(
-                "decoder_token_ids must be given: this model has an encoder and a decoder, which reads them."
-            )
-        assert self.decoder is not None
-        self._check("decoder_token_ids", self.decoder, decoder_token_ids, positions)
-        if decoder_token_ids.shape[0] != token_ids.shape[0]:
-            raise InputError(
-                f"decoder_token_ids must have the batch of token_ids, {token_ids.shape[0]}; "
-                f"got {decoder_token_ids.shape[0]}."
-            )
-        return decoder_token_ids
 
 
 def _rows(stack: Stack) -> int | None:

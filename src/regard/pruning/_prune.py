@@ -9,10 +9,10 @@ from regard.models import (
     Loaded,
     OfLayers,
     Part,
-    Transformer,
     attentions,
     check_heads,
     cut,
+    our_own,
     removed_heads,
     settle,
 )
@@ -52,8 +52,7 @@ def prune(loaded: Loaded, heads: "OfLayers | Mapping[Part, OfLayers]") -> Loaded
     removed = check_heads(loaded.network, heads)
     total = sum(each.num_heads for layers in attentions(loaded.network).values() for each in layers)
     number = sum(len(of_layer) for layers in removed.values() for of_layer in layers.values())
-    network = copy.deepcopy(loaded.network)
-    assert isinstance(network, Transformer), "check_heads refuses others"
+    network = copy.deepcopy(our_own(loaded.network))
     cut(network, removed)
     settle(network, loaded.family)
     name = f"{loaded.source.name} without {number} of {total} heads"
@@ -73,7 +72,7 @@ def loads_in(loaded: Loaded) -> tuple[str, ...]:
         >>> loads_in(prune(load_checkpoint(), {0: [3]}))
         ('regard', 'transformers 5 with trust_remote_code=True', 'transformers 4')
     """
-    if not removed_heads(loaded.network):
+    if not removed_heads(our_own(loaded.network)):
         return ("everything that takes sizes from config.json",)
     places = ["regard"]
     if loaded.family not in WITHOUT_CODE:

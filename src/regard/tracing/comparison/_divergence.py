@@ -13,7 +13,7 @@ from regard.core import AttentionInputs, attention_weights
 from regard.core.errors import InputError
 from regard.core.printable import excerpt
 from regard.core.shown import Shown, plain_table
-from regard.models import Kind, Transformer, removed_heads
+from regard.models import Kind, removed_heads
 from regard.text import Token
 from regard.tracing.record import Trace, check_trace
 
@@ -205,8 +205,8 @@ def _shared_heads(one: Trace, other: Trace, kind: Kind, layer: int) -> list[tupl
 def _numbers(trace: Trace, kind: Kind, layer: int) -> tuple[list[int], int]:
     """The numbers of the heads that are there, and how many there were before pruning."""
     gone: Sequence[int] = ()
-    if trace.loaded is not None and isinstance(network := trace.loaded.network.plain, Transformer):
-        gone = removed_heads(network).get(kind, {}).get(layer, ())
+    if trace.loaded is not None:
+        gone = removed_heads(trace.loaded.network).get(kind, {}).get(layer, ())
     built = trace.attention_of(layer, kind).inputs.num_heads + len(gone)
     return [head for head in range(built) if head not in gone], built
 

@@ -103,7 +103,7 @@ class EditedNetwork(Network):
         self._changes: list[Change] = []
 
     def __getattr__(self, name: str) -> Any:
-        # What else the network has, such as `stack`, is its own.
+        # What else the network has, such as `parity`, is its own.
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -136,6 +136,10 @@ class EditedNetwork(Network):
         """The network for one pass over these texts, whose words are known."""
         return EditedNetwork(self.inner.for_texts(encodings), self._targets, self._tokenizer, encodings)
 
+    def shares_a_pass(self, one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+        """No: edits may name words and positions."""
+        return False
+
     @property
     def has_vocabulary_head(self) -> bool:
         """See `Network.has_vocabulary_head`."""
@@ -144,7 +148,7 @@ class EditedNetwork(Network):
     # What edits do not change is the inner network's.
     depth = _of_inner("depth")
     limit = _of_inner("limit")
-    layer = _of_inner("layer")
+    stack = _of_inner("stack")
     projection = _of_inner("projection")
     final_norm = _of_inner("final_norm")
     unembedding = _of_inner("unembedding")

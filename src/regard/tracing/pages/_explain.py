@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.core import reference_attention
 from regard.core.errors import InputError
-from regard.models import Kind, Transformer, stack_of
+from regard.models import Kind, stack_of
 from regard.tracing.pages._explanation import Explanation
 from regard.tracing.pages._page_extras import as_array
 from regard.tracing.pages._sublayers import steps_around
@@ -95,8 +95,8 @@ def explain(
 
 
 def _embedding_norm(trace: Trace, kind: Kind) -> str | None:
-    network = None if trace.loaded is None else trace.loaded.network.plain
-    norm = network.stack(stack_of(kind)).embeddings.norm if isinstance(network, Transformer) else None
+    stack = None if trace.loaded is None else trace.loaded.network.stack(stack_of(kind))
+    norm = None if stack is None else stack.embeddings.norm
     return None if norm is None else type(norm).__name__
 
 

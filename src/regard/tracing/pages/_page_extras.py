@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard._lens import bound_of
 from regard.core.errors import InputError
-from regard.models import Kind, StackKind, Transformer, positions_of
+from regard.models import Kind, StackKind, positions_of
 from regard.tracing.measures import statistics
 from regard.tracing.record import AttentionTrace, ScoreTrace, Trace
 from regard.views import HeadName, HeadStatistics, LayerRecord, PositionsRecord, RotaryRecord, value_contexts
@@ -107,9 +107,8 @@ def positions_record(trace: Trace, kind: StackKind) -> PositionsRecord:
 def rotary_record(trace: Trace, kind: Kind, layer: int) -> RotaryRecord | None:
     """How a layer turned q and k; None for not at all, or where the model's own code does it unseen."""
     network = None if trace.loaded is None else trace.loaded.network
-    if kind == "cross" or not isinstance(network, Transformer):
-        return None
-    rotary = network.stack(kind).patterns[layer].rotary
+    stack = None if network is None or network.written or kind == "cross" else network.stack(kind)
+    rotary = None if stack is None else stack.patterns[layer].rotary
     if rotary is None:
         return None
     dim = rotary.head_dim if rotary.rotary_dim is None else rotary.rotary_dim

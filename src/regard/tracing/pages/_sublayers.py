@@ -14,7 +14,7 @@ from regard._lens import bound_of
 from regard.blocks import DecoderLayer, PostNorm, PreNorm, SelfAttentionLayer
 from regard.core import Taps
 from regard.core.errors import RegardError
-from regard.models import Kind, Transformer, stack_of
+from regard.models import Kind, stack_of
 from regard.tracing.record import Trace
 
 
@@ -49,9 +49,9 @@ def steps_around(trace: Trace, kind: Kind, index: int, row: int) -> tuple[tuple[
         RegardError: the steps do not lead to the recorded output.
     """
     network = None if trace.loaded is None else trace.loaded.network
-    if not isinstance(network, Transformer):
+    stack = None if network is None or network.written else network.stack(stack_of(kind))
+    if stack is None:
         return (), ()
-    stack = network.stack(stack_of(kind))
     layer = stack.layers[index]
     if type(layer) not in (SelfAttentionLayer, DecoderLayer):
         return (), ()

@@ -7,7 +7,6 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from regard._lens import LensNetwork
 from regard.core.errors import InputError
 from regard.models import Loaded
 
@@ -82,7 +81,7 @@ class Origin:
 def origin_of(loaded: Loaded) -> Origin:
     """The origin of traces of a model."""
     network = loaded.network
-    config, plain = network.config, network.plain
+    config = network.config
     sizes = {name: getattr(config, name) for name in ("vocab_size", "d_model", "num_heads")}
     depths = {f"layers of the {kind}": network.depth(kind) for kind in network.prefixes}
     # Buffers that are not stored follow from the config; some grow with the texts that were seen.
@@ -96,7 +95,7 @@ def origin_of(loaded: Loaded) -> Origin:
         mark.update(each.numpy().tobytes())
     return Origin(
         family=loaded.family,
-        lens=type(plain.hf_model).__name__ if isinstance(plain, LensNetwork) else None,
+        lens=network.plain.foreign,
         sizes=sizes | depths,
         config=hashlib.sha256(repr((config, shapes)).encode()).hexdigest(),
         dtype=str(next(network.parameters()).dtype).removeprefix("torch."),

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard._lens import LensNetwork, TensorMask
+from regard._lens import TensorMask
 from regard.core import AttentionInputs, Causal, Conjunction, DenseBias, Mask, Padding, Window
 from regard.core.errors import RegardError
 from regard.models import Network
@@ -28,16 +28,15 @@ def batches(network: Network, given: Sequence[Given]) -> Iterator[list[int]]:
     A model with edits, which may name words and positions, and DeBERTa, whose bias holds the queries of all
     texts, run on one text at a time.
     """
-    lens = network if isinstance(network, LensNetwork) else None
     relative = any(isinstance(each, RelativePositions) for each in network.modules())
-    alone = relative or network.plain is not network or (lens is not None and not lens.takes_batches)
     batch: list[int] = []
     for number in sorted(range(len(given)), key=lambda each: _lengths(given[each])):
         longest = _lengths(given[number])
         shortest = _lengths(given[batch[0]]) if batch else longest
-        like = longest == shortest if lens is not None else max(longest) <= _LONGER * max(shortest)
+        like = not relative and network.shares_a_pass(shortest, longest)
+        like = like and max(longest) <= _LONGER * max(shortest)
         most = max(sum(longest), *(sum(_lengths(given[each])) for each in batch), 0)
-        if batch and (alone or not like or (len(batch) + 1) * most > _TOKENS):
+        if batch and (not like or (len(batch) + 1) * most > _TOKENS):
             yield batch
             batch = []
         batch.append(number)
