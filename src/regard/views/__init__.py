@@ -28,6 +28,7 @@ from regard.views._records import (
     Side,
     check_measures,
 )
+from regard.views._story_record import SHOWN, StoryNeurons, StoryPart, StoryRecord, StoryRow
 from regard.views._values import Held, value_contexts
 from regard.views._weights import weight_rows
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
@@ -36,6 +37,7 @@ __all__ = [
     "MEASURES",
     "MOST_MB",
     "MOST_MEASURES",
+    "SHOWN",
     "AttentionRecord",
     "Difference",
     "HeadName",
@@ -58,6 +60,10 @@ __all__ = [
     "RecordKind",
     "RotaryRecord",
     "Side",
+    "StoryNeurons",
+    "StoryPart",
+    "StoryRecord",
+    "StoryRow",
     "WordLikeness",
     "Work",
     "check_format",

@@ -19,6 +19,7 @@ from regard.views._live import LiveRun, Measured, NotKept
 from regard.views._movement import Movement, movement_facts
 from regard.views._records import RecordKind
 from regard.views._statistics import head_statistics
+from regard.views._story import add_story
 from regard.views._thumbnails import binned, sampled
 from regard.views._weights import bias_rows, weight_rows
 
@@ -50,6 +51,7 @@ def widget_facts(
         record = run.record
         slim = {kind: tuple(map(_slim, record.layers[kind])) for kind in record.kinds}
         facts, blocks = facts_of(replace(record, layers=slim))
+        add_story(record, facts, blocks)
         facts |= {
             "kernel": True,
             "check": run.check is not None,

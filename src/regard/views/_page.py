@@ -23,6 +23,7 @@ from regard.views._movement import Movement, movement_facts
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
 from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
 from regard.views._statistics import add_statistics
+from regard.views._story import add_story
 from regard.views._thumbnails import add_thumbnails, thumbnail_bytes
 from regard.views._values import MOST_BYTES, Held, add_values, wanted_bytes
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
@@ -134,6 +135,7 @@ def render_page(
     for record in records:
         facts, blocks = facts_of(record)
         add_statistics(record, facts)
+        add_story(record, facts, blocks)
         left.append(add_matrices(record, facts, blocks))
         runs.append((facts, blocks))
     if movement is not None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from regard.core.errors import InputError
 from regard.views._layer_record import LayerRecord
+from regard.views._story_record import StoryRecord
 
 RecordKind = Literal["encoder", "decoder", "cross"]
 """Which attention: the encoder's, the decoder's own, or from the decoder to the encoder."""
@@ -122,6 +123,7 @@ class AttentionRecord:
         statistics: Of each head, for the kinds where they are known; the page works out those of the others.
         measures: What can be drawn in the place of the weights.
         left_out: Measures that it does not have, each with the reason.
+        story: The way of some tokens through each stack, where that is to be shown.
     """
 
     model: str
@@ -131,6 +133,7 @@ class AttentionRecord:
     statistics: Mapping[RecordKind, HeadStatistics] = field(default_factory=dict)
     measures: Mapping[RecordKind, tuple[MeasureRecord, ...]] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    story: Mapping[Literal["encoder", "decoder"], StoryRecord] = field(default_factory=dict)
 
     @property
     def kinds(self) -> tuple[RecordKind, ...]:

@@ -76,7 +76,7 @@ def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
         return {"tokens": list(found.tokens), "moved": moved, "cosine": cosine, **tops}
 
     return LiveRun(
-        record=page_record(trace, None, statistics=False),
+        record=page_record(trace, None, statistics=False, story=True),
         statistics=lambda kind: head_statistics(trace, kind),
         check=None if trace.loaded is None else check,
         measures=live_measures(trace, of),

@@ -29,8 +29,17 @@ from regard.tracing.pages._page_extras import (
     values_of,
 )
 from regard.tracing.pages._page_measures import measures_of
+from regard.tracing.pages._story import story_record
 from regard.tracing.record import Trace
-from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, weight_rows
+from regard.views import (
+    AttentionRecord,
+    LayerRecord,
+    MaskRecord,
+    PageToken,
+    Side,
+    StoryRecord,
+    weight_rows,
+)
 
 _Floats = npt.NDArray[np.float32]
 _Bools = npt.NDArray[np.bool_]
@@ -48,7 +57,12 @@ _WAY_OUT = "`regard explain` and trace.weights give its numbers"
 
 
 def page_record(
-    trace: Trace, measures: Sequence[str] | None = (), of: Scalar | None = None, *, statistics: bool = True
+    trace: Trace,
+    measures: Sequence[str] | None = (),
+    of: Scalar | None = None,
+    *,
+    statistics: bool = True,
+    story: bool = False,
 ) -> AttentionRecord:
     """What the page needs of a trace: tokens, and q, k, scale, mask and bias of every layer of every kind.
 
@@ -59,6 +73,7 @@ def page_record(
             them when they are looked at.
         of: what "gradient" is of, as in `Trace.attention_gradients`.
         statistics: whether it has the statistics of every head; a notebook asks for them when it shows them.
+        story: whether it has the way of each token through the layers, where that can be seen.
 
     Raises:
         InputError: a layer has something that the page cannot draw exactly: it would show other weights than
@@ -74,7 +89,14 @@ def page_record(
         statistics={kind: head_statistics(trace, kind) for kind in trace.kinds} if statistics else {},
         measures=drawn,
         left_out=left,
+        story=_stories(trace) if story else {},
     )
+
+
+def _stories(trace: Trace) -> dict[StackKind, StoryRecord]:
+    stacks: list[StackKind] = [kind for kind in ("encoder", "decoder") if getattr(trace, kind) is not None]
+    told = {kind: story_record(trace, kind) for kind in stacks}
+    return {kind: story for kind, story in told.items() if story is not None}
 
 
 def _side(trace: Trace, kind: StackKind) -> Side:

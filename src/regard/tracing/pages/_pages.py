@@ -42,7 +42,8 @@ def page(
     """
 
     of_values, held = page_heads(self, values, "values"), page_heads(self, heads, "heads")
-    return render_page(page_record(self, measures, of), values=of_values, heads=held, max_mb=max_mb)
+    record = page_record(self, measures, of, story=True)
+    return render_page(record, values=of_values, heads=held, max_mb=max_mb)
 
 
 def write_page(

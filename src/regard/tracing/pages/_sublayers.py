@@ -1,6 +1,6 @@
 """What lies around an attention in its layer: residual additions, norms, the feed-forward network."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from regard._lens import bound_of
 from regard.blocks import DecoderLayer, PostNorm, PreNorm, SelfAttentionLayer
 from regard.core import Taps
 from regard.core.errors import RegardError
-from regard.models import Kind, stack_of
+from regard.models import Kind, StackKind, stack_of
 from regard.tracing.record import Trace
 
 
@@ -42,89 +42,132 @@ def steps_around(trace: Trace, kind: Kind, index: int, row: int) -> tuple[tuple[
 
     Returns:
         The steps from the layer's input to what the attention reads, and from what it gave to the layer's
-        output. Both are empty where they cannot be seen: a trace without its model, or one through the lens
-        or of edits, and layers in which positions see each other outside attention (DeBERTa's convolution).
+        output. Both are empty where they cannot be seen: see `sublayers`.
+
+    Raises:
+        RegardError: the steps do not lead to the recorded output.
+    """
+    parts = sublayers(trace, stack_of(kind), index, [row], widen=True)
+    walked = [step for part in parts for step in part.steps]
+    if not walked:
+        return (), ()
+    middle = [step.name for step in walked].index("cross-attention" if kind == "cross" else "attention")
+    steps = [Step(step.name, step.value[0].float().cpu().numpy()) for step in walked]
+    return tuple(steps[:middle]), tuple(steps[middle + 1 :])
+
+
+class Walked(NamedTuple):
+    """Vectors on the way through a layer, (rows, d); `total`: x plus the step before."""
+
+    name: str
+    value: Tensor
+    total: bool = False
+
+
+class Sublayer(NamedTuple):
+    """A sublayer inside its residual connection: the last of its steps is the residual stream after it."""
+
+    name: str
+    steps: list[Walked]
+
+
+def sublayers(
+    trace: Trace, kind: StackKind, index: int, rows: Sequence[int], *, widen: bool
+) -> list[Sublayer]:
+    """The way of some positions through a layer: its attentions, and its feed-forward network.
+
+    Args:
+        trace: the trace; what its attentions gave is taken from it.
+        kind: the stack.
+        index: the layer.
+        rows: the positions.
+        widen: whether to work in float64, which takes a copy of the layer's weights.
+
+    Returns:
+        The sublayers, the last with the stack's last norm. None of them where they cannot be seen: a trace
+        without its model, or one through the lens or of edits, and layers in which positions see each other
+        outside attention (DeBERTa's convolution).
 
     Raises:
         RegardError: the steps do not lead to the recorded output.
     """
     network = None if trace.loaded is None else trace.loaded.network
-    stack = None if network is None or network.written else network.stack(stack_of(kind))
+    stack = None if network is None or network.written else network.stack(kind)
     if stack is None:
-        return (), ()
+        return []
     layer = stack.layers[index]
     if type(layer) not in (SelfAttentionLayer, DecoderLayer):
-        return (), ()
-    passage = trace.passage(stack_of(kind))
-    x = passage.hidden[index][row].double()
-    walked: list[_Walked] = []
+        return []
+    passage = trace.passage(kind)
+    dtype = torch.float64 if widen else next(layer.parameters()).dtype
+    x = passage.hidden[index][rows].to(dtype)
+    found: list[Sublayer] = []
     for name in ("attention", "cross_attention", "ffn"):
         if not hasattr(layer, name):
             continue
+        said = _SAID[name]
         if name == "ffn":
-            part = partial(_feed_forward, layer.ffn)
+            part = partial(_feed_forward, _widened(layer.ffn, widen))
         else:
-            given = trace.attention_of(index, "cross" if name == "cross_attention" else stack_of(kind)).output
+            given = trace.attention_of(index, "cross" if name == "cross_attention" else kind).output
             if given is None:
-                return (), ()
-            part = partial(_given, name, given[row].double())
-        walked += _around(getattr(layer, f"{name}_residual"), x, part, _SAID[name])
-        x = walked[-1].value
+                return []
+            part = partial(_given, said, given[rows].to(dtype))
+        steps = _around(getattr(layer, f"{name}_residual"), x, part, said, widen)
+        found.append(Sublayer(said, steps))
+        x = steps[-1].value
     if stack.norm is not None and index == len(stack.layers) - 1:
-        walked.append(_normed(stack.norm, x, "final "))
-    _check(walked[-1].value, passage.hidden[index + 1][row])
-    middle = [step.name for step in walked].index("cross_attention" if kind == "cross" else "attention")
-    steps = [Step(step.name, step.value.float().cpu().numpy()) for step in walked]
-    return tuple(steps[:middle]), tuple(steps[middle + 1 :])
+        found[-1].steps.append(_normed(stack.norm, x, widen, "final "))
+    _check(found[-1].steps[-1].value, passage.hidden[index + 1][rows])
+    return found
 
 
 _SAID = {"attention": "attention", "cross_attention": "cross-attention", "ffn": "feed-forward"}
 
-
-class _Walked(NamedTuple):
-    name: str
-    value: Tensor
+_Part = Callable[[Tensor], list[Walked]]
 
 
-_Part = Callable[[Tensor], list[_Walked]]
-
-
-def _around(residual: nn.Module, x: Tensor, part: _Part, said: str) -> list[_Walked]:
+def _around(residual: nn.Module, x: Tensor, part: _Part, said: str, widen: bool) -> list[Walked]:
     """A sublayer inside its residual connection; the last is the residual stream after it."""
     if isinstance(residual, PostNorm):
         steps = part(x)
-        total = _Walked(f"x + {said}", x + steps[-1].value)
-        return [*steps, total, _normed(residual.norm, total.value)]
+        total = Walked(f"x + {said}", x + steps[-1].value, total=True)
+        return [*steps, total, _normed(residual.norm, total.value, widen)]
     before, after = (
         (residual.norm, None) if isinstance(residual, PreNorm) else (residual.before, residual.after)
     )
-    first = _normed(before, x)
+    first = _normed(before, x, widen)
     steps = [first, *part(first.value)]
     if after is not None:
-        steps.append(_normed(after, steps[-1].value))
-    return [*steps, _Walked(f"x + {said}", x + steps[-1].value)]
+        steps.append(_normed(after, steps[-1].value, widen))
+    return [*steps, Walked(f"x + {said}", x + steps[-1].value, total=True)]
+
+
+def _widened(module: Any, widen: bool) -> Any:
+    return deepcopy(module).double() if widen else module
 
 
 @torch.no_grad()
-def _normed(norm: Any, x: Tensor, which: str = "") -> _Walked:
-    return _Walked(which + type(norm).__name__, deepcopy(norm).double()(x))
+def _normed(norm: Any, x: Tensor, widen: bool, which: str = "") -> Walked:
+    return Walked(which + type(norm).__name__, _widened(norm, widen)(x))
 
 
-def _given(name: str, output: Tensor, x: Tensor) -> list[_Walked]:
+def _given(said: str, output: Tensor, x: Tensor) -> list[Walked]:
     del x  # what the attention made of it is known
-    return [_Walked(name, output)]
+    return [Walked(said, output)]
 
 
 @torch.no_grad()
-def _feed_forward(ffn: Any, x: Tensor) -> list[_Walked]:
+def _feed_forward(ffn: Any, x: Tensor) -> list[Walked]:
     hidden: list[Tensor] = []
-    output = deepcopy(ffn).double()(x[None, None], taps=Taps({"hidden": hidden.append}))
-    return [_Walked("hidden", hidden[0][0, 0]), _Walked("feed-forward", output[0, 0])]
+    output = ffn(x[None], taps=Taps({"hidden": hidden.append}))
+    return [Walked("hidden", hidden[0][0]), Walked("feed-forward", output[0])]
 
 
 def _check(made: Tensor, recorded: Tensor) -> None:
     """The steps must lead to what the model handed on: what is shown is checked."""
-    error = float((made - recorded.double()).abs().max() / recorded.abs().max().clamp(min=1e-30))
+    apart, largest = (made.double() - recorded.double()).abs().amax(-1), recorded.double().abs().amax(-1)
+    error = float((apart / largest.clamp(min=1e-30)).max())
     bound = bound_of(recorded.dtype)
     if not error <= bound:
         raise RegardError(

@@ -18,7 +18,7 @@ from regard.core import Causal
 from regard.core.errors import InputError, RegardError
 from regard.models import Kind, Loaded
 from regard.tracing import Explanation, Trace, explain, trace_ids, trace_text
-from regard.tracing.pages._sublayers import _around, _Walked
+from regard.tracing.pages._sublayers import Walked, _around
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 from unit.models import tiny
 from unit.tracing.conftest import TEXT, make_loaded
@@ -192,7 +192,7 @@ def test_the_steps_around_the_attentions_of_a_decoder_beside_an_encoder(kind: Ki
 def test_a_norm_on_either_side() -> None:
     torch.manual_seed(3)
     before, after, x, y = nn.LayerNorm(5), nn.LayerNorm(5), torch.randn(5).double(), torch.randn(5).double()
-    steps = _around(SandwichNorm(before, after), x, lambda _: [_Walked("attention", y)], "attention")
+    steps = _around(SandwichNorm(before, after), x, lambda _: [Walked("attention", y)], "attention", True)
     assert [step.name for step in steps] == ["LayerNorm", "attention", "LayerNorm", "x + attention"]
     assert torch.equal(steps[-1].value, x + steps[2].value)
 
