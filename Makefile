@@ -24,7 +24,7 @@ export PIP_NO_INPUT := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help look test system lint types unit format oldest bench pictures lock clean
+.PHONY: help look test system page js lint types unit format oldest bench pictures lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -34,25 +34,35 @@ look: export REGARD_PAIR := $(value PAIR)
 look: $(VENV)/.look ## Draw the attention of TEXT="..." (with PAIR="...": of two sentences)
 	@$(BIN)/regard look -- "$$REGARD_TEXT" $${REGARD_PAIR:+"$$REGARD_PAIR"}
 
-test: system lint types ## Every check: style, types, all tests and doctests
+test: system page lint types ## Every check: style, types, all tests and doctests
 	$(BIN)/pytest -n auto --dist loadfile
 
 system: ## Install the browser and fonts that the page's tests need (Debian, as root or by sudo)
 	@scripts/system-packages.sh chromium fonts-noto-cjk fonts-noto-color-emoji
 
-lint: $(VENV)/.test ## Check style
+page: node_modules/.installed ## Bundle the page's JavaScript and CSS again, after a change to them
+	@$(NPM) run page
+
+lint: $(VENV)/.test node_modules/.installed ## Check style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(NPM) run lint
 
-types: $(VENV)/.test ## Check types
+types: $(VENV)/.test node_modules/.installed ## Check types
 	$(BIN)/mypy
+	@$(NPM) run types
 
-unit: $(VENV)/.test ## The quick tests: units and doctests
+js: page ## Bundle the page, and check its JavaScript alone
+	@$(NPM) run lint
+	@$(NPM) run types
+
+unit: $(VENV)/.test page ## The quick tests: units and doctests
 	$(BIN)/pytest -n auto --dist loadfile tests/unit src
 
-format: $(VENV)/.test ## Rewrite the sources in the project's style
+format: $(VENV)/.test node_modules/.installed ## Rewrite the sources in the project's style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+	@$(NPM) run format
 
 oldest: $(VENV)/.test ## Test the command line with the oldest versions that pyproject.toml allows, but torch's
 	rm -rf build/oldest
@@ -68,7 +78,7 @@ pictures: $(VENV)/.test ## Draw the pictures of docs/images
 	$(BIN)/python scripts/pictures.py
 
 clean: ## Remove the environment and what tools have left
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) node_modules src/regard/views/static/built build dist .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # $(call install,VENV,WHAT): regard with the requirements WHAT, at the lock's versions. torch is named so that its pin
@@ -95,6 +105,13 @@ $(VENV)/.test: pyproject.toml requirements.lock
 $(VENV)/.bench: pyproject.toml requirements.lock
 	$(call install,$(VENV),-e '.[bench]')
 	@touch $(VENV)/.look $(VENV)/.test $@
+
+# The tools for the page's JavaScript, through the Node that PyPI brings.
+NPM := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/npm --silent
+
+node_modules/.installed: $(VENV)/.test package.json package-lock.json
+	@$(NPM) ci --ignore-scripts
+	@touch $@
 
 # The newest versions of everything, but torch at the version that the lock names already: `make lock TORCH=2.14.0`
 # moves it. What only some builds of torch bring (CUDA), and the build's local label, stay out.

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+STATIC = Path(__file__).parents[1] / "src/regard/views/static"
+
 _STRONGER_THAN_HF_HOME = (
     "HF_HUB_CACHE",
     "HF_ASSETS_CACHE",
@@ -26,6 +28,10 @@ _STRONGER_THAN_HF_HOME = (
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the user's cache and token from whatever is imported from here on, and torch to one thread."""
+    sources = [file for kind in ("js", "css") for file in STATIC.glob(f"**/*.{kind}")]
+    written = [file.stat().st_mtime for file in sources if "built" in file.parts]
+    if min(written, default=0) < max(file.stat().st_mtime for file in sources if "built" not in file.parts):
+        raise pytest.UsageError("the bundle of the page is older than its sources: `make page` renews it")
     # The models of the tests are tiny: a second thread only waits, and for other processes too.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for name in _STRONGER_THAN_HF_HOME:

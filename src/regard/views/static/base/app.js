@@ -1,79 +1,81 @@
 // Puts the parts together inside an element. The source is all that it knows of the model.
 
-part((shared) => {
-  const { make, Colours, State, makeBar, makeHeader, makeRefusal } = shared;
+import { Colours } from "./colours.js";
+import { make } from "./dom.js";
+import { makeHeader } from "./header.js";
+import { makeRefusal } from "./held.js";
+import { State } from "./state.js";
+import { makeBar } from "./tabs.js";
 
-  const HELP = [
-    ["← →, Home, End on the tabs", "another view"],
-    ["Escape", "lets go of what is pinned; closes a menu"],
-    ["?", "this help"],
-  ];
+const HELP = [
+  ["← →, Home, End on the tabs", "another view"],
+  ["Escape", "lets go of what is pinned; closes a menu"],
+  ["?", "this help"],
+];
 
-  function mount(root, source, host) {
-    const views = shared.offered(source);
-    const state = new State(source, views, host.address);
-    root.dataset.theme = host.theme(state.values.theme);
-    const colours = new Colours(root);
-    const help = [...views.flatMap((each) => each.help || []), ...HELP];
-    const panel = make("div", { class: "shown", id: "regard-view", role: views.length > 1 ? "tabpanel" : null });
-    const bar = makeBar(source, views, state, panel.id, host);
-    const refusal = makeRefusal(source, state);
-    const place = make(host.landmark, { class: "place" }, ...[panel, refusal].filter(Boolean));
-    root.replaceChildren(...[makeHeader(source, state, help, host), bar, place].filter(Boolean));
+export function mount(root, source, host, offered) {
+  const views = offered.filter(({ fits }) => !fits || fits(source));
+  const state = new State(source, views, host.address);
+  root.dataset.theme = host.theme(state.values.theme);
+  const colours = new Colours(root);
+  const help = [...views.flatMap((each) => each.help || []), ...HELP];
+  const panel = make("div", { class: "shown", id: "regard-view", role: views.length > 1 ? "tabpanel" : null });
+  const bar = makeBar(source, views, state, panel.id, host);
+  const refusal = makeRefusal(source, state);
+  const place = make(host.landmark, { class: "place" }, ...[panel, refusal].filter(Boolean));
+  root.replaceChildren(...[makeHeader(source, state, help, host), bar, place].filter(Boolean));
 
-    const open = new Map(); // name to { view, missed }
-    let current = null;
-    const show = () => {
-      const { name, label } = views.find((each) => each.name === state.values.view);
-      if (current) current.view.element.hidden = true;
-      if (!open.has(name)) {
-        const made = views.find((each) => each.name === name).open({ source, state, colours });
-        open.set(name, { view: made, missed: new Set() });
-        panel.append(made.element);
-        current = open.get(name);
-        if (made.start) made.start();
-      }
+  const open = new Map(); // name to { view, missed }
+  let current = null;
+  const show = () => {
+    const { name, label } = views.find((each) => each.name === state.values.view);
+    if (current) current.view.element.hidden = true;
+    if (!open.has(name)) {
+      const made = views.find((each) => each.name === name).open({ source, state, colours });
+      open.set(name, { view: made, missed: new Set() });
+      panel.append(made.element);
       current = open.get(name);
-      current.view.element.hidden = false;
-      panel.setAttribute("aria-label", label);
-      if (current.missed.size > 0) current.view.changed(current.missed);
-      current.missed = new Set();
-    };
-    const tell = (names) => {
-      for (const each of open.values()) {
-        if (each === current) each.view.changed(names);
-        else names.forEach((name) => each.missed.add(name));
-      }
-    };
-    const look = () => {
-      root.dataset.theme = host.theme(state.values.theme);
-      colours.forget();
-      tell(new Set(["look"]));
-    };
+      if (made.start) made.start();
+    }
+    current = open.get(name);
+    current.view.element.hidden = false;
+    panel.setAttribute("aria-label", label);
+    if (current.missed.size > 0) current.view.changed(current.missed);
+    current.missed = new Set();
+  };
+  const tell = (names) => {
+    for (const each of open.values()) {
+      if (each === current) each.view.changed(names);
+      else names.forEach((name) => each.missed.add(name));
+    }
+  };
+  const look = () => {
+    root.dataset.theme = host.theme(state.values.theme);
+    colours.forget();
+    tell(new Set(["look"]));
+  };
 
-    state.listen((changed) => {
-      if (changed.has("theme")) look();
-      if (changed.has("view")) show();
-      // Which view is on is nothing to a view: it is shown, or it is not told.
-      const names = new Set([...changed].filter((name) => name !== "view"));
-      if (names.size > 0) tell(names);
-    });
-    source.listen(() => tell(new Set(["rows"])));
-    host.keys.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && !root.querySelector("dialog[open]")) state.set({ pin: null, hover: null, refused: null });
-    });
-    host.surroundings(look);
-    // On paper there is no scrolling and no dark: the whole text is drawn, black on white.
-    const print = (on) => {
-      const draw = current.view.print && current.view.print(on);
-      root.classList.toggle("printing", on);
-      colours.forget();
-      if (draw) draw();
-    };
-    host.printing(print);
-    show();
-    return { state };
-  }
-
-  return { mount };
-});
+  state.listen((changed) => {
+    if (changed.has("theme")) look();
+    if (changed.has("view")) show();
+    // Which view is on is nothing to a view: it is shown, or it is not told.
+    const names = new Set([...changed].filter((name) => name !== "view"));
+    if (names.size > 0) tell(names);
+  });
+  source.listen(() => tell(new Set(["rows"])));
+  host.keys.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !root.querySelector("dialog[open]"))
+      state.set({ pin: null, hover: null, refused: null });
+  });
+  host.surroundings(look);
+  // On paper there is no scrolling and no dark: the whole text is drawn, black on white.
+  const print = (on) => {
+    const draw = current.view.print?.(on);
+    root.classList.toggle("printing", on);
+    colours.forget();
+    if (draw) draw();
+  };
+  host.printing(print);
+  show();
+  return { state };
+}

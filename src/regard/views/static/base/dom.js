@@ -1,73 +1,69 @@
 // Elements and words. Text enters the page here only, through textContent.
 
-part(() => {
-  // make("button", { class: "x", "aria-label": "y" }, child, "text"). No style attribute: the policy forbids it.
-  function make(tag, attributes = {}, ...children) {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) {
-      if (value !== null && value !== undefined && value !== false) {
-        element.setAttribute(name, value === true ? "" : value);
-      }
+// make("button", { class: "x", "aria-label": "y" }, child, "text"). No style attribute: the policy forbids it.
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined && value !== false) {
+      element.setAttribute(name, value === true ? "" : value);
     }
-    element.append(...children);
-    return element;
   }
+  element.append(...children);
+  return element;
+}
 
-  // The namespace of drawings: a name, and no address, so it is not written as one.
-  const SVG = ["http:", "www.w3.org/2000/svg"].join("//");
+// The namespace of drawings: a name, and no address, so it is not written as one.
+export const SVG = ["http:", "www.w3.org/2000/svg"].join("//");
 
-  // A token without a single visible character would be an empty box: it is named by its code points.
-  const INVISIBLE = /^[\p{C}\p{Z}\p{M}]*$/u;
-  const CONTROL = /[\u0000-\u001f\u007f]/g;
+// A token without a single visible character would be an empty box: it is named by its code points.
+const INVISIBLE = /^[\p{C}\p{Z}\p{M}]*$/u;
+const CONTROL = /[\u0000-\u001f\u007f]/g;
 
-  function readable(text) {
-    if (text === "") return "(empty)";
-    const shown = text.replace(CONTROL, (c) => (c === "\u007f" ? "\u2421" : String.fromCharCode(0x2400 + c.charCodeAt(0))));
-    if (!INVISIBLE.test(shown)) return shown;
-    return Array.from(text, (c) => `U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`).join(" ");
-  }
+export function readable(text) {
+  if (text === "") return "(empty)";
+  const shown = text.replace(CONTROL, (c) =>
+    c === "\u007f" ? "\u2421" : String.fromCharCode(0x2400 + c.charCodeAt(0)),
+  );
+  if (!INVISIBLE.test(shown)) return shown;
+  return Array.from(text, (c) => `U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`).join(" ");
+}
 
-  function formatWeight(weight) {
-    return weight.toFixed(4);
-  }
+export function formatWeight(weight) {
+  return weight.toFixed(4);
+}
 
-  // 3.2e-5 as 3.2e-05, the way Python prints it, so that the two can be compared by eye and by search.
-  function formatDifference(value) {
-    const [digits, exponent] = value.toExponential(1).split("e");
-    const power = Math.abs(Number(exponent));
-    return `${digits}e${Number(exponent) < 0 ? "-" : "+"}${String(power).padStart(2, "0")}`;
-  }
+// 3.2e-5 as 3.2e-05, the way Python prints it, so that the two can be compared by eye and by search.
+export function formatDifference(value) {
+  const [digits, exponent] = value.toExponential(1).split("e");
+  const power = Math.abs(Number(exponent));
+  return `${digits}e${Number(exponent) < 0 ? "-" : "+"}${String(power).padStart(2, "0")}`;
+}
 
-  // Runs `task(deadline)` in idle time until it returns true; returns a function that cancels it.
-  function inIdleTime(task) {
-    let handle = 0;
-    let cancelled = false;
-    const later = window.requestIdleCallback
-      ? (f) => requestIdleCallback(f, { timeout: 500 })
-      : (f) => setTimeout(f, 16);
-    const step = (idle) => {
-      if (cancelled) return;
-      const left = idle && !idle.didTimeout ? idle.timeRemaining() : 8;
-      if (!task(performance.now() + Math.max(2, Math.min(left, 8)))) handle = later(step);
-    };
-    handle = later(step);
-    return () => {
-      cancelled = true;
-      (window.cancelIdleCallback || clearTimeout)(handle);
-    };
-  }
+// Runs `task(deadline)` in idle time until it returns true; returns a function that cancels it.
+export function inIdleTime(task) {
+  let handle = 0;
+  let cancelled = false;
+  const later = window.requestIdleCallback ? (f) => requestIdleCallback(f, { timeout: 500 }) : (f) => setTimeout(f, 16);
+  const step = (idle) => {
+    if (cancelled) return;
+    const left = idle && !idle.didTimeout ? idle.timeRemaining() : 8;
+    if (!task(performance.now() + Math.max(2, Math.min(left, 8)))) handle = later(step);
+  };
+  handle = later(step);
+  return () => {
+    cancelled = true;
+    (window.cancelIdleCallback || clearTimeout)(handle);
+  };
+}
 
-  // A function after which `draw` is called before the next frame, once, however often it is called until then.
-  function onceAFrame(draw) {
-    let frame = 0;
-    return () => {
-      if (frame) return;
-      frame = requestAnimationFrame(() => {
-        frame = 0;
-        draw();
-      });
-    };
-  }
-
-  return { SVG, make, readable, formatWeight, formatDifference, inIdleTime, onceAFrame };
-});
+// A function after which `draw` is called before the next frame, once, however often it is called until then.
+export function onceAFrame(draw) {
+  let frame = 0;
+  return () => {
+    if (frame) return;
+    frame = requestAnimationFrame(() => {
+      frame = 0;
+      draw();
+    });
+  };
+}

@@ -1,113 +1,123 @@
 // A file of a long text holds the q and k of some heads alone; of the others it has the numbers and a small picture.
 // What is said of that, and how the keys go past those heads.
 
-part((shared) => {
-  const { make } = shared;
+import { make } from "./dom.js";
 
-  const MOST_GROUPS = 8; // layers with the same heads, of which the line tells
+const MOST_GROUPS = 8; // layers with the same heads, of which the line tells
 
-  const named = ({ layer, head }) => `${layer}.${head}`;
+const named = ({ layer, head }) => `${layer}.${head}`;
 
-  // The held heads of a layer, in order.
-  function heldOf(source, kind, layer) {
-    return Array.from({ length: source.heads(kind, layer) }, (_, head) => head).filter((head) => source.holds(kind, layer, head));
+// The held heads of a layer, in order.
+export function heldOf(source, kind, layer) {
+  return Array.from({ length: source.heads(kind, layer) }, (_, head) => head).filter((head) =>
+    source.holds(kind, layer, head),
+  );
+}
+
+// The nearest of a layer's held heads; null where it has none.
+export function nearestIn(source, kind, layer, head) {
+  const apart = (each) => Math.abs(each - head);
+  return heldOf(source, kind, layer).reduce(
+    (best, each) => (best === null || apart(each) < apart(best) ? each : best),
+    null,
+  );
+}
+
+// The nearest held head, { layer, head }: in its own layer if there is one.
+export function nearestHeld(source, kind, { layer, head }) {
+  const layers = source
+    .layers(kind)
+    .slice()
+    .sort((a, b) => Math.abs(a - layer) - Math.abs(b - layer));
+  for (const each of layers) {
+    const found = nearestIn(source, kind, each, head);
+    if (found !== null) return { layer: each, head: found };
   }
+  throw new Error(`this file holds no head of ${kind} attention`);
+}
 
-  // The nearest of a layer's held heads; null where it has none.
-  function nearestIn(source, kind, layer, head) {
-    const apart = (each) => Math.abs(each - head);
-    return heldOf(source, kind, layer).reduce((best, each) => (best === null || apart(each) < apart(best) ? each : best), null);
+// [0, 1, 2, 5] as "0–2, 5".
+function ranges(numbers) {
+  const parts = [];
+  for (const number of numbers) {
+    const last = parts[parts.length - 1];
+    if (last && last[1] === number - 1) last[1] = number;
+    else parts.push([number, number]);
   }
+  return parts.map(([from, to]) => (from === to ? String(from) : `${from}–${to}`)).join(", ");
+}
 
-  // The nearest held head, { layer, head }: in its own layer if there is one.
-  function nearestHeld(source, kind, { layer, head }) {
-    const layers = source.layers(kind).slice().sort((a, b) => Math.abs(a - layer) - Math.abs(b - layer));
-    for (const each of layers) {
-      const found = nearestIn(source, kind, each, head);
-      if (found !== null) return { layer: each, head: found };
+// Which heads of a kind are held, layers with the same heads together.
+function heldSaid(source, kind) {
+  const groups = new Map();
+  for (const layer of source.layers(kind)) {
+    const heads = ranges(heldOf(source, kind, layer)) || "none";
+    groups.set(heads, [...(groups.get(heads) || []), layer]);
+  }
+  const layers = (numbers) => `layer${numbers.length === 1 ? "" : "s"} ${ranges(numbers)}`;
+  const parts = [...groups].map(([heads, numbers]) => `${layers(numbers)}: ${heads}`);
+  return (parts.length > MOST_GROUPS ? [...parts.slice(0, MOST_GROUPS), "and others"] : parts).join("; ");
+}
+
+// How a page is made that holds these heads.
+function wayTo({ facts, kinds }, kind, heads) {
+  const full = kinds.length > 1;
+  const list = heads
+    .map((each) => (full ? `("${kind}", ${each.layer}, ${each.head})` : `(${each.layer}, ${each.head})`))
+    .join(", ");
+  if (facts.compared) return `trace.difference_page(other, heads=[${list}])`;
+  if (facts.movement) return `comparison_page(traces, word, heads=[${list}])`;
+  const names = heads.map((each) => (full ? `${kind}.${named(each)}` : named(each))).join(",");
+  return `regard look --heads ${names}, or trace.page(heads=[${list}])`;
+}
+
+// One line for every view; null where all heads are held.
+export function makeHeld(source, state) {
+  const { held } = source.facts;
+  if (!held) return null;
+  const line = make("p", { class: "held" });
+  const update = () => {
+    const { kind } = state.values;
+    const layers = source.layers(kind);
+    const count = layers.reduce((sum, layer) => sum + heldOf(source, kind, layer).length, 0);
+    const all = layers.reduce((sum, layer) => sum + source.heads(kind, layer), 0);
+    const missing = layers
+      .flatMap((layer) => Array.from({ length: source.heads(kind, layer) }, (_, head) => ({ layer, head })))
+      .find(({ layer, head }) => !source.holds(kind, layer, head));
+    const size = (mb) => (mb < 10 ? mb.toFixed(1) : String(Math.ceil(mb)));
+    line.textContent = missing
+      ? `This file holds ${count} of ${all} heads (${heldSaid(source, kind)}): all would take ${size(held.all)} MB, and it may take ${size(held.most)} (max_mb). ` +
+        `The others are hatched, and have their statistics; to open one: ${wayTo(source, kind, [missing])}.`
+      : "";
+    line.hidden = !missing;
+  };
+  state.listen((changed) => changed.has("kind") && update());
+  update();
+  return line;
+}
+
+// Says, where the reader is, that a head was asked for which is not held.
+export function makeRefusal(source, state) {
+  if (!source.facts.held) return null;
+  const said = make("span", {});
+  const close = make("button", { type: "button", class: "button" }, "Close");
+  const box = make("div", { class: "refusal" }, said, close);
+  close.addEventListener("click", () => state.set({ refused: null }));
+  const region = make("div", { role: "status", "aria-live": "polite" }, box);
+  const update = () => {
+    const { refused, kind, layer, head } = state.values;
+    box.hidden = refused === null;
+    if (refused === null) {
+      said.textContent = "";
+      return;
     }
-    throw new Error(`this file holds no head of ${kind} attention`);
-  }
-
-  // [0, 1, 2, 5] as "0–2, 5".
-  function ranges(numbers) {
-    const parts = [];
-    for (const number of numbers) {
-      const last = parts[parts.length - 1];
-      if (last && last[1] === number - 1) last[1] = number;
-      else parts.push([number, number]);
-    }
-    return parts.map(([from, to]) => (from === to ? String(from) : `${from}–${to}`)).join(", ");
-  }
-
-  // Which heads of a kind are held, layers with the same heads together.
-  function heldSaid(source, kind) {
-    const groups = new Map();
-    for (const layer of source.layers(kind)) {
-      const heads = ranges(heldOf(source, kind, layer)) || "none";
-      groups.set(heads, [...(groups.get(heads) || []), layer]);
-    }
-    const layers = (numbers) => `layer${numbers.length === 1 ? "" : "s"} ${ranges(numbers)}`;
-    const parts = [...groups].map(([heads, numbers]) => `${layers(numbers)}: ${heads}`);
-    return (parts.length > MOST_GROUPS ? [...parts.slice(0, MOST_GROUPS), "and others"] : parts).join("; ");
-  }
-
-  // How a page is made that holds these heads.
-  function wayTo({ facts, kinds }, kind, heads) {
-    const full = kinds.length > 1;
-    const list = heads.map((each) => (full ? `("${kind}", ${each.layer}, ${each.head})` : `(${each.layer}, ${each.head})`)).join(", ");
-    if (facts.compared) return `trace.difference_page(other, heads=[${list}])`;
-    if (facts.movement) return `comparison_page(traces, word, heads=[${list}])`;
-    const names = heads.map((each) => (full ? `${kind}.${named(each)}` : named(each))).join(",");
-    return `regard look --heads ${names}, or trace.page(heads=[${list}])`;
-  }
-
-  // One line for every view; null where all heads are held.
-  function makeHeld(source, state) {
-    const { held } = source.facts;
-    if (!held) return null;
-    const line = make("p", { class: "held" });
-    const update = () => {
-      const { kind } = state.values;
-      const layers = source.layers(kind);
-      const count = layers.reduce((sum, layer) => sum + heldOf(source, kind, layer).length, 0);
-      const all = layers.reduce((sum, layer) => sum + source.heads(kind, layer), 0);
-      const missing = layers.flatMap((layer) => Array.from({ length: source.heads(kind, layer) }, (_, head) => ({ layer, head })))
-        .find(({ layer, head }) => !source.holds(kind, layer, head));
-      const size = (mb) => (mb < 10 ? mb.toFixed(1) : String(Math.ceil(mb)));
-      line.textContent = missing
-        ? `This file holds ${count} of ${all} heads (${heldSaid(source, kind)}): all would take ${size(held.all)} MB, and it may take ${size(held.most)} (max_mb). `
-          + `The others are hatched, and have their statistics; to open one: ${wayTo(source, kind, [missing])}.`
-        : "";
-      line.hidden = !missing;
-    };
-    state.listen((changed) => changed.has("kind") && update());
-    update();
-    return line;
-  }
-
-  // Says, where the reader is, that a head was asked for which is not held.
-  function makeRefusal(source, state) {
-    if (!source.facts.held) return null;
-    const said = make("span", {});
-    const close = make("button", { type: "button", class: "button" }, "Close");
-    const box = make("div", { class: "refusal" }, said, close);
-    close.addEventListener("click", () => state.set({ refused: null }));
-    const region = make("div", { role: "status", "aria-live": "polite" }, box);
-    const update = () => {
-      const { refused, kind, layer, head } = state.values;
-      box.hidden = refused === null;
-      if (refused === null) {
-        said.textContent = "";
-        return;
-      }
-      const which = refused.length === 1 ? `Layer ${refused[0].layer}, head ${refused[0].head} is` : `${refused.map(named).join(", ")} are`;
-      said.textContent = `${which} not in this file, which shows layer ${layer}, head ${head}. To have ${refused.length === 1 ? "it" : "them"}: ${wayTo(source, kind, refused)}.`;
-    };
-    state.listen((changed) => (changed.has("refused") || state.values.refused) && update());
-    update();
-    return region;
-  }
-
-  return { heldOf, makeHeld, makeRefusal, nearestHeld, nearestIn };
-});
+    const which =
+      refused.length === 1
+        ? `Layer ${refused[0].layer}, head ${refused[0].head} is`
+        : `${refused.map(named).join(", ")} are`;
+    said.textContent = `${which} not in this file, which shows layer ${layer}, head ${head}. To have ${refused.length === 1 ? "it" : "them"}: ${wayTo(source, kind, refused)}.`;
+  };
+  state.listen((changed) => (changed.has("refused") || state.values.refused) && update());
+  update();
+  return region;
+}

@@ -11,35 +11,31 @@
 //   printing       (print) => calls print(true) before and print(false) after printing, where that can be known
 //   restart()      begins anew, with what the address says
 
-part(() => {
-  // The state's text in the address bar.
-  const bar = {
-    read: () => location.hash,
-    write(text) {
-      bar.written = text;
-      try {
-        history.replaceState(null, "", text);
-      } catch {
-        // A page inside a sandboxed frame may not touch its address; the view works without.
-      }
-    },
-    listen: (listener) => window.addEventListener("hashchange", () => location.hash !== bar.written && listener()),
-  };
+// The state's text in the address bar.
+const bar = {
+  read: () => location.hash,
+  write(text) {
+    bar.written = text;
+    try {
+      history.replaceState(null, "", text);
+    } catch {
+      // A page inside a sandboxed frame may not touch its address; the view works without.
+    }
+  },
+  listen: (listener) => window.addEventListener("hashchange", () => location.hash !== bar.written && listener()),
+};
 
-  const pageHost = {
-    address: bar,
-    addressed: "The address of this page keeps what you chose: copy it to show someone else the same view.",
-    keys: document,
-    theme: (chosen) => chosen,
-    surroundings: (listener) => matchMedia("(prefers-color-scheme: dark)").addEventListener("change", listener),
-    landmark: "main",
-    title: (text) => (document.title = text),
-    printing(print) {
-      window.addEventListener("beforeprint", () => print(true));
-      window.addEventListener("afterprint", () => print(false));
-    },
-    restart: () => location.reload(),
-  };
-
-  return { pageHost };
-});
+export const pageHost = {
+  address: bar,
+  addressed: "The address of this page keeps what you chose: copy it to show someone else the same view.",
+  keys: document,
+  theme: (chosen) => chosen,
+  surroundings: (listener) => matchMedia("(prefers-color-scheme: dark)").addEventListener("change", listener),
+  landmark: "main",
+  title: (text) => (document.title = text),
+  printing(print) {
+    window.addEventListener("beforeprint", () => print(true));
+    window.addEventListener("afterprint", () => print(false));
+  },
+  restart: () => location.reload(),
+};

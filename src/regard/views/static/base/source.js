@@ -52,259 +52,283 @@
 //
 // A source may forget rows; a view that draws many keeps those that it needs.
 
-part((shared) => {
-  const { DifferenceSource, GivenLayer, Layer, Matrices, Norms, decodeBase64, decodeValues, inIdleTime } = shared;
+import { DifferenceSource } from "./difference.js";
+import { inIdleTime } from "./dom.js";
+import { GivenLayer } from "./given.js";
+import { Layer } from "./layer.js";
+import { Matrices, Norms } from "./measures.js";
+import { decodeBase64, decodeValues } from "./numbers.js";
 
-  // What a column needs first is one number for each row of the head, which is quadratic: up to so many products it
-  // is worked out at once, in less than half a frame, and beyond it in idle time.
-  const AT_ONCE = 2e6;
-  const KEPT_SUMS = 64; // heads
+// What a column needs first is one number for each row of the head, which is quadratic: up to so many products it
+// is worked out at once, in less than half a frame, and beyond it in idle time.
+const AT_ONCE = 2e6;
+const KEPT_SUMS = 64; // heads
 
-  class FileSource {
-    // facts: the page's JSON; readBlock(name): the base64 text of one block.
-    constructor(facts, readBlock) {
-      this.facts = facts;
-      this.readBlock = readBlock;
-      this.kinds = Object.keys(facts.kinds);
-      this.decoded = new Map();
-      this.sums = new Map();
-      this.waiting = new Map();
-      this.missing = new Map();
-      this.listeners = [];
-      const sink = { text: "sink", special: true, sequence: null, word: null, sink: true };
-      this.sides = {};
-      for (const kind of this.kinds) {
-        const { query, key, layers } = facts.kinds[kind];
-        const { tokens } = facts.sides[key];
-        const sinks = layers.some((layer) => layer.sinks);
-        this.sides[kind] = { query: facts.sides[query].tokens, key: sinks ? [...tokens, sink] : tokens, keys: tokens.length };
-      }
+export class FileSource {
+  // facts: the page's JSON; readBlock(name): the base64 text of one block.
+  constructor(facts, readBlock) {
+    this.facts = facts;
+    this.readBlock = readBlock;
+    this.kinds = Object.keys(facts.kinds);
+    this.decoded = new Map();
+    this.sums = new Map();
+    this.waiting = new Map();
+    this.missing = new Map();
+    this.listeners = [];
+    const sink = { text: "sink", special: true, sequence: null, word: null, sink: true };
+    this.sides = {};
+    for (const kind of this.kinds) {
+      const { query, key, layers } = facts.kinds[kind];
+      const { tokens } = facts.sides[key];
+      const sinks = layers.some((layer) => layer.sinks);
+      this.sides[kind] = {
+        query: facts.sides[query].tokens,
+        key: sinks ? [...tokens, sink] : tokens,
+        keys: tokens.length,
+      };
     }
+  }
 
-    layers(kind) {
-      return this.facts.kinds[kind].layers.map(({ layer }) => layer);
+  layers(kind) {
+    return this.facts.kinds[kind].layers.map(({ layer }) => layer);
+  }
+
+  heads(kind, layer) {
+    return this.layerFacts(kind, layer).heads;
+  }
+
+  holds(kind, layer, head) {
+    const { held } = this.layerFacts(kind, layer);
+    return !held || held.includes(head);
+  }
+
+  // Of a head that is not held, the levels of its picture; null where there is none of these tokens.
+  thumbnail(kind, layer, head, { queries, keys, width, height }) {
+    const { pictures } = this.facts.kinds[kind];
+    const plain = (side) => this.tokens(kind, side).flatMap(({ special }, i) => (special ? [] : [i]));
+    const all = (side) => this.tokens(kind, side).map((_, i) => i);
+    const isOf = (tokens) => String([queries, keys]) === String([tokens("query"), tokens("key")]);
+    const name = isOf(all) ? "all" : isOf(plain) ? "plain" : null;
+    if (!pictures?.[name]) return null;
+    if (!this.decoded.has(pictures[name]))
+      this.decoded.set(pictures[name], decodeBase64(this.readBlock(pictures[name])));
+    const at = this.unheld(kind).indexOf(`${layer}.${head}`) * width * height;
+    return this.decoded.get(pictures[name]).subarray(at, at + width * height);
+  }
+
+  // The names of the heads that are not held, in the order of their pictures.
+  unheld(kind) {
+    if (!this.missing.has(kind)) {
+      const names = (layer) =>
+        Array.from({ length: this.heads(kind, layer) }, (_, head) => head).filter(
+          (head) => !this.holds(kind, layer, head),
+        );
+      this.missing.set(
+        kind,
+        this.layers(kind).flatMap((layer) => names(layer).map((head) => `${layer}.${head}`)),
+      );
     }
+    return this.missing.get(kind);
+  }
 
-    heads(kind, layer) {
-      return this.layerFacts(kind, layer).heads;
+  tokens(kind, side) {
+    return this.sides[kind][side];
+  }
+
+  words(kind, side) {
+    return this.facts.sides[this.facts.kinds[kind][side]].words;
+  }
+
+  pair(kind) {
+    const { query, key } = this.facts.kinds[kind];
+    return query === key && this.facts.sides[query].pair !== null;
+  }
+
+  computed(kind) {
+    return this.facts.kinds[kind].layers.every(({ weights }) => !weights);
+  }
+
+  allows(kind, layer, head, query, key) {
+    return this.layer(kind, layer).allows(head, query, key);
+  }
+
+  statistics(kind) {
+    return this.facts.kinds[kind].statistics;
+  }
+
+  measures(kind) {
+    return ["weights", ...(this.facts.kinds[kind].measures || []).map(({ name }) => name)];
+  }
+
+  measured(kind, what) {
+    return (this.facts.kinds[kind].measures || []).find(({ name }) => name === what);
+  }
+
+  most(kind, layer, head, what) {
+    if (what === "weights") return 1;
+    const { most } = this.measureFacts(kind, layer, what);
+    return most[most.length > 1 ? head : 0];
+  }
+
+  row(kind, layer, head, query, what = "weights") {
+    return (what === "weights" ? this.layer(kind, layer) : this.measure(kind, layer, what)).row(head, query);
+  }
+
+  column(kind, layer, head, key, what = "weights") {
+    if (what !== "weights") return this.measure(kind, layer, what).column(head, key);
+    if (this.layerFacts(kind, layer).weights) return this.layer(kind, layer).column(head, key);
+    const sums = this.logSums(kind, layer, head);
+    return sums && this.layer(kind, layer).column(head, key, sums);
+  }
+
+  steps(kind, layer, head, query) {
+    return this.layer(kind, layer).steps(head, query);
+  }
+
+  positions(kind, side) {
+    const { said, table } = this.facts.sides[this.facts.kinds[kind][side]].positions || { said: null, table: null };
+    if (!table) return { said, table };
+    return {
+      said,
+      table: { count: table.count, dim: table.dim, values: decodeValues(table, this.readBlock, 1, table.dim) },
+    };
+  }
+
+  distances(kind, layer) {
+    const { bias } = this.layerFacts(kind, layer);
+    if (!bias) return null;
+    const { queries, keys, bias: values } = this.layer(kind, layer);
+    return { heads: bias.heads, values: bias.dense ? null : values, queries, keys, dense: bias.dense };
+  }
+
+  rotary(kind, layer) {
+    const { rotary } = this.layerFacts(kind, layer);
+    if (!rotary) return null;
+    return { ...rotary, frequencies: new Float32Array(decodeBase64(this.readBlock(rotary.frequencies)).buffer) };
+  }
+
+  listen(listener) {
+    this.listeners.push(listener);
+  }
+
+  layerFacts(kind, layer) {
+    return this.facts.kinds[kind].layers.find((each) => each.layer === layer);
+  }
+
+  // A layer is decoded when someone first looks at it.
+  layer(kind, number) {
+    const name = `${kind}.${number}`;
+    let layer = this.decoded.get(name);
+    if (!layer) {
+      const { query, key, keys } = this.sides[kind];
+      const facts = this.layerFacts(kind, number);
+      layer = new (facts.weights ? GivenLayer : Layer)(facts, query.length, keys, key.length, this.readBlock);
+      this.decoded.set(name, layer);
     }
+    return layer;
+  }
 
-    holds(kind, layer, head) {
-      const { held } = this.layerFacts(kind, layer);
-      return !held || held.includes(head);
-    }
+  measureFacts(kind, number, what) {
+    return this.measured(kind, what).layers[this.layers(kind).indexOf(number)];
+  }
 
-    // Of a head that is not held, the levels of its picture; null where there is none of these tokens.
-    thumbnail(kind, layer, head, { queries, keys, width, height }) {
-      const { pictures } = this.facts.kinds[kind];
-      const plain = (side) => this.tokens(kind, side).flatMap(({ special }, i) => (special ? [] : [i]));
-      const all = (side) => this.tokens(kind, side).map((_, i) => i);
-      const isOf = (tokens) => String([queries, keys]) === String([tokens("query"), tokens("key")]);
-      const name = isOf(all) ? "all" : isOf(plain) ? "plain" : null;
-      if (!pictures || !pictures[name]) return null;
-      if (!this.decoded.has(pictures[name])) this.decoded.set(pictures[name], decodeBase64(this.readBlock(pictures[name])));
-      const at = this.unheld(kind).indexOf(`${layer}.${head}`) * width * height;
-      return this.decoded.get(pictures[name]).subarray(at, at + width * height);
-    }
-
-    // The names of the heads that are not held, in the order of their pictures.
-    unheld(kind) {
-      if (!this.missing.has(kind)) {
-        const names = (layer) => Array.from({ length: this.heads(kind, layer) }, (_, head) => head).filter((head) => !this.holds(kind, layer, head));
-        this.missing.set(kind, this.layers(kind).flatMap((layer) => names(layer).map((head) => `${layer}.${head}`)));
-      }
-      return this.missing.get(kind);
-    }
-
-    tokens(kind, side) {
-      return this.sides[kind][side];
-    }
-
-    words(kind, side) {
-      return this.facts.sides[this.facts.kinds[kind][side]].words;
-    }
-
-    pair(kind) {
-      const { query, key } = this.facts.kinds[kind];
-      return query === key && this.facts.sides[query].pair !== null;
-    }
-
-    computed(kind) {
-      return this.facts.kinds[kind].layers.every(({ weights }) => !weights);
-    }
-
-    allows(kind, layer, head, query, key) {
-      return this.layer(kind, layer).allows(head, query, key);
-    }
-
-    statistics(kind) {
-      return this.facts.kinds[kind].statistics;
-    }
-
-    measures(kind) {
-      return ["weights", ...(this.facts.kinds[kind].measures || []).map(({ name }) => name)];
-    }
-
-    measured(kind, what) {
-      return (this.facts.kinds[kind].measures || []).find(({ name }) => name === what);
-    }
-
-    most(kind, layer, head, what) {
-      if (what === "weights") return 1;
-      const { most } = this.measureFacts(kind, layer, what);
-      return most[most.length > 1 ? head : 0];
-    }
-
-    row(kind, layer, head, query, what = "weights") {
-      return (what === "weights" ? this.layer(kind, layer) : this.measure(kind, layer, what)).row(head, query);
-    }
-
-    column(kind, layer, head, key, what = "weights") {
-      if (what !== "weights") return this.measure(kind, layer, what).column(head, key);
-      if (this.layerFacts(kind, layer).weights) return this.layer(kind, layer).column(head, key);
-      const sums = this.logSums(kind, layer, head);
-      return sums && this.layer(kind, layer).column(head, key, sums);
-    }
-
-    steps(kind, layer, head, query) {
-      return this.layer(kind, layer).steps(head, query);
-    }
-
-    positions(kind, side) {
-      const { said, table } = this.facts.sides[this.facts.kinds[kind][side]].positions || { said: null, table: null };
-      if (!table) return { said, table };
-      return { said, table: { count: table.count, dim: table.dim, values: decodeValues(table, this.readBlock, 1, table.dim) } };
-    }
-
-    distances(kind, layer) {
-      const { bias } = this.layerFacts(kind, layer);
-      if (!bias) return null;
-      const { queries, keys, bias: values } = this.layer(kind, layer);
-      return { heads: bias.heads, values: bias.dense ? null : values, queries, keys, dense: bias.dense };
-    }
-
-    rotary(kind, layer) {
-      const { rotary } = this.layerFacts(kind, layer);
-      if (!rotary) return null;
-      return { ...rotary, frequencies: new Float32Array(decodeBase64(this.readBlock(rotary.frequencies)).buffer) };
-    }
-
-    listen(listener) {
-      this.listeners.push(listener);
-    }
-
-    layerFacts(kind, layer) {
-      return this.facts.kinds[kind].layers.find((each) => each.layer === layer);
-    }
-
-    // A layer is decoded when someone first looks at it.
-    layer(kind, number) {
-      const name = `${kind}.${number}`;
-      let layer = this.decoded.get(name);
-      if (!layer) {
-        const { query, key, keys } = this.sides[kind];
-        const facts = this.layerFacts(kind, number);
-        layer = new (facts.weights ? GivenLayer : Layer)(facts, query.length, keys, key.length, this.readBlock);
-        this.decoded.set(name, layer);
-      }
-      return layer;
-    }
-
-    measureFacts(kind, number, what) {
-      return this.measured(kind, what).layers[this.layers(kind).indexOf(number)];
-    }
-
-    measure(kind, number, what) {
-      const name = `${kind}.${number}.${what}`;
-      if (!this.decoded.has(name)) {
-        const facts = this.measureFacts(kind, number, what);
-        const { query, key, keys } = this.sides[kind];
-        const weights = { row: (head, of) => this.row(kind, number, head, of), column: (head, of) => this.column(kind, number, head, of) };
-        this.decoded.set(name, what === "norm"
+  measure(kind, number, what) {
+    const name = `${kind}.${number}.${what}`;
+    if (!this.decoded.has(name)) {
+      const facts = this.measureFacts(kind, number, what);
+      const { query, key, keys } = this.sides[kind];
+      const weights = {
+        row: (head, of) => this.row(kind, number, head, of),
+        column: (head, of) => this.column(kind, number, head, of),
+      };
+      this.decoded.set(
+        name,
+        what === "norm"
           ? new Norms(facts, keys, key.length, this.readBlock, weights)
-          : new Matrices(facts, query.length, keys, key.length, this.readBlock));
-      }
-      return this.decoded.get(name);
+          : new Matrices(facts, query.length, keys, key.length, this.readBlock),
+      );
     }
+    return this.decoded.get(name);
+  }
 
-    // The normaliser of every row of a head; null while they are being worked out.
-    logSums(kind, number, head) {
-      const name = `${kind}.${number}.${head}`;
-      const known = this.sums.get(name);
-      if (known) return known;
-      if (this.waiting.has(name)) return null;
-      const layer = this.layer(kind, number);
-      const sums = new Float64Array(layer.queries);
-      const scratch = new Float64Array(layer.columns);
-      let next = 0;
-      const run = (deadline) => {
-        for (; next < layer.queries; next += 1) {
-          if (next % 16 === 0 && performance.now() > deadline) return false;
-          layer.row(head, next, scratch);
-          sums[next] = layer.logSum;
-        }
-        if (this.sums.size >= KEPT_SUMS) this.sums.delete(this.sums.keys().next().value);
-        this.sums.set(name, sums);
-        return true;
-      };
-      if (layer.queries * layer.keys * layer.dim <= AT_ONCE) {
-        run(Infinity);
-        return sums;
+  // The normaliser of every row of a head; null while they are being worked out.
+  logSums(kind, number, head) {
+    const name = `${kind}.${number}.${head}`;
+    const known = this.sums.get(name);
+    if (known) return known;
+    if (this.waiting.has(name)) return null;
+    const layer = this.layer(kind, number);
+    const sums = new Float64Array(layer.queries);
+    const scratch = new Float64Array(layer.columns);
+    let next = 0;
+    const run = (deadline) => {
+      for (; next < layer.queries; next += 1) {
+        if (next % 16 === 0 && performance.now() > deadline) return false;
+        layer.row(head, next, scratch);
+        sums[next] = layer.logSum;
       }
-      const task = (deadline) => {
-        if (!run(deadline)) return false;
-        this.waiting.delete(name);
-        for (const listener of this.listeners) listener();
-        return true;
-      };
-      this.waiting.set(name, inIdleTime(task));
-      return null;
+      if (this.sums.size >= KEPT_SUMS) this.sums.delete(this.sums.keys().next().value);
+      this.sums.set(name, sums);
+      return true;
+    };
+    if (layer.queries * layer.keys * layer.dim <= AT_ONCE) {
+      run(Infinity);
+      return sums;
     }
+    const task = (deadline) => {
+      if (!run(deadline)) return false;
+      this.waiting.delete(name);
+      for (const listener of this.listeners) listener();
+      return true;
+    };
+    this.waiting.set(name, inIdleTime(task));
+    return null;
   }
+}
 
-  // ask() until it is no longer null, as a promise.
-  function arrived(source, ask) {
-    return new Promise((resolve) => {
-      let done = false;
-      const look = () => {
-        const found = done ? null : ask();
-        if (found === null) return;
-        done = true;
-        resolve(found);
-      };
-      source.listen(look);
-      look();
-    });
-  }
+// ask() until it is no longer null, as a promise.
+export function arrived(source, ask) {
+  return new Promise((resolve) => {
+    let done = false;
+    const look = () => {
+      const found = done ? null : ask();
+      if (found === null) return;
+      done = true;
+      resolve(found);
+    };
+    source.listen(look);
+    look();
+  });
+}
 
-  // The runs whose attention a page can show, [{ label, title }]; none where there is but one. Of two that are
-  // compared, the first is their difference.
-  function runsOf({ movement, compared }) {
-    if (movement) return movement.texts.map((title, i) => ({ label: `Sentence ${i + 1}`, title }));
-    if (!compared) return [];
-    const one = compared.between === "texts" ? "Text" : "Model";
-    return [{ label: "Difference", title: "The second less the first" }, ...compared.names.map((title, i) => ({ label: `${one} ${i + 1}`, title }))];
-  }
+// The runs whose attention a page can show, [{ label, title }]; none where there is but one. Of two that are
+// compared, the first is their difference.
+export function runsOf({ movement, compared }) {
+  if (movement) return movement.texts.map((title, i) => ({ label: `Sentence ${i + 1}`, title }));
+  if (!compared) return [];
+  const one = compared.between === "texts" ? "Text" : "Model";
+  return [
+    { label: "Difference", title: "The second less the first" },
+    ...compared.names.map((title, i) => ({ label: `${one} ${i + 1}`, title })),
+  ];
+}
 
-  // The source of the run that the address says, which is one of several or their difference; read(place) makes that
-  // of one of them.
-  function chosenRun(facts, address, read) {
-    const asked = Number(new URLSearchParams(address.replace(/^#/, "")).get("run") || 0);
-    const number = Number.isInteger(asked) && asked >= 0 && asked < runsOf(facts).length ? asked : 0;
-    if (!facts.compared) return read(number);
-    return number === 0 ? new DifferenceSource(read(0), read(1), facts.compared) : read(number - 1);
-  }
+// The source of the run that the address says, which is one of several or their difference; read(place) makes that
+// of one of them.
+export function chosenRun(facts, address, read) {
+  const asked = Number(new URLSearchParams(address.replace(/^#/, "")).get("run") || 0);
+  const number = Number.isInteger(asked) && asked >= 0 && asked < runsOf(facts).length ? asked : 0;
+  if (!facts.compared) return read(number);
+  return number === 0 ? new DifferenceSource(read(0), read(1), facts.compared) : read(number - 1);
+}
 
-  // The source of a page. The names of the blocks of further runs begin with the run.
-  function fileSource(readBlock) {
-    const facts = JSON.parse(readBlock("facts"));
-    const { movement, compared } = facts;
-    return chosenRun(facts, location.hash, (place) => {
-      if (place === 0) return new FileSource(facts, readBlock);
-      const read = (name) => readBlock(`run${place}-${name}`);
-      return new FileSource({ ...JSON.parse(read("facts")), movement, compared }, read);
-    });
-  }
-
-  return { FileSource, arrived, chosenRun, fileSource, runsOf };
-});
+// The source of a page. The names of the blocks of further runs begin with the run.
+export function fileSource(readBlock) {
+  const facts = JSON.parse(readBlock("facts"));
+  const { movement, compared } = facts;
+  return chosenRun(facts, location.hash, (place) => {
+    if (place === 0) return new FileSource(facts, readBlock);
+    const read = (name) => readBlock(`run${place}-${name}`);
+    return new FileSource({ ...JSON.parse(read("facts")), movement, compared }, read);
+  });
+}

@@ -10,257 +10,286 @@
 // query that is being written: what comes after it is not there yet; null for all); specials; filter (of a pair);
 // units ("pieces" | "words"); what (the weights or another measure, see measures.js); theme.
 
-part((shared) => {
-  const { Units, nearestHeld, nearestIn, quantities, runsOf } = shared;
+import { nearestHeld, nearestIn } from "./held.js";
+import { quantities } from "./measures.js";
+import { runsOf } from "./source.js";
+import { Units } from "./units.js";
 
-  const PAIR_FILTERS = [
-    { name: "all", label: "All", query: null, key: null },
-    { name: "aa", label: "A→A", query: 0, key: 0 },
-    { name: "ab", label: "A→B", query: 0, key: 1 },
-    { name: "ba", label: "B→A", query: 1, key: 0 },
-    { name: "bb", label: "B→B", query: 1, key: 1 },
-  ];
-  const THEMES = ["auto", "light", "dark"];
-  const MOST_HEADS = 64;
+export const PAIR_FILTERS = [
+  { name: "all", label: "All", query: null, key: null },
+  { name: "aa", label: "A→A", query: 0, key: 0 },
+  { name: "ab", label: "A→B", query: 0, key: 1 },
+  { name: "ba", label: "B→A", query: 1, key: 0 },
+  { name: "bb", label: "B→B", query: 1, key: 1 },
+];
+export const THEMES = ["auto", "light", "dark"];
+const MOST_HEADS = 64;
 
-  // A field that takes one of several words, the first of which need not be said.
-  function oneOf(words) {
-    return {
-      initial: words[0],
-      read: (text) => (words.includes(text) ? text : undefined),
-      write: (value) => (value === words[0] ? null : value),
-    };
-  }
-
-  const isCount = (text) => /^\d{1,6}$/.test(text);
-
-  const FIELDS = {
-    view: { initial: "", read: (text, state) => (state.views.includes(text) ? text : undefined), write: (value, state) => (value === state.views[0] ? null : value) },
-    kind: { initial: "", read: (text, state) => (state.source.kinds.includes(text) ? text : undefined), write: (value, state) => (value === state.source.kinds[0] ? null : value) },
-    layer: { initial: 0, read: (text) => (isCount(text) ? Number(text) : undefined), write: String },
-    head: { initial: 0, read: (text) => (isCount(text) ? Number(text) : undefined), write: String },
-    also: {
-      initial: [],
-      read: (text) =>
-        text.split(",").slice(0, MOST_HEADS).map((each) => each.split(".")).filter((each) => each.length === 2 && each.every(isCount))
-          .map(([layer, head]) => ({ layer: Number(layer), head: Number(head) })),
-      write: (heads) => (heads.length > 0 ? heads.map(({ layer, head }) => `${layer}.${head}`).join(",") : null),
-    },
-    pin: {
-      initial: null,
-      read: (text) => {
-        const found = /^(query|key)-(\d{1,7})(?:-(\d{1,7}))?$/.exec(text);
-        if (!found) return undefined;
-        const token = { side: found[1], index: Number(found[2]) };
-        return found[3] === undefined ? token : { ...token, to: Number(found[3]) };
-      },
-      write: (pin) => (pin ? [pin.side, pin.index, ...(pin.to === undefined ? [] : [pin.to])].join("-") : null),
-    },
-    row: { initial: null, read: (text) => (isCount(text) ? Number(text) : undefined), write: (row) => (row === null ? null : String(row)) },
-    run: {
-      initial: 0,
-      read: (text, { source }) => (isCount(text) && Number(text) < runsOf(source.facts).length ? Number(text) : undefined),
-      write: (run) => (run > 0 ? String(run) : null),
-    },
-    filter: oneOf(PAIR_FILTERS.map(({ name }) => name)),
-    what: {
-      initial: "",
-      read: (text, { source }) => (source.kinds.some((kind) => quantities(source, kind).includes(text)) ? text : undefined),
-      write: (what, state) => (what === quantities(state.source, state.values.kind)[0] ? null : what),
-    },
-    specials: { initial: true, read: (text) => text !== "hidden", write: (shown) => (shown ? null : "hidden") },
-    units: oneOf(["pieces", "words"]),
-    theme: oneOf(THEMES),
-    hover: { initial: null },
-    refused: { initial: null }, // heads that were asked for and that the source does not hold, [{ layer, head }]
+// A field that takes one of several words, the first of which need not be said.
+export function oneOf(words) {
+  return {
+    initial: words[0],
+    read: (text) => (words.includes(text) ? text : undefined),
+    write: (value) => (value === words[0] ? null : value),
   };
+}
 
-  // Fields of one name would be written over each other's.
-  function joined(sets) {
-    const names = sets.flatMap((each) => Object.keys(each));
-    const twice = names.find((name, at) => names.indexOf(name) !== at);
-    if (twice !== undefined) throw new Error(`two views have a field ${twice}`);
-    return Object.assign({}, ...sets);
+const isCount = (text) => /^\d{1,6}$/.test(text);
+
+const FIELDS = {
+  view: {
+    initial: "",
+    read: (text, state) => (state.views.includes(text) ? text : undefined),
+    write: (value, state) => (value === state.views[0] ? null : value),
+  },
+  kind: {
+    initial: "",
+    read: (text, state) => (state.source.kinds.includes(text) ? text : undefined),
+    write: (value, state) => (value === state.source.kinds[0] ? null : value),
+  },
+  layer: { initial: 0, read: (text) => (isCount(text) ? Number(text) : undefined), write: String },
+  head: { initial: 0, read: (text) => (isCount(text) ? Number(text) : undefined), write: String },
+  also: {
+    initial: [],
+    read: (text) =>
+      text
+        .split(",")
+        .slice(0, MOST_HEADS)
+        .map((each) => each.split("."))
+        .filter((each) => each.length === 2 && each.every(isCount))
+        .map(([layer, head]) => ({ layer: Number(layer), head: Number(head) })),
+    write: (heads) => (heads.length > 0 ? heads.map(({ layer, head }) => `${layer}.${head}`).join(",") : null),
+  },
+  pin: {
+    initial: null,
+    read: (text) => {
+      const found = /^(query|key)-(\d{1,7})(?:-(\d{1,7}))?$/.exec(text);
+      if (!found) return undefined;
+      const token = { side: found[1], index: Number(found[2]) };
+      return found[3] === undefined ? token : { ...token, to: Number(found[3]) };
+    },
+    write: (pin) => (pin ? [pin.side, pin.index, ...(pin.to === undefined ? [] : [pin.to])].join("-") : null),
+  },
+  row: {
+    initial: null,
+    read: (text) => (isCount(text) ? Number(text) : undefined),
+    write: (row) => (row === null ? null : String(row)),
+  },
+  run: {
+    initial: 0,
+    read: (text, { source }) =>
+      isCount(text) && Number(text) < runsOf(source.facts).length ? Number(text) : undefined,
+    write: (run) => (run > 0 ? String(run) : null),
+  },
+  filter: oneOf(PAIR_FILTERS.map(({ name }) => name)),
+  what: {
+    initial: "",
+    read: (text, { source }) =>
+      source.kinds.some((kind) => quantities(source, kind).includes(text)) ? text : undefined,
+    write: (what, state) => (what === quantities(state.source, state.values.kind)[0] ? null : what),
+  },
+  specials: { initial: true, read: (text) => text !== "hidden", write: (shown) => (shown ? null : "hidden") },
+  units: oneOf(["pieces", "words"]),
+  theme: oneOf(THEMES),
+  hover: { initial: null },
+  refused: { initial: null }, // heads that were asked for and that the source does not hold, [{ layer, head }]
+};
+
+// Fields of one name would be written over each other's.
+function joined(sets) {
+  const names = sets.flatMap((each) => Object.keys(each));
+  const twice = names.find((name, at) => names.indexOf(name) !== at);
+  if (twice !== undefined) throw new Error(`two views have a field ${twice}`);
+  return Object.assign({}, ...sets);
+}
+
+export class State {
+  // views: [{ name, fields }] in the order of their tabs; address: see host.js.
+  constructor(source, views, address) {
+    this.source = source;
+    this.address = address;
+    this.views = views.map(({ name }) => name);
+    this.fields = joined([FIELDS, ...views.map(({ fields }) => fields || {})]);
+    this.listeners = [];
+    this.kept = new Map();
+    this.values = this.arrive(address.read());
+    if (address.read()) this.writeAddress(); // without what was not understood
+    address.listen(() => {
+      this.put(this.arrive(address.read()));
+      this.writeAddress();
+    });
   }
 
-  class State {
-    // views: [{ name, fields }] in the order of their tabs; address: see host.js.
-    constructor(source, views, address) {
-      this.source = source;
-      this.address = address;
-      this.views = views.map(({ name }) => name);
-      this.fields = joined([FIELDS, ...views.map(({ fields }) => fields || {})]);
-      this.listeners = [];
-      this.kept = new Map();
-      this.values = this.arrive(address.read());
-      if (address.read()) this.writeAddress(); // without what was not understood
-      address.listen(() => {
-        this.put(this.arrive(address.read()));
-        this.writeAddress();
-      });
-    }
-
-    // listener(changed: Set of names)
-    listen(listener) {
-      this.listeners.push(listener);
-    }
-
-    // A head that is not held is refused, with all that was to be set with it; a layer, only where it holds none.
-    set(patch) {
-      const { kind, layer, head } = { ...this.values, ...patch };
-      const there = this.isHead(kind, { layer, head });
-      const named = "head" in patch || ("layer" in patch && nearestIn(this.source, kind, layer, head) === null);
-      if (!("kind" in patch) && named && there && !this.source.holds(kind, layer, head)) this.put(this.settle({ ...this.values, refused: [{ layer, head }] }));
-      else this.put(this.settle({ ...this.values, ...(Object.keys(patch).join() === "hover" ? {} : { refused: null }), ...patch }));
-    }
-
-    // What an address says. It may name heads that are not held: others take their place, and the page says so.
-    arrive(text) {
-      const values = this.parse(text);
-      const kind = values.kind || this.source.kinds[0];
-      const refused = [values, ...values.also].map(({ layer, head }) => ({ layer, head }))
-        .filter((each) => this.isHead(kind, each) && !this.source.holds(kind, each.layer, each.head));
-      const given = new URLSearchParams(text.replace(/^#/, ""));
-      const asked = given.has("layer") || given.has("head") || given.has("also");
-      return this.settle({ ...values, refused: asked && refused.length > 0 ? refused : null });
-    }
-
-    isHead(kind, { layer, head }) {
-      return this.source.layers(kind).includes(layer) && head < this.source.heads(kind, layer);
-    }
-
-    put(after) {
-      const before = this.values;
-      const changed = new Set(Object.keys(after).filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name])));
-      if (changed.size === 0) return;
-      this.values = after;
-      for (const listener of this.listeners) listener(changed);
-      if (!(changed.size === 1 && changed.has("hover"))) this.writeAddress();
-    }
-
-    // The nearest state that there is: of another kind, the layer may be missing, and what is no longer on show
-    // cannot stay pinned or under the pointer.
-    settle(values) {
-      const { source } = this;
-      const settled = { ...values };
-      if (!settled.view) settled.view = this.views[0];
-      if (!settled.kind) settled.kind = source.kinds[0];
-      const { kind } = settled;
-      const layers = source.layers(kind);
-      const isHead = (each) => this.isHead(kind, each) && source.holds(kind, each.layer, each.head);
-      if (!layers.includes(settled.layer)) settled.layer = layers[0];
-      if (settled.head >= source.heads(kind, settled.layer)) settled.head = 0;
-      if (!source.holds(kind, settled.layer, settled.head)) Object.assign(settled, nearestHeld(source, kind, settled));
-      const names = new Set();
-      settled.also = settled.also.filter((each) => {
-        const name = `${each.layer}.${each.head}`;
-        const keep = isHead(each) && !names.has(name);
-        names.add(name);
-        return keep;
-      });
-      if (!quantities(source, kind).includes(settled.what)) [settled.what] = quantities(source, kind);
-      if (!source.pair(kind)) settled.filter = "all";
-      settled.row = this.settleRow(settled);
-      for (const name of ["pin", "hover"]) settled[name] = this.settleToken(settled[name], settled);
-      return settled;
-    }
-
-    // The last query on show up to it; only a decoder writes.
-    settleRow(values) {
-      if (values.row === null || values.kind === "encoder") return null;
-      const { queries } = this.shown(values);
-      const at = queries.findLastIndex((index) => index <= values.row);
-      return queries[Math.max(0, at)] ?? null;
-    }
-
-    // In words, a token stands for its word.
-    settleToken(token, values) {
-      if (!token) return null;
-      const units = this.units(token.side, values);
-      const count = units.tokens.length;
-      if (token.index >= count || (token.to !== undefined && token.to >= count)) return null;
-      const [first, last] = [token.index, token.to ?? token.index].sort((a, b) => a - b);
-      const index = units.at(first).first;
-      const to = units.at(last).first;
-      const there = (each) => this.isShown(token.side, each, values) && this.isWritten(token.side, each, values);
-      if (!there(index) || !there(to)) return null;
-      return to === index ? { side: token.side, index } : { side: token.side, index, to };
-    }
-
-    // The units of a side: its tokens or its words.
-    units(side, { kind, units } = this.values) {
-      const name = `${kind}.${side}.${units}`;
-      if (!this.kept.has(name)) {
-        this.kept.set(name, new Units(this.source.tokens(kind, side), this.source.words(kind, side), units === "words"));
-      }
-      return this.kept.get(name);
-    }
-
-    // Whether the unit that begins at this token is on show.
-    isShown(side, index, values = this.values) {
-      const unit = this.units(side, values).at(index);
-      if (unit.special && !values.specials) return false;
-      const wanted = PAIR_FILTERS.find((each) => each.name === values.filter)[side];
-      return wanted === null || unit.sequence === wanted;
-    }
-
-    // Whether the unit that begins at this token is there when the query of `row` is being written.
-    isWritten(side, index, values = this.values) {
-      const { row, kind } = values;
-      return row === null || index <= row || (side === "key" && (kind === "cross" || this.units(side, values).at(index).sink));
-    }
-
-    // The units on show on each side, in order, by their first tokens.
-    shown(values = this.values) {
-      const { kind, units, specials, filter } = values;
-      const name = `shown.${kind}.${units}.${specials}.${filter}`;
-      if (!this.kept.has(name)) {
-        const of = (side) => this.units(side, values).all.map(({ first }) => first).filter((first) => this.isShown(side, first, values));
-        this.kept.set(name, { queries: of("query"), keys: of("key") });
-      }
-      return this.kept.get(name);
-    }
-
-    // What is on show while the pointer rests: what is pinned, or else the query that is being written.
-    held() {
-      const { pin, row } = this.values;
-      return pin || (row === null ? null : { side: "query", index: row });
-    }
-
-    // The token or span whose row (query) or column (key) is on show, and, while a token of the other side is
-    // under the pointer, that one: a held row is read key by key.
-    focus() {
-      const { hover } = this.values;
-      const held = this.held();
-      if (held && hover && held.side !== hover.side) return { on: held, at: hover };
-      return { on: hover || held, at: null };
-    }
-
-    parse(hash) {
-      const given = new URLSearchParams(hash.replace(/^#/, ""));
-      const values = {};
-      for (const [name, { initial, read }] of Object.entries(this.fields)) {
-        const text = given.get(name);
-        const value = read && text !== null ? read(text, this) : undefined;
-        values[name] = value === undefined ? initial : value;
-      }
-      return values;
-    }
-
-    writeAddress() {
-      const parts = new URLSearchParams();
-      for (const [name, { write }] of Object.entries(this.fields)) {
-        const text = write ? write(this.values[name], this) : null;
-        if (text !== null) parts.set(name, text);
-      }
-      this.address.write(`#${parts}`);
-    }
+  // listener(changed: Set of names)
+  listen(listener) {
+    this.listeners.push(listener);
   }
 
-  // Whether two tokens or spans are the same.
-  function sameToken(one, other) {
-    return Boolean(one) && Boolean(other) && one.side === other.side && one.index === other.index && one.to === other.to;
+  // A head that is not held is refused, with all that was to be set with it; a layer, only where it holds none.
+  set(patch) {
+    const { kind, layer, head } = { ...this.values, ...patch };
+    const there = this.isHead(kind, { layer, head });
+    const named = "head" in patch || ("layer" in patch && nearestIn(this.source, kind, layer, head) === null);
+    if (!("kind" in patch) && named && there && !this.source.holds(kind, layer, head))
+      this.put(this.settle({ ...this.values, refused: [{ layer, head }] }));
+    else
+      this.put(
+        this.settle({ ...this.values, ...(Object.keys(patch).join() === "hover" ? {} : { refused: null }), ...patch }),
+      );
   }
 
-  return { State, oneOf, sameToken, PAIR_FILTERS, THEMES };
-});
+  // What an address says. It may name heads that are not held: others take their place, and the page says so.
+  arrive(text) {
+    const values = this.parse(text);
+    const kind = values.kind || this.source.kinds[0];
+    const refused = [values, ...values.also]
+      .map(({ layer, head }) => ({ layer, head }))
+      .filter((each) => this.isHead(kind, each) && !this.source.holds(kind, each.layer, each.head));
+    const given = new URLSearchParams(text.replace(/^#/, ""));
+    const asked = given.has("layer") || given.has("head") || given.has("also");
+    return this.settle({ ...values, refused: asked && refused.length > 0 ? refused : null });
+  }
+
+  isHead(kind, { layer, head }) {
+    return this.source.layers(kind).includes(layer) && head < this.source.heads(kind, layer);
+  }
+
+  put(after) {
+    const before = this.values;
+    const changed = new Set(
+      Object.keys(after).filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name])),
+    );
+    if (changed.size === 0) return;
+    this.values = after;
+    for (const listener of this.listeners) listener(changed);
+    if (!(changed.size === 1 && changed.has("hover"))) this.writeAddress();
+  }
+
+  // The nearest state that there is: of another kind, the layer may be missing, and what is no longer on show
+  // cannot stay pinned or under the pointer.
+  settle(values) {
+    const { source } = this;
+    const settled = { ...values };
+    if (!settled.view) settled.view = this.views[0];
+    if (!settled.kind) settled.kind = source.kinds[0];
+    const { kind } = settled;
+    const layers = source.layers(kind);
+    const isHead = (each) => this.isHead(kind, each) && source.holds(kind, each.layer, each.head);
+    if (!layers.includes(settled.layer)) settled.layer = layers[0];
+    if (settled.head >= source.heads(kind, settled.layer)) settled.head = 0;
+    if (!source.holds(kind, settled.layer, settled.head)) Object.assign(settled, nearestHeld(source, kind, settled));
+    const names = new Set();
+    settled.also = settled.also.filter((each) => {
+      const name = `${each.layer}.${each.head}`;
+      const keep = isHead(each) && !names.has(name);
+      names.add(name);
+      return keep;
+    });
+    if (!quantities(source, kind).includes(settled.what)) [settled.what] = quantities(source, kind);
+    if (!source.pair(kind)) settled.filter = "all";
+    settled.row = this.settleRow(settled);
+    for (const name of ["pin", "hover"]) settled[name] = this.settleToken(settled[name], settled);
+    return settled;
+  }
+
+  // The last query on show up to it; only a decoder writes.
+  settleRow(values) {
+    if (values.row === null || values.kind === "encoder") return null;
+    const { queries } = this.shown(values);
+    const at = queries.findLastIndex((index) => index <= values.row);
+    return queries[Math.max(0, at)] ?? null;
+  }
+
+  // In words, a token stands for its word.
+  settleToken(token, values) {
+    if (!token) return null;
+    const units = this.units(token.side, values);
+    const count = units.tokens.length;
+    if (token.index >= count || (token.to !== undefined && token.to >= count)) return null;
+    const [first, last] = [token.index, token.to ?? token.index].sort((a, b) => a - b);
+    const index = units.at(first).first;
+    const to = units.at(last).first;
+    const there = (each) => this.isShown(token.side, each, values) && this.isWritten(token.side, each, values);
+    if (!there(index) || !there(to)) return null;
+    return to === index ? { side: token.side, index } : { side: token.side, index, to };
+  }
+
+  // The units of a side: its tokens or its words.
+  units(side, { kind, units } = this.values) {
+    const name = `${kind}.${side}.${units}`;
+    if (!this.kept.has(name)) {
+      this.kept.set(name, new Units(this.source.tokens(kind, side), this.source.words(kind, side), units === "words"));
+    }
+    return this.kept.get(name);
+  }
+
+  // Whether the unit that begins at this token is on show.
+  isShown(side, index, values = this.values) {
+    const unit = this.units(side, values).at(index);
+    if (unit.special && !values.specials) return false;
+    const wanted = PAIR_FILTERS.find((each) => each.name === values.filter)[side];
+    return wanted === null || unit.sequence === wanted;
+  }
+
+  // Whether the unit that begins at this token is there when the query of `row` is being written.
+  isWritten(side, index, values = this.values) {
+    const { row, kind } = values;
+    return (
+      row === null || index <= row || (side === "key" && (kind === "cross" || this.units(side, values).at(index).sink))
+    );
+  }
+
+  // The units on show on each side, in order, by their first tokens.
+  shown(values = this.values) {
+    const { kind, units, specials, filter } = values;
+    const name = `shown.${kind}.${units}.${specials}.${filter}`;
+    if (!this.kept.has(name)) {
+      const of = (side) =>
+        this.units(side, values)
+          .all.map(({ first }) => first)
+          .filter((first) => this.isShown(side, first, values));
+      this.kept.set(name, { queries: of("query"), keys: of("key") });
+    }
+    return this.kept.get(name);
+  }
+
+  // What is on show while the pointer rests: what is pinned, or else the query that is being written.
+  held() {
+    const { pin, row } = this.values;
+    return pin || (row === null ? null : { side: "query", index: row });
+  }
+
+  // The token or span whose row (query) or column (key) is on show, and, while a token of the other side is
+  // under the pointer, that one: a held row is read key by key.
+  focus() {
+    const { hover } = this.values;
+    const held = this.held();
+    if (held && hover && held.side !== hover.side) return { on: held, at: hover };
+    return { on: hover || held, at: null };
+  }
+
+  parse(hash) {
+    const given = new URLSearchParams(hash.replace(/^#/, ""));
+    const values = {};
+    for (const [name, { initial, read }] of Object.entries(this.fields)) {
+      const text = given.get(name);
+      const value = read && text !== null ? read(text, this) : undefined;
+      values[name] = value === undefined ? initial : value;
+    }
+    return values;
+  }
+
+  writeAddress() {
+    const parts = new URLSearchParams();
+    for (const [name, { write }] of Object.entries(this.fields)) {
+      const text = write ? write(this.values[name], this) : null;
+      if (text !== null) parts.set(name, text);
+    }
+    this.address.write(`#${parts}`);
+  }
+}
+
+// Whether two tokens or spans are the same.
+export function sameToken(one, other) {
+  return Boolean(one) && Boolean(other) && one.side === other.side && one.index === other.index && one.to === other.to;
+}

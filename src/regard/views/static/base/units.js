@@ -3,77 +3,85 @@
 // A unit is named by its first token, so that arrays over tokens serve for words too: what a query looks at in a
 // word is the sum over its pieces, and a word looks as its pieces do on average. Both keep a row's sum at 1.
 
-part((shared) => {
-  const { make, readable } = shared;
+import { make, readable } from "./dom.js";
 
-  class Units {
-    // tokens, words: of one side, from the row source; byWords: words in place of pieces.
-    constructor(tokens, words, byWords) {
-      this.tokens = tokens;
-      this.all = []; // { first, last (included), text, special, sequence, sink, only, mark, continues, continued }
-      this.of = new Int32Array(tokens.length); // the place in `all` of each token's unit
-      tokens.forEach((token, i) => {
-        const above = tokens[i - 1];
-        const joined = Boolean(above) && token.word !== null && above.word === token.word && above.sequence === token.sequence;
-        const unit = this.all[this.all.length - 1];
-        if (joined && byWords) {
-          unit.last = i;
-          unit.text = words[token.word] ?? unit.text + bare(token);
-        } else {
-          const text = byWords && token.word !== null ? words[token.word] ?? shownText(token) : shownText(token);
-          const { special, sequence, sink, only } = token;
-          this.all.push({ first: i, last: i, text, special, sequence, sink: Boolean(sink), only, mark: "", continues: joined, continued: false });
-          if (joined) {
-            unit.continued = true;
-            if (marked(token)) Object.assign(this.all[this.all.length - 1], { mark: "##", text: token.text.slice(2) });
-          }
+export class Units {
+  // tokens, words: of one side, from the row source; byWords: words in place of pieces.
+  constructor(tokens, words, byWords) {
+    this.tokens = tokens;
+    this.all = []; // { first, last (included), text, special, sequence, sink, only, mark, continues, continued }
+    this.of = new Int32Array(tokens.length); // the place in `all` of each token's unit
+    tokens.forEach((token, i) => {
+      const above = tokens[i - 1];
+      const joined =
+        Boolean(above) && token.word !== null && above.word === token.word && above.sequence === token.sequence;
+      const unit = this.all[this.all.length - 1];
+      if (joined && byWords) {
+        unit.last = i;
+        unit.text = words[token.word] ?? unit.text + bare(token);
+      } else {
+        const text = byWords && token.word !== null ? (words[token.word] ?? shownText(token)) : shownText(token);
+        const { special, sequence, sink, only } = token;
+        this.all.push({
+          first: i,
+          last: i,
+          text,
+          special,
+          sequence,
+          sink: Boolean(sink),
+          only,
+          mark: "",
+          continues: joined,
+          continued: false,
+        });
+        if (joined) {
+          unit.continued = true;
+          if (marked(token)) Object.assign(this.all[this.all.length - 1], { mark: "##", text: token.text.slice(2) });
         }
-        this.of[i] = this.all.length - 1;
-      });
-    }
-
-    // The unit that a token is in.
-    at(token) {
-      return this.all[this.of[token]];
-    }
-
-    name(token) {
-      const unit = this.at(token);
-      return readable(unit.mark + unit.text);
-    }
-
-    // A unit's text as an element, isolated so that a right-to-left token cannot reorder its neighbours.
-    element(token) {
-      const { mark, text } = this.at(token);
-      const bdi = make("bdi", { dir: "auto", class: "text" });
-      if (mark) bdi.append(make("span", { class: "mark" }, mark));
-      bdi.append(readable(text));
-      return bdi;
-    }
+      }
+      this.of[i] = this.all.length - 1;
+    });
   }
 
-  // WordPiece writes a piece that goes on as "##ing": people read that. Of other signs for it the surface is shown.
-  const marked = (token) => token.text.startsWith("##") && token.text.length > 2;
-  const shownText = (token) => (token.surface === undefined || marked(token) ? token.text : token.surface);
-  const bare = (token) => (marked(token) ? token.text.slice(2) : shownText(token));
+  // The unit that a token is in.
+  at(token) {
+    return this.all[this.of[token]];
+  }
 
-  // Weights over key tokens to weights over key units: their sums, each at the unit's first token.
-  function sumUnits(weights, units, out = new Float64Array(weights.length)) {
-    if (units.all.length === weights.length) {
-      out.set(weights);
-      return out;
-    }
-    out.fill(0);
-    for (const { first, last } of units.all) for (let i = first; i <= last; i += 1) out[first] += weights[i];
+  name(token) {
+    const unit = this.at(token);
+    return readable(unit.mark + unit.text);
+  }
+
+  // A unit's text as an element, isolated so that a right-to-left token cannot reorder its neighbours.
+  element(token) {
+    const { mark, text } = this.at(token);
+    const bdi = make("bdi", { dir: "auto", class: "text" });
+    if (mark) bdi.append(make("span", { class: "mark" }, mark));
+    bdi.append(readable(text));
+    return bdi;
+  }
+}
+
+// WordPiece writes a piece that goes on as "##ing": people read that. Of other signs for it the surface is shown.
+const marked = (token) => token.text.startsWith("##") && token.text.length > 2;
+const shownText = (token) => (token.surface === undefined || marked(token) ? token.text : token.surface);
+const bare = (token) => (marked(token) ? token.text.slice(2) : shownText(token));
+
+// Weights over key tokens to weights over key units: their sums, each at the unit's first token.
+export function sumUnits(weights, units, out = new Float64Array(weights.length)) {
+  if (units.all.length === weights.length) {
+    out.set(weights);
     return out;
   }
+  out.fill(0);
+  for (const { first, last } of units.all) for (let i = first; i <= last; i += 1) out[first] += weights[i];
+  return out;
+}
 
-  // What query tokens give, to what query units give: their means.
-  function meanUnits(weights, units) {
-    const out = sumUnits(weights, units);
-    for (const { first, last } of units.all) out[first] /= last - first + 1;
-    return out;
-  }
-
-  return { Units, sumUnits, meanUnits };
-});
+// What query tokens give, to what query units give: their means.
+export function meanUnits(weights, units) {
+  const out = sumUnits(weights, units);
+  for (const { first, last } of units.all) out[first] /= last - first + 1;
+  return out;
+}

@@ -1,36 +1,60 @@
 // Of two texts: their tokens one above the other, partners together; and how alike the words are that both have.
 
-part((shared) => {
-  const { make, readable, shade } = shared;
+import { make, readable } from "../base/dom.js";
+import { shade } from "./map.js";
 
-  // A column for each token of either text; what has no partner is faded, dashed, and alone in its column.
-  function makeAlignment(source, kind) {
-    const list = make("ol", { class: "aligned", "aria-label": "Tokens of both texts" });
-    const tokens = source.tokens(kind, "query");
-    for (const { text, surface, special, only, sink } of tokens) {
-      if (sink) continue;
-      const shown = readable(text.startsWith("##") || surface === undefined ? text : surface);
-      const chip = (there) => make("span", { class: there ? "aligned-token" : "aligned-token gap", "aria-hidden": there ? null : "true" }, ...(there ? [make("bdi", { dir: "auto" }, shown)] : []));
-      const said = only === undefined ? "in both" : `only in ${only + 1}`;
-      list.append(make("li", { class: `${only === undefined ? "" : "alone"}${special ? " special" : ""}`, title: said }, chip(only !== 1), chip(only !== 0), make("span", { class: "sr-only" }, said)));
-    }
-    return list;
+// A column for each token of either text; what has no partner is faded, dashed, and alone in its column.
+export function makeAlignment(source, kind) {
+  const list = make("ol", { class: "aligned", "aria-label": "Tokens of both texts" });
+  const tokens = source.tokens(kind, "query");
+  for (const { text, surface, special, only, sink } of tokens) {
+    if (sink) continue;
+    const shown = readable(text.startsWith("##") || surface === undefined ? text : surface);
+    const chip = (there) =>
+      make(
+        "span",
+        { class: there ? "aligned-token" : "aligned-token gap", "aria-hidden": there ? null : "true" },
+        ...(there ? [make("bdi", { dir: "auto" }, shown)] : []),
+      );
+    const said = only === undefined ? "in both" : `only in ${only + 1}`;
+    list.append(
+      make(
+        "li",
+        { class: `${only === undefined ? "" : "alone"}${special ? " special" : ""}`, title: said },
+        chip(only !== 1),
+        chip(only !== 0),
+        make("span", { class: "sr-only" }, said),
+      ),
+    );
   }
+  return list;
+}
 
-  function makeLikeness({ words, layers, cosines }) {
-    const header = make("tr", {}, make("th", { scope: "col" }, "Word"), ...layers.map((name) => make("th", { scope: "col" }, name)));
-    const least = Math.min(1, ...cosines.flat().filter((value) => value !== null));
-    const rows = words.map((word, i) => {
-      const cells = cosines[i].map((value) => {
-        const cell = make("td", {}, value === null ? "–" : value.toFixed(3));
-        if (value !== null && least < 1) shade(cell, (1 - value) / (1 - least), "--key");
-        return cell;
-      });
-      return make("tr", {}, make("th", { scope: "row" }, make("bdi", { dir: "auto" }, readable(word))), ...cells);
+export function makeLikeness({ words, layers, cosines }) {
+  const header = make(
+    "tr",
+    {},
+    make("th", { scope: "col" }, "Word"),
+    ...layers.map((name) => make("th", { scope: "col" }, name)),
+  );
+  const least = Math.min(1, ...cosines.flat().filter((value) => value !== null));
+  const rows = words.map((word, i) => {
+    const cells = cosines[i].map((value) => {
+      const cell = make("td", {}, value === null ? "–" : value.toFixed(3));
+      if (value !== null && least < 1) shade(cell, (1 - value) / (1 - least), "--key");
+      return cell;
     });
-    return make("div", { class: "difference-scroll", tabindex: "0", role: "region", "aria-label": "Likeness of words by layer" },
-      make("table", { class: "likeness" }, make("caption", { class: "sr-only" }, "Cosine of each word's two vectors, layer by layer"), make("thead", {}, header), make("tbody", {}, ...rows)));
-  }
-
-  return { makeAlignment, makeLikeness };
-});
+    return make("tr", {}, make("th", { scope: "row" }, make("bdi", { dir: "auto" }, readable(word))), ...cells);
+  });
+  return make(
+    "div",
+    { class: "difference-scroll", tabindex: "0", role: "region", "aria-label": "Likeness of words by layer" },
+    make(
+      "table",
+      { class: "likeness" },
+      make("caption", { class: "sr-only" }, "Cosine of each word's two vectors, layer by layer"),
+      make("thead", {}, header),
+      make("tbody", {}, ...rows),
+    ),
+  );
+}

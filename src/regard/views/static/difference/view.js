@@ -1,68 +1,127 @@
 // The difference view: which heads attend differently in two texts or in two models, and the way to each.
 
-view((shared) => {
-  const { make, formatWeight, makeAlignment, makeLikeness, DivergenceMap, KIND_NAMES } = shared;
+import { formatWeight, make } from "../base/dom.js";
+import { KIND_NAMES } from "../base/header.js";
+import { DivergenceMap } from "./map.js";
+import { makeAlignment, makeLikeness } from "./tokens.js";
 
-  const HELP = [
-    ["In the difference view, a click, Enter or Space on a head", "shows the differences of its weights"],
-    ["Arrow keys, Home, End in its table", "another head"],
+const HELP = [
+  ["In the difference view, a click, Enter or Space on a head", "shows the differences of its weights"],
+  ["Arrow keys, Home, End in its table", "another head"],
+];
+
+const fits = (source) => Boolean(source.facts.compared);
+
+function open({ source, state }) {
+  const { compared } = source.facts;
+  const texts = compared.between === "texts";
+  const openHead = ({ layer, head }) => state.set({ view: "heads", run: 0, layer, head, also: [], hover: null });
+  const map = new DivergenceMap({ source, state }, openHead);
+  const said = make("p", { class: "note" });
+  const partners = make("p", { class: "note" });
+  const aligned = make("div", {});
+  const strongest = make("ol", { class: "strongest-heads" });
+  strongest.addEventListener("click", ({ target }) => {
+    const button = target.closest("button");
+    if (button) openHead({ layer: Number(button.dataset.layer), head: Number(button.dataset.head) });
+  });
+
+  const title = texts
+    ? "How differently each head attends in the two texts"
+    : "How differently each head attends in the two models";
+  const parts = [
+    make(
+      "section",
+      { "aria-label": "Divergence of each head" },
+      make("h2", { class: "where" }, title),
+      said,
+      make(
+        "div",
+        { class: "difference-map" },
+        make("p", { class: "axes" }, make("span", {}, "Layer ↓"), make("span", {}, "Head →")),
+        map.element,
+      ),
+    ),
   ];
-
-  const fits = (source) => Boolean(source.facts.compared);
-
-  function open({ source, state }) {
-    const { compared } = source.facts;
-    const texts = compared.between === "texts";
-    const openHead = ({ layer, head }) => state.set({ view: "heads", run: 0, layer, head, also: [], hover: null });
-    const map = new DivergenceMap({ source, state }, openHead);
-    const said = make("p", { class: "note" });
-    const partners = make("p", { class: "note" });
-    const aligned = make("div", {});
-    const strongest = make("ol", { class: "strongest-heads" });
-    strongest.addEventListener("click", ({ target }) => {
-      const button = target.closest("button");
-      if (button) openHead({ layer: Number(button.dataset.layer), head: Number(button.dataset.head) });
-    });
-
-    const title = texts ? "How differently each head attends in the two texts" : "How differently each head attends in the two models";
-    const parts = [
-      make("section", { "aria-label": "Divergence of each head" },
-        make("h2", { class: "where" }, title), said,
-        make("div", { class: "difference-map" }, make("p", { class: "axes" }, make("span", {}, "Layer ↓"), make("span", {}, "Head →")), map.element)),
-    ];
-    if (texts) parts.push(make("section", { "aria-label": "Tokens of both texts" }, make("h2", { class: "panel-title" }, "What is compared"), partners, aligned));
-    if (compared.likeness) {
-      parts.push(make("section", { "aria-label": "Likeness of words" }, make("h2", { class: "panel-title" }, "Likeness of the words that both have"),
-        make("p", { class: "note" }, "The cosine of the word's two vectors at each embedding layer: 1 is the same direction. The stronger a cell's colour, the less alike."), makeLikeness(compared.likeness)));
-    }
-    const left = compared.leftOut.map(({ name, reason }) => make("p", { class: "note" }, `Not here: ${name}, since ${reason}`));
-    const element = make("div", { class: "differing" },
-      make("div", { class: "difference-main" }, ...parts, ...left),
-      make("aside", { class: "difference-side", "aria-label": "Heads that differ most" }, make("h2", { class: "panel-title" }, "Most different heads"), strongest));
-
-    const rebuild = () => {
-      const { kind } = state.values;
-      const { divergence, compared: share, queries } = compared.kinds[kind];
-      map.rebuild();
-      const heads = divergence.flatMap((row, place) => row.map((value, head) => ({ layer: source.layers(kind)[place], head, value, place }))).filter(({ value }) => value !== null);
-      const mean = heads.reduce((sum, { value }) => sum + value, 0) / heads.length;
-      const where = source.kinds.length > 1 ? ` ${KIND_NAMES[kind]}.` : "";
-      said.textContent = `Jensen-Shannon divergence of its rows in bits, the mean over ${queries.length} queries: 0 is alike, 1 has nothing in common; all heads together ${formatWeight(mean)}.${where} The stronger a cell's colour, the more it differs. Click one to see where.`;
-      strongest.replaceChildren(...heads.sort((a, b) => b.value - a.value).slice(0, 10).map(({ layer, head, value }) =>
-        make("li", {}, make("button", { type: "button", "data-layer": String(layer), "data-head": String(head) }, make("span", {}, `Layer ${layer}, head ${head}`), make("span", { class: "top-number" }, formatWeight(value))))));
-      if (!texts) return;
-      const shares = share.flat().filter((value) => value !== null);
-      const percent = (100 * shares.reduce((sum, value) => sum + value, 0)) / shares.length;
-      partners.textContent = `${queries.length} tokens are in both, in order; ${percent.toFixed(1)} % of all attention lies on them. The others are put together as one, which can only lower a divergence.`;
-      // Another run of the page has one text's tokens only.
-      aligned.replaceChildren(...(source.merged ? [makeAlignment(source, kind)] : []));
-    };
-    const changed = (names) => {
-      if (names.has("kind")) rebuild();
-      else if (names.has("layer") || names.has("head")) map.mark();
-    };
-    return { element, start: rebuild, changed };
+  if (texts)
+    parts.push(
+      make(
+        "section",
+        { "aria-label": "Tokens of both texts" },
+        make("h2", { class: "panel-title" }, "What is compared"),
+        partners,
+        aligned,
+      ),
+    );
+  if (compared.likeness) {
+    parts.push(
+      make(
+        "section",
+        { "aria-label": "Likeness of words" },
+        make("h2", { class: "panel-title" }, "Likeness of the words that both have"),
+        make(
+          "p",
+          { class: "note" },
+          "The cosine of the word's two vectors at each embedding layer: 1 is the same direction. The stronger a cell's colour, the less alike.",
+        ),
+        makeLikeness(compared.likeness),
+      ),
+    );
   }
+  const left = compared.leftOut.map(({ name, reason }) =>
+    make("p", { class: "note" }, `Not here: ${name}, since ${reason}`),
+  );
+  const element = make(
+    "div",
+    { class: "differing" },
+    make("div", { class: "difference-main" }, ...parts, ...left),
+    make(
+      "aside",
+      { class: "difference-side", "aria-label": "Heads that differ most" },
+      make("h2", { class: "panel-title" }, "Most different heads"),
+      strongest,
+    ),
+  );
 
-  return { name: "difference", label: "Difference", fits, help: HELP, open };
-});
+  const rebuild = () => {
+    const { kind } = state.values;
+    const { divergence, compared: share, queries } = compared.kinds[kind];
+    map.rebuild();
+    const heads = divergence
+      .flatMap((row, place) => row.map((value, head) => ({ layer: source.layers(kind)[place], head, value, place })))
+      .filter(({ value }) => value !== null);
+    const mean = heads.reduce((sum, { value }) => sum + value, 0) / heads.length;
+    const where = source.kinds.length > 1 ? ` ${KIND_NAMES[kind]}.` : "";
+    said.textContent = `Jensen-Shannon divergence of its rows in bits, the mean over ${queries.length} queries: 0 is alike, 1 has nothing in common; all heads together ${formatWeight(mean)}.${where} The stronger a cell's colour, the more it differs. Click one to see where.`;
+    strongest.replaceChildren(
+      ...heads
+        .sort((a, b) => b.value - a.value)
+        .slice(0, 10)
+        .map(({ layer, head, value }) =>
+          make(
+            "li",
+            {},
+            make(
+              "button",
+              { type: "button", "data-layer": String(layer), "data-head": String(head) },
+              make("span", {}, `Layer ${layer}, head ${head}`),
+              make("span", { class: "top-number" }, formatWeight(value)),
+            ),
+          ),
+        ),
+    );
+    if (!texts) return;
+    const shares = share.flat().filter((value) => value !== null);
+    const percent = (100 * shares.reduce((sum, value) => sum + value, 0)) / shares.length;
+    partners.textContent = `${queries.length} tokens are in both, in order; ${percent.toFixed(1)} % of all attention lies on them. The others are put together as one, which can only lower a divergence.`;
+    // Another run of the page has one text's tokens only.
+    aligned.replaceChildren(...(source.merged ? [makeAlignment(source, kind)] : []));
+  };
+  const changed = (names) => {
+    if (names.has("kind")) rebuild();
+    else if (names.has("layer") || names.has("head")) map.mark();
+  };
+  return { element, start: rebuild, changed };
+}
+
+export const VIEW = { name: "difference", label: "Difference", fits, help: HELP, open };

@@ -1,118 +1,150 @@
 // The switches above the diagram, and the legend of the heads on show.
 
-part((shared) => {
-  const { make, toggleHead, PAIR_FILTERS, THRESHOLDS } = shared;
+import { make } from "../base/dom.js";
+import { PAIR_FILTERS } from "../base/state.js";
+import { toggleHead } from "./choice.js";
+import { THRESHOLDS } from "./weights.js";
 
-  function makeSwitch(state, label, name, values = [false, true]) {
-    const box = make("input", { type: "checkbox" });
-    const update = () => (box.checked = state.values[name] === values[1]);
-    box.addEventListener("change", () => state.set({ [name]: values[Number(box.checked)] }));
-    state.listen((changed) => changed.has(name) && update());
+/** @param {unknown[]} values what the field is when the box is off, and when it is on */
+export function makeSwitch(state, label, name, values = [false, true]) {
+  const box = make("input", { type: "checkbox" });
+  const update = () => (box.checked = state.values[name] === values[1]);
+  box.addEventListener("change", () => state.set({ [name]: values[Number(box.checked)] }));
+  state.listen((changed) => changed.has(name) && update());
+  update();
+  return make("label", { class: "switch" }, box, make("span", {}, label));
+}
+
+function makeFilter(state) {
+  const group = make(
+    "fieldset",
+    { class: "filter pairs" },
+    make("legend", { class: "sr-only" }, "Which text looks at which"),
+  );
+  for (const { name, label } of PAIR_FILTERS) {
+    const radio = make("input", { type: "radio", name: "regard-filter", value: name });
+    radio.addEventListener("change", () => state.set({ filter: name }));
+    const update = () => (radio.checked = state.values.filter === name);
+    state.listen((changed) => changed.has("filter") && update());
     update();
-    return make("label", { class: "switch" }, box, make("span", {}, label));
+    group.append(make("label", {}, radio, make("span", {}, label)));
   }
+  return group;
+}
 
-  function makeFilter(state) {
-    const group = make("fieldset", { class: "filter pairs" }, make("legend", { class: "sr-only" }, "Which text looks at which"));
-    for (const { name, label } of PAIR_FILTERS) {
-      const radio = make("input", { type: "radio", name: "regard-filter", value: name });
-      radio.addEventListener("change", () => state.set({ filter: name }));
-      const update = () => (radio.checked = state.values.filter === name);
-      state.listen((changed) => changed.has("filter") && update());
-      update();
-      group.append(make("label", {}, radio, make("span", {}, label)));
-    }
-    return group;
+// How lines and bars are drawn; numbers stay what they are.
+function makeStrength(state) {
+  const range = make("input", {
+    type: "range",
+    min: "0",
+    max: String(THRESHOLDS.length - 1),
+    step: "1",
+    "aria-label": "Least weight that is drawn",
+  });
+  const output = make("output", {});
+  const update = () => {
+    const { least, what } = state.values;
+    const of = what === "weights" ? "" : " of the largest";
+    range.value = String(THRESHOLDS.indexOf(least));
+    output.textContent = least === 0 ? "all" : `from ${least}${of}`;
+    range.setAttribute("aria-valuetext", least === 0 ? "all weights" : `weights from ${least}${of} up`);
+  };
+  range.addEventListener("input", () => state.set({ least: THRESHOLDS[Number(range.value)] }));
+  state.listen((changed) => (changed.has("least") || changed.has("what")) && update());
+  update();
+  const details = make(
+    "details",
+    { class: "strength" },
+    make("summary", { class: "button" }, "Lines"),
+    make(
+      "div",
+      { class: "strength-body" },
+      make("label", { class: "switch" }, make("span", {}, "Weights"), range, output),
+      makeSwitch(state, "Logarithmic", "scale", ["linear", "log"]),
+      makeSwitch(state, "Each row to its own largest", "largest", ["one", "own"]),
+      make("p", { class: "note" }, "This changes what is drawn. Every number stays the weight."),
+    ),
+  );
+  // It lies over the lines: a click beside it, or Escape, puts it away.
+  document.addEventListener("pointerdown", (event) => event.composedPath().includes(details) || (details.open = false));
+  details.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !details.open) return;
+    event.stopPropagation();
+    details.open = false;
+    details.firstChild.focus();
+  });
+  return details;
+}
+
+// Controls that only some kinds of attention need come and go with the kind.
+export function makeControls({ source, state }) {
+  const sides = (kind) => ["query", "key"].map((side) => ({ tokens: source.tokens(kind, side) }));
+  const any = (test) => source.kinds.some((kind) => sides(kind).some(({ tokens }) => test(tokens)));
+  const parts = [];
+  if (any((tokens) => tokens.some((token, i) => i > 0 && token.word !== null && token.word === tokens[i - 1].word))) {
+    parts.push(makeSwitch(state, "Whole words", "units", ["pieces", "words"]));
   }
-
-  // How lines and bars are drawn; numbers stay what they are.
-  function makeStrength(state) {
-    const range = make("input", { type: "range", min: "0", max: String(THRESHOLDS.length - 1), step: "1", "aria-label": "Least weight that is drawn" });
-    const output = make("output", {});
-    const update = () => {
-      const { least, what } = state.values;
-      const of = what === "weights" ? "" : " of the largest";
-      range.value = String(THRESHOLDS.indexOf(least));
-      output.textContent = least === 0 ? "all" : `from ${least}${of}`;
-      range.setAttribute("aria-valuetext", least === 0 ? "all weights" : `weights from ${least}${of} up`);
-    };
-    range.addEventListener("input", () => state.set({ least: THRESHOLDS[Number(range.value)] }));
-    state.listen((changed) => (changed.has("least") || changed.has("what")) && update());
+  if (any((tokens) => tokens.some((token) => token.special)))
+    parts.push(makeSwitch(state, "Special tokens", "specials"));
+  if (source.kinds.some((kind) => source.pair(kind))) {
+    const filter = makeFilter(state);
+    const update = () => (filter.hidden = !source.pair(state.values.kind));
+    state.listen((changed) => changed.has("kind") && update());
     update();
-    const details = make("details", { class: "strength" },
-      make("summary", { class: "button" }, "Lines"),
-      make("div", { class: "strength-body" },
-        make("label", { class: "switch" }, make("span", {}, "Weights"), range, output),
-        makeSwitch(state, "Logarithmic", "scale", ["linear", "log"]),
-        makeSwitch(state, "Each row to its own largest", "largest", ["one", "own"]),
-        make("p", { class: "note" }, "This changes what is drawn. Every number stays the weight."),
-      ),
+    parts.push(filter);
+  }
+  const note =
+    parts.length > 0 ? [make("span", { class: "note" }, "Hiding only hides: no weight is renormalised.")] : [];
+  return make("div", { class: "controls" }, ...parts, makeStrength(state), ...note);
+}
+
+// The heads on show, where there are several: colour, dashes and letter of each; a click lets one go.
+export function makeLegend({ state, colours }) {
+  const list = make("ul", { class: "legend", "aria-label": "Heads on show" });
+  list.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (button) toggleHead(state, Number(button.dataset.layer), Number(button.dataset.head));
+  });
+  const update = (heads) => {
+    list.hidden = heads.length < 2;
+    list.replaceChildren(
+      ...(list.hidden ? [] : heads).map(({ layer, head, place }) => {
+        const line = make("span", { class: "legend-line", "aria-hidden": "true" });
+        line.style.backgroundImage = dashesOf(colours.dashes(place), colours.series(place));
+        const name = `Layer ${layer}, head ${head}`;
+        return make(
+          "li",
+          {},
+          make(
+            "button",
+            {
+              type: "button",
+              "data-layer": String(layer),
+              "data-head": String(head),
+              "aria-label": `${name}: let go`,
+              title: `${name}: let go`,
+            },
+            line,
+            make("span", { class: "letter" }, colours.letter(place)),
+            make("span", {}, `${layer}.${head}`),
+            make("span", { class: "close", "aria-hidden": "true" }, "×"),
+          ),
+        );
+      }),
     );
-    // It lies over the lines: a click beside it, or Escape, puts it away.
-    document.addEventListener("pointerdown", (event) => event.composedPath().includes(details) || (details.open = false));
-    details.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || !details.open) return;
-      event.stopPropagation();
-      details.open = false;
-      details.firstChild.focus();
-    });
-    return details;
-  }
+  };
+  return { element: list, update };
+}
 
-  // Controls that only some kinds of attention need come and go with the kind.
-  function makeControls({ source, state }) {
-    const sides = (kind) => ["query", "key"].map((side) => ({ tokens: source.tokens(kind, side) }));
-    const any = (test) => source.kinds.some((kind) => sides(kind).some(({ tokens }) => test(tokens)));
-    const parts = [];
-    if (any((tokens) => tokens.some((token, i) => i > 0 && token.word !== null && token.word === tokens[i - 1].word))) {
-      parts.push(makeSwitch(state, "Whole words", "units", ["pieces", "words"]));
-    }
-    if (any((tokens) => tokens.some((token) => token.special))) parts.push(makeSwitch(state, "Special tokens", "specials"));
-    if (source.kinds.some((kind) => source.pair(kind))) {
-      const filter = makeFilter(state);
-      const update = () => (filter.hidden = !source.pair(state.values.kind));
-      state.listen((changed) => changed.has("kind") && update());
-      update();
-      parts.push(filter);
-    }
-    const note = parts.length > 0 ? [make("span", { class: "note" }, "Hiding only hides: no weight is renormalised.")] : [];
-    return make("div", { class: "controls" }, ...parts, makeStrength(state), ...note);
-  }
-
-  // The heads on show, where there are several: colour, dashes and letter of each; a click lets one go.
-  function makeLegend({ state, colours }) {
-    const list = make("ul", { class: "legend", "aria-label": "Heads on show" });
-    list.addEventListener("click", (event) => {
-      const button = event.target.closest("button");
-      if (button) toggleHead(state, Number(button.dataset.layer), Number(button.dataset.head));
-    });
-    const update = (heads) => {
-      list.hidden = heads.length < 2;
-      list.replaceChildren(
-        ...(list.hidden ? [] : heads).map(({ layer, head, place }) => {
-          const line = make("span", { class: "legend-line", "aria-hidden": "true" });
-          line.style.backgroundImage = dashesOf(colours.dashes(place), colours.series(place));
-          const name = `Layer ${layer}, head ${head}`;
-          return make("li", {}, make("button", { type: "button", "data-layer": String(layer), "data-head": String(head), "aria-label": `${name}: let go`, title: `${name}: let go` },
-            line, make("span", { class: "letter" }, colours.letter(place)), make("span", {}, `${layer}.${head}`), make("span", { class: "close", "aria-hidden": "true" }, "×")));
-        }),
-      );
-    };
-    return { element: list, update };
-  }
-
-  // A canvas's dashes as a background that repeats.
-  function dashesOf(dashes, colour) {
-    if (dashes.length === 0) return `linear-gradient(${colour}, ${colour})`;
-    const stops = [];
-    let at = 0;
-    dashes.forEach((length, i) => {
-      const paint = i % 2 === 0 ? colour : "transparent";
-      stops.push(`${paint} ${at}px`, `${paint} ${at + length}px`);
-      at += length;
-    });
-    return `repeating-linear-gradient(to right, ${stops.join(", ")})`;
-  }
-
-  return { makeControls, makeLegend, makeSwitch };
-});
+// A canvas's dashes as a background that repeats.
+function dashesOf(dashes, colour) {
+  if (dashes.length === 0) return `linear-gradient(${colour}, ${colour})`;
+  const stops = [];
+  let at = 0;
+  dashes.forEach((length, i) => {
+    const paint = i % 2 === 0 ? colour : "transparent";
+    stops.push(`${paint} ${at}px`, `${paint} ${at + length}px`);
+    at += length;
+  });
+  return `repeating-linear-gradient(to right, ${stops.join(", ")})`;
+}

@@ -1,65 +1,66 @@
 // What is drawn: the weights, or another measure; and one line that says what that is and is not.
 
-part((shared) => {
-  const { make, formatDifference, quantities, quantityOf } = shared;
+import { formatDifference, make } from "../base/dom.js";
+import { quantities, quantityOf } from "../base/measures.js";
 
-  const UNASKED = "It is put in the page where somebody asks for it: regard look --measures, or trace.page(measures=[...]).";
-  const MEASURES = ["norm", "value_zeroing", "rollout", "gradient"];
+const UNASKED =
+  "It is put in the page where somebody asks for it: regard look --measures, or trace.page(measures=[...]).";
+const MEASURES = ["norm", "value_zeroing", "rollout", "gradient"];
 
-  // A choice of what is drawn; null where there is nothing to choose and nothing to say.
-  function makeDrawn({ source, state }) {
-    const choose = make("select", { class: "button", "aria-label": "What is drawn" });
-    const fill = () => {
-      const { kind } = state.values;
-      choose.replaceChildren(...quantities(source, kind).map((name) => make("option", { value: name }, quantityOf(name).label)));
-    };
-    const update = () => (choose.value = state.values.what);
-    choose.addEventListener("change", () => state.set({ what: choose.value }));
-    state.listen((changed) => {
-      if (changed.has("kind")) fill();
-      if (changed.has("kind") || changed.has("what")) update();
-    });
-    fill();
-    update();
-    const element = make("label", { class: "switch drawn" }, make("span", {}, "Drawn"), choose);
-    element.hidden = source.kinds.every((kind) => quantities(source, kind).length < 2);
-    return element;
-  }
+// A choice of what is drawn; null where there is nothing to choose and nothing to say.
+export function makeDrawn({ source, state }) {
+  const choose = make("select", { class: "button", "aria-label": "What is drawn" });
+  const fill = () => {
+    const { kind } = state.values;
+    choose.replaceChildren(
+      ...quantities(source, kind).map((name) => make("option", { value: name }, quantityOf(name).label)),
+    );
+  };
+  const update = () => (choose.value = state.values.what);
+  choose.addEventListener("change", () => state.set({ what: choose.value }));
+  state.listen((changed) => {
+    if (changed.has("kind")) fill();
+    if (changed.has("kind") || changed.has("what")) update();
+  });
+  fill();
+  update();
+  const element = make("label", { class: "switch drawn" }, make("span", {}, "Drawn"), choose);
+  element.hidden = source.kinds.every((kind) => quantities(source, kind).length < 2);
+  return element;
+}
 
-  // One line on what is drawn, where it is not the weights.
-  function sayDrawn(source, { kind, what }) {
-    const { label, says, from, byLayer, signed, more, less } = quantityOf(what);
-    const { difference, of } = source.measured(kind, what);
-    const parts = [`${label}: ${says}${of ? `, ${of}` : ""}${from ? ` (${from})` : ""}.`];
-    if (byLayer) parts.push("It is of the whole layer: every head of it shows the same.");
-    if (signed) parts.push(`Solid and + ${more}; dashed and − ${less}.`);
-    if (!source.facts.kernel) parts.push(`At most ${formatDifference(difference)} from Python.`);
-    return parts.join(" ");
-  }
+// One line on what is drawn, where it is not the weights.
+function sayDrawn(source, { kind, what }) {
+  const { label, says, from, byLayer, signed, more, less } = quantityOf(what);
+  const { difference, of } = source.measured(kind, what);
+  const parts = [`${label}: ${says}${of ? `, ${of}` : ""}${from ? ` (${from})` : ""}.`];
+  if (byLayer) parts.push("It is of the whole layer: every head of it shows the same.");
+  if (signed) parts.push(`Solid and + ${more}; dashed and − ${less}.`);
+  if (!source.facts.kernel) parts.push(`At most ${formatDifference(difference)} from Python.`);
+  return parts.join(" ");
+}
 
-  // What this page does not have, each with the reason.
-  function makeMissing(source) {
-    const { leftOut } = source.facts;
-    if (!leftOut) return null;
-    const told = new Map(leftOut.map(({ name, reason }) => [name, reason]));
-    const there = new Set(source.kinds.flatMap((kind) => quantities(source, kind)));
-    const missing = MEASURES.filter((name) => !there.has(name));
-    if (missing.length === 0) return null;
-    const list = make("dl", {});
-    for (const name of missing) list.append(make("dt", {}, quantityOf(name).label), make("dd", {}, told.get(name) || UNASKED));
-    return make("details", { class: "missing" }, make("summary", {}, "Measures that are not on this page"), list);
-  }
+// What this page does not have, each with the reason.
+function makeMissing(source) {
+  const { leftOut } = source.facts;
+  if (!leftOut) return null;
+  const told = new Map(leftOut.map(({ name, reason }) => [name, reason]));
+  const there = new Set(source.kinds.flatMap((kind) => quantities(source, kind)));
+  const missing = MEASURES.filter((name) => !there.has(name));
+  if (missing.length === 0) return null;
+  const list = make("dl", {});
+  for (const name of missing)
+    list.append(make("dt", {}, quantityOf(name).label), make("dd", {}, told.get(name) || UNASKED));
+  return make("details", { class: "missing" }, make("summary", {}, "Measures that are not on this page"), list);
+}
 
-  // The line and the list, in one element; update() when what is drawn has changed.
-  function makeSaid({ source, state }) {
-    const line = make("p", { class: "note said-drawn", role: "status" });
-    const missing = makeMissing(source);
-    const update = () => {
-      line.hidden = state.values.what === "weights" || !source.measured;
-      line.textContent = line.hidden ? "" : sayDrawn(source, state.values);
-    };
-    return { line, missing, update };
-  }
-
-  return { makeDrawn, makeSaid };
-});
+// The line and the list, in one element; update() when what is drawn has changed.
+export function makeSaid({ source, state }) {
+  const line = make("p", { class: "note said-drawn", role: "status" });
+  const missing = makeMissing(source);
+  const update = () => {
+    line.hidden = state.values.what === "weights" || !source.measured;
+    line.textContent = line.hidden ? "" : sayDrawn(source, state.values);
+  };
+  return { line, missing, update };
+}

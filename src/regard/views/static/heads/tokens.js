@@ -1,172 +1,185 @@
 // One column of units: their elements, and the numbers and bars on those in view.
 
-part((shared) => {
-  const { make } = shared;
+import { make } from "../base/dom.js";
 
-  const FADED = 0.02; // a token whose bar would be shorter steps back
-  const SHORT = /^[ -~]{1,5}$/; // it fits on the narrowest page
-  const BLOCK = 16; // tokens; the browser passes over a block that is out of view: its style, layout and paint
+const FADED = 0.02; // a token whose bar would be shorter steps back
+const SHORT = /^[ -~]{1,5}$/; // it fits on the narrowest page
+const BLOCK = 16; // tokens; the browser passes over a block that is out of view: its style, layout and paint
 
-  class TokenColumn {
-    constructor({ state, colours }, side, label) {
-      Object.assign(this, { state, colours, side });
-      const name = side === "query" ? "queries" : "keys";
-      this.element = make("div", { class: `tokens ${name}`, role: "listbox", "aria-label": label });
-      this.order = [];
-    }
-
-    // The units on show have changed; order: their first tokens.
-    fill(order) {
-      const units = this.state.units(this.side);
-      this.order = order;
-      this.place = new Int32Array(units.tokens.length).fill(-1);
-      order.forEach((index, position) => (this.place[index] = position));
-      this.elements = order.map((index, position) => this.make(units, index, order[position - 1]));
-      this.painted = [0, 0];
-      this.looks = this.elements.map(() => ({ bar: "", several: false, classes: 0 })); // what the elements have
-      const blocks = [];
-      for (let i = 0; i < order.length; i += BLOCK) {
-        const some = this.elements.slice(i, i + BLOCK);
-        const block = make("div", { class: "token-block" }, ...some);
-        block.style.setProperty("--tokens", some.length);
-        blocks.push(block);
-      }
-      this.element.replaceChildren(...blocks);
-      this.roving = this.elements[0];
-      if (this.roving) this.roving.tabIndex = 0;
-    }
-
-    make(units, index, above) {
-      const unit = units.at(index);
-      const classes = ["token"];
-      if (unit.special) classes.push("special");
-      if (unit.sink) classes.push("sink");
-      if (!SHORT.test(unit.text)) classes.push("long");
-      if (unit.only !== undefined) classes.push("only");
-      if (unit.continues && above === index - 1) classes.push("continues");
-      if (unit.continued) classes.push("continued");
-      if (above !== undefined && units.at(above).sequence !== unit.sequence && unit.sequence === 1) classes.push("second");
-      const element = make("div", {
-        class: classes.join(" "),
-        role: "option",
-        tabindex: "-1",
-        "aria-selected": "false",
-        "data-side": this.side,
-        "data-token": String(index),
-        title: unit.sink ? "What the softmax gives to nothing: a column of its own, without a value" : null,
-      });
-      if (unit.only !== undefined) element.title = `Only in ${unit.only + 1}: there is no difference to show`;
-      const badge = unit.only === undefined ? [] : [make("span", { class: "only-in" }, make("span", { class: "sr-only" }, "only in "), String(unit.only + 1))];
-      element.append(make("span", { class: "chip" }, units.element(index), ...badge), make("span", { class: "number" }, ""));
-      return element;
-    }
-
-    elementOf(index) {
-      return this.elements[this.place[index]];
-    }
-
-    rove(index, here) {
-      if (this.roving && this.roving.isConnected) this.roving.tabIndex = here ? -1 : 0;
-      if (!here) return;
-      this.roving = this.elementOf(index);
-      this.roving.tabIndex = 0;
-    }
-
-    // Numbers and bars, for the units in view only; what has left the view is cleared, so that nothing there keeps
-    // the number of another row.
-    // series: [{ place, weights, strength(weight) }], one for each head; null where this column has no numbers.
-    // measure: how its numbers are written, what share they are of the largest, and whether there is one (see Weights).
-    paint(from, to, { series, least, measure, on, at, pin }) {
-      const last = Math.min(to, this.order.length);
-      const [oldFirst, oldLast] = this.painted;
-      const blank = { series: null, least, on: null, at: null, pin: null };
-      for (let position = oldFirst; position < oldLast; position += 1) {
-        if (position < from || position >= last) this.paintOne(position, blank);
-      }
-      this.painted = [from, last];
-      for (let position = from; position < last; position += 1) this.paintOne(position, { series, least, measure, on, at, pin });
-    }
-
-    paintOne(position, { series, least, measure, on, at, pin }) {
-      const element = this.elements[position];
-      const index = this.order[position];
-      const holds = (token) => Boolean(token) && token.side === this.side && this.inside(token, index);
-      const best = series && measure.isThere(on, index) ? strongestOf(series, index) : null;
-      this.write(element.lastChild, best && this.state.units(this.side).at(index).only === undefined ? this.number(best, series.length, measure) : "");
-      const look = this.looks[position];
-      this.paintBars(element, look, series, best, index);
-      this.paintClasses(element, look, {
-        weighed: series,
-        several: series && series.length > 1,
-        faded: best ? measure.share(best.weight) < least || best.strength < FADED : on && !holds(on),
-        less: best && best.weight < 0,
-        unwritten: !this.state.isWritten(this.side, index),
-        on: holds(on),
-        at: holds(at),
-        pinned: holds(pin),
-      });
-    }
-
-    // What an element has already is not set again: the browser would go over its style.
-    paintClasses(element, look, wanted) {
-      Object.entries(wanted).forEach(([name, value], i) => {
-        const bit = 1 << i;
-        if (Boolean(look.classes & bit) === Boolean(value)) return;
-        look.classes ^= bit;
-        element.classList.toggle(name, Boolean(value));
-        if (name === "pinned") element.setAttribute("aria-selected", String(Boolean(value)));
-      });
-    }
-
-    inside({ index, to = index }, token) {
-      return index <= token && token <= to;
-    }
-
-    number({ weight, place }, count, measure) {
-      return count > 1 ? `${measure.format(weight)} ${this.colours.letter(place)}` : measure.format(weight);
-    }
-
-    // The text node is kept: a new one would be laid out with all that is around it.
-    write(number, text) {
-      const node = number.firstChild;
-      if (!node) number.append(text);
-      else if (node.data !== text) node.data = text;
-    }
-
-    // A bar is the token's own background: a box of its own, or a custom property, which its children inherit, costs
-    // the browser several times as much in every frame.
-    // The browser draws whole pixels, and a row over a long text is mostly bars of none: to a thousandth of the column
-    // they stay as they are from row to row.
-    paintBars(element, look, series, best, index) {
-      const several = Boolean(series) && series.length > 1;
-      const bar = several ? this.bars(series, index) : best ? `${(100 * best.strength).toFixed(1)}% calc(100% - 4px)` : "";
-      if (bar === look.bar && several === look.several) return;
-      if (several !== look.several) element.style.background = "";
-      element.style[several ? "background" : "backgroundSize"] = bar;
-      Object.assign(look, { bar, several });
-    }
-
-    // One strip for each head, always in the same order, so that a strip is known by its place too.
-    bars(series, index) {
-      const toSide = this.side === "key" ? "left" : "right";
-      const height = `(var(--row) - 4px) / ${series.length}`;
-      return series
-        .map(({ place, weights, strength }, i) => {
-          const colour = `${this.colours.series(place)}66`;
-          return `linear-gradient(${colour}, ${colour}) ${toSide} calc(2px + ${i} * ${height}) / ${100 * strength(weights[index])}% calc(${height}) no-repeat`;
-        })
-        .join(", ");
-    }
+export class TokenColumn {
+  constructor({ state, colours }, side, label) {
+    this.state = state;
+    this.colours = colours;
+    this.side = side;
+    const name = side === "query" ? "queries" : "keys";
+    this.element = make("div", { class: `tokens ${name}`, role: "listbox", "aria-label": label });
+    this.order = [];
   }
 
-  function strongestOf(series, index) {
-    let best = null;
-    for (const { place, weights, strength } of series) {
-      const weight = weights[index];
-      if (!best || Math.abs(weight) > Math.abs(best.weight)) best = { place, weight, strength: strength(weight) };
+  // The units on show have changed; order: their first tokens.
+  fill(order) {
+    const units = this.state.units(this.side);
+    this.order = order;
+    this.place = new Int32Array(units.tokens.length).fill(-1);
+    order.forEach((index, position) => (this.place[index] = position));
+    this.elements = order.map((index, position) => this.make(units, index, order[position - 1]));
+    this.painted = [0, 0];
+    this.looks = this.elements.map(() => ({ bar: "", several: false, classes: 0 })); // what the elements have
+    const blocks = [];
+    for (let i = 0; i < order.length; i += BLOCK) {
+      const some = this.elements.slice(i, i + BLOCK);
+      const block = make("div", { class: "token-block" }, ...some);
+      block.style.setProperty("--tokens", some.length);
+      blocks.push(block);
     }
-    return best;
+    this.element.replaceChildren(...blocks);
+    this.roving = this.elements[0];
+    if (this.roving) this.roving.tabIndex = 0;
   }
 
-  return { TokenColumn };
-});
+  make(units, index, above) {
+    const unit = units.at(index);
+    const classes = ["token"];
+    if (unit.special) classes.push("special");
+    if (unit.sink) classes.push("sink");
+    if (!SHORT.test(unit.text)) classes.push("long");
+    if (unit.only !== undefined) classes.push("only");
+    if (unit.continues && above === index - 1) classes.push("continues");
+    if (unit.continued) classes.push("continued");
+    if (above !== undefined && units.at(above).sequence !== unit.sequence && unit.sequence === 1)
+      classes.push("second");
+    const element = make("div", {
+      class: classes.join(" "),
+      role: "option",
+      tabindex: "-1",
+      "aria-selected": "false",
+      "data-side": this.side,
+      "data-token": String(index),
+      title: unit.sink ? "What the softmax gives to nothing: a column of its own, without a value" : null,
+    });
+    if (unit.only !== undefined) element.title = `Only in ${unit.only + 1}: there is no difference to show`;
+    const badge =
+      unit.only === undefined
+        ? []
+        : [make("span", { class: "only-in" }, make("span", { class: "sr-only" }, "only in "), String(unit.only + 1))];
+    element.append(
+      make("span", { class: "chip" }, units.element(index), ...badge),
+      make("span", { class: "number" }, ""),
+    );
+    return element;
+  }
+
+  elementOf(index) {
+    return this.elements[this.place[index]];
+  }
+
+  rove(index, here) {
+    if (this.roving?.isConnected) this.roving.tabIndex = here ? -1 : 0;
+    if (!here) return;
+    this.roving = this.elementOf(index);
+    this.roving.tabIndex = 0;
+  }
+
+  // Numbers and bars, for the units in view only; what has left the view is cleared, so that nothing there keeps
+  // the number of another row.
+  // series: [{ place, weights, strength(weight) }], one for each head; null where this column has no numbers.
+  // measure: how its numbers are written, what share they are of the largest, and whether there is one (see Weights).
+  paint(from, to, { series, least, measure, on, at, pin }) {
+    const last = Math.min(to, this.order.length);
+    const [oldFirst, oldLast] = this.painted;
+    const blank = { series: null, least, measure, on: null, at: null, pin: null };
+    for (let position = oldFirst; position < oldLast; position += 1) {
+      if (position < from || position >= last) this.paintOne(position, blank);
+    }
+    this.painted = [from, last];
+    for (let position = from; position < last; position += 1)
+      this.paintOne(position, { series, least, measure, on, at, pin });
+  }
+
+  paintOne(position, { series, least, measure, on, at, pin }) {
+    const element = this.elements[position];
+    const index = this.order[position];
+    const holds = (token) => Boolean(token) && token.side === this.side && this.inside(token, index);
+    const best = series && measure.isThere(on, index) ? strongestOf(series, index) : null;
+    this.write(
+      element.lastChild,
+      best && this.state.units(this.side).at(index).only === undefined ? this.number(best, series.length, measure) : "",
+    );
+    const look = this.looks[position];
+    this.paintBars(element, look, series, best, index);
+    this.paintClasses(element, look, {
+      weighed: series,
+      several: series && series.length > 1,
+      faded: best ? measure.share(best.weight) < least || best.strength < FADED : on && !holds(on),
+      less: best && best.weight < 0,
+      unwritten: !this.state.isWritten(this.side, index),
+      on: holds(on),
+      at: holds(at),
+      pinned: holds(pin),
+    });
+  }
+
+  // What an element has already is not set again: the browser would go over its style.
+  paintClasses(element, look, wanted) {
+    Object.entries(wanted).forEach(([name, value], i) => {
+      const bit = 1 << i;
+      if (Boolean(look.classes & bit) === Boolean(value)) return;
+      look.classes ^= bit;
+      element.classList.toggle(name, Boolean(value));
+      if (name === "pinned") element.setAttribute("aria-selected", String(Boolean(value)));
+    });
+  }
+
+  inside({ index, to = index }, token) {
+    return index <= token && token <= to;
+  }
+
+  number({ weight, place }, count, measure) {
+    return count > 1 ? `${measure.format(weight)} ${this.colours.letter(place)}` : measure.format(weight);
+  }
+
+  // The text node is kept: a new one would be laid out with all that is around it.
+  write(number, text) {
+    const node = number.firstChild;
+    if (!node) number.append(text);
+    else if (node.data !== text) node.data = text;
+  }
+
+  // A bar is the token's own background: a box of its own, or a custom property, which its children inherit, costs
+  // the browser several times as much in every frame.
+  // The browser draws whole pixels, and a row over a long text is mostly bars of none: to a thousandth of the column
+  // they stay as they are from row to row.
+  paintBars(element, look, series, best, index) {
+    const several = Boolean(series) && series.length > 1;
+    const bar = several
+      ? this.bars(series, index)
+      : best
+        ? `${(100 * best.strength).toFixed(1)}% calc(100% - 4px)`
+        : "";
+    if (bar === look.bar && several === look.several) return;
+    if (several !== look.several) element.style.background = "";
+    element.style[several ? "background" : "backgroundSize"] = bar;
+    Object.assign(look, { bar, several });
+  }
+
+  // One strip for each head, always in the same order, so that a strip is known by its place too.
+  bars(series, index) {
+    const toSide = this.side === "key" ? "left" : "right";
+    const height = `(var(--row) - 4px) / ${series.length}`;
+    return series
+      .map(({ place, weights, strength }, i) => {
+        const colour = `${this.colours.series(place)}66`;
+        return `linear-gradient(${colour}, ${colour}) ${toSide} calc(2px + ${i} * ${height}) / ${100 * strength(weights[index])}% calc(${height}) no-repeat`;
+      })
+      .join(", ");
+  }
+}
+
+function strongestOf(series, index) {
+  let best = null;
+  for (const { place, weights, strength } of series) {
+    const weight = weights[index];
+    if (!best || Math.abs(weight) > Math.abs(best.weight)) best = { place, weight, strength: strength(weight) };
+  }
+  return best;
+}

@@ -1,159 +1,162 @@
 // The weights on show, between units (pieces or words) and spans of them, and how strongly each is drawn.
 
-part((shared) => {
-  const { chosenHeads, formatQuantity, fullOf, meanUnits, oneOf, quantityOf, sumUnits } = shared;
+import { formatQuantity, fullOf, quantityOf } from "../base/measures.js";
+import { oneOf } from "../base/state.js";
+import { meanUnits, sumUnits } from "../base/units.js";
+import { chosenHeads } from "./choice.js";
 
-  const MOST_ROWS = 1200;
-  const THRESHOLDS = [0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5];
+const MOST_ROWS = 1200;
+export const THRESHOLDS = [0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5];
 
-  const STRENGTH_FIELDS = {
-    least: {
-      initial: 0,
-      read: (text) => THRESHOLDS.find((each) => each === Number(text)),
-      write: (least) => (least > 0 ? String(least) : null),
-    },
-    scale: oneOf(["linear", "log"]),
-    largest: oneOf(["one", "own"]), // what a full line stands for: a weight of 1, or the row's own largest
-  };
+export const STRENGTH_FIELDS = {
+  least: {
+    initial: 0,
+    read: (text) => THRESHOLDS.find((each) => each === Number(text)),
+    write: (least) => (least > 0 ? String(least) : null),
+  },
+  scale: oneOf(["linear", "log"]),
+  largest: oneOf(["one", "own"]), // what a full line stands for: a weight of 1, or the row's own largest
+};
 
-  // How strongly a number is drawn, from 0 to 1, whatever its sign; `largest` is the largest that it is drawn beside,
-  // `full` what a full line stands for.
-  function strengthOf(weight, largest, { scale, largest: by }, full = 1) {
-    const part = Math.min(1, Math.abs(weight) / (by === "own" && largest > 0 ? largest : full));
-    if (scale !== "log") return part;
-    return part > 0 ? Math.max(0, 1 + Math.log10(part) / 4) : 0; // four decades
+// How strongly a number is drawn, from 0 to 1, whatever its sign; `largest` is the largest that it is drawn beside,
+// `full` what a full line stands for.
+function strengthOf(weight, largest, { scale, largest: by }, full = 1) {
+  const part = Math.min(1, Math.abs(weight) / (by === "own" && largest > 0 ? largest : full));
+  if (scale !== "log") return part;
+  return part > 0 ? Math.max(0, 1 + Math.log10(part) / 4) : 0; // four decades
+}
+
+export class Weights {
+  constructor({ source, state }) {
+    this.source = source;
+    this.state = state;
+    this.forget();
   }
 
-  class Weights {
-    constructor({ source, state }) {
-      Object.assign(this, { source, state });
-      this.forget();
-    }
+  // After another kind, another measure, other heads or other units. Rows that were missing are asked for again.
+  forget() {
+    const { values } = this.state;
+    this.rows = new Map();
+    this.spans = new Map();
+    this.heads = chosenHeads(values);
+    this.measure();
+    this.signed = Boolean(quantityOf(values.what).signed);
+  }
 
-    // After another kind, another measure, other heads or other units. Rows that were missing are asked for again.
-    forget() {
-      const { values } = this.state;
-      this.rows = new Map();
-      this.spans = new Map();
-      this.heads = chosenHeads(values);
-      this.measure();
-      this.signed = Boolean(quantityOf(values.what).signed);
-    }
+  // What a full line stands for; of a measure that is still worked out it comes with the numbers.
+  measure() {
+    this.full = fullOf(this.source, this.state.values, this.heads);
+  }
 
-    // What a full line stands for; of a measure that is still worked out it comes with the numbers.
-    measure() {
-      this.full = fullOf(this.source, this.state.values, this.heads);
-    }
+  // A number as a share of what a full line stands for: the number itself, of weights.
+  share(weight) {
+    return Math.abs(weight) / this.full;
+  }
 
-    // A number as a share of what a full line stands for: the number itself, of weights.
-    share(weight) {
-      return Math.abs(weight) / this.full;
-    }
+  strength(weight, largest) {
+    return strengthOf(weight, largest, this.state.values, this.full);
+  }
 
-    strength(weight, largest) {
-      return strengthOf(weight, largest, this.state.values, this.full);
-    }
+  format(weight) {
+    return formatQuantity(weight, this.state.values.what, this.full);
+  }
 
-    format(weight) {
-      return formatQuantity(weight, this.state.values.what, this.full);
+  // The weights of a query unit over the key units, at their first tokens; null while they are not there.
+  row(head, query) {
+    const name = `${head.name}.${query}`;
+    let row = this.rows.get(name);
+    if (!row) {
+      row = this.makeRow(head, this.units("query", query, query));
+      if (!row) return null;
+      if (this.rows.size > MOST_ROWS) this.rows.clear();
+      this.rows.set(name, row);
     }
+    return row;
+  }
 
-    // The weights of a query unit over the key units, at their first tokens; null while they are not there.
-    row(head, query) {
-      const name = `${head.name}.${query}`;
-      let row = this.rows.get(name);
-      if (!row) {
-        row = this.makeRow(head, this.units("query", query, query));
+  // The row or the column of what has the focus: a unit or a span of units.
+  focused(head, { side, index, to = index }) {
+    const name = `${head.name}.${side}.${index}.${to}`;
+    let weights = this.spans.get(name);
+    if (!weights) {
+      const units = this.units(side, index, to);
+      weights = side === "query" ? this.makeRow(head, units) : this.makeColumn(head, units);
+      if (!weights) return null;
+      if (this.spans.size > 200) this.spans.clear();
+      this.spans.set(name, weights);
+    }
+    return weights;
+  }
+
+  // Whether a unit of the other side is there for what has the focus: the mask of some head on show lets a token of
+  // the one look at a token of the other, and both are written. What is mixed over layers knows no mask: there, what
+  // is exactly 0 has no way.
+  isThere({ side, index, to = index }, other) {
+    const { kind, what } = this.state.values;
+    const across = side === "query" ? "key" : "query";
+    if (!this.state.isWritten(across, other)) return false;
+    if (!this.source.allows) return true;
+    if (what === "rollout")
+      return this.heads.some((head) => (this.focused(head, { side, index, to }) || [1])[other] !== 0);
+    const ends = (units, from, last) => [units.at(from).first, units.at(last).last];
+    const [first, end] = ends(this.state.units(side), index, to);
+    const [otherFirst, otherEnd] = ends(this.state.units(across), other, other);
+    for (const { layer, head } of this.heads) {
+      for (let one = first; one <= end; one += 1) {
+        for (let two = otherFirst; two <= otherEnd; two += 1) {
+          const [query, key] = side === "query" ? [one, two] : [two, one];
+          if (this.source.allows(kind, layer, head, query, key)) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  // The units on show between two, both included.
+  units(side, index, to) {
+    const units = this.state.units(side);
+    return units.all
+      .slice(units.of[index], units.of[to] + 1)
+      .filter(({ first }) => index === to || this.state.isShown(side, first));
+  }
+
+  // A span looks as its tokens do on average.
+  makeRow({ layer, head }, units) {
+    const { kind, what } = this.state.values;
+    const keys = this.state.units("key");
+    let total = null;
+    let count = 0;
+    for (const { first, last } of units) {
+      for (let query = first; query <= last; query += 1, count += 1) {
+        const row = this.source.row(kind, layer, head, query, what);
         if (!row) return null;
-        if (this.rows.size > MOST_ROWS) this.rows.clear();
-        this.rows.set(name, row);
+        if (!total) total = Float64Array.from(row);
+        else for (let i = 0; i < row.length; i += 1) total[i] += row[i];
       }
-      return row;
     }
-
-    // The row or the column of what has the focus: a unit or a span of units.
-    focused(head, { side, index, to = index }) {
-      const name = `${head.name}.${side}.${index}.${to}`;
-      let weights = this.spans.get(name);
-      if (!weights) {
-        const units = this.units(side, index, to);
-        weights = side === "query" ? this.makeRow(head, units) : this.makeColumn(head, units);
-        if (!weights) return null;
-        if (this.spans.size > 200) this.spans.clear();
-        this.spans.set(name, weights);
-      }
-      return weights;
-    }
-
-    // Whether a unit of the other side is there for what has the focus: the mask of some head on show lets a token of
-    // the one look at a token of the other, and both are written. What is mixed over layers knows no mask: there, what
-    // is exactly 0 has no way.
-    isThere({ side, index, to = index }, other) {
-      const { kind, what } = this.state.values;
-      const across = side === "query" ? "key" : "query";
-      if (!this.state.isWritten(across, other)) return false;
-      if (!this.source.allows) return true;
-      if (what === "rollout") return this.heads.some((head) => (this.focused(head, { side, index, to }) || [1])[other] !== 0);
-      const ends = (units, from, last) => [units.at(from).first, units.at(last).last];
-      const [first, end] = ends(this.state.units(side), index, to);
-      const [otherFirst, otherEnd] = ends(this.state.units(across), other, other);
-      for (const { layer, head } of this.heads) {
-        for (let one = first; one <= end; one += 1) {
-          for (let two = otherFirst; two <= otherEnd; two += 1) {
-            const [query, key] = side === "query" ? [one, two] : [two, one];
-            if (this.source.allows(kind, layer, head, query, key)) return true;
-          }
-        }
-      }
-      return false;
-    }
-
-    // The units on show between two, both included.
-    units(side, index, to) {
-      const units = this.state.units(side);
-      return units.all.slice(units.of[index], units.of[to] + 1).filter(({ first }) => index === to || this.state.isShown(side, first));
-    }
-
-    // A span looks as its tokens do on average.
-    makeRow({ layer, head }, units) {
-      const { kind, what } = this.state.values;
-      const keys = this.state.units("key");
-      let total = null;
-      let count = 0;
-      for (const { first, last } of units) {
-        for (let query = first; query <= last; query += 1, count += 1) {
-          const row = this.source.row(kind, layer, head, query, what);
-          if (!row) return null;
-          if (!total) total = Float64Array.from(row);
-          else for (let i = 0; i < row.length; i += 1) total[i] += row[i];
-        }
-      }
-      if (count > 1) for (let i = 0; i < total.length; i += 1) total[i] /= count;
-      return sumUnits(total, keys, total.length === keys.all.length ? total : undefined);
-    }
-
-    // What is given to a span is what is given to all of it.
-    makeColumn({ layer, head }, units) {
-      const { kind, what } = this.state.values;
-      let total = null;
-      for (const { first, last } of units) {
-        for (let key = first; key <= last; key += 1) {
-          const column = this.source.column(kind, layer, head, key, what);
-          if (!column) return null;
-          if (!total) total = Float64Array.from(column);
-          else for (let i = 0; i < column.length; i += 1) total[i] += column[i];
-        }
-      }
-      return meanUnits(total, this.state.units("query"));
-    }
+    if (count > 1) for (let i = 0; i < total.length; i += 1) total[i] /= count;
+    return sumUnits(total, keys, total.length === keys.all.length ? total : undefined);
   }
 
-  // The largest of the weights at some places, whatever their signs.
-  function largestOf(weights, places) {
-    let largest = 0;
-    for (const place of places) if (Math.abs(weights[place]) > largest) largest = Math.abs(weights[place]);
-    return largest;
+  // What is given to a span is what is given to all of it.
+  makeColumn({ layer, head }, units) {
+    const { kind, what } = this.state.values;
+    let total = null;
+    for (const { first, last } of units) {
+      for (let key = first; key <= last; key += 1) {
+        const column = this.source.column(kind, layer, head, key, what);
+        if (!column) return null;
+        if (!total) total = Float64Array.from(column);
+        else for (let i = 0; i < column.length; i += 1) total[i] += column[i];
+      }
+    }
+    return meanUnits(total, this.state.units("query"));
   }
+}
 
-  return { Weights, STRENGTH_FIELDS, THRESHOLDS, largestOf };
-});
+// The largest of the weights at some places, whatever their signs.
+export function largestOf(weights, places) {
+  let largest = 0;
+  for (const place of places) if (Math.abs(weights[place]) > largest) largest = Math.abs(weights[place]);
+  return largest;
+}

@@ -1,32 +1,37 @@
 // "why?" beside a weight: the way to its calculation.
 
-part((shared) => {
-  const { make } = shared;
+import { make } from "../base/dom.js";
 
-  // what: { layer, head, query, key }, all tokens.
-  // from: the button that has the focus, which then goes to the calculation.
-  function askWhy(state, { layer, head, query, key }, from = null) {
-    const root = from && from.getRootNode();
-    state.set({ view: "neuron", layer, head, pin: { side: "query", index: query }, key, dim: null, vdim: null, hover: null });
-    const list = root && root.querySelector(".neuron-list");
-    if (list) list.focus();
-  }
+// what: { layer, head, query, key }, all tokens.
+// from: the button that has the focus, which then goes to the calculation.
+export function askWhy(state, { layer, head, query, key }, from = null) {
+  const root = from?.getRootNode();
+  state.set({
+    view: "neuron",
+    layer,
+    head,
+    pin: { side: "query", index: query },
+    key,
+    dim: null,
+    vdim: null,
+    hover: null,
+  });
+  const list = root?.querySelector(".neuron-list");
+  if (list) list.focus();
+}
 
-  // A button for one weight; update(what, weight) says which, and null that there is nothing to ask.
-  function makeWhy(state) {
-    const element = make("button", { type: "button", class: "why" }, "why?");
-    let asked = null;
-    element.addEventListener("click", (event) => {
-      event.stopPropagation();
-      askWhy(state, asked, event.detail === 0 ? element : null);
-    });
-    const update = (what, weight) => {
-      asked = what;
-      element.hidden = !what;
-      if (what) element.setAttribute("aria-label", `Why ${weight}?`);
-    };
-    return { element, update };
-  }
-
-  return { askWhy, makeWhy };
-});
+// A button for one weight; update(what, weight) says which, and null that there is nothing to ask.
+export function makeWhy(state) {
+  const element = make("button", { type: "button", class: "why" }, "why?");
+  let asked = null;
+  element.addEventListener("click", (event) => {
+    event.stopPropagation();
+    askWhy(state, asked, event.detail === 0 ? element : null);
+  });
+  const update = (what, weight) => {
+    asked = what;
+    element.hidden = !what;
+    if (what) element.setAttribute("aria-label", `Why ${weight}?`);
+  };
+  return { element, update };
+}

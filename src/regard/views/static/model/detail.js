@@ -1,91 +1,114 @@
 // One head beside the wall, larger and with all its numbers: the one under the pointer, or else the chosen one. And
 // the numbers of all heads as a table.
 
-part((shared) => {
-  const { make, drawThumbnail, formatStatistic, onceAFrame, thumbnailsOf } = shared;
+import { make, onceAFrame } from "../base/dom.js";
+import { drawThumbnail, thumbnailsOf } from "../base/thumbnails.js";
+import { formatStatistic } from "./statistics.js";
 
-  const SIDE = 224;
+const SIDE = 224;
 
-  class Detail {
-    constructor(page, { statistics, open }) {
-      Object.assign(this, page, { statistics, thumbnails: thumbnailsOf(page), pointed: null, request: onceAFrame(() => this.draw()) });
-      this.title = make("h2", { class: "panel-title" });
-      this.canvas = make("canvas", { class: "detail-picture", "aria-hidden": "true" });
-      this.numbers = make("dl", { class: "detail-numbers" });
-      const button = make("button", { type: "button", class: "button" }, "Open this head");
-      button.addEventListener("click", () => open(this.head()));
-      this.element = make("section", { class: "detail", "aria-label": "One head" }, this.title, this.canvas,
-        make("p", { class: "note" }, "A row for each query, a column for each key, scaled to the head's largest weight; a long text is sampled."),
-        button, this.numbers);
-    }
-
-    point(head) {
-      if (this.pointed === head) return;
-      this.pointed = head;
-      this.request();
-    }
-
-    head() {
-      const { layer, head } = this.state.values;
-      return this.pointed || { layer, head };
-    }
-
-    // Another kind has other statistics.
-    rebuild() {
-      this.rows = this.statistics().offered.map(({ name, label, unit, says }) => {
-        const value = make("dd", {}, "");
-        const term = make("dt", { title: says }, unit ? `${label}, ${unit}` : label);
-        return { name, term, value, text: value.firstChild };
-      });
-      this.numbers.replaceChildren(...this.rows.flatMap(({ term, value }) => [term, value]));
-      this.pointed = null;
-      this.request();
-    }
-
-    draw() {
-      const head = this.head();
-      this.title.textContent = `Layer ${head.layer}, head ${head.head}`;
-      const { stat } = this.state.values;
-      for (const { name, term, value, text } of this.rows) {
-        text.data = formatStatistic(this.statistics().of(head, name), 4);
-        for (const element of [term, value]) element.classList.toggle("chosen", name === stat);
-      }
-      const picture = this.thumbnails.get(head);
-      const side = Math.round(SIDE * (window.devicePixelRatio || 1));
-      if (this.canvas.width !== side) this.canvas.width = this.canvas.height = side;
-      const context = this.canvas.getContext("2d");
-      context.clearRect(0, 0, side, side);
-      if (picture) drawThumbnail(context, picture, 0, 0, side, side);
-    }
+export class Detail {
+  constructor(page, { statistics, open }) {
+    this.source = page.source;
+    this.state = page.state;
+    this.colours = page.colours;
+    this.statistics = statistics;
+    this.thumbnails = thumbnailsOf(page);
+    this.pointed = null;
+    this.request = onceAFrame(() => this.draw());
+    this.title = make("h2", { class: "panel-title" });
+    this.canvas = make("canvas", { class: "detail-picture", "aria-hidden": "true" });
+    this.numbers = make("dl", { class: "detail-numbers" });
+    const button = make("button", { type: "button", class: "button" }, "Open this head");
+    button.addEventListener("click", () => open(this.head()));
+    this.element = make(
+      "section",
+      { class: "detail", "aria-label": "One head" },
+      this.title,
+      this.canvas,
+      make(
+        "p",
+        { class: "note" },
+        "A row for each query, a column for each key, scaled to the head's largest weight; a long text is sampled.",
+      ),
+      button,
+      this.numbers,
+    );
   }
 
-  class Table {
-    // order(): the heads as they stand on the wall.
-    constructor(state, statistics, order) {
-      Object.assign(this, { state, statistics, order });
-      this.caption = make("caption", {}, "Means over all queries");
-      this.head = make("thead");
-      this.body = make("tbody");
-      const table = make("table", {}, this.caption, this.head, this.body);
-      this.element = make("details", { class: "table" }, make("summary", {}, "All numbers as a table"), make("div", { class: "table-scroll", tabindex: "0" }, table));
-      this.element.addEventListener("toggle", () => this.fill());
-    }
+  point(head) {
+    if (this.pointed === head) return;
+    this.pointed = head;
+    this.request();
+  }
 
-    // Only while it is open: for a large model it is long.
-    fill() {
-      if (!this.element.open) {
-        this.body.replaceChildren();
-        return;
-      }
-      const { offered } = this.statistics();
-      const titles = ["Head", ...offered.map(({ label, unit }) => (unit ? `${label}, ${unit}` : label))];
-      this.head.replaceChildren(make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title))));
-      this.body.replaceChildren(...this.order().map((head) => {
+  head() {
+    const { layer, head } = this.state.values;
+    return this.pointed || { layer, head };
+  }
+
+  // Another kind has other statistics.
+  rebuild() {
+    this.rows = this.statistics().offered.map(({ name, label, unit, says }) => {
+      const value = make("dd", {}, "");
+      const term = make("dt", { title: says }, unit ? `${label}, ${unit}` : label);
+      return { name, term, value, text: value.firstChild };
+    });
+    this.numbers.replaceChildren(...this.rows.flatMap(({ term, value }) => [term, value]));
+    this.pointed = null;
+    this.request();
+  }
+
+  draw() {
+    const head = this.head();
+    this.title.textContent = `Layer ${head.layer}, head ${head.head}`;
+    const { stat } = this.state.values;
+    for (const { name, term, value, text } of this.rows) {
+      text.data = formatStatistic(this.statistics().of(head, name), 4);
+      for (const element of [term, value]) element.classList.toggle("chosen", name === stat);
+    }
+    const picture = this.thumbnails.get(head);
+    const side = Math.round(SIDE * (window.devicePixelRatio || 1));
+    if (this.canvas.width !== side) this.canvas.width = this.canvas.height = side;
+    const context = this.canvas.getContext("2d");
+    context.clearRect(0, 0, side, side);
+    if (picture) drawThumbnail(context, picture, 0, 0, side, side);
+  }
+}
+
+export class Table {
+  // order(): the heads as they stand on the wall.
+  constructor(state, statistics, order) {
+    this.state = state;
+    this.statistics = statistics;
+    this.order = order;
+    this.caption = make("caption", {}, "Means over all queries");
+    this.head = make("thead");
+    this.body = make("tbody");
+    const table = make("table", {}, this.caption, this.head, this.body);
+    this.element = make(
+      "details",
+      { class: "table" },
+      make("summary", {}, "All numbers as a table"),
+      make("div", { class: "table-scroll", tabindex: "0" }, table),
+    );
+    this.element.addEventListener("toggle", () => this.fill());
+  }
+
+  // Only while it is open: for a large model it is long.
+  fill() {
+    if (!this.element.open) {
+      this.body.replaceChildren();
+      return;
+    }
+    const { offered } = this.statistics();
+    const titles = ["Head", ...offered.map(({ label, unit }) => (unit ? `${label}, ${unit}` : label))];
+    this.head.replaceChildren(make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title))));
+    this.body.replaceChildren(
+      ...this.order().map((head) => {
         const cells = offered.map(({ name }) => make("td", {}, formatStatistic(this.statistics().of(head, name), 4)));
         return make("tr", {}, make("th", { scope: "row" }, `${head.layer}.${head.head}`), ...cells);
-      }));
-    }
+      }),
+    );
   }
-
-  return { Detail, Table };
-});
+}

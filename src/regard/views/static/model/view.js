@@ -1,124 +1,149 @@
 // The model view: every layer and head at a glance, in the order of any statistic.
 
-view((shared) => {
-  const { make, makeDrawn, makeSaid, makeSwitch, oneOf, Detail, HeadStatistics, Table, Wall, STATISTICS } = shared;
+import { make } from "../base/dom.js";
+import { oneOf } from "../base/state.js";
+import { makeSwitch } from "../heads/controls.js";
+import { makeDrawn, makeSaid } from "../heads/drawn.js";
+import { Detail, Table } from "./detail.js";
+import { HeadStatistics, STATISTICS } from "./statistics.js";
+import { Wall } from "./wall.js";
 
-  const ORDERS = [
-    { name: "place", label: "Layers" },
-    { name: "most", label: "Largest first" },
-    { name: "least", label: "Smallest first" },
-  ];
+const ORDERS = [
+  { name: "place", label: "Layers" },
+  { name: "most", label: "Largest first" },
+  { name: "least", label: "Smallest first" },
+];
 
-  const HELP = [
-    ["In the model view, point at a head", "shows it larger, with all its numbers"],
-    ["Click, Enter or Space on a head", "opens it"],
-    ["Arrow keys, Home, End on the wall", "another head"],
-  ];
+const HELP = [
+  ["In the model view, point at a head", "shows it larger, with all its numbers"],
+  ["Click, Enter or Space on a head", "opens it"],
+  ["Arrow keys, Home, End on the wall", "another head"],
+];
 
-  function open({ source, state, colours }) {
-    const page = { source, state, colours };
-    let statistics = null;
-    const told = () => statistics;
-    // Of the statistics of another kind, this one may be missing.
-    const settle = () => {
-      if (!statistics.offered.some(({ name }) => name === state.values.stat)) state.set({ stat: statistics.offered[0].name });
-    };
-
-    const openHead = ({ layer, head }) => state.set({ view: "heads", layer, head, also: [], hover: null });
-    const detail = new Detail(page, { statistics: told, open: openHead });
-    const isBeside = ({ layer, head }) => detail.head().layer === layer && detail.head().head === head;
-    const wall = new Wall(page, { statistics: told, point: (head) => detail.point(head), open: openHead, drawn: (cell) => isBeside(cell) && detail.request() });
-    const table = new Table(state, told, () => wall.order);
-    const live = make("p", { class: "sr-only", role: "status", "aria-live": "polite" });
-    const note = make("p", { class: "note model-note" });
-
-    const said = makeSaid(page);
-    const choose = make("select", { class: "button", "aria-label": "The number under each head" });
-    choose.addEventListener("change", () => state.set({ stat: choose.value }));
-    const orders = make("fieldset", { class: "filter model-orders" }, make("legend", { class: "sr-only" }, "In which order"));
-    for (const { name, label } of ORDERS) {
-      const radio = make("input", { type: "radio", name: "regard-model-order", value: name });
-      radio.addEventListener("change", () => state.set({ by: name }));
-      orders.append(make("label", {}, radio, make("span", {}, label)));
-    }
-    const showChoice = () => {
-      choose.value = state.values.stat;
-      for (const radio of orders.querySelectorAll("input")) radio.checked = radio.value === state.values.by;
-      const { says } = STATISTICS.find(({ name }) => name === state.values.stat);
-      const hides = !state.values.specials || state.values.filter !== "all";
-      note.textContent = `Mean over all queries: ${says}.${hides ? " Hidden tokens are hidden in the pictures only." : ""}`;
-    };
-
-    const specials = source.kinds.some((kind) => ["query", "key"].some((side) => source.tokens(kind, side).some((token) => token.special && !token.sink)));
-    const top = make("div", { class: "controls model-controls" },
-      make("label", { class: "switch" }, make("span", {}, "Number"), choose), orders, makeDrawn(page),
-      ...(specials ? [makeSwitch(state, "Special tokens", "specials")] : []));
-    const element = make("div", { class: "model-view" },
-      make("section", { class: "model-main", "aria-label": "All heads" }, top, note, said.line, wall.element),
-      make("aside", { class: "model-side" }, detail.element, table.element, live),
-    );
-
-    const sortedSay = () => {
-      const { by, stat } = state.values;
-      const { label } = STATISTICS.find(({ name }) => name === stat);
-      return by === "place" ? "Heads by layer." : `Heads by ${label.toLowerCase()}, ${by === "most" ? "largest" : "smallest"} first.`;
-    };
-    // The statistics of a kind may be on their way.
-    let ready = false;
-    const rebuild = () => {
-      ready = Boolean(source.statistics(state.values.kind));
-      note.textContent = "The numbers are on their way.";
-      if (!ready) return;
-      statistics = new HeadStatistics(source, state.values.kind);
-      choose.replaceChildren(...statistics.offered.map(({ name, label }) => make("option", { value: name }, label)));
-      settle();
-      said.update();
-      wall.rebuild();
-      detail.rebuild();
-      table.fill();
-      showChoice();
-    };
-
-    const changed = (names) => {
-      const has = (...wanted) => wanted.some((name) => names.has(name));
-      if (has("kind") || !ready) {
-        rebuild();
-        return;
-      }
-      if (has("rows")) wall.drawing.resume();
-      if (has("what")) said.update();
-      if (has("specials", "filter", "what")) wall.restart();
-      if (has("stat", "by")) {
-        settle();
-        wall.arrange();
-        wall.request();
-        live.textContent = sortedSay();
-        table.fill();
-      }
-      if (has("stat", "by", "specials", "filter")) showChoice();
-      if (has("look")) wall.repaint();
-      if (has("layer", "head")) wall.mark();
-      detail.request();
-    };
-
-    // On paper the wall is as long as it is.
-    const print = (on) => () => {
-      wall.all = on;
-      wall.width = 0;
-      wall.resize();
-      wall.repaint();
-      wall.draw();
-      detail.draw();
-    };
-
-    return { element, start: rebuild, changed, print };
-  }
-
-  return {
-    name: "model",
-    label: "Model",
-    fields: { stat: oneOf(STATISTICS.map(({ name }) => name)), by: oneOf(ORDERS.map(({ name }) => name)) },
-    help: HELP,
-    open,
+function open({ source, state, colours }) {
+  const page = { source, state, colours };
+  let statistics = null;
+  const told = () => statistics;
+  // Of the statistics of another kind, this one may be missing.
+  const settle = () => {
+    if (!statistics.offered.some(({ name }) => name === state.values.stat))
+      state.set({ stat: statistics.offered[0].name });
   };
-});
+
+  const openHead = ({ layer, head }) => state.set({ view: "heads", layer, head, also: [], hover: null });
+  const detail = new Detail(page, { statistics: told, open: openHead });
+  const isBeside = ({ layer, head }) => detail.head().layer === layer && detail.head().head === head;
+  const wall = new Wall(page, {
+    statistics: told,
+    point: (head) => detail.point(head),
+    open: openHead,
+    drawn: (cell) => isBeside(cell) && detail.request(),
+  });
+  const table = new Table(state, told, () => wall.order);
+  const live = make("p", { class: "sr-only", role: "status", "aria-live": "polite" });
+  const note = make("p", { class: "note model-note" });
+
+  const said = makeSaid(page);
+  const choose = make("select", { class: "button", "aria-label": "The number under each head" });
+  choose.addEventListener("change", () => state.set({ stat: choose.value }));
+  const orders = make(
+    "fieldset",
+    { class: "filter model-orders" },
+    make("legend", { class: "sr-only" }, "In which order"),
+  );
+  for (const { name, label } of ORDERS) {
+    const radio = make("input", { type: "radio", name: "regard-model-order", value: name });
+    radio.addEventListener("change", () => state.set({ by: name }));
+    orders.append(make("label", {}, radio, make("span", {}, label)));
+  }
+  const showChoice = () => {
+    choose.value = state.values.stat;
+    for (const radio of orders.querySelectorAll("input")) radio.checked = radio.value === state.values.by;
+    const { says } = STATISTICS.find(({ name }) => name === state.values.stat);
+    const hides = !state.values.specials || state.values.filter !== "all";
+    note.textContent = `Mean over all queries: ${says}.${hides ? " Hidden tokens are hidden in the pictures only." : ""}`;
+  };
+
+  const specials = source.kinds.some((kind) =>
+    ["query", "key"].some((side) => source.tokens(kind, side).some((token) => token.special && !token.sink)),
+  );
+  const top = make(
+    "div",
+    { class: "controls model-controls" },
+    make("label", { class: "switch" }, make("span", {}, "Number"), choose),
+    orders,
+    makeDrawn(page),
+    ...(specials ? [makeSwitch(state, "Special tokens", "specials")] : []),
+  );
+  const element = make(
+    "div",
+    { class: "model-view" },
+    make("section", { class: "model-main", "aria-label": "All heads" }, top, note, said.line, wall.element),
+    make("aside", { class: "model-side" }, detail.element, table.element, live),
+  );
+
+  const sortedSay = () => {
+    const { by, stat } = state.values;
+    const { label } = STATISTICS.find(({ name }) => name === stat);
+    return by === "place"
+      ? "Heads by layer."
+      : `Heads by ${label.toLowerCase()}, ${by === "most" ? "largest" : "smallest"} first.`;
+  };
+  // The statistics of a kind may be on their way.
+  let ready = false;
+  const rebuild = () => {
+    ready = Boolean(source.statistics(state.values.kind));
+    note.textContent = "The numbers are on their way.";
+    if (!ready) return;
+    statistics = new HeadStatistics(source, state.values.kind);
+    choose.replaceChildren(...statistics.offered.map(({ name, label }) => make("option", { value: name }, label)));
+    settle();
+    said.update();
+    wall.rebuild();
+    detail.rebuild();
+    table.fill();
+    showChoice();
+  };
+
+  const changed = (names) => {
+    const has = (...wanted) => wanted.some((name) => names.has(name));
+    if (has("kind") || !ready) {
+      rebuild();
+      return;
+    }
+    if (has("rows")) wall.drawing.resume();
+    if (has("what")) said.update();
+    if (has("specials", "filter", "what")) wall.restart();
+    if (has("stat", "by")) {
+      settle();
+      wall.arrange();
+      wall.request();
+      live.textContent = sortedSay();
+      table.fill();
+    }
+    if (has("stat", "by", "specials", "filter")) showChoice();
+    if (has("look")) wall.repaint();
+    if (has("layer", "head")) wall.mark();
+    detail.request();
+  };
+
+  // On paper the wall is as long as it is.
+  const print = (on) => () => {
+    wall.all = on;
+    wall.width = 0;
+    wall.resize();
+    wall.repaint();
+    wall.draw();
+    detail.draw();
+  };
+
+  return { element, start: rebuild, changed, print };
+}
+
+export const VIEW = {
+  name: "model",
+  label: "Model",
+  fields: { stat: oneOf(STATISTICS.map(({ name }) => name)), by: oneOf(ORDERS.map(({ name }) => name)) },
+  help: HELP,
+  open,
+};

@@ -1,178 +1,243 @@
 // The movement map: a word's way from its learned to its contextual embedding, in several sentences.
 
-view((shared) => {
-  const { make, readable, oneOf, drawPaths, stepName } = shared;
+import { make, readable } from "../base/dom.js";
+import { oneOf } from "../base/state.js";
+import { drawPaths, stepName } from "./drawing.js";
 
-  const HELP = [
-    ["The movement map", "has one path for each sentence; equal lengths in it are equal distances, as far as its two axes hold them"],
-    ["← → on the slider", "one step of the model back or forth; a click on a point, or a row of the table, goes there"],
-  ];
-  const EACH = 700; // milliseconds a step, while it plays
-  const WAYS = [["directions", "Directions"], ["vectors", "Vectors"]];
+const HELP = [
+  [
+    "The movement map",
+    "has one path for each sentence; equal lengths in it are equal distances, as far as its two axes hold them",
+  ],
+  ["← → on the slider", "one step of the model back or forth; a click on a point, or a row of the table, goes there"],
+];
+const EACH = 700; // milliseconds a step, while it plays
+const WAYS = [
+  ["directions", "Directions"],
+  ["vectors", "Vectors"],
+];
 
-  const isCount = (text) => /^\d{1,4}$/.test(text);
-  const fits = (source) => Boolean(source.facts.movement);
+const isCount = (text) => /^\d{1,4}$/.test(text);
+const fits = (source) => Boolean(source.facts.movement);
 
-  function open({ source, state, colours }) {
-    const facts = source.facts.movement;
-    const last = facts.steps.length - 1;
-    const stepOf = () => Math.min(state.values.step ?? last, last);
-    const projection = () => facts.projections[state.values.way];
-    const pairs = facts.texts.flatMap((_, a) => facts.texts.slice(a + 1).map((_text, i) => [a, a + 1 + i]));
-    const pair = () => pairs[Math.min(state.values.couple, pairs.length - 1)];
+function open({ source, state, colours }) {
+  const facts = source.facts.movement;
+  const last = facts.steps.length - 1;
+  const stepOf = () => Math.min(state.values.step ?? last, last);
+  const projection = () => facts.projections[state.values.way];
+  const pairs = facts.texts.flatMap((_, a) => facts.texts.slice(a + 1).map((_text, i) => [a, a + 1 + i]));
+  const pair = () => pairs[Math.min(state.values.couple, pairs.length - 1)];
 
-    const title = make("h2", { class: "where" });
-    const words = [...new Set(facts.words)];
-    words.forEach((word, i) => title.append(i ? " / " : "", make("bdi", { dir: "auto" }, readable(word))));
-    title.append(", from its learned to its contextual embedding");
+  const title = make("h2", { class: "where" });
+  const words = [...new Set(facts.words)];
+  words.forEach((word, i) => title.append(i ? " / " : "", make("bdi", { dir: "auto" }, readable(word))));
+  title.append(", from its learned to its contextual embedding");
 
-    const ways = make("fieldset", { class: "filter ways" }, make("legend", { class: "sr-only" }, "What is projected"));
-    const radios = WAYS.map(([name, label]) => {
-      const radio = make("input", { type: "radio", name: "regard-way", value: name });
-      radio.addEventListener("change", () => state.set({ way: name }));
-      ways.append(make("label", {}, radio, make("span", {}, label)));
-      return radio;
-    });
+  const ways = make("fieldset", { class: "filter ways" }, make("legend", { class: "sr-only" }, "What is projected"));
+  const radios = WAYS.map(([name, label]) => {
+    const radio = make("input", { type: "radio", name: "regard-way", value: name });
+    radio.addEventListener("change", () => state.set({ way: name }));
+    ways.append(make("label", {}, radio, make("span", {}, label)));
+    return radio;
+  });
 
-    const slider = make("input", { type: "range", min: "0", max: String(last), step: "1", "aria-label": "Step" });
-    slider.addEventListener("input", () => {
+  const slider = make("input", { type: "range", min: "0", max: String(last), step: "1", "aria-label": "Step" });
+  slider.addEventListener("input", () => {
+    stop();
+    state.set({ step: Number(slider.value) });
+  });
+  const said = make("output", { class: "step-name" });
+  const play = make("button", { type: "button", class: "button" }, "Play");
+  let timer = 0;
+  const stop = () => {
+    clearInterval(timer);
+    timer = 0;
+    play.textContent = "Play";
+  };
+  play.addEventListener("click", () => {
+    if (timer) {
       stop();
-      state.set({ step: Number(slider.value) });
-    });
-    const said = make("output", { class: "step-name" });
-    const play = make("button", { type: "button", class: "button" }, "Play");
-    let timer = 0;
-    const stop = () => {
-      clearInterval(timer);
-      timer = 0;
-      play.textContent = "Play";
-    };
-    play.addEventListener("click", () => {
-      if (timer) {
-        stop();
-        return;
-      }
-      if (stepOf() === last) state.set({ step: 0 });
-      play.textContent = "Stop";
-      timer = setInterval(() => {
-        state.set({ step: stepOf() + 1 });
-        if (stepOf() === last) stop();
-      }, EACH);
-    });
+      return;
+    }
+    if (stepOf() === last) state.set({ step: 0 });
+    play.textContent = "Stop";
+    timer = setInterval(() => {
+      state.set({ step: stepOf() + 1 });
+      if (stepOf() === last) stop();
+    }, EACH);
+  });
 
-    const figure = make("div", { class: "figure" });
-    const goTo = (event) => {
-      const target = event.target.closest("[data-step]");
-      if (!target) return;
-      stop();
-      state.set({ step: Number(target.dataset.step) });
-    };
-    figure.addEventListener("click", goTo);
+  const figure = make("div", { class: "figure" });
+  const goTo = (event) => {
+    const target = event.target.closest("[data-step]");
+    if (!target) return;
+    stop();
+    state.set({ step: Number(target.dataset.step) });
+  };
+  figure.addEventListener("click", goTo);
 
-    const legend = make("ol", { class: "sentences" });
-    const drawLegend = () =>
-      legend.replaceChildren(...facts.texts.map((text, i) => {
+  const legend = make("ol", { class: "sentences" });
+  const drawLegend = () =>
+    legend.replaceChildren(
+      ...facts.texts.map((text, i) => {
         const line = make("span", { class: "number-of", "aria-hidden": "true" }, String(i + 1));
         line.style.background = colours.series(i);
         return make("li", {}, line, make("bdi", { dir: "auto" }, readable(text)));
-      }));
+      }),
+    );
 
-    const belief = make("p", { class: "belief" });
-    const choose = make("select", { "aria-label": "Which two sentences" },
-      ...pairs.map(([a, b], i) => make("option", { value: String(i) }, `Sentences ${a + 1} and ${b + 1}`)));
-    choose.addEventListener("change", () => state.set({ couple: Number(choose.value) }));
-    const body = make("tbody");
-    body.addEventListener("click", goTo);
-    const head = make("tr", {}, ...["Step", "Cosine", "Distance", "Drawn"].map((name) => make("th", { scope: "col" }, name)));
-    const caption = make("caption", { class: "sr-only" });
-    const table = make("div", { class: "table-scroll", tabindex: "0", "aria-label": "Distances", role: "region" }, make("table", {}, caption, make("thead", {}, head), body));
-    const note = make("p", { class: "note" }, "Distance is the true one, in all dimensions; drawn is its length in the picture.");
-    const between = make("section", { class: "between", "aria-label": "Distances between the sentences" },
-      make("h2", { class: "panel-title" }, "Between the sentences"), choose, table, note);
-    between.hidden = pairs.length === 0;
-    choose.hidden = pairs.length < 2;
+  const belief = make("p", { class: "belief" });
+  const choose = make(
+    "select",
+    { "aria-label": "Which two sentences" },
+    ...pairs.map(([a, b], i) => make("option", { value: String(i) }, `Sentences ${a + 1} and ${b + 1}`)),
+  );
+  choose.addEventListener("change", () => state.set({ couple: Number(choose.value) }));
+  const body = make("tbody");
+  body.addEventListener("click", goTo);
+  const head = make(
+    "tr",
+    {},
+    ...["Step", "Cosine", "Distance", "Drawn"].map((name) => make("th", { scope: "col" }, name)),
+  );
+  const caption = make("caption", { class: "sr-only" });
+  const table = make(
+    "div",
+    { class: "table-scroll", tabindex: "0", "aria-label": "Distances", role: "region" },
+    make("table", {}, caption, make("thead", {}, head), body),
+  );
+  const note = make(
+    "p",
+    { class: "note" },
+    "Distance is the true one, in all dimensions; drawn is its length in the picture.",
+  );
+  const between = make(
+    "section",
+    { class: "between", "aria-label": "Distances between the sentences" },
+    make("h2", { class: "panel-title" }, "Between the sentences"),
+    choose,
+    table,
+    note,
+  );
+  between.hidden = pairs.length === 0;
+  choose.hidden = pairs.length < 2;
 
-    const fillTable = () => {
-      if (pairs.length === 0) return;
-      const [a, b] = pair();
-      const { true: far, drawn } = projection();
-      choose.value = String(pairs.findIndex((each) => each[0] === a && each[1] === b));
-      caption.textContent = `Sentences ${a + 1} and ${b + 1}, step by step`;
-      body.replaceChildren(...facts.steps.map((name, i) => {
+  const fillTable = () => {
+    if (pairs.length === 0) return;
+    const [a, b] = pair();
+    const { true: far, drawn } = projection();
+    choose.value = String(pairs.findIndex((each) => each[0] === a && each[1] === b));
+    caption.textContent = `Sentences ${a + 1} and ${b + 1}, step by step`;
+    body.replaceChildren(
+      ...facts.steps.map((name, i) => {
         const cosine = facts.similarity[i][a][b];
         const here = i === stepOf();
         const number = (value) => (value === null ? "-" : value.toFixed(4));
-        return make("tr", { "data-step": String(i), "aria-current": here ? "step" : null },
-          make("th", { scope: "row" }, name), make("td", {}, number(cosine)), make("td", {}, number(far[i][a][b])), make("td", {}, number(drawn[i][a][b])));
-      }));
-    };
-
-    const believe = () => {
-      const { share, apart: kept, agreement, length } = projection();
-      const percent = (part) => `${(100 * part).toFixed(1)} %`;
-      const what = state.values.way === "directions" ? "Every vector is scaled to length 1, so that distances are those of directions. " : "";
-      const agree = agreement === null ? "" : ` True and drawn distances of all pairs of points correlate with r = ${agreement.toFixed(3)}.`;
-      const { true: far, drawn } = projection();
-      const total = (steps) => steps.reduce((sum, step) => sum + pairs.reduce((part, [a, b]) => part + step[a][b], 0), 0);
-      const up = kept === null
-        ? "up, the direction across it in which it varies most"
-        : `up, the direction at right angles to it in which the sentences differ most, which holds ${percent(kept)} of how they differ`;
-      const between = total(far) > 0 ? ` Between the sentences, at the same step, it is ${percent(total(drawn) / total(far))}.` : "";
-      const axes = projection().ends
-        ? `Across and up are the two directions in which the words' contextual embeddings differ most; they keep ${percent(kept ?? 0)} of how these differ, and ${percent(share[0] + share[1])}`
-        : `Across is the way that the word goes ${facts.texts.length > 1 ? "in all sentences alike" : "most"}; ${up}. Together they keep ${percent(share[0] + share[1])}`;
-      belief.textContent = `${what}${axes} of the variance of all points.${agree} On the whole a drawn distance is ${percent(length)} of the true one; it is never longer.${between}`;
-    };
-
-    const drawFigure = () => {
-      const width = Math.max(280, figure.clientWidth || 700);
-      const height = Math.round(Math.max(300, Math.min(640, width * 0.68, Math.max(360, window.innerHeight - 440))));
-      figure.replaceChildren(drawPaths({ facts, projection: projection(), step: stepOf(), colours, width, height }));
-    };
-
-    const draw = () => {
-      radios.forEach((radio) => (radio.checked = radio.value === state.values.way));
-      slider.value = String(stepOf());
-      said.textContent = stepName(facts, stepOf());
-      slider.setAttribute("aria-valuetext", said.textContent);
-      drawLegend();
-      believe();
-      fillTable();
-      drawFigure();
-    };
-
-    const element = make("div", { class: "movement" },
-      make("section", { class: "movement-map", "aria-label": "Movement map" },
-        make("div", { class: "view-top" }, title, make("div", { class: "controls" }, ways)),
-        legend, figure,
-        make("div", { class: "movement-steps" }, play, slider, said),
-      ),
-      make("aside", { class: "movement-side", "aria-label": "Distances" },
-        make("section", { class: "faithful", "aria-label": "How far the picture can be believed" }, make("h2", { class: "panel-title" }, "How far to believe it"), belief),
-        between,
-      ),
+        return make(
+          "tr",
+          { "data-step": String(i), "aria-current": here ? "step" : null },
+          make("th", { scope: "row" }, name),
+          make("td", {}, number(cosine)),
+          make("td", {}, number(far[i][a][b])),
+          make("td", {}, number(drawn[i][a][b])),
+        );
+      }),
     );
-    const start = () => {
-      draw();
-      let width = figure.clientWidth;
-      new ResizeObserver(() => {
-        if (figure.clientWidth === width || figure.clientWidth === 0) return;
-        width = figure.clientWidth;
-        drawFigure();
-      }).observe(figure);
-    };
-    const changed = (names) => {
-      if (["way", "step", "couple", "look"].some((name) => names.has(name))) draw();
-    };
-    const print = () => draw;
-    return { element, start, changed, print };
-  }
-
-  const fields = {
-    way: oneOf(WAYS.map(([name]) => name)),
-    step: { initial: null, read: (text) => (isCount(text) ? Number(text) : undefined), write: (step) => (step === null ? null : String(step)) },
-    couple: { initial: 0, read: (text) => (isCount(text) ? Number(text) : undefined), write: (couple) => (couple > 0 ? String(couple) : null) },
   };
 
-  return { name: "movement", label: "Movement", fits, fields, help: HELP, open };
-});
+  const believe = () => {
+    const { share, apart: kept, agreement, length } = projection();
+    const percent = (part) => `${(100 * part).toFixed(1)} %`;
+    const what =
+      state.values.way === "directions"
+        ? "Every vector is scaled to length 1, so that distances are those of directions. "
+        : "";
+    const agree =
+      agreement === null
+        ? ""
+        : ` True and drawn distances of all pairs of points correlate with r = ${agreement.toFixed(3)}.`;
+    const { true: far, drawn } = projection();
+    const total = (steps) => steps.reduce((sum, step) => sum + pairs.reduce((part, [a, b]) => part + step[a][b], 0), 0);
+    const up =
+      kept === null
+        ? "up, the direction across it in which it varies most"
+        : `up, the direction at right angles to it in which the sentences differ most, which holds ${percent(kept)} of how they differ`;
+    const between =
+      total(far) > 0 ? ` Between the sentences, at the same step, it is ${percent(total(drawn) / total(far))}.` : "";
+    const axes = projection().ends
+      ? `Across and up are the two directions in which the words' contextual embeddings differ most; they keep ${percent(kept ?? 0)} of how these differ, and ${percent(share[0] + share[1])}`
+      : `Across is the way that the word goes ${facts.texts.length > 1 ? "in all sentences alike" : "most"}; ${up}. Together they keep ${percent(share[0] + share[1])}`;
+    belief.textContent = `${what}${axes} of the variance of all points.${agree} On the whole a drawn distance is ${percent(length)} of the true one; it is never longer.${between}`;
+  };
+
+  const drawFigure = () => {
+    const width = Math.max(280, figure.clientWidth || 700);
+    const height = Math.round(Math.max(300, Math.min(640, width * 0.68, Math.max(360, window.innerHeight - 440))));
+    figure.replaceChildren(drawPaths({ facts, projection: projection(), step: stepOf(), colours, width, height }));
+  };
+
+  const draw = () => {
+    radios.forEach((radio) => (radio.checked = radio.value === state.values.way));
+    slider.value = String(stepOf());
+    said.textContent = stepName(facts, stepOf());
+    slider.setAttribute("aria-valuetext", said.textContent);
+    drawLegend();
+    believe();
+    fillTable();
+    drawFigure();
+  };
+
+  const element = make(
+    "div",
+    { class: "movement" },
+    make(
+      "section",
+      { class: "movement-map", "aria-label": "Movement map" },
+      make("div", { class: "view-top" }, title, make("div", { class: "controls" }, ways)),
+      legend,
+      figure,
+      make("div", { class: "movement-steps" }, play, slider, said),
+    ),
+    make(
+      "aside",
+      { class: "movement-side", "aria-label": "Distances" },
+      make(
+        "section",
+        { class: "faithful", "aria-label": "How far the picture can be believed" },
+        make("h2", { class: "panel-title" }, "How far to believe it"),
+        belief,
+      ),
+      between,
+    ),
+  );
+  const start = () => {
+    draw();
+    let width = figure.clientWidth;
+    new ResizeObserver(() => {
+      if (figure.clientWidth === width || figure.clientWidth === 0) return;
+      width = figure.clientWidth;
+      drawFigure();
+    }).observe(figure);
+  };
+  const changed = (names) => {
+    if (["way", "step", "couple", "look"].some((name) => names.has(name))) draw();
+  };
+  const print = () => draw;
+  return { element, start, changed, print };
+}
+
+const fields = {
+  way: oneOf(WAYS.map(([name]) => name)),
+  step: {
+    initial: null,
+    read: (text) => (isCount(text) ? Number(text) : undefined),
+    write: (step) => (step === null ? null : String(step)),
+  },
+  couple: {
+    initial: 0,
+    read: (text) => (isCount(text) ? Number(text) : undefined),
+    write: (couple) => (couple > 0 ? String(couple) : null),
+  },
+};
+
+export const VIEW = { name: "movement", label: "Movement", fits, fields, help: HELP, open };

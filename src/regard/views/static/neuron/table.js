@@ -1,52 +1,99 @@
 // All numbers of the calculation as tables; built only while they are open.
 
-part((shared) => {
-  const { make, formatNumber } = shared;
+import { make } from "../base/dom.js";
+import { formatNumber } from "./figures.js";
 
-  class NeuronTables {
-    constructor(page, chosen) {
-      Object.assign(this, page, { chosen });
-      this.scroll = make("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": "All numbers of this calculation" });
-      this.element = make("details", { class: "table neuron-tables" }, make("summary", {}, "All numbers as tables"), this.scroll);
-      this.element.addEventListener("toggle", () => this.draw());
-    }
-
-    draw() {
-      const { chosen } = this;
-      if (!this.element.open || !chosen.steps) {
-        this.scroll.replaceChildren();
-        return;
-      }
-      const { steps, key, query, layer, head } = chosen;
-      const where = `layer ${layer}, head ${head}, query ${query} (${chosen.nameOf("query", query)})`;
-      const { q, k, v, dim, vDim, products, scaled, capped, bias, allowed, scores, weights, context, sink } = steps;
-      const columns = [["q · k", products], ["Scaled", scaled], ["Capped", capped], ["Bias", bias]].filter(([, values]) => values);
-      const keys = chosen.keys.map((token, j) => {
-        const masked = token.sink ? "" : allowed[j] ? "allowed" : "forbidden";
-        const score = token.sink ? sink : scores[j];
-        const cells = columns.map(([, values]) => (token.sink ? "" : formatNumber(values[j])));
-        return [String(j), chosen.nameOf("key", j), ...cells, masked, score === null ? "" : formatNumber(score), formatNumber(weights[j])];
-      });
-      const tables = [this.table(`Every key: ${where}`, ["Position", "Key", ...columns.map(([name]) => name), "Mask", "Score", "Weight"], keys)];
-      if (!chosen.isSink()) {
-        const terms = chosen.terms();
-        const rows = Array.from({ length: dim }, (_, d) => [String(d), formatNumber(q[d]), formatNumber(k[key * dim + d]), formatNumber(terms[d])]);
-        tables.push(this.table(`q and k of key ${key} (${chosen.nameOf("key", key)})`, ["Dimension", "q", "k", "q × k"], rows));
-      }
-      if (v) {
-        const weighted = chosen.weighted();
-        const of = weighted ? ["v", "Weight × v"] : [];
-        const rows = Array.from({ length: vDim }, (_, d) => [String(d), ...(weighted ? [formatNumber(v[key * vDim + d]), formatNumber(weighted[d])] : []), formatNumber(context[d])]);
-        tables.push(this.table(`v of key ${key}, and the result of the query`, ["Dimension", ...of, "Result"], rows));
-      }
-      this.scroll.replaceChildren(...tables);
-    }
-
-    table(caption, header, rows) {
-      const body = rows.map(([first, ...others]) => make("tr", {}, make("th", { scope: "row" }, first), ...others.map((text) => make("td", { dir: "auto" }, text))));
-      return make("table", {}, make("caption", {}, caption), make("thead", {}, make("tr", {}, ...header.map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, ...body));
-    }
+export class NeuronTables {
+  constructor(page, chosen) {
+    this.source = page.source;
+    this.state = page.state;
+    this.colours = page.colours;
+    this.chosen = chosen;
+    this.scroll = make("div", {
+      class: "table-scroll",
+      tabindex: "0",
+      role: "region",
+      "aria-label": "All numbers of this calculation",
+    });
+    this.element = make(
+      "details",
+      { class: "table neuron-tables" },
+      make("summary", {}, "All numbers as tables"),
+      this.scroll,
+    );
+    this.element.addEventListener("toggle", () => this.draw());
   }
 
-  return { NeuronTables };
-});
+  draw() {
+    const { chosen } = this;
+    if (!this.element.open || !chosen.steps) {
+      this.scroll.replaceChildren();
+      return;
+    }
+    const { steps, key, query, layer, head } = chosen;
+    const where = `layer ${layer}, head ${head}, query ${query} (${chosen.nameOf("query", query)})`;
+    const { q, k, v, dim, vDim, products, scaled, capped, bias, allowed, scores, weights, context, sink } = steps;
+    const columns = [
+      ["q · k", products],
+      ["Scaled", scaled],
+      ["Capped", capped],
+      ["Bias", bias],
+    ].filter(([, values]) => values);
+    const keys = chosen.keys.map((token, j) => {
+      const masked = token.sink ? "" : allowed[j] ? "allowed" : "forbidden";
+      const score = token.sink ? sink : scores[j];
+      const cells = columns.map(([, values]) => (token.sink ? "" : formatNumber(values[j])));
+      return [
+        String(j),
+        chosen.nameOf("key", j),
+        ...cells,
+        masked,
+        score === null ? "" : formatNumber(score),
+        formatNumber(weights[j]),
+      ];
+    });
+    const tables = [
+      this.table(
+        `Every key: ${where}`,
+        ["Position", "Key", ...columns.map(([name]) => name), "Mask", "Score", "Weight"],
+        keys,
+      ),
+    ];
+    if (!chosen.isSink()) {
+      const terms = chosen.terms();
+      const rows = Array.from({ length: dim }, (_, d) => [
+        String(d),
+        formatNumber(q[d]),
+        formatNumber(k[key * dim + d]),
+        formatNumber(terms[d]),
+      ]);
+      tables.push(
+        this.table(`q and k of key ${key} (${chosen.nameOf("key", key)})`, ["Dimension", "q", "k", "q × k"], rows),
+      );
+    }
+    if (v) {
+      const weighted = chosen.weighted();
+      const of = weighted ? ["v", "Weight × v"] : [];
+      const rows = Array.from({ length: vDim }, (_, d) => [
+        String(d),
+        ...(weighted ? [formatNumber(v[key * vDim + d]), formatNumber(weighted[d])] : []),
+        formatNumber(context[d]),
+      ]);
+      tables.push(this.table(`v of key ${key}, and the result of the query`, ["Dimension", ...of, "Result"], rows));
+    }
+    this.scroll.replaceChildren(...tables);
+  }
+
+  table(caption, header, rows) {
+    const body = rows.map(([first, ...others]) =>
+      make("tr", {}, make("th", { scope: "row" }, first), ...others.map((text) => make("td", { dir: "auto" }, text))),
+    );
+    return make(
+      "table",
+      {},
+      make("caption", {}, caption),
+      make("thead", {}, make("tr", {}, ...header.map((text) => make("th", { scope: "col" }, text)))),
+      make("tbody", {}, ...body),
+    );
+  }
+}

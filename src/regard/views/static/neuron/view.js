@@ -1,127 +1,155 @@
 // The neuron view: one query and one head, from q to the result, with every number in between.
 
-view((shared) => {
-  const { make, heldOf, Chosen, KeyRows, NeuronTables, Worked, formatNumber, NEURON_FIELDS } = shared;
+import { make } from "../base/dom.js";
+import { heldOf } from "../base/held.js";
+import { Chosen, NEURON_FIELDS } from "./chosen.js";
+import { formatNumber } from "./figures.js";
+import { KeyRows } from "./rows.js";
+import { NeuronTables } from "./table.js";
+import { Worked } from "./worked.js";
 
-  const HELP = [
-    ["why? beside a weight", "works that number out, in the Calculation tab"],
-    ["↑ ↓, Page Up, Page Down, Home, End in the calculation", "another key; ← → another dimension"],
-    ["Bars", "point up (blue) for positive and down (orange) for negative numbers"],
-  ];
+const HELP = [
+  ["why? beside a weight", "works that number out, in the Calculation tab"],
+  ["↑ ↓, Page Up, Page Down, Home, End in the calculation", "another key; ← → another dimension"],
+  ["Bars", "point up (blue) for positive and down (orange) for negative numbers"],
+];
 
-  function makeSelect(label, onChange) {
-    const select = make("select", { "aria-label": label });
-    select.addEventListener("change", () => onChange(Number(select.value)));
-    const wrap = make("label", { class: "pick" }, make("span", {}, label), select);
-    let filled = "";
-    // options: [[value, text]]; filled again only where they are others.
-    const update = (name, options, value) => {
-      if (name !== filled) {
-        filled = name;
-        select.replaceChildren(...options().map(([each, text]) => make("option", { value: String(each) }, text)));
-      }
-      select.value = String(value);
-    };
-    return { element: wrap, update };
+function makeSelect(label, onChange) {
+  const select = make("select", { "aria-label": label });
+  select.addEventListener("change", () => onChange(Number(select.value)));
+  const wrap = make("label", { class: "pick" }, make("span", {}, label), select);
+  let filled = "";
+  // options: [[value, text]]; filled again only where they are others.
+  const update = (name, options, value) => {
+    if (name !== filled) {
+      filled = name;
+      select.replaceChildren(...options().map(([each, text]) => make("option", { value: String(each) }, text)));
+    }
+    select.value = String(value);
+  };
+  return { element: wrap, update };
+}
+
+function open(page) {
+  const { source, state } = page;
+  const chosen = new Chosen(page);
+  const readout = make("p", { class: "neuron-readout note" });
+  const rows = new KeyRows(page, chosen, (point) => describe(point));
+  const worked = new Worked(page, chosen);
+  const tables = new NeuronTables(page, chosen);
+  const live = make("p", { class: "sr-only", role: "status", "aria-live": "polite" });
+  const waiting = make("p", { class: "empty" }, "The numbers are on their way.");
+
+  const pickQuery = (index) => state.set({ ...chosen.reach(index), key: null });
+  const picks = {
+    layer: makeSelect("Layer", (layer) => state.set({ layer, also: [], key: chosen.key })),
+    head: makeSelect("Head", (head) => state.set({ head, also: [], key: chosen.key })),
+    query: makeSelect("Query", pickQuery),
+    key: makeSelect("Key", (key) => state.set({ key })),
+  };
+  const step = (label, by) => {
+    const button = make("button", { type: "button", class: "button", "aria-label": label }, by < 0 ? "‹" : "›");
+    button.addEventListener("click", () =>
+      pickQuery(Math.max(0, Math.min(chosen.queries.length - 1, chosen.query + by))),
+    );
+    return button;
+  };
+  const back = make("button", { type: "button", class: "button" }, "Show in the head view");
+  back.addEventListener("click", () => state.set({ view: "heads", ...chosen.reach(chosen.query) }));
+  const controls = make(
+    "div",
+    { class: "controls neuron-controls" },
+    picks.layer.element,
+    picks.head.element,
+    make("span", { class: "stepper" }, step("Query before", -1), picks.query.element, step("Query after", 1)),
+    picks.key.element,
+    back,
+  );
+  const body = make(
+    "div",
+    { class: "neuron-body" },
+    make("section", { class: "neuron-left", "aria-label": "Every key" }, rows.element, readout, tables.element),
+    worked.element,
+  );
+  const element = make("div", { class: "neuron" }, controls, waiting, body, live);
+
+  // The number under the pointer, or the chosen dimension.
+  function describe(point) {
+    const { steps, key, dim } = chosen;
+    if (!steps) return;
+    const named = (index) => `“${chosen.nameOf("key", index)}”`;
+    const { what, index } = point || { what: "product", index: dim };
+    const of = point && point.key !== null ? point.key : key;
+    if (what === "context") readout.textContent = `Result, dimension ${index}: ${formatNumber(steps.context[index])}.`;
+    else if (what === "q") readout.textContent = `q, dimension ${index}: ${formatNumber(steps.q[index])}.`;
+    else if (chosen.isSink(of)) readout.textContent = "The sink has no k and no v.";
+    else if (what === "weighted") {
+      const v = steps.v[of * steps.vDim + index];
+      readout.textContent = `Dimension ${index} of v, ${named(of)}: weight ${formatNumber(steps.weights[of])} × v ${formatNumber(v)} = ${formatNumber(steps.weights[of] * v)}.`;
+    } else {
+      const [q, k] = [steps.q[index], steps.k[of * steps.dim + index]];
+      readout.textContent = `Dimension ${index}, ${named(of)}: q ${formatNumber(q)} × k ${formatNumber(k)} = ${formatNumber(q * k)}.`;
+    }
   }
 
-  function open(page) {
-    const { source, state } = page;
-    const chosen = new Chosen(page);
-    const readout = make("p", { class: "neuron-readout note" });
-    const rows = new KeyRows(page, chosen, (point) => describe(point));
-    const worked = new Worked(page, chosen);
-    const tables = new NeuronTables(page, chosen);
-    const live = make("p", { class: "sr-only", role: "status", "aria-live": "polite" });
-    const waiting = make("p", { class: "empty" }, "The numbers are on their way.");
-
-    const pickQuery = (index) => state.set({ ...chosen.reach(index), key: null });
-    const picks = {
-      layer: makeSelect("Layer", (layer) => state.set({ layer, also: [], key: chosen.key })),
-      head: makeSelect("Head", (head) => state.set({ head, also: [], key: chosen.key })),
-      query: makeSelect("Query", pickQuery),
-      key: makeSelect("Key", (key) => state.set({ key })),
-    };
-    const step = (label, by) => {
-      const button = make("button", { type: "button", class: "button", "aria-label": label }, by < 0 ? "‹" : "›");
-      button.addEventListener("click", () => pickQuery(Math.max(0, Math.min(chosen.queries.length - 1, chosen.query + by))));
-      return button;
-    };
-    const back = make("button", { type: "button", class: "button" }, "Show in the head view");
-    back.addEventListener("click", () => state.set({ view: "heads", ...chosen.reach(chosen.query) }));
-    const controls = make("div", { class: "controls neuron-controls" },
-      picks.layer.element, picks.head.element, make("span", { class: "stepper" }, step("Query before", -1), picks.query.element, step("Query after", 1)), picks.key.element, back);
-    const body = make("div", { class: "neuron-body" }, make("section", { class: "neuron-left", "aria-label": "Every key" }, rows.element, readout, tables.element), worked.element);
-    const element = make("div", { class: "neuron" }, controls, waiting, body, live);
-
-    // The number under the pointer, or the chosen dimension.
-    function describe(point) {
-      const { steps, key, dim } = chosen;
-      if (!steps) return;
-      const named = (index) => `“${chosen.nameOf("key", index)}”`;
-      const { what, index } = point || { what: "product", index: dim };
-      const of = point && point.key !== null ? point.key : key;
-      if (what === "context") readout.textContent = `Result, dimension ${index}: ${formatNumber(steps.context[index])}.`;
-      else if (what === "q") readout.textContent = `q, dimension ${index}: ${formatNumber(steps.q[index])}.`;
-      else if (chosen.isSink(of)) readout.textContent = "The sink has no k and no v.";
-      else if (what === "weighted") {
-        const v = steps.v[of * steps.vDim + index];
-        readout.textContent = `Dimension ${index} of v, ${named(of)}: weight ${formatNumber(steps.weights[of])} × v ${formatNumber(v)} = ${formatNumber(steps.weights[of] * v)}.`;
-      } else {
-        const [q, k] = [steps.q[index], steps.k[of * steps.dim + index]];
-        readout.textContent = `Dimension ${index}, ${named(of)}: q ${formatNumber(q)} × k ${formatNumber(k)} = ${formatNumber(q * k)}.`;
-      }
-    }
-
-    function announce() {
-      const { query, key, steps } = chosen;
-      clearTimeout(announce.timer);
-      announce.timer = setTimeout(() => {
-        live.textContent = `${chosen.nameOf("query", query)} and ${chosen.nameOf("key", key)}: weight ${formatNumber(steps.weights[key])}.`;
-      }, 250);
-    }
-
-    function showPicks() {
-      const { kind, layer, head, query, key, queries, keys } = chosen;
-      picks.layer.update(kind, () => source.layers(kind).filter((each) => heldOf(source, kind, each).length > 0).map((each) => [each, each]), layer);
-      picks.head.update(`${kind}.${layer}`, () => heldOf(source, kind, layer).map((each) => [each, each]), head);
-      picks.query.update(kind, () => queries.map((_, i) => [i, `${i} ${chosen.nameOf("query", i)}`]), query);
-      picks.key.update(kind, () => keys.map((_, i) => [i, `${i} ${chosen.nameOf("key", i)}`]), key);
-    }
-
-    // What the rows show: drawn again only where it is another.
-    let drawn = "";
-    function draw() {
-      const ready = source.computed(state.values.kind) && chosen.update();
-      body.hidden = !ready;
-      waiting.hidden = ready;
-      if (!ready) return;
-      showPicks();
-      if (chosen.name !== drawn) rows.redraw();
-      else rows.mark();
-      rows.wanted = true;
-      rows.request();
-      drawn = chosen.name;
-      worked.draw();
-      tables.draw();
-      describe(null);
-      announce();
-    }
-
-    const changed = (names) => {
-      if (names.has("look")) rows.redraw();
-      if (!(names.size === 1 && names.has("hover"))) draw();
-    };
-    const print = (on) => {
-      rows.whole = on;
-      return () => {
-        rows.fresh = true;
-        rows.draw();
-      };
-    };
-    return { element, start: draw, changed, print };
+  let announcing = 0;
+  function announce() {
+    const { query, key, steps } = chosen;
+    clearTimeout(announcing);
+    announcing = setTimeout(() => {
+      live.textContent = `${chosen.nameOf("query", query)} and ${chosen.nameOf("key", key)}: weight ${formatNumber(steps.weights[key])}.`;
+    }, 250);
   }
 
-  const fits = (source) => source.kinds.every((kind) => source.computed(kind));
-  return { name: "neuron", label: "Calculation", fields: NEURON_FIELDS, help: HELP, fits, open };
-});
+  function showPicks() {
+    const { kind, layer, head, query, key, queries, keys } = chosen;
+    picks.layer.update(
+      kind,
+      () =>
+        source
+          .layers(kind)
+          .filter((each) => heldOf(source, kind, each).length > 0)
+          .map((each) => [each, each]),
+      layer,
+    );
+    picks.head.update(`${kind}.${layer}`, () => heldOf(source, kind, layer).map((each) => [each, each]), head);
+    picks.query.update(kind, () => queries.map((_, i) => [i, `${i} ${chosen.nameOf("query", i)}`]), query);
+    picks.key.update(kind, () => keys.map((_, i) => [i, `${i} ${chosen.nameOf("key", i)}`]), key);
+  }
+
+  // What the rows show: drawn again only where it is another.
+  let drawn = "";
+  function draw() {
+    const ready = source.computed(state.values.kind) && chosen.update();
+    body.hidden = !ready;
+    waiting.hidden = ready;
+    if (!ready) return;
+    showPicks();
+    if (chosen.name !== drawn) rows.redraw();
+    else rows.mark();
+    rows.wanted = true;
+    rows.request();
+    drawn = chosen.name;
+    worked.draw();
+    tables.draw();
+    describe(null);
+    announce();
+  }
+
+  const changed = (names) => {
+    if (names.has("look")) rows.redraw();
+    if (!(names.size === 1 && names.has("hover"))) draw();
+  };
+  const print = (on) => {
+    rows.whole = on;
+    return () => {
+      rows.fresh = true;
+      rows.draw();
+    };
+  };
+  return { element, start: draw, changed, print };
+}
+
+const fits = (source) => source.kinds.every((kind) => source.computed(kind));
+
+export const VIEW = { name: "neuron", label: "Calculation", fields: NEURON_FIELDS, help: HELP, fits, open };

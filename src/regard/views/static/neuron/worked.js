@@ -1,230 +1,397 @@
 // "Why this number?": one weight, worked out step by step, each line with the numbers that stand in the row.
 
-part((shared) => {
-  const { make, formatNumber, largestPlaces } = shared;
+import { formatDifference, make } from "../base/dom.js";
+import { largestPlaces } from "./chosen.js";
+import { formatNumber } from "./figures.js";
 
-  const TERMS = 5; // of a sum that are written out; the others are added up in one line
+const TERMS = 5; // of a sum that are written out; the others are added up in one line
 
-  class Worked {
-    constructor(page, chosen) {
-      Object.assign(this, page, { chosen });
-      this.title = make("h2", { class: "worked-title" });
-      this.subtitle = make("p", { class: "note" });
-      this.word = make("div", { class: "worked-word" });
-      this.steps = make("ol", { class: "worked" });
-      // Made once: a slider that is made anew would be lost to the hand that moves it.
-      this.sliders = { dim: this.slider("Dimension of q and k", "dim"), vdim: this.slider("Dimension of v", "vdim") };
-      const sliders = Object.values(this.sliders).map(({ element }) => element);
-      this.element = make("section", { class: "neuron-worked", "aria-label": "The calculation" }, this.title, this.subtitle, this.word, ...sliders, this.steps);
-      this.word.addEventListener("click", (event) => this.onWord(event));
-    }
-
-    draw() {
-      const { chosen } = this;
-      const { steps, key, query, layer, head } = chosen;
-      const number = formatNumber(steps.weights[key]);
-      this.title.replaceChildren("Why ", make("span", { class: "worked-number" }, number), "?");
-      this.subtitle.replaceChildren(this.token("query", query), " looks at ", this.token("key", key), ` in layer ${layer}, head ${head}.`);
-      this.drawWord();
-      this.sliders.dim.update(chosen.dim, steps.dim, !chosen.isSink());
-      this.sliders.vdim.update(chosen.vdim, steps.vDim, Boolean(steps.v));
-      this.steps.replaceChildren(...(chosen.isSink() ? this.sink() : this.lines()), ...this.result());
-    }
-
-    token(side, index) {
-      return make("span", { class: `token-${side}` }, make("bdi", { dir: "auto" }, this.chosen.nameOf(side, index)), make("span", { class: "position" }, String(index)));
-    }
-
-    lines() {
-      const { steps } = this.chosen;
-      const lines = [this.product(), this.scale()];
-      if (steps.capped) lines.push(this.cap());
-      if (steps.bias) lines.push(this.bias());
-      return [...lines, this.mask(), this.softmax()];
-    }
-
-    step(name, title, ...parts) {
-      return make("li", { class: `work-step step-${name}` }, make("h3", {}, title), ...parts);
-    }
-
-    // "a op b = result", with every number an element of its own.
-    equation(...parts) {
-      return make("p", { class: "equation" }, ...parts);
-    }
-
-    number(value, name = null) {
-      return make("span", { class: "work-figure", "data-figure": name }, formatNumber(value));
-    }
-
-    product() {
-      const { chosen } = this;
-      const { q, k, dim, products } = chosen.steps;
-      const terms = chosen.terms();
-      const rotary = this.source.rotary(chosen.kind, chosen.layer);
-      const rows = (places) => places.map((d) => [String(d), [q[d], k[chosen.key * dim + d]], terms[d], d === chosen.dim]);
-      const note = rotary ? `q and k are after rotation: each was turned by its position, so that the product sees the distance, ${this.distance()}.` : "q and k as they enter the product.";
-      return this.step("product", "Multiply q and k, dimension by dimension, and add up",
-        this.sum({ heads: ["dim", "q", "k", "q × k"], terms, rows, chosen: chosen.dim }),
-        this.equation("q · k = ", this.number(products[chosen.key], "product")),
-        make("p", { class: "note" }, note),
-      );
-    }
-
-    // The largest summands and the chosen one, the others in one line.
-    sum({ heads, terms, rows, chosen }) {
-      const { places } = largestPlaces(terms, TERMS);
-      const listed = chosen < 0 || places.includes(chosen) ? places : [...places.slice(0, TERMS - 1), chosen];
-      const others = terms.reduce((total, value, i) => (listed.includes(i) ? total : total + value), 0);
-      const largest = Math.max(...terms.map(Math.abs));
-      const body = rows(listed).map(([name, factors, product, on]) => {
-        const bar = make("span", { class: product < 0 ? "term-bar negative" : "term-bar" });
-        bar.style.setProperty("--size", largest > 0 ? Math.abs(product) / largest : 0);
-        const sign = make("td", { class: "term-cell" }, bar);
-        return make("tr", { class: on ? "on" : null }, make("th", { scope: "row" }, name), ...factors.map((factor) => make("td", {}, formatNumber(factor))), make("td", {}, formatNumber(product)), sign);
-      });
-      const left = terms.length - listed.length;
-      if (left > 0) body.push(make("tr", { class: "others" }, make("th", { scope: "row", colspan: String(heads.length - 1) }, `${left} other${left === 1 ? "" : "s"} together`), make("td", {}, formatNumber(others)), make("td", {})));
-      return make("table", { class: "terms" }, make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)), make("td", {}))), make("tbody", {}, ...body));
-    }
-
-    slider(label, field) {
-      const range = make("input", { type: "range", min: "0", step: "1", "aria-label": label, "data-field": field });
-      const said = make("span", {});
-      const element = make("label", { class: "dimension" }, said, range);
-      range.addEventListener("input", () => this.state.set({ [field]: Number(range.value) }));
-      const update = (value, count, on) => {
-        element.hidden = !on;
-        if (!on) return;
-        range.max = String(count - 1);
-        range.value = String(value);
-        said.textContent = `${label}: ${value}`;
-      };
-      return { element, update };
-    }
-
-    distance() {
-      return formatNumber(this.chosen.key - this.chosen.query).replace(".0000", "");
-    }
-
-    scale() {
-      const { products, scaled, scale, dim } = this.chosen.steps;
-      const root = Math.abs(scale * Math.sqrt(dim) - 1) < 1e-6 ? `, which is 1 / √${dim}` : "";
-      return this.step("scale", "Scale", this.equation(this.number(products[this.chosen.key]), " × ", this.number(scale), " = ", this.number(scaled[this.chosen.key], "scaled")),
-        make("p", { class: "note" }, `The scale is ${formatNumber(scale)}${root}.`));
-    }
-
-    cap() {
-      const { scaled, capped, softcap } = this.chosen.steps;
-      const cap = formatNumber(softcap).replace(/\.?0+$/, "");
-      const { key } = this.chosen;
-      return this.step("cap", "Soft cap", this.equation(`${cap} × tanh(`, this.number(scaled[key]), ` / ${cap}) = `, this.number(capped[key], "capped")),
-        make("p", { class: "note" }, `No score is larger than ${cap}.`));
-    }
-
-    bias() {
-      const { steps, key, kind, layer } = this.chosen;
-      const before = (steps.capped || steps.scaled)[key];
-      const distances = this.source.distances(kind, layer);
-      const of = distances && !distances.dense ? `What this head adds at distance ${this.distance()}, key minus query.` : "What this head adds for these two tokens.";
-      return this.step("bias", "Add the bias", this.equation(this.number(before), " + ", this.number(steps.bias[key], "bias"), " = ", this.number(before + steps.bias[key], "biased")), make("p", { class: "note" }, of));
-    }
-
-    mask() {
-      const { steps, key } = this.chosen;
-      const count = steps.allowed.reduce((total, each) => total + each, 0);
-      if (count === steps.allowed.length) return this.step("mask", "Mask", make("p", {}, "Every key may be looked at: the score stays ", this.number(steps.scores[key], "score"), "."));
-      const seen = `This query may look at ${count} of ${steps.allowed.length} keys.`;
-      return steps.allowed[key]
-        ? this.step("mask", "Mask", make("p", {}, "This key may be looked at: the score stays ", this.number(steps.scores[key], "score"), "."), make("p", { class: "note" }, seen))
-        : this.step("mask", "Mask", make("p", {}, "This key may not be looked at: the score becomes ", this.number(-Infinity, "score"), "."), make("p", { class: "note" }, seen));
-    }
-
-    softmax() {
-      const { steps, key, softmax } = this.chosen;
-      if (!(softmax.total > 0)) return this.step("softmax", "Softmax", make("p", {}, "The mask forbids every key: all weights are ", this.number(0, "weight"), "."));
-      const score = this.chosen.isSink() ? steps.sink : steps.scores[key];
-      const power = softmax.power(key);
-      const over = steps.sink === null ? `${steps.scores.length} keys` : `${steps.scores.length} keys and the sink`;
-      return this.step("softmax", "Softmax: its share of all",
-        this.equation("exp(", this.number(score), " − ", this.number(softmax.largest, "largest"), ") = ", this.number(power, "power")),
-        this.equation("sum over ", `${over} = `, this.number(softmax.total, "total")),
-        this.equation(this.number(power), " / ", this.number(softmax.total), " = ", make("strong", {}, this.number(steps.weights[key], "weight"))),
-        make("p", { class: "note" }, `The largest score of the row, ${formatNumber(softmax.largest)}, is taken away first: the shares stay the same, and no power overflows.`),
-      );
-    }
-
-    sink() {
-      const { steps } = this.chosen;
-      if (steps.sink === null) return [this.step("sink", "No sink in this layer", make("p", {}, "Other layers of this model have one."))];
-      return [this.step("sink", "The sink", make("p", {}, "A column of the softmax that is no key: its score is learned, ", this.number(steps.sink, "score"), " in this head, whatever the query.")), this.softmax()];
-    }
-
-    result() {
-      const { chosen } = this;
-      const { steps, key, layer, head } = chosen;
-      if (!steps.v) {
-        const said = steps.vDim === null
-          ? "The values of this layer are not on this page: with them, the weights do not give what the model itself computed."
-          : `This page holds no values of this head: all of them would take it over 8 MB. Make it with --values ${layer}.${head}, or trace.page(values=[(${layer}, ${head})]).`;
-        return [this.step("missing", "Weighted values", make("p", {}, said))];
-      }
-      const { v, vDim, weights, context } = steps;
-      const { vdim } = chosen;
-      const summands = Float64Array.from({ length: steps.scores.length }, (_, j) => weights[j] * v[j * vDim + vdim]);
-      const rows = (places) => places.map((j) => [this.chosen.nameOf("key", j), [weights[j], v[j * vDim + vdim]], summands[j], j === key]);
-      const { held, difference, every } = this.source.facts.values;
-      const share = every > 1 ? `, in a sample of one query in ${every}` : "";
-      return [
-        this.step("values", "Weighted values, added up over the keys",
-          this.sum({ heads: ["key", "weight", `v[${vdim}]`, "weight × v"], terms: summands, rows, chosen: chosen.isSink() ? -1 : key }),
-          this.equation(`result[${vdim}] = `, make("strong", {}, this.number(context[vdim], "result"))),
-          make("p", { class: "note" }, `What this head hands on for the query has ${vDim} such numbers. Largest difference from Python ${shared.formatDifference(difference)}${share}.${held === "some" ? " This page holds the values of some heads." : ""}`),
-        ),
-      ];
-    }
-
-    // Where the page counts whole words, and this is one of several pieces.
-    drawWord() {
-      const { chosen } = this;
-      const { steps, query, key, kind, layer, head } = chosen;
-      const words = { query: chosen.word("query", query), key: chosen.word("key", key) };
-      const several = ["query", "key"].filter((side) => words[side].last > words[side].first);
-      this.word.hidden = several.length === 0;
-      if (this.word.hidden) {
-        this.word.replaceChildren();
-        return;
-      }
-      const parts = several.map((side) => {
-        const { first, last, text } = words[side];
-        const buttons = Array.from({ length: last - first + 1 }, (_, i) => make("button", {
-          type: "button", class: "button piece", "data-side": side, "data-token": String(first + i),
-          "aria-pressed": String(first + i === (side === "query" ? query : key)),
-        }, make("bdi", { dir: "auto" }, chosen.nameOf(side, first + i))));
-        return make("p", {}, `The ${side} `, make("bdi", { dir: "auto" }, text), ` is ${last - first + 1} tokens: `, ...buttons);
-      });
-      const { first, last } = words.query;
-      const shares = [];
-      for (let i = first; i <= last; i += 1) {
-        const row = i === query ? steps.weights : this.source.row(kind, layer, head, i);
-        if (!row) continue;
-        shares.push(row.slice(words.key.first, words.key.last + 1).reduce((a, b) => a + b, 0));
-      }
-      const added = words.key.last > words.key.first ? `Over the pieces of the key weights add up` : "";
-      const mean = shares.length > 1 ? `${added ? "; over" : "Over"} those of the query they are averaged: (${shares.map(formatNumber).join(" + ")}) / ${shares.length}` : "";
-      const whole = shares.length > words.query.last - words.query.first ? shares.reduce((a, b) => a + b, 0) / shares.length : null;
-      parts.push(whole === null ? make("p", { class: "note" }, "The rows of the other pieces are on their way.") : make("p", { class: "note" }, `${added}${mean}. Between the words: `, this.number(whole, "word"), "."));
-      this.word.replaceChildren(...parts);
-    }
-
-    onWord(event) {
-      const piece = event.target.closest(".piece");
-      if (!piece) return;
-      const index = Number(piece.dataset.token);
-      const { query, key } = this.chosen;
-      const [to, at] = piece.dataset.side === "query" ? [index, key] : [query, index];
-      this.state.set({ ...this.chosen.reach(to), units: "pieces", key: at });
-    }
+export class Worked {
+  constructor(page, chosen) {
+    this.source = page.source;
+    this.state = page.state;
+    this.colours = page.colours;
+    this.chosen = chosen;
+    this.title = make("h2", { class: "worked-title" });
+    this.subtitle = make("p", { class: "note" });
+    this.word = make("div", { class: "worked-word" });
+    this.steps = make("ol", { class: "worked" });
+    // Made once: a slider that is made anew would be lost to the hand that moves it.
+    this.sliders = { dim: this.slider("Dimension of q and k", "dim"), vdim: this.slider("Dimension of v", "vdim") };
+    const sliders = Object.values(this.sliders).map(({ element }) => element);
+    this.element = make(
+      "section",
+      { class: "neuron-worked", "aria-label": "The calculation" },
+      this.title,
+      this.subtitle,
+      this.word,
+      ...sliders,
+      this.steps,
+    );
+    this.word.addEventListener("click", (event) => this.onWord(event));
   }
 
-  return { Worked };
-});
+  draw() {
+    const { chosen } = this;
+    const { steps, key, query, layer, head } = chosen;
+    const number = formatNumber(steps.weights[key]);
+    this.title.replaceChildren("Why ", make("span", { class: "worked-number" }, number), "?");
+    this.subtitle.replaceChildren(
+      this.token("query", query),
+      " looks at ",
+      this.token("key", key),
+      ` in layer ${layer}, head ${head}.`,
+    );
+    this.drawWord();
+    this.sliders.dim.update(chosen.dim, steps.dim, !chosen.isSink());
+    this.sliders.vdim.update(chosen.vdim, steps.vDim, Boolean(steps.v));
+    this.steps.replaceChildren(...(chosen.isSink() ? this.sink() : this.lines()), ...this.result());
+  }
+
+  token(side, index) {
+    return make(
+      "span",
+      { class: `token-${side}` },
+      make("bdi", { dir: "auto" }, this.chosen.nameOf(side, index)),
+      make("span", { class: "position" }, String(index)),
+    );
+  }
+
+  lines() {
+    const { steps } = this.chosen;
+    const lines = [this.product(), this.scale()];
+    if (steps.capped) lines.push(this.cap());
+    if (steps.bias) lines.push(this.bias());
+    return [...lines, this.mask(), this.softmax()];
+  }
+
+  step(name, title, ...parts) {
+    return make("li", { class: `work-step step-${name}` }, make("h3", {}, title), ...parts);
+  }
+
+  // "a op b = result", with every number an element of its own.
+  equation(...parts) {
+    return make("p", { class: "equation" }, ...parts);
+  }
+
+  number(value, name = null) {
+    return make("span", { class: "work-figure", "data-figure": name }, formatNumber(value));
+  }
+
+  product() {
+    const { chosen } = this;
+    const { q, k, dim, products } = chosen.steps;
+    const terms = chosen.terms();
+    const rotary = this.source.rotary(chosen.kind, chosen.layer);
+    const rows = (places) =>
+      places.map((d) => [String(d), [q[d], k[chosen.key * dim + d]], terms[d], d === chosen.dim]);
+    const note = rotary
+      ? `q and k are after rotation: each was turned by its position, so that the product sees the distance, ${this.distance()}.`
+      : "q and k as they enter the product.";
+    return this.step(
+      "product",
+      "Multiply q and k, dimension by dimension, and add up",
+      this.sum({ heads: ["dim", "q", "k", "q × k"], terms, rows, chosen: chosen.dim }),
+      this.equation("q · k = ", this.number(products[chosen.key], "product")),
+      make("p", { class: "note" }, note),
+    );
+  }
+
+  // The largest summands and the chosen one, the others in one line.
+  sum({ heads, terms, rows, chosen }) {
+    const { places } = largestPlaces(terms, TERMS);
+    const listed = chosen < 0 || places.includes(chosen) ? places : [...places.slice(0, TERMS - 1), chosen];
+    const others = terms.reduce((total, value, i) => (listed.includes(i) ? total : total + value), 0);
+    const largest = Math.max(...terms.map(Math.abs));
+    const body = rows(listed).map(([name, factors, product, on]) => {
+      const bar = make("span", { class: product < 0 ? "term-bar negative" : "term-bar" });
+      bar.style.setProperty("--size", largest > 0 ? Math.abs(product) / largest : 0);
+      const sign = make("td", { class: "term-cell" }, bar);
+      return make(
+        "tr",
+        { class: on ? "on" : null },
+        make("th", { scope: "row" }, name),
+        ...factors.map((factor) => make("td", {}, formatNumber(factor))),
+        make("td", {}, formatNumber(product)),
+        sign,
+      );
+    });
+    const left = terms.length - listed.length;
+    if (left > 0)
+      body.push(
+        make(
+          "tr",
+          { class: "others" },
+          make(
+            "th",
+            { scope: "row", colspan: String(heads.length - 1) },
+            `${left} other${left === 1 ? "" : "s"} together`,
+          ),
+          make("td", {}, formatNumber(others)),
+          make("td", {}),
+        ),
+      );
+    return make(
+      "table",
+      { class: "terms" },
+      make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)), make("td", {}))),
+      make("tbody", {}, ...body),
+    );
+  }
+
+  slider(label, field) {
+    const range = make("input", { type: "range", min: "0", step: "1", "aria-label": label, "data-field": field });
+    const said = make("span", {});
+    const element = make("label", { class: "dimension" }, said, range);
+    range.addEventListener("input", () => this.state.set({ [field]: Number(range.value) }));
+    const update = (value, count, on) => {
+      element.hidden = !on;
+      if (!on) return;
+      range.max = String(count - 1);
+      range.value = String(value);
+      said.textContent = `${label}: ${value}`;
+    };
+    return { element, update };
+  }
+
+  distance() {
+    return formatNumber(this.chosen.key - this.chosen.query).replace(".0000", "");
+  }
+
+  scale() {
+    const { products, scaled, scale, dim } = this.chosen.steps;
+    const root = Math.abs(scale * Math.sqrt(dim) - 1) < 1e-6 ? `, which is 1 / √${dim}` : "";
+    return this.step(
+      "scale",
+      "Scale",
+      this.equation(
+        this.number(products[this.chosen.key]),
+        " × ",
+        this.number(scale),
+        " = ",
+        this.number(scaled[this.chosen.key], "scaled"),
+      ),
+      make("p", { class: "note" }, `The scale is ${formatNumber(scale)}${root}.`),
+    );
+  }
+
+  cap() {
+    const { scaled, capped, softcap } = this.chosen.steps;
+    const cap = formatNumber(softcap).replace(/\.?0+$/, "");
+    const { key } = this.chosen;
+    return this.step(
+      "cap",
+      "Soft cap",
+      this.equation(`${cap} × tanh(`, this.number(scaled[key]), ` / ${cap}) = `, this.number(capped[key], "capped")),
+      make("p", { class: "note" }, `No score is larger than ${cap}.`),
+    );
+  }
+
+  bias() {
+    const { steps, key, kind, layer } = this.chosen;
+    const before = (steps.capped || steps.scaled)[key];
+    const distances = this.source.distances(kind, layer);
+    const of =
+      distances && !distances.dense
+        ? `What this head adds at distance ${this.distance()}, key minus query.`
+        : "What this head adds for these two tokens.";
+    return this.step(
+      "bias",
+      "Add the bias",
+      this.equation(
+        this.number(before),
+        " + ",
+        this.number(steps.bias[key], "bias"),
+        " = ",
+        this.number(before + steps.bias[key], "biased"),
+      ),
+      make("p", { class: "note" }, of),
+    );
+  }
+
+  mask() {
+    const { steps, key } = this.chosen;
+    const count = steps.allowed.reduce((total, each) => total + each, 0);
+    if (count === steps.allowed.length)
+      return this.step(
+        "mask",
+        "Mask",
+        make("p", {}, "Every key may be looked at: the score stays ", this.number(steps.scores[key], "score"), "."),
+      );
+    const seen = `This query may look at ${count} of ${steps.allowed.length} keys.`;
+    return steps.allowed[key]
+      ? this.step(
+          "mask",
+          "Mask",
+          make("p", {}, "This key may be looked at: the score stays ", this.number(steps.scores[key], "score"), "."),
+          make("p", { class: "note" }, seen),
+        )
+      : this.step(
+          "mask",
+          "Mask",
+          make("p", {}, "This key may not be looked at: the score becomes ", this.number(-Infinity, "score"), "."),
+          make("p", { class: "note" }, seen),
+        );
+  }
+
+  softmax() {
+    const { steps, key, softmax } = this.chosen;
+    if (!(softmax.total > 0))
+      return this.step(
+        "softmax",
+        "Softmax",
+        make("p", {}, "The mask forbids every key: all weights are ", this.number(0, "weight"), "."),
+      );
+    const score = this.chosen.isSink() ? steps.sink : steps.scores[key];
+    const power = softmax.power(key);
+    const over = steps.sink === null ? `${steps.scores.length} keys` : `${steps.scores.length} keys and the sink`;
+    return this.step(
+      "softmax",
+      "Softmax: its share of all",
+      this.equation(
+        "exp(",
+        this.number(score),
+        " − ",
+        this.number(softmax.largest, "largest"),
+        ") = ",
+        this.number(power, "power"),
+      ),
+      this.equation("sum over ", `${over} = `, this.number(softmax.total, "total")),
+      this.equation(
+        this.number(power),
+        " / ",
+        this.number(softmax.total),
+        " = ",
+        make("strong", {}, this.number(steps.weights[key], "weight")),
+      ),
+      make(
+        "p",
+        { class: "note" },
+        `The largest score of the row, ${formatNumber(softmax.largest)}, is taken away first: the shares stay the same, and no power overflows.`,
+      ),
+    );
+  }
+
+  sink() {
+    const { steps } = this.chosen;
+    if (steps.sink === null)
+      return [this.step("sink", "No sink in this layer", make("p", {}, "Other layers of this model have one."))];
+    return [
+      this.step(
+        "sink",
+        "The sink",
+        make(
+          "p",
+          {},
+          "A column of the softmax that is no key: its score is learned, ",
+          this.number(steps.sink, "score"),
+          " in this head, whatever the query.",
+        ),
+      ),
+      this.softmax(),
+    ];
+  }
+
+  result() {
+    const { chosen } = this;
+    const { steps, key, layer, head } = chosen;
+    if (!steps.v) {
+      const said =
+        steps.vDim === null
+          ? "The values of this layer are not on this page: with them, the weights do not give what the model itself computed."
+          : `This page holds no values of this head: all of them would take it over 8 MB. Make it with --values ${layer}.${head}, or trace.page(values=[(${layer}, ${head})]).`;
+      return [this.step("missing", "Weighted values", make("p", {}, said))];
+    }
+    const { v, vDim, weights, context } = steps;
+    const { vdim } = chosen;
+    const summands = Float64Array.from({ length: steps.scores.length }, (_, j) => weights[j] * v[j * vDim + vdim]);
+    const rows = (places) =>
+      places.map((j) => [this.chosen.nameOf("key", j), [weights[j], v[j * vDim + vdim]], summands[j], j === key]);
+    const { held, difference, every } = this.source.facts.values;
+    const share = every > 1 ? `, in a sample of one query in ${every}` : "";
+    return [
+      this.step(
+        "values",
+        "Weighted values, added up over the keys",
+        this.sum({
+          heads: ["key", "weight", `v[${vdim}]`, "weight × v"],
+          terms: summands,
+          rows,
+          chosen: chosen.isSink() ? -1 : key,
+        }),
+        this.equation(`result[${vdim}] = `, make("strong", {}, this.number(context[vdim], "result"))),
+        make(
+          "p",
+          { class: "note" },
+          `What this head hands on for the query has ${vDim} such numbers. Largest difference from Python ${formatDifference(difference)}${share}.${held === "some" ? " This page holds the values of some heads." : ""}`,
+        ),
+      ),
+    ];
+  }
+
+  // Where the page counts whole words, and this is one of several pieces.
+  drawWord() {
+    const { chosen } = this;
+    const { steps, query, key, kind, layer, head } = chosen;
+    const words = { query: chosen.word("query", query), key: chosen.word("key", key) };
+    const several = ["query", "key"].filter((side) => words[side].last > words[side].first);
+    this.word.hidden = several.length === 0;
+    if (this.word.hidden) {
+      this.word.replaceChildren();
+      return;
+    }
+    const parts = several.map((side) => {
+      const { first, last, text } = words[side];
+      const buttons = Array.from({ length: last - first + 1 }, (_, i) =>
+        make(
+          "button",
+          {
+            type: "button",
+            class: "button piece",
+            "data-side": side,
+            "data-token": String(first + i),
+            "aria-pressed": String(first + i === (side === "query" ? query : key)),
+          },
+          make("bdi", { dir: "auto" }, chosen.nameOf(side, first + i)),
+        ),
+      );
+      return make(
+        "p",
+        {},
+        `The ${side} `,
+        make("bdi", { dir: "auto" }, text),
+        ` is ${last - first + 1} tokens: `,
+        ...buttons,
+      );
+    });
+    const { first, last } = words.query;
+    const shares = [];
+    for (let i = first; i <= last; i += 1) {
+      const row = i === query ? steps.weights : this.source.row(kind, layer, head, i);
+      if (!row) continue;
+      shares.push(row.slice(words.key.first, words.key.last + 1).reduce((a, b) => a + b, 0));
+    }
+    const added = words.key.last > words.key.first ? `Over the pieces of the key weights add up` : "";
+    const mean =
+      shares.length > 1
+        ? `${added ? "; over" : "Over"} those of the query they are averaged: (${shares.map(formatNumber).join(" + ")}) / ${shares.length}`
+        : "";
+    const whole =
+      shares.length > words.query.last - words.query.first ? shares.reduce((a, b) => a + b, 0) / shares.length : null;
+    parts.push(
+      whole === null
+        ? make("p", { class: "note" }, "The rows of the other pieces are on their way.")
+        : make("p", { class: "note" }, `${added}${mean}. Between the words: `, this.number(whole, "word"), "."),
+    );
+    this.word.replaceChildren(...parts);
+  }
+
+  onWord(event) {
+    const piece = event.target.closest(".piece");
+    if (!piece) return;
+    const index = Number(piece.dataset.token);
+    const { query, key } = this.chosen;
+    const [to, at] = piece.dataset.side === "query" ? [index, key] : [query, index];
+    this.state.set({ ...this.chosen.reach(to), units: "pieces", key: at });
+  }
+}

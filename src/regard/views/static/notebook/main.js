@@ -1,6 +1,15 @@
 // The widget: one mount of the page in a shadow root, so that no style gets in or out, with the kernel as its row
 // source and a trait as its address.
 
+import { mount } from "../base/app.js";
+import { make } from "../base/dom.js";
+import { chosenRun } from "../base/source.js";
+import { VIEWS } from "../views.js";
+import { VIEW as CHECK } from "./check.js";
+import { KernelSource } from "./source.js";
+import { makeStrip } from "./strip.js";
+import { isDark, watchTheme } from "./theme.js";
+
 const SETTLED = 120; // milliseconds in which the views have asked for what they still need
 
 let opened = 0;
@@ -16,7 +25,7 @@ function render({ model, el }) {
   };
 
   // A notebook has keys of its own (B makes a cell): those that are pressed in here are not for it.
-  const outer = shared.make("div", { class: "regard-widget", "data-lm-suppress-shortcuts": "true" });
+  const outer = make("div", { class: "regard-widget", "data-lm-suppress-shortcuts": "true" });
   for (const name of ["keydown", "keypress", "keyup"]) outer.addEventListener(name, (event) => event.stopPropagation());
   el.append(outer);
   const shadow = outer.attachShadow({ mode: "open" });
@@ -31,28 +40,33 @@ function render({ model, el }) {
     stops.splice(0).forEach((stop) => stop());
   };
   const start = () => {
-    const room = shared.make("div", { class: "regard-room" });
-    const root = shared.make("div", { class: "regard" });
+    const room = make("div", { class: "regard-room" });
+    const root = make("div", { class: "regard" });
     room.append(root);
     shadow.replaceChildren(room);
     let app = null;
-    const strip = shared.makeStrip(() => (app && sources.map((source) => source.status(app.state.values)).find(Boolean)) || null);
+    const strip = makeStrip(
+      () => (app && sources.map((source) => source.status(app.state.values)).find(Boolean)) || null,
+    );
     let telling = 0;
     const tell = () => {
-      telling = telling || setTimeout(() => {
-        telling = 0;
-        strip.update();
-      }, SETTLED);
+      telling =
+        telling ||
+        setTimeout(() => {
+          telling = 0;
+          strip.update();
+        }, SETTLED);
     };
     const { movement, compared } = runs[0].facts;
-    const source = shared.chosenRun(runs[0].facts, model.get("address"), (place) => {
+    const source = chosenRun(runs[0].facts, model.get("address"), (place) => {
       const name = `${client}.${place}`;
       const channel = {
         send: (message) => model.send({ client: name, ...message }),
-        listen: (listener) => listenTo("msg:custom", (message, buffers) => message.client === name && listener(message, buffers)),
+        listen: (listener) =>
+          listenTo("msg:custom", (message, buffers) => message.client === name && listener(message, buffers)),
       };
       const { facts, blocks } = runs[place];
-      const one = new shared.KernelSource({ facts: { ...facts, movement, compared }, blocks }, place, channel, tell);
+      const one = new KernelSource({ facts: { ...facts, movement, compared }, blocks }, place, channel, tell);
       sources.push(one);
       return one;
     });
@@ -69,20 +83,25 @@ function render({ model, el }) {
       },
       listen: (listener) => listenTo("change:address", () => model.get("address") !== address.written && listener()),
     };
-    app = shared.mount(root, source, {
-      address,
-      addressed: "Python can read and set what is chosen here: widget = trace.widget(), then widget.address.",
-      keys: room,
-      theme: (chosen) => (chosen === "auto" ? (shared.isDark(el) ? "dark" : "light") : chosen),
-      surroundings: (listener) => stops.push(shared.watchTheme(listener)),
-      landmark: "div", // the notebook has a main of its own
-      title: () => {},
-      printing: () => {},
-      restart: () => {
-        close();
-        start();
+    app = mount(
+      root,
+      source,
+      {
+        address,
+        addressed: "Python can read and set what is chosen here: widget = trace.widget(), then widget.address.",
+        keys: room,
+        theme: (chosen) => (chosen === "auto" ? (isDark(el) ? "dark" : "light") : chosen),
+        surroundings: (listener) => stops.push(watchTheme(listener)),
+        landmark: "div", // the notebook has a main of its own
+        title: () => {},
+        printing: () => {},
+        restart: () => {
+          close();
+          start();
+        },
       },
-    });
+      [...VIEWS, CHECK],
+    );
     root.append(strip.element);
     app.state.listen(tell);
     outer.regard = { source, state: () => ({ ...app.state.values }) };

@@ -1,26 +1,45 @@
 // What is added to the embedding at each position: the matrix, and how alike its rows are.
 
-part((shared) => {
-  const { make, formatNumber, largestSize, PositionMap, PositionProfile, makePositionSection, makePositionSlider, makePositionTable } = shared;
+import { make } from "../base/dom.js";
+import { formatNumber, largestSize } from "../neuron/figures.js";
+import { PositionMap } from "./heatmap.js";
+import { makePositionSection, makePositionSlider, makePositionTable, PositionProfile } from "./parts.js";
 
-  class AddedVectors {
-    constructor(page, side) {
-      Object.assign(this, page, { side, at: { position: 0, dim: 0, other: 0 }, cosine: true });
-      const go = (patch) => this.go(patch);
-      this.map = new PositionMap(page, { label: "Vector of each position", onPoint: (row, column) => this.point({ position: row, dim: column }), onChoose: (row, column) => go({ position: row, dim: column }) });
-      this.alike = new PositionMap(page, { label: "Positions against positions", onPoint: (row, column) => this.point({ position: row, other: column }), onChoose: (row, column) => go({ position: row, other: column }) });
-      this.sliders = {
-        position: makePositionSlider("Position", (position) => go({ position })),
-        dim: makePositionSlider("Dimension", (dim) => go({ dim })),
-        other: makePositionSlider("Other position", (other) => go({ other })),
-      };
-      this.profile = new PositionProfile(page);
-      this.curve = new PositionProfile(page);
-      this.scale = make("p", { class: "note added-scale" });
-      this.entry = make("p", { class: "position-number added-entry" });
-      this.pair = make("p", { class: "position-number added-pair" });
-      this.note = make("p", { class: "note" });
-      this.measure = make("fieldset", { class: "filter measure" }, make("legend", { class: "sr-only" }, "Measure"), ...["Cosine", "Dot product"].map((text, i) => {
+export class AddedVectors {
+  constructor(page, side) {
+    this.source = page.source;
+    this.state = page.state;
+    this.colours = page.colours;
+    this.side = side;
+    this.at = { position: 0, dim: 0, other: 0 };
+    this.cosine = true;
+    const go = (patch) => this.go(patch);
+    this.map = new PositionMap(page, {
+      label: "Vector of each position",
+      onPoint: (row, column) => this.point({ position: row, dim: column }),
+      onChoose: (row, column) => go({ position: row, dim: column }),
+    });
+    this.alike = new PositionMap(page, {
+      label: "Positions against positions",
+      onPoint: (row, column) => this.point({ position: row, other: column }),
+      onChoose: (row, column) => go({ position: row, other: column }),
+    });
+    this.sliders = {
+      position: makePositionSlider("Position", (position) => go({ position })),
+      dim: makePositionSlider("Dimension", (dim) => go({ dim })),
+      other: makePositionSlider("Other position", (other) => go({ other })),
+    };
+    this.profile = new PositionProfile(page);
+    this.curve = new PositionProfile(page);
+    this.scale = make("p", { class: "note added-scale" });
+    this.entry = make("p", { class: "position-number added-entry" });
+    this.pair = make("p", { class: "position-number added-pair" });
+    this.note = make("p", { class: "note" });
+    this.measure = make(
+      "fieldset",
+      { class: "filter measure" },
+      make("legend", { class: "sr-only" }, "Measure"),
+      ...["Cosine", "Dot product"].map((text, i) => {
         const radio = make("input", { type: "radio", name: `regard-measure-${side}`, value: String(i) });
         radio.checked = i === 0;
         radio.addEventListener("change", () => {
@@ -28,86 +47,121 @@ part((shared) => {
           this.draw();
         });
         return make("label", {}, radio, make("span", {}, text));
-      }));
-      this.table = makePositionTable("Numbers of this position as a table", () => this.rows());
-      const vectors = makePositionSection("Vectors added to the embeddings", this.note, this.map.element, this.sliders.position.element, this.sliders.dim.element, this.entry, this.profile.canvas, this.scale);
-      const products = makePositionSection("How alike two positions are", this.measure, this.alike.element, this.sliders.other.element, this.pair, this.curve.canvas, this.table.element);
-      this.element = make("div", { class: "position-pair" }, vectors, products);
-    }
-
-    // table: { count, dim, values }; names: the tokens that stand there.
-    // stack: what the note begins with, where two stacks are shown.
-    open({ count, dim, values }, names, stack) {
-      Object.assign(this, { count, dim, values, names, stack });
-      this.limit = largestSize(values);
-      // One dimension is often many times the others: its colour may be full, so that theirs is not empty.
-      const sizes = values.map(Math.abs).sort();
-      this.full = sizes[Math.floor(0.99 * (sizes.length - 1))] || this.limit;
-      this.lengths = Float64Array.from({ length: count }, (_, row) => Math.sqrt(this.dot(row, row)));
-      this.draw();
-    }
-
-    dot(one, other) {
-      let sum = 0;
-      for (let d = 0; d < this.dim; d += 1) sum += this.values[one * this.dim + d] * this.values[other * this.dim + d];
-      return sum;
-    }
-
-    // A vector of zeros (padding has one in some models) is like none.
-    like(one, other, cosine = this.cosine) {
-      if (!cosine) return this.dot(one, other);
-      const lengths = this.lengths[one] * this.lengths[other];
-      return lengths > 0 ? this.dot(one, other) / lengths : 0;
-    }
-
-    draw() {
-      const { count, dim, values } = this;
-      const total = this.names.length;
-      this.note.textContent = `${this.stack}${count} positions × ${dim} dimensions${total > count ? `, the first of ${total}` : ""}: what the model adds at each place of this text.`;
-      this.map.draw(count, dim, (row, column) => values[row * dim + column], this.full, this.full < this.limit);
-      const all = new Float64Array(count * count);
-      for (let row = 0; row < count; row += 1) for (let column = 0; column <= row; column += 1) all[row * count + column] = all[column * count + row] = this.like(row, column);
-      this.all = all;
-      this.alike.draw(count, count, (row, column) => all[row * count + column], this.cosine ? 1 : largestSize(all));
-      this.show(this.at);
-      this.table.draw();
-    }
-
-    go(patch) {
-      this.at = { ...this.at, ...patch };
-      this.show(this.at);
-      this.table.draw();
-    }
-
-    // Under the pointer; back to what was chosen when it leaves.
-    point(patch) {
-      this.show(Object.values(patch).includes(null) ? this.at : { ...this.at, ...patch });
-    }
-
-    show({ position, dim, other }) {
-      const { count, values } = this;
-      const name = (place) => `${place} (${this.names[place]})`;
-      this.map.mark(position, dim);
-      this.alike.mark(position, other);
-      this.sliders.position.update(position, count, 0, name(position));
-      this.sliders.dim.update(dim, this.dim);
-      this.sliders.other.update(other, count, 0, name(other));
-      this.entry.textContent = `Position ${name(position)}, dimension ${dim}: ${formatNumber(values[position * this.dim + dim])}`;
-      this.pair.textContent = `${this.cosine ? "Cosine" : "Dot product"} of positions ${position} and ${other}: ${formatNumber(this.like(position, other))}`;
-      // By its own largest: beside the one large dimension of another position the bars of this one would be none.
-      const vector = values.subarray(position * this.dim, (position + 1) * this.dim);
-      const largest = largestSize(vector);
-      this.profile.draw(vector, largest);
-      this.scale.textContent = `The longest bar is ${formatNumber(largest)}, above or below zero.`;
-      this.curve.draw(this.all.subarray(position * count, (position + 1) * count), this.cosine ? 1 : largestSize(this.all));
-    }
-
-    rows() {
-      const { position } = this.at;
-      const rows = this.names.slice(0, this.count).map((name, other) => [String(other), name, formatNumber(this.like(position, other, false)), formatNumber(this.like(position, other, true))]);
-      return { caption: `Position ${position} with every position`, header: ["Position", "Token", "Dot product", "Cosine"], rows };
-    }
+      }),
+    );
+    this.table = makePositionTable("Numbers of this position as a table", () => this.rows());
+    const vectors = makePositionSection(
+      "Vectors added to the embeddings",
+      this.note,
+      this.map.element,
+      this.sliders.position.element,
+      this.sliders.dim.element,
+      this.entry,
+      this.profile.canvas,
+      this.scale,
+    );
+    const products = makePositionSection(
+      "How alike two positions are",
+      this.measure,
+      this.alike.element,
+      this.sliders.other.element,
+      this.pair,
+      this.curve.canvas,
+      this.table.element,
+    );
+    this.element = make("div", { class: "position-pair" }, vectors, products);
   }
 
-  return { AddedVectors };
-});
+  // table: { count, dim, values }; names: the tokens that stand there.
+  // stack: what the note begins with, where two stacks are shown.
+  open({ count, dim, values }, names, stack) {
+    this.count = count;
+    this.dim = dim;
+    this.values = values;
+    this.names = names;
+    this.stack = stack;
+    this.limit = largestSize(values);
+    // One dimension is often many times the others: its colour may be full, so that theirs is not empty.
+    const sizes = values.map(Math.abs).sort();
+    this.full = sizes[Math.floor(0.99 * (sizes.length - 1))] || this.limit;
+    this.lengths = Float64Array.from({ length: count }, (_, row) => Math.sqrt(this.dot(row, row)));
+    this.draw();
+  }
+
+  dot(one, other) {
+    let sum = 0;
+    for (let d = 0; d < this.dim; d += 1) sum += this.values[one * this.dim + d] * this.values[other * this.dim + d];
+    return sum;
+  }
+
+  // A vector of zeros (padding has one in some models) is like none.
+  like(one, other, cosine = this.cosine) {
+    if (!cosine) return this.dot(one, other);
+    const lengths = this.lengths[one] * this.lengths[other];
+    return lengths > 0 ? this.dot(one, other) / lengths : 0;
+  }
+
+  draw() {
+    const { count, dim, values } = this;
+    const total = this.names.length;
+    this.note.textContent = `${this.stack}${count} positions × ${dim} dimensions${total > count ? `, the first of ${total}` : ""}: what the model adds at each place of this text.`;
+    this.map.draw(count, dim, (row, column) => values[row * dim + column], this.full, this.full < this.limit);
+    const all = new Float64Array(count * count);
+    for (let row = 0; row < count; row += 1)
+      for (let column = 0; column <= row; column += 1)
+        all[row * count + column] = all[column * count + row] = this.like(row, column);
+    this.all = all;
+    this.alike.draw(count, count, (row, column) => all[row * count + column], this.cosine ? 1 : largestSize(all));
+    this.show(this.at);
+    this.table.draw();
+  }
+
+  go(patch) {
+    this.at = { ...this.at, ...patch };
+    this.show(this.at);
+    this.table.draw();
+  }
+
+  // Under the pointer; back to what was chosen when it leaves.
+  point(patch) {
+    this.show(Object.values(patch).includes(null) ? this.at : { ...this.at, ...patch });
+  }
+
+  show({ position, dim, other }) {
+    const { count, values } = this;
+    const name = (place) => `${place} (${this.names[place]})`;
+    this.map.mark(position, dim);
+    this.alike.mark(position, other);
+    this.sliders.position.update(position, count, 0, name(position));
+    this.sliders.dim.update(dim, this.dim);
+    this.sliders.other.update(other, count, 0, name(other));
+    this.entry.textContent = `Position ${name(position)}, dimension ${dim}: ${formatNumber(values[position * this.dim + dim])}`;
+    this.pair.textContent = `${this.cosine ? "Cosine" : "Dot product"} of positions ${position} and ${other}: ${formatNumber(this.like(position, other))}`;
+    // By its own largest: beside the one large dimension of another position the bars of this one would be none.
+    const vector = values.subarray(position * this.dim, (position + 1) * this.dim);
+    const largest = largestSize(vector);
+    this.profile.draw(vector, largest);
+    this.scale.textContent = `The longest bar is ${formatNumber(largest)}, above or below zero.`;
+    this.curve.draw(
+      this.all.subarray(position * count, (position + 1) * count),
+      this.cosine ? 1 : largestSize(this.all),
+    );
+  }
+
+  rows() {
+    const { position } = this.at;
+    const rows = this.names
+      .slice(0, this.count)
+      .map((name, other) => [
+        String(other),
+        name,
+        formatNumber(this.like(position, other, false)),
+        formatNumber(this.like(position, other, true)),
+      ]);
+    return {
+      caption: `Position ${position} with every position`,
+      header: ["Position", "Token", "Dot product", "Cosine"],
+      rows,
+    };
+  }
+}

@@ -1,62 +1,69 @@
 // A matrix as an image, one pixel an entry, with a cursor that the pointer moves: drawing costs the same for
 // 16 entries and for a million elements that are not there.
 
-part((shared) => {
-  const { make, formatNumber, parseColour } = shared;
+import { parseColour } from "../base/colours.js";
+import { make } from "../base/dom.js";
+import { formatNumber } from "../neuron/figures.js";
 
-  class PositionMap {
-    // onPoint(row, column): the pointer is over an entry; onChoose: it was clicked.
-    constructor({ colours }, { label, onPoint, onChoose }) {
-      Object.assign(this, { colours, onPoint, onChoose });
-      this.canvas = make("canvas", { class: "heat-canvas", "aria-hidden": "true" });
-      this.row = make("span", { class: "heat-row" });
-      this.column = make("span", { class: "heat-column" });
-      this.box = make("div", { class: "heat-box" }, this.canvas, this.row, this.column);
-      this.scale = make("div", { class: "heat-scale", "aria-hidden": "true" });
-      this.element = make("figure", { class: "heat", "aria-label": label }, this.box, this.scale);
-      this.box.addEventListener("pointermove", (event) => this.tell(event, this.onPoint));
-      this.box.addEventListener("click", (event) => this.tell(event, this.onChoose));
-      this.box.addEventListener("pointerleave", () => this.onPoint(null, null));
-    }
-
-    tell(event, tell) {
-      const box = this.canvas.getBoundingClientRect();
-      const place = (at, size, count) => Math.max(0, Math.min(count - 1, Math.floor((at / size) * count)));
-      tell(place(event.clientY - box.top, box.height, this.rows), place(event.clientX - box.left, box.width, this.columns));
-    }
-
-    // value(row, column); `limit`: the size that is drawn in full; `beyond`: there are larger ones.
-    draw(rows, columns, value, limit, beyond = false) {
-      Object.assign(this, { rows, columns });
-      const [none, above, below] = ["--card", "--query", "--key"].map((name) => parseColour(this.colours.of(name)));
-      this.canvas.width = columns;
-      this.canvas.height = rows;
-      const context = this.canvas.getContext("2d");
-      const image = context.createImageData(columns, rows);
-      for (let row = 0, at = 0; row < rows; row += 1) {
-        for (let column = 0; column < columns; column += 1, at += 4) {
-          const part = limit > 0 ? value(row, column) / limit : 0;
-          const to = part < 0 ? below : above;
-          const share = Math.min(1, Math.abs(part));
-          for (let i = 0; i < 3; i += 1) image.data[at + i] = none[i] + (to[i] - none[i]) * share;
-          image.data[at + 3] = 255;
-        }
-      }
-      context.putImageData(image, 0, 0);
-      const [least, most] = [-limit, limit].map(formatNumber);
-      this.scale.replaceChildren(
-        make("span", {}, beyond ? `${least} and below` : least), make("span", { class: "heat-bar" }), make("span", {}, beyond ? `${most} and above` : most));
-      // Few rows are drawn high, many as high as there is room.
-      this.box.style.setProperty("--height", `${Math.max(40, Math.min(360, rows * 16))}px`);
-    }
-
-    // Where the cursor stands.
-    mark(row, column) {
-      const set = (name, at, count) => this.box.style.setProperty(name, `${(100 * (at + 0.5)) / count}%`);
-      set("--row-at", row, this.rows);
-      set("--column-at", column, this.columns);
-    }
+export class PositionMap {
+  // onPoint(row, column): the pointer is over an entry; onChoose: it was clicked.
+  constructor({ colours }, { label, onPoint, onChoose }) {
+    this.colours = colours;
+    this.onPoint = onPoint;
+    this.onChoose = onChoose;
+    this.canvas = make("canvas", { class: "heat-canvas", "aria-hidden": "true" });
+    this.row = make("span", { class: "heat-row" });
+    this.column = make("span", { class: "heat-column" });
+    this.box = make("div", { class: "heat-box" }, this.canvas, this.row, this.column);
+    this.scale = make("div", { class: "heat-scale", "aria-hidden": "true" });
+    this.element = make("figure", { class: "heat", "aria-label": label }, this.box, this.scale);
+    this.box.addEventListener("pointermove", (event) => this.tell(event, this.onPoint));
+    this.box.addEventListener("click", (event) => this.tell(event, this.onChoose));
+    this.box.addEventListener("pointerleave", () => this.onPoint(null, null));
   }
 
-  return { PositionMap };
-});
+  tell(event, tell) {
+    const box = this.canvas.getBoundingClientRect();
+    const place = (at, size, count) => Math.max(0, Math.min(count - 1, Math.floor((at / size) * count)));
+    tell(
+      place(event.clientY - box.top, box.height, this.rows),
+      place(event.clientX - box.left, box.width, this.columns),
+    );
+  }
+
+  // value(row, column); `limit`: the size that is drawn in full; `beyond`: there are larger ones.
+  draw(rows, columns, value, limit, beyond = false) {
+    this.rows = rows;
+    this.columns = columns;
+    const [none, above, below] = ["--card", "--query", "--key"].map((name) => parseColour(this.colours.of(name)));
+    this.canvas.width = columns;
+    this.canvas.height = rows;
+    const context = this.canvas.getContext("2d");
+    const image = context.createImageData(columns, rows);
+    for (let row = 0, at = 0; row < rows; row += 1) {
+      for (let column = 0; column < columns; column += 1, at += 4) {
+        const part = limit > 0 ? value(row, column) / limit : 0;
+        const to = part < 0 ? below : above;
+        const share = Math.min(1, Math.abs(part));
+        for (let i = 0; i < 3; i += 1) image.data[at + i] = none[i] + (to[i] - none[i]) * share;
+        image.data[at + 3] = 255;
+      }
+    }
+    context.putImageData(image, 0, 0);
+    const [least, most] = [-limit, limit].map(formatNumber);
+    this.scale.replaceChildren(
+      make("span", {}, beyond ? `${least} and below` : least),
+      make("span", { class: "heat-bar" }),
+      make("span", {}, beyond ? `${most} and above` : most),
+    );
+    // Few rows are drawn high, many as high as there is room.
+    this.box.style.setProperty("--height", `${Math.max(40, Math.min(360, rows * 16))}px`);
+  }
+
+  // Where the cursor stands.
+  mark(row, column) {
+    const set = (name, at, count) => this.box.style.setProperty(name, `${(100 * (at + 0.5)) / count}%`);
+    set("--row-at", row, this.rows);
+    set("--column-at", column, this.columns);
+  }
+}

@@ -1,71 +1,99 @@
 // The positions view: what is added, what is biased and what is turned, as far as the model has it.
 
-view((shared) => {
-  const { make, AddedVectors, BiasByDistance, RotaryAngles } = shared;
+import { make } from "../base/dom.js";
+import { AddedVectors } from "./added.js";
+import { BiasByDistance, RotaryAngles } from "./distances.js";
 
-  const HELP = [["Positions", "point at a matrix to read a number; click, or use the sliders, to keep it"]];
+const HELP = [["Positions", "point at a matrix to read a number; click, or use the sliders, to keep it"]];
 
-  function open(page) {
-    const { source, state } = page;
-    const said = make("p", { class: "position-said" });
-    const why = make("p", { class: "position-none" });
-    const parts = { query: new AddedVectors(page, "query"), key: new AddedVectors(page, "key"), bias: new BiasByDistance(page), rotary: new RotaryAngles(page) };
-    const layers = make("select", { "aria-label": "Layer" });
-    layers.addEventListener("change", () => state.set({ layer: Number(layers.value) }));
-    const pick = make("label", { class: "pick" }, make("span", {}, "Layer"), layers);
-    const element = make("div", { class: "positions" }, said, why, pick, parts.bias.element, parts.rotary.element, parts.query.element, parts.key.element);
+function open(page) {
+  const { source, state } = page;
+  const said = make("p", { class: "position-said" });
+  const why = make("p", { class: "position-none" });
+  const parts = {
+    query: new AddedVectors(page, "query"),
+    key: new AddedVectors(page, "key"),
+    bias: new BiasByDistance(page),
+    rotary: new RotaryAngles(page),
+  };
+  const layers = make("select", { "aria-label": "Layer" });
+  layers.addEventListener("change", () => state.set({ layer: Number(layers.value) }));
+  const pick = make("label", { class: "pick" }, make("span", {}, "Layer"), layers);
+  const element = make(
+    "div",
+    { class: "positions" },
+    said,
+    why,
+    pick,
+    parts.bias.element,
+    parts.rotary.element,
+    parts.query.element,
+    parts.key.element,
+  );
 
-    let drawn = "";
-    const draw = () => {
-      const { kind, layer } = state.values;
-      if (drawn !== kind) layers.replaceChildren(...source.layers(kind).map((each) => make("option", { value: String(each) }, String(each))));
-      drawn = kind;
-      layers.value = String(layer);
-      const names = (side) => source.tokens(kind, side).filter((token) => !token.sink).map((_, i) => state.units(side, { kind, units: "pieces" }).name(i));
-      const tables = { query: source.positions(kind, "query"), key: kind === "cross" ? source.positions(kind, "key") : { table: null } };
-      const bias = source.distances(kind, layer);
-      const rotary = source.rotary(kind, layer);
-      const known = tables.query.said;
-      said.textContent = known === null ? "" : `How ${source.facts.model} knows positions: ${known}.`;
-      for (const side of ["query", "key"]) {
-        const { table } = tables[side];
-        parts[side].element.hidden = !table;
-        const stack = kind === "cross" ? { query: "Decoder: ", key: "Encoder: " }[side] : "";
-        if (table) parts[side].open(table, names(side), stack);
-      }
-      parts.bias.element.hidden = !(bias && !bias.dense);
-      if (bias && !bias.dense) parts.bias.open(bias);
-      parts.rotary.element.hidden = !rotary;
-      if (rotary) parts.rotary.open(rotary, names("query").length, layer);
-      pick.hidden = !(bias || rotary);
-      why.textContent = reason(kind, tables, bias, rotary, known);
-      why.hidden = why.textContent === "";
+  let drawn = "";
+  const draw = () => {
+    const { kind, layer } = state.values;
+    if (drawn !== kind)
+      layers.replaceChildren(
+        ...source.layers(kind).map((each) => make("option", { value: String(each) }, String(each))),
+      );
+    drawn = kind;
+    layers.value = String(layer);
+    const names = (side) =>
+      source
+        .tokens(kind, side)
+        .filter((token) => !token.sink)
+        .map((_, i) => state.units(side, { kind, units: "pieces" }).name(i));
+    const tables = {
+      query: source.positions(kind, "query"),
+      key: kind === "cross" ? source.positions(kind, "key") : { table: null },
     };
-
-    const changed = (names) => {
-      if (["kind", "layer", "head", "look", "rows"].some((name) => names.has(name))) draw();
-    };
-    const print = () => draw;
-    let width = 0;
-    new ResizeObserver(() => {
-      if (element.clientWidth !== width) draw();
-      width = element.clientWidth;
-    }).observe(element);
-    return { element, start: draw, changed, print };
-  }
-
-  // Why there is nothing, or less than somebody may look for; "" where all is drawn.
-  function reason(kind, tables, bias, rotary, known) {
-    if (bias && bias.dense) return "This layer adds a bias that depends on more than the distance of two tokens, so there is no curve to draw: the Calculation tab has it for any two.";
-    if (tables.query.table || tables.key.table || bias || rotary) return "";
-    if (kind === "cross") return "Attention from decoder to encoder knows no distance: its queries and keys stand in different texts.";
-    if (known === null || known.startsWith("as its own code")) {
-      return "How this model knows positions cannot be seen from here: nothing is added to the scores by distance, and what its own code does to embeddings, queries and keys is not recorded.";
+    const bias = source.distances(kind, layer);
+    const rotary = source.rotary(kind, layer);
+    const known = tables.query.said;
+    said.textContent = known === null ? "" : `How ${source.facts.model} knows positions: ${known}.`;
+    for (const side of ["query", "key"]) {
+      const { table } = tables[side];
+      parts[side].element.hidden = !table;
+      const stack = kind === "cross" ? { query: "Decoder: ", key: "Encoder: " }[side] : "";
+      if (table) parts[side].open(table, names(side), stack);
     }
-    if (known !== "none") return "What this model adds for positions is not recorded in this page.";
-    return "This model adds no vector for the position, biases no score by distance, and turns neither queries nor keys: there is nothing to draw.";
-  }
+    parts.bias.element.hidden = !(bias && !bias.dense);
+    if (bias && !bias.dense) parts.bias.open(bias);
+    parts.rotary.element.hidden = !rotary;
+    if (rotary) parts.rotary.open(rotary, names("query").length, layer);
+    pick.hidden = !(bias || rotary);
+    why.textContent = reason(kind, tables, bias, rotary, known);
+    why.hidden = why.textContent === "";
+  };
 
-  const fits = (source) => source.kinds.every((kind) => source.computed(kind));
-  return { name: "positions", label: "Positions", help: HELP, fits, open };
-});
+  const changed = (names) => {
+    if (["kind", "layer", "head", "look", "rows"].some((name) => names.has(name))) draw();
+  };
+  const print = () => draw;
+  let width = 0;
+  new ResizeObserver(() => {
+    if (element.clientWidth !== width) draw();
+    width = element.clientWidth;
+  }).observe(element);
+  return { element, start: draw, changed, print };
+}
+
+// Why there is nothing, or less than somebody may look for; "" where all is drawn.
+function reason(kind, tables, bias, rotary, known) {
+  if (bias?.dense)
+    return "This layer adds a bias that depends on more than the distance of two tokens, so there is no curve to draw: the Calculation tab has it for any two.";
+  if (tables.query.table || tables.key.table || bias || rotary) return "";
+  if (kind === "cross")
+    return "Attention from decoder to encoder knows no distance: its queries and keys stand in different texts.";
+  if (known === null || known.startsWith("as its own code")) {
+    return "How this model knows positions cannot be seen from here: nothing is added to the scores by distance, and what its own code does to embeddings, queries and keys is not recorded.";
+  }
+  if (known !== "none") return "What this model adds for positions is not recorded in this page.";
+  return "This model adds no vector for the position, biases no score by distance, and turns neither queries nor keys: there is nothing to draw.";
+}
+
+const fits = (source) => source.kinds.every((kind) => source.computed(kind));
+
+export const VIEW = { name: "positions", label: "Positions", help: HELP, fits, open };

@@ -1,16 +1,9 @@
-// How the page is put together, and how to add a view.
+// The views, in the order of their tabs, and how to add one.
 //
-// Every other file here holds calls of `part` and `view`, and nothing else; none imports another. Python joins
-// them (views/_assets.py says in which order), and so the same files work from disk under a strict policy, in a
-// notebook and behind a server.
+// **Adding a view** is adding a folder with a view.js, a line here and, for its style, one in style.css. The view is
 //
-//   part((shared) => { const { make } = shared; ...; return { Thing }; });
+//   export const VIEW = { name, label, fields, help, fits, open };
 //
-// is handed all that the parts before it returned, and adds to it.
-//
-//   view((shared) => ({ name, label, fields, help, open(page) }));
-//
-// is a tab of the page:
 //   name      its word in the address ("view=heads"); label: what its tab says
 //   fields    what it keeps in the state and in the address beside the shared fields (see state.js)
 //   help      [[what to do, what it does], ...] for the help dialog
@@ -27,21 +20,12 @@
 // What a view may use: `make` and the other words of dom.js, the state (state.js), colours (colours.js), units
 // (units.js: words or pieces), and of the model only the row source (source.js).
 
-const shared = {};
-const views = [];
-const handed = new Proxy(shared, {
-  get(parts, name) {
-    if (!(name in parts)) throw new Error(`no part before this one returns ${String(name)}`);
-    return parts[name];
-  },
-});
+import { VIEW as DIFFERENCE } from "./difference/view.js";
+import { VIEW as HEADS } from "./heads/view.js";
+import { VIEW as MODEL } from "./model/view.js";
+import { VIEW as MOVEMENT } from "./movement/view.js";
+import { VIEW as NEURON } from "./neuron/view.js";
+import { VIEW as POSITIONS } from "./positions/view.js";
 
-function part(define) {
-  Object.assign(shared, define(handed));
-}
-
-shared.offered = (source) => views.filter(({ fits }) => !fits || fits(source));
-
-function view(define) {
-  views.push(define(handed));
-}
+// A page opens with the first that fits it.
+export const VIEWS = [MOVEMENT, DIFFERENCE, HEADS, MODEL, NEURON, POSITIONS];
