@@ -157,7 +157,7 @@ def test_a_site_that_the_metric_does_not_depend_on(models: Any) -> None:
 def test_patching_an_edited_model(models: Any) -> None:
     model = models["encoder"]
     table = model.edited(regard.Zero("context", layer=1)).patch(*traces(model), metric, site="context")
-    assert not table.effect[1].any()
+    assert table.effect[1].abs().max() < 1e-14  # rows of a batch may be added up in another order
     assert table.effect[0].any()
 
 
