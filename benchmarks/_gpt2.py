@@ -29,12 +29,12 @@ def regard_model(tokens: int) -> Any:
 
     from regard import Model
     from regard.checkpoints import Source, load_into, read_tensors, write_tensors
-    from regard.models import FAMILIES, Loaded
-    from regard.models.gpt2 import Gpt2Config, build
+    from regard.models import Loaded
+    from regard.models.gpt2 import GPT2_KEYS, Gpt2Config, build
 
     network = build(Gpt2Config(max_seq_len=max(1024, tokens), head=None))
     with tempfile.TemporaryDirectory() as folder:
         write_tensors(transformers_model(tokens).state_dict(), Path(folder) / "model.safetensors")
-        load_into(network, read_tensors(folder), FAMILIES["gpt2"].keys)
+        load_into(network, read_tensors(folder), GPT2_KEYS)
     source = Source(name="gpt2-small-random", folder=Path("."), kind="folder")
     return Model(Loaded(network=network.eval(), tokenizer=None, source=source, family="gpt2", left_out=()))

@@ -5,7 +5,6 @@ from regard._lens._look import LensConfig
 from regard._lens._masks import TensorMask
 from regard._lens._network import LensNetwork
 from regard._lens._parity import LayerParity, Parity, bound_of, layer_parity
-from regard._lens._survey import accepted
 
 __all__ = [
     "LayerParity",
@@ -13,7 +12,6 @@ __all__ = [
     "LensNetwork",
     "Parity",
     "TensorMask",
-    "accepted",
     "bound_of",
     "layer_parity",
     "lens",

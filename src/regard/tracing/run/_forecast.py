@@ -2,15 +2,12 @@
 
 import math
 import re
-from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 import torch
 
-from regard._lens import LensNetwork, accepted
 from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import Loaded, Network
@@ -19,7 +16,6 @@ from regard.text import Encoding
 from regard.tracing.record import (
     EVERYTHING,
     Keeping,
-    Passage,
     free_bytes,
     kept_bytes,
     places,
@@ -63,9 +59,8 @@ def forecast(
         16 MiB + f n w,    f = 3, and 6 through the lens
 
     where n w are the bytes of n tokens at the widest matrix of a layer, its inputs and its outputs; and N x N
-    once more through the lens, four times for edits of scores or weights. It was measured (VmHWM, Linux,
-    glibc 2.36) with 12 layers of GPT-2's, BERT's, Llama's, T5's and ModernBERT's kind at 512 and 2,048
-    tokens, keep="qk" and "all": a process grew by 0.74 to 0.98 of `peak`; through the lens by 0.61 to 1.02.
+    once more through the lens, four times for edits of scores or weights. docs/traces.md says how it was
+    measured.
 
     Args:
         loaded: the model.
@@ -79,7 +74,7 @@ def forecast(
     """
     lengths = _lengths(loaded.network, num_tokens, target_tokens)
     keeping.check(loaded.network)
-    return _Growth(loaded.network, lengths, keeping).at(lengths)
+    return _of(loaded.network, lengths, keeping)
 
 
 def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
@@ -91,7 +86,7 @@ def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
         lengths: tokens of the text, and of what a decoder beside an encoder reads.
 
     Raises:
-        InputError: how much it takes, how much there is, and what would fit.
+        InputError: how much it takes, and how much there is.
     """
     network = loaded.network
     # To ask the system how much is free takes a tenth of the time of a short trace.
@@ -99,56 +94,36 @@ def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
     free = None if roughly < _LITTLE else free_bytes(next(network.parameters()).device)
     if free is None or roughly < free:
         return
-    growth = _Growth(network, lengths, keeping)
-    needed = growth.at(lengths).peak
-    if needed <= free:
-        return
-    fitting = []
-    for words, less in _LESS.items():
-        smaller = replace(keeping, **less)
-        if smaller != keeping and (peak := _Growth(network, lengths, smaller).at(lengths).peak) <= free:
-            fitting.append(f"{words} ({told(peak)})")
-    shorter = range(1, lengths[0])
-    fits = bisect_right(shorter, free, key=lambda count: growth.at((count, *lengths[1:])).peak)
-    raise InputError(
-        f"a trace of {' and '.join(map(str, lengths))} tokens of {loaded.source.name} needs {told(needed)}, "
-        f"and {told(free)} of memory are free. What would fit: "
-        f"{'; '.join([*fitting, f'{fits} tokens' if fits else 'no text'])}."
-    )
+    needed = _of(network, lengths, keeping).peak
+    if needed > free:
+        raise InputError(
+            f"a trace of {' and '.join(map(str, lengths))} tokens of {loaded.source.name} needs "
+            f"{told(needed)}, and {told(free)} of memory are free. Ask for less of it by keep=, layers= or "
+            "dtype=, or give a shorter text; model.forecast says what each takes."
+        )
 
-
-_LESS: dict[str, dict[str, Any]] = {
-    "dtype=torch.bfloat16": {"dtype": torch.bfloat16},
-    'keep="qk"': {"keep": "qk"},
-    'keep="qk" with dtype=torch.bfloat16': {"keep": "qk", "dtype": torch.bfloat16},
-    "layers=[-1]": {"layers": (-1,)},
-}
 
 # Where less than this is free, nothing else runs either.
 _LITTLE = 2**28
 
 
 def _more_than(network: Network, lengths: tuple[int, ...]) -> int:
-    """More than a trace takes, without a pass: 32 numbers of 8 bytes for each entry of a hidden state."""
+    """More than a trace takes, without a pass: 32 numbers of 8 bytes for each entry of a hidden state, and
+    N x N of every head, for each tap that is written once more."""
     config, tokens = network.config, sum(lengths)
     depth = sum(network.depth(kind) for kind in network.prefixes) + 8
-    squares = 0
-    if isinstance(network.plain, LensNetwork) or network.written:
-        squares = 16 * config.num_heads * tokens**2 * (1 + len(network.written))
+    squares = 16 * config.num_heads * tokens**2 * (1 + len(network.written))
     return 256 * tokens * depth * config.d_model + squares
 
 
 def _lengths(network: Network, num_tokens: int, target_tokens: int | None) -> tuple[int, ...]:
     if target_tokens is not None and len(network.prefixes) == 1:
         raise InputError("target_tokens must be None: this model has no decoder beside its encoder.")
-    lengths: tuple[int, ...] = (num_tokens,)
-    if len(network.prefixes) == 2:
-        lengths = (num_tokens, 1 if target_tokens is None else target_tokens)
+    lengths = (num_tokens, 1 if target_tokens is None else target_tokens)[: len(network.prefixes)]
     for name, count, kind in zip(("num_tokens", "target_tokens"), lengths, network.prefixes, strict=False):
         limit = network.limit(kind)
         wanted = "at least 1" if limit is None else f"from 1 to {limit}, the model's limit"
-        fits = isinstance(count, int) and not isinstance(count, bool)
-        if not fits or not 1 <= count <= (limit or count):
+        if type(count) is not int or not 1 <= count <= (limit or count):
             raise InputError(f"{name} must be {wanted}; got {count!r}.")
     return lengths
 
@@ -157,87 +132,55 @@ def _lengths(network: Network, num_tokens: int, target_tokens: int | None) -> tu
 _SHORT = (4, 5, 6)
 
 
-class _Growth:
-    """What traces of a network take, as a function of their lengths.
+def _of(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> Forecast:
+    axes = [_SHORT if length > _SHORT[-1] else (length,) for length in lengths]
+    # As many lengths as coefficients: of 1, n, n^2, and with a decoder beside an encoder m, m^2, n m.
+    powers = [each for each in product(*(range(len(axis)) for axis in axes)) if sum(each) <= 2]
+    short = [tuple(axis[step] for axis, step in zip(axes, each, strict=True)) for each in powers]
 
-    Args:
-        network: which.
-        lengths: the longest; those of at most six tokens are taken for fixed.
-        keeping: what is kept.
-    """
+    def terms(of: tuple[int, ...]) -> list[int]:
+        return [math.prod(n**power for n, power in zip(of, each, strict=True)) for each in powers]
 
-    def __init__(self, network: Network, lengths: tuple[int, ...], keeping: Keeping) -> None:
-        self._network = network
-        axes = [_SHORT if length > _SHORT[-1] else (length,) for length in lengths]
-        # As many lengths as coefficients: of 1, n, n^2, and with a decoder beside an encoder m, m^2, n m.
-        self._powers = [each for each in product(*(range(len(axis)) for axis in axes)) if sum(each) <= 2]
-        at = [tuple(axis[step] for axis, step in zip(axes, each, strict=True)) for each in self._powers]
-        samples = [_kept(network, each, keeping) for each in at]
-        sizes = np.array([kept - rows * row_bytes for kept, rows, row_bytes in samples])
-        self._row_bytes = samples[0][2]
-        found = np.linalg.solve(np.array([self._terms(each) for each in at], dtype=np.float64), sizes)
-        self._coefficients = [round(each) for each in found]
-
-    def at(self, lengths: tuple[int, ...]) -> Forecast:
-        """What a trace of these lengths takes."""
-        terms = self._terms(lengths)
-        parts = [each * term for each, term in zip(self._coefficients, terms, strict=True)]
-        squares = sum(part for part, powers in zip(parts, self._powers, strict=True) if sum(powers) == 2)
-        kept = sum(parts) + _rows(self._network, lengths) * self._row_bytes
-        return Forecast(kept=kept, peak=kept + _passing(self._network, lengths, squares))
-
-    def _terms(self, lengths: tuple[int, ...]) -> list[int]:
-        return [
-            math.prod(length**power for length, power in zip(lengths, each, strict=True))
-            for each in self._powers
-        ]
+    sizes = [_kept(network, each, lengths, keeping) for each in short]
+    found = np.linalg.solve(np.array([terms(each) for each in short], dtype=np.float64), np.array(sizes))
+    parts = [round(each) * term for each, term in zip(found, terms(lengths), strict=True)]
+    squares = sum(part for part, each in zip(parts, powers, strict=True) if sum(each) == 2)
+    return Forecast(kept=sum(parts), peak=sum(parts) + _passing(network, lengths, squares))
 
 
 def _passing(network: Network, lengths: tuple[int, ...], squares: int) -> int:
     """What a pass takes beside what is kept: the factors are measured, see `forecast`."""
-    plain = network.plain
+    plain, config, tokens = network.plain, network.config, sum(lengths)
     # Layers are numbered, and so the names of what is in them.
-    numbered = [
+    numbered = (
         each for name, each in plain.named_parameters() if each.ndim > 1 and re.search(r"\.\d+\.", name)
-    ]
-    width = max((sum(each.shape[-2:]) for each in numbered), default=5 * network.config.d_model)
-    size = next(plain.parameters()).element_size()
-    passing = 2**24 + (6 if isinstance(plain, LensNetwork) else 3) * sum(lengths) * width * size
-    if isinstance(plain, LensNetwork):
-        passing += squares
-        if "logits" in plain.tap_names() and "logits_to_keep" not in accepted(plain.hf_model):
-            passing += sum(lengths) * network.config.vocab_size * size
+    )
+    width = max((sum(each.shape[-2:]) for each in numbered), default=5 * config.d_model)
+    entries = (6 if plain.foreign else 3) * tokens * width
+    if not plain.spares_logits:
+        entries += tokens * config.vocab_size
     if any(name.endswith((".scores", ".weights")) for name in network.written):
-        passing += 4 * network.config.num_heads * max(lengths) ** 2 * size
-    return passing
+        entries += 4 * config.num_heads * max(lengths) ** 2
+    size = next(plain.parameters()).element_size()
+    return 2**24 + entries * size + (squares if plain.foreign else 0)
 
 
-def _kept(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> tuple[int, int, int]:
-    """What a trace of these lengths holds; rows of its tables of relative positions, and bytes of a row.
+def _kept(network: Network, short: tuple[int, ...], lengths: tuple[int, ...], keeping: Keeping) -> int:
+    """What a trace of short texts holds, but DeBERTa's tables of distances with the rows that the lengths in
+    question need: beyond some distance there are no more.
 
     The network without edits runs, and all of each tensor that they write is written: their words and
     positions are those of the text, not of a short one.
     """
     listening = Listening(network, keeping)
-    taps = listening.taps()
-    if network.written:
-        taps = Taps(dict.fromkeys(network.written, torch.clone)).then(taps)
-    texts = [Encoding.from_ids([0] * length) for length in lengths]
+    taps = Taps(dict.fromkeys(network.written, torch.clone)).then(listening.taps())
+    texts = [Encoding.from_ids([0] * length) for length in short]
     with torch.no_grad():
         run(network.plain, [(texts[0], texts[1] if len(texts) > 1 else None)], taps=taps)
     passages = tuple(listening.passage(*each) for each in zip(network.prefixes, texts, strict=True))
-    tables = kept_bytes(tuple(term.table for term in _terms(passages)))
-    rows = _rows(network, lengths)
-    return kept_bytes(passages), rows, tables // max(1, rows)
-
-
-def _terms(passages: tuple[Passage, ...]) -> list[DistanceTerm]:
-    layers = [passage.attention[place] for passage in passages for place in places(passage.attention)]
+    layers = (passage.attention[place] for passage in passages for place in places(passage.attention))
     terms = [getattr(layer.inputs.bias, name, None) for layer in layers for name in ("c2p", "p2c")]
-    return [term for term in terms if isinstance(term, DistanceTerm)]
-
-
-def _rows(network: Network, lengths: tuple[int, ...]) -> int:
-    """Rows of DeBERTa's tables of relative positions: beyond some distance there are no more."""
-    tables = [module for module in network.modules() if isinstance(module, RelativePositions)]
-    return sum(len(table.of_length(lengths[0])[0]) for table in tables)
+    tables = kept_bytes(tuple(term.table for term in terms if isinstance(term, DistanceTerm)))
+    relative = [each for each in network.modules() if isinstance(each, RelativePositions)]
+    now, then = (sum(len(each.of_length(of[0])[0]) for each in relative) for of in (short, lengths))
+    return kept_bytes(passages) - tables + tables * then // max(1, now)

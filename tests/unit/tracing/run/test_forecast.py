@@ -119,21 +119,12 @@ def test_a_trace_that_does_not_fit_is_refused_before_it_runs(monkeypatch: pytest
     monkeypatch.setattr(model.network, "forward", short_only)
     with pytest.raises(InputError) as refused:
         trace_ids(model, [3] * 30_000)
-    message = str(refused.value)
-    assert f"a trace of 30000 tokens of tiny needs {_free.told(needed.peak)}, and" in message
-    for part in ("dtype=torch.bfloat16 (", 'keep="qk" (', "layers=[-1] (", "; 29999 tokens."):
-        assert part in message
-    # What it says would fit is let through.
+    both = f"needs {_free.told(needed.peak)}, and {_free.told(needed.peak - 1)} of memory are free"
+    assert f"a trace of 30000 tokens of tiny {both}" in str(refused.value)
     monkeypatch.setattr(_forecast, "free_bytes", lambda device: less.peak)
     _forecast.check_fits(model, Keeping(keep="qk"), 30_000)
-    with pytest.raises(InputError, match=r"What would fit: .*keep=\"qk\" \("):
+    with pytest.raises(InputError, match="Ask for less of it by keep="):
         _forecast.check_fits(model, Keeping(), 30_000)
-    monkeypatch.setattr(_forecast, "free_bytes", lambda device: less.peak // 3)
-    with pytest.raises(InputError, match=r"What would fit: \d+ tokens\.") as refused:
-        _forecast.check_fits(model, Keeping(keep="qk"), 30_000)
-    tokens = int(str(refused.value).split()[-2])
-    assert forecast(model, tokens, keeping=Keeping(keep="qk")).peak <= less.peak // 3
-    assert forecast(model, tokens + 1, keeping=Keeping(keep="qk")).peak > less.peak // 3
 
 
 def test_edits_that_leave_n_x_n_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
