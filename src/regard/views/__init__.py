@@ -10,6 +10,7 @@ from regard.views._difference import Difference, KindDifference, WordLikeness
 from regard.views._figure import check_format, new_figure, write_figure
 from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord
 from regard.views._live import LiveMeasures, LiveRun, Work
+from regard.views._live_weights import LiveWeights
 from regard.views._measures import MOST_MEASURES, matrix_bytes
 from regard.views._movement import Movement, Projection
 from regard.views._page import Page, render_page
@@ -48,6 +49,7 @@ __all__ = [
     "LayerRecord",
     "LiveMeasures",
     "LiveRun",
+    "LiveWeights",
     "MaskRecord",
     "MeasureName",
     "MeasureRecord",

@@ -1,0 +1,140 @@
+"""A model for a live page: what the browser needs to run it, and what 8 bits cost."""
+
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+
+from regard.blocks import MultiHeadAttention, SelfAttentionLayer
+from regard.core.errors import InputError
+from regard.models import LanguageModelHead, Loaded, Transformer
+from regard.tracing.run import trace_text
+from regard.views import LiveWeights
+
+FAMILIES = ("bert", "distilbert", "gpt2")
+"""What a live page can run."""
+
+ACTIVATIONS = ("gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu")
+"""Those that static/live/arithmetic.js has."""
+
+_WAY_OUT = "without --live (in Python: trace.page()) regard draws its attention over a text"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LiveModel:
+    """A model as a live page holds it.
+
+    Args:
+        description: sizes, and where each tensor is; plain values for JSON: see static/live/model.js.
+        weights: the packed tensors.
+        rounded: the model with the weights that the browser computes with.
+    """
+
+    description: dict[str, Any]
+    weights: LiveWeights
+    rounded: Loaded
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveLoss:
+    """What the 8 bits change, over some texts.
+
+    Args:
+        texts: how many.
+        weight: the largest difference of an attention weight.
+        embedding: the smallest cosine between a token's contextual embedding and Python's.
+    """
+
+    texts: int
+    weight: float
+    embedding: float
+
+
+def live_model(loaded: Loaded) -> LiveModel:
+    """Pack a model.
+
+    Raises:
+        InputError: a model that a live page cannot run; the message names why.
+    """
+    network = _checked(loaded)
+    (kind,) = network.prefixes
+    stack, head, config = network.stack(kind), network.head, network.config
+    masked = network.has_vocabulary_head and not isinstance(head, LanguageModelHead)
+    weights = LiveWeights()
+    copy = deepcopy(network).float()
+    # Tied weights are one parameter, and so are packed once, under the first of their names.
+    for name, parameter in copy.named_parameters():
+        if name.startswith("pooler.") or (name.startswith("head.") and not network.has_vocabulary_head):
+            continue
+        short = name.removeprefix(f"{kind}.").replace("own_bias", "bias")
+        block = ".".join(short.split(".")[: 2 if short.startswith("layers.") else 1])
+        read = weights.add(block, short, parameter.detach().cpu().numpy())
+        parameter.data = torch.from_numpy(read).to(parameter.device)
+    description = {
+        "blocks": weights.sums(),
+        "tensors": weights.tensors,
+        "dim": config.d_model,
+        "layers": [
+            {"heads": each.num_heads, "scale": _scale(each)}
+            for each in (layer.attention for layer in cast("list[SelfAttentionLayer]", list(stack.layers)))
+        ],
+        "norm": "pre" if kind == "decoder" else "post",
+        "activation": config.activation,  # type: ignore[attr-defined]
+        "eps": config.norm_eps,  # type: ignore[attr-defined]
+        "causal": kind == "decoder",
+        "vocabulary": config.vocab_size,
+        "positions": network.limit(kind),
+        "head": None if not network.has_vocabulary_head else "masked" if masked else "next",
+        "output": next(
+            (name for name in ("head.output.weight", "embeddings.tokens.weight") if name in weights.tensors),
+        ),
+    }
+    return LiveModel(description=description, weights=weights, rounded=replace(loaded, network=copy))
+
+
+def live_loss(loaded: Loaded, rounded: Loaded, texts: Iterable[str]) -> LiveLoss:
+    """Compare a model with the one that a page runs.
+
+    Example:
+        >>> import regard
+        >>> loaded = regard.load().loaded
+        >>> loss = live_loss(loaded, live_model(loaded).rounded, ["a man fishing on a river bank"])
+        >>> loss.weight < 0.05 and loss.embedding > 0.998
+        True
+    """
+    count, weight, embedding = 0, 0.0, 1.0
+    for text in texts:
+        count += 1
+        one, other = trace_text(loaded, text), trace_text(rounded, text)
+        (kind,) = one.kinds
+        for layer in one.layers_of(kind):
+            for head in range(one.attention_of(layer, kind).inputs.num_heads):
+                apart = one.weights(layer, head) - other.weights(layer, head)
+                weight = max(weight, float(apart.abs().max()))
+        alike = torch.cosine_similarity(one.embeddings().double(), other.embeddings().double())
+        embedding = min(embedding, float(alike.min()))
+    return LiveLoss(texts=count, weight=weight, embedding=embedding)
+
+
+def _checked(loaded: Loaded) -> Transformer:
+    network = loaded.network
+    if type(network) is not Transformer or loaded.family not in FAMILIES:
+        raise InputError(
+            f"a live page runs models of the families {', '.join(FAMILIES)}; {loaded.source.name} is of "
+            f"{loaded.family}{'' if isinstance(network, Transformer) else ', edited or seen by the lens'}; "
+            f"{_WAY_OUT}."
+        )
+    activation = network.config.activation  # type: ignore[attr-defined]
+    if activation not in ACTIVATIONS:
+        raise InputError(
+            f"a live page has the activations {', '.join(ACTIVATIONS)}; {loaded.source.name} has "
+            f"{activation}; {_WAY_OUT}."
+        )
+    return network
+
+
+def _scale(attention: MultiHeadAttention) -> float:
+    head_dim = attention.q.out_features // attention.num_heads
+    return float(head_dim**-0.5 if attention.scale is None else attention.scale)

@@ -1,0 +1,284 @@
+// A BERT, DistilBERT or GPT-2 in the browser: the weights that Python packed (views/_live_weights.py, which says how),
+// and the forward pass. A pass gives what a page shows of a run, and takes the edits that a reader makes.
+
+import { likeliest, softmax } from "./arithmetic.js";
+import { crc32 } from "./blocks.js";
+import { drag, rowsOf } from "./edits.js";
+import { openKernel } from "./kernel.js";
+import { Workspace } from "./workspace.js";
+
+/**
+ * @typedef {{ block: string, at: number, rows: number, columns: number }} Packed a matrix, or with rows 0 a vector
+ * @typedef {object} Description what Python says of a model
+ * @property {Record<string, { bytes: number, crc: number }>} blocks
+ * @property {Record<string, Packed>} tensors by their names in regard's network
+ * @property {number} dim size of the residual stream
+ * @property {{ heads: number, scale: number }[]} layers
+ * @property {"pre" | "post"} norm where the norms of a layer are
+ * @property {string} activation
+ * @property {number} eps
+ * @property {boolean} causal
+ * @property {number} vocabulary
+ * @property {number} positions the most tokens
+ * @property {"next" | "masked" | null} head what its head says
+ * @property {string} output the tensor of the output layer
+ *
+ * @typedef {object} Request
+ * @property {number[]} ids
+ * @property {number[]} [types] token types, of a pair; 0 where left out
+ * @property {[number, number][]} [off] heads switched off, [layer, head]: their results are 0
+ * @property {import("./edits.js").Dragged[]} [weights]
+ * @property {number[]} [predict] positions of which the head says what it expects there
+ *
+ * @typedef {import("./workspace.js").Area} Area
+ *
+ * @typedef {{ heads: number, dim: number, q: Float32Array, k: Float32Array, v: Float32Array }} LayerRun
+ *   q, k and v from head to head, from token to token
+ * @typedef {object} Run
+ * @property {LayerRun[]} layers
+ * @property {Float32Array[]} hidden the residual stream, token by token: what enters layer 0, and what each layer gives;
+ *   the last is the contextual embeddings, after the final norm
+ * @property {{ at: number, best: { id: number, probability: number }[] }[]} predicted
+ */
+
+const BEST = 10;
+
+export class LiveModel {
+  /**
+   * @param {Description} description
+   * @param {(name: string) => Uint8Array} read the bytes of a block
+   * @param {{ wasm?: boolean }} [options]
+   * @returns {Promise<LiveModel>}
+   * @throws {Error} in words, where a block is not what Python wrote
+   */
+  static async open(description, read, options) {
+    const sizes = Object.values(description.blocks).map(({ bytes }) => bytes);
+    const kernel = await openKernel(
+      sizes.reduce((sum, each) => sum + each, 0),
+      options,
+    );
+    /** @type {Record<string, number>} */
+    const starts = {};
+    let at = 0;
+    for (const [name, { bytes, crc }] of Object.entries(description.blocks)) {
+      const block = read(name);
+      if (block.length !== bytes)
+        throw new Error(
+          `The model in this file was cut short: of its part ${name}, ${block.length} of ${bytes} bytes are there.`,
+        );
+      if (crc32(block) !== crc)
+        throw new Error(`The model in this file was damaged: its part ${name} is not what was written.`);
+      new Uint8Array(kernel.buffer()).set(block, at);
+      starts[name] = at;
+      at += bytes;
+    }
+    return new LiveModel(description, new Workspace(description, kernel, starts, at));
+  }
+
+  /** @param {Description} description @param {Workspace} work */
+  constructor(description, work) {
+    this.description = description;
+    this.work = work;
+    /** @type {{ request: Required<Request>, run: Run } | null} */
+    this.last = null;
+  }
+
+  /** "wasm" or "js". */
+  get how() {
+    return this.work.kernel.how;
+  }
+
+  /** @param {Request} request @returns {Run} @throws {RangeError} in words, for what cannot be run */
+  run(request) {
+    const steps = this.steps(request);
+    for (;;) {
+      const { done, value } = steps.next();
+      if (done) return /** @type {Run} */ (value);
+    }
+  }
+
+  /**
+   * The same, layer by layer, so that a newer request can take the place of this one.
+   * @param {Request} request
+   * @returns {Generator<number, Run>}
+   */
+  *steps(request) {
+    const asked = this.checked(request);
+    const { work } = this;
+    const { layers, tensors } = this.description;
+    work.take(asked.ids.length);
+    // What comes before the first layer with another edit is what it was.
+    const from = this.unchanged(asked);
+    /** @type {Run} */
+    const run = { layers: [], hidden: [], predicted: [] };
+    if (this.last && from >= 0) {
+      run.layers = this.last.run.layers.slice(0, from);
+      run.hidden = this.last.run.hidden.slice(0, from + 1);
+      work.write(work.x, run.hidden[from]);
+    } else {
+      this.embed(asked);
+      run.hidden.push(work.read(work.x));
+    }
+    for (let layer = Math.max(0, from); layer < layers.length; layer += 1) {
+      run.layers.push(this.layer(layer, asked));
+      if (layer === layers.length - 1 && tensors["norm.weight"]) work.norm(work.x, "norm");
+      run.hidden.push(work.read(work.x));
+      yield layer;
+    }
+    run.predicted = this.predict(asked.predict, run.hidden[layers.length]);
+    this.last = { request: asked, run };
+    return run;
+  }
+
+  /** @param {Request} request @returns {Required<Request>} @throws {RangeError} in words */
+  checked({ ids, types = [], off = [], weights = [], predict = [] }) {
+    const { vocabulary, positions, layers, head } = this.description;
+    if (ids.length < 1 || ids.length > positions)
+      throw new RangeError(`The model reads 1 to ${positions} tokens; got ${ids.length}.`);
+    const odd = ids.find((id) => !(Number.isInteger(id) && id >= 0 && id < vocabulary));
+    if (odd !== undefined) throw new RangeError(`A token is a number from 0 to ${vocabulary - 1}; got ${odd}.`);
+    for (const [layer, of] of [...off, ...weights.map(({ layer, head: each }) => [layer, each])]) {
+      if (!layers[layer] || !(of >= 0 && of < layers[layer].heads))
+        throw new RangeError(`There is no head ${layer}.${of}.`);
+    }
+    for (const { query } of weights)
+      if (!(query >= 0 && query < ids.length)) throw new RangeError(`There is no token ${query}.`);
+    if (predict.length > 0 && !head)
+      throw new RangeError("This model has no language-model head: it says no next word.");
+    return { ids, types: ids.map((_, at) => types[at] ?? 0), off, weights, predict };
+  }
+
+  /** The first layer that has to be worked out; -1 where the tokens are others. @param {Required<Request>} asked */
+  unchanged(asked) {
+    if (!this.last) return -1;
+    const { request } = this.last;
+    if (String([request.ids, request.types]) !== String([asked.ids, asked.types])) return -1;
+    const { layers } = this.description;
+    const edits = (/** @type {Required<Request>} */ { off, weights }, /** @type {number} */ layer) =>
+      JSON.stringify([off.filter(([of]) => of === layer), weights.filter((each) => each.layer === layer)]);
+    const first = layers.findIndex((_, layer) => edits(asked, layer) !== edits(request, layer));
+    return first < 0 ? layers.length : first;
+  }
+
+  /** @param {Required<Request>} asked */
+  embed({ ids, types }) {
+    const { work } = this;
+    work.whole(work.x).fill(0);
+    ids.forEach((id, token) => {
+      work.addRow("embeddings.tokens.weight", id, token);
+      work.addRow("embeddings.positions.weight", token, token);
+      work.addRow("embeddings.token_types.weight", types[token], token);
+    });
+    if (this.description.tensors["embeddings.norm.weight"]) work.norm(work.x, "embeddings.norm");
+  }
+
+  /**
+   * One layer: what is in work.x becomes what the layer gives.
+   * @param {number} number
+   * @param {Required<Request>} asked
+   * @returns {LayerRun}
+   */
+  layer(number, asked) {
+    const { work } = this;
+    const [name, pre] = [`layers.${number}`, this.description.norm === "pre"];
+    const { heads } = this.description.layers[number];
+    const width = this.description.tensors[`${name}.attention.q.weight`].rows;
+    const linear = (/** @type {Area} */ from, /** @type {string} */ part, /** @type {Area} */ to) =>
+      work.linear(from, `${name}.${part}.weight`, `${name}.${part}.bias`, to);
+    // What a sublayer reads, and the residual sum after it: the norm is before the one or after the other.
+    const before = (/** @type {string} */ norm) => {
+      if (!pre) return work.x;
+      work.copy(work.x, work.y);
+      work.norm(work.y, `${name}.${norm}.norm`);
+      return work.y;
+    };
+    const after = (/** @type {string} */ norm) => {
+      work.add();
+      if (!pre) work.norm(work.x, `${name}.${norm}.norm`);
+    };
+
+    const read = before("attention_residual");
+    linear(read, "attention.q", work.q);
+    linear(read, "attention.k", work.k);
+    linear(read, "attention.v", work.v);
+    const [q, k, v] = [work.q, work.k, work.v].map((area) => work.byHead(area, width, heads));
+    const run = { heads, dim: width / heads, q, k, v };
+    this.attend(number, run, asked); // into work.q
+    linear(work.q, "attention.output", work.y);
+    after("attention_residual");
+    linear(before("ffn_residual"), "ffn.hidden", work.inner);
+    work.activate(work.inner);
+    linear(work.inner, "ffn.output", work.y);
+    after("ffn_residual");
+    return run;
+  }
+
+  /**
+   * Weights and contexts of a layer; the contexts take the place of q.
+   * @param {number} layer
+   * @param {LayerRun} run
+   * @param {Required<Request>} asked
+   */
+  attend(layer, { heads, dim, q, k, v }, { off, weights }) {
+    const { tokens, floats, q: out } = this.work;
+    const { causal, layers } = this.description;
+    const row = new Float64Array(tokens);
+    for (let head = 0; head < heads; head += 1) {
+      const start = head * tokens * dim;
+      const changes = rowsOf(weights, layer, head);
+      const isOff = off.some(([of, each]) => of === layer && each === head);
+      for (let query = 0; query < tokens; query += 1) {
+        const seen = causal ? query + 1 : tokens;
+        const at = start + query * dim;
+        for (let key = 0; key < seen; key += 1) {
+          let sum = 0;
+          for (let i = 0, of = start + key * dim; i < dim; i += 1) sum += q[at + i] * k[of + i];
+          row[key] = sum * layers[layer].scale;
+        }
+        softmax(row, seen);
+        const changed = changes.get(query);
+        if (changed) drag(row, changed, seen);
+        const to = (out.at + query * out.stride) / 4 + head * dim;
+        floats.fill(0, to, to + dim);
+        if (isOff) continue;
+        for (let key = 0; key < seen; key += 1) {
+          const weight = row[key];
+          for (let i = 0, of = start + key * dim; i < dim; i += 1) floats[to + i] += weight * v[of + i];
+        }
+      }
+    }
+  }
+
+  /**
+   * What the head expects at some positions.
+   * @param {number[]} positions
+   * @param {Float32Array} hidden
+   */
+  predict(positions, hidden) {
+    const { work } = this;
+    const { dim, vocabulary, head, output } = this.description;
+    /** @type {Run["predicted"]} */
+    const found = [];
+    for (let first = 0; first < positions.length; first += 2) {
+      const two = positions.slice(first, first + 2);
+      work.take(two.length);
+      two.forEach((at, place) => {
+        const of = { ...work.x, at: work.x.at + place * work.x.stride };
+        work.write(of, hidden.subarray(at * dim, (at + 1) * dim));
+      });
+      let read = work.x;
+      if (head === "masked") {
+        work.linear(read, "head.dense.weight", "head.dense.bias", work.y);
+        work.activate(work.y);
+        work.norm(work.y, "head.norm");
+        read = work.y;
+      }
+      work.linear(read, output, "head.output.bias", work.logits);
+      const logits = work.read(work.logits, vocabulary);
+      for (const [place, at] of two.entries()) {
+        found.push({ at, best: likeliest(logits.subarray(place * vocabulary, (place + 1) * vocabulary), BEST) });
+      }
+    }
+    return found;
+  }
+}

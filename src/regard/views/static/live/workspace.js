@@ -1,0 +1,185 @@
+// The numbers of one pass, a row for each token, in the kernel's memory; and what is done to them with packed weights.
+
+import { ACTIVATIONS, layerNorm } from "./arithmetic.js";
+
+/** @typedef {{ at: number, stride: number }} Area rows of float32, one a token, in bytes */
+
+/** @type {Area} */
+const NOWHERE = { at: 0, stride: 0 };
+
+/** @param {number} count @param {number} to */
+const upTo = (count, to) => to * Math.ceil(count / to);
+
+export class Workspace {
+  // The residual stream, and what is added to it; queries (later contexts), keys, values; what is inside the
+  // feed-forward network; logits, of two tokens at a time.
+  x = NOWHERE;
+  y = NOWHERE;
+  q = NOWHERE;
+  k = NOWHERE;
+  v = NOWHERE;
+  inner = NOWHERE;
+  logits = NOWHERE;
+  tokens = 0;
+  floats = new Float32Array(0);
+
+  /**
+   * @param {import("./model.js").Description} description
+   * @param {import("./kernel.js").Kernel} kernel
+   * @param {Record<string, number>} starts where each block is
+   * @param {number} free where they end
+   */
+  constructor(description, kernel, starts, free) {
+    this.description = description;
+    this.kernel = kernel;
+    this.starts = starts;
+    this.free = free;
+    this.rows = 0; // tokens that there is room for
+    this.zeros = NOWHERE.at;
+    this.unpacked = NOWHERE.at;
+  }
+
+  /** Makes room for so many tokens. @param {number} tokens */
+  take(tokens) {
+    this.tokens = tokens;
+    if (tokens <= this.rows) return;
+    this.rows = upTo(Math.max(tokens, Math.min(2 * this.rows, this.description.positions)), 2);
+    const { dim, tensors, layers, head, output } = this.description;
+    const widest = (/** @type {string} */ name) =>
+      Math.max(...layers.map((_, layer) => tensors[`layers.${layer}.${name}.weight`].rows));
+    const [wide, inner] = [widest("attention.q"), widest("ffn.hidden")];
+    let at = this.free;
+    const area = (/** @type {number} */ width, rows = this.rows) => {
+      const found = { at, stride: 4 * upTo(width, 32) };
+      at += rows * found.stride;
+      return found;
+    };
+    this.zeros = area(4, 1).at;
+    this.unpacked = area(Math.max(dim, wide, inner), 4).at;
+    this.x = area(dim);
+    this.y = area(dim);
+    this.q = area(wide);
+    this.k = area(wide);
+    this.v = area(wide);
+    this.inner = area(inner);
+    this.logits = area(head ? tensors[output].rows : 0, 2);
+    this.kernel.grow(at);
+    this.floats = new Float32Array(this.kernel.buffer());
+    // Old numbers may stand where there is nothing now: what fills up a row is 0.
+    this.floats.fill(0, this.free / 4, at / 4);
+  }
+
+  /**
+   * The tokens' rows of an area, without what fills them up.
+   * @param {Area} area
+   * @param {number} [width]
+   */
+  read({ at, stride }, width = this.description.dim) {
+    const out = new Float32Array(this.tokens * width);
+    for (let token = 0, from = at / 4; token < this.tokens; token += 1, from += stride / 4) {
+      out.set(this.floats.subarray(from, from + width), token * width);
+    }
+    return out;
+  }
+
+  /** The other way round. @param {Area} area @param {Float32Array} rows @param {number} [width] */
+  write({ at, stride }, rows, width = this.description.dim) {
+    for (let from = 0, to = at / 4; from < rows.length; from += width, to += stride / 4) {
+      this.floats.set(rows.subarray(from, from + width), to);
+    }
+  }
+
+  /** From token to token with its heads, to head by head. @param {Area} area @param {number} width @param {number} heads */
+  byHead(area, width, heads) {
+    const [rows, dim] = [this.read(area, width), width / heads];
+    const out = new Float32Array(rows.length);
+    for (let token = 0; token < this.tokens; token += 1) {
+      for (let head = 0; head < heads; head += 1) {
+        const from = token * width + head * dim;
+        out.set(rows.subarray(from, from + dim), (head * this.tokens + token) * dim);
+      }
+    }
+    return out;
+  }
+
+  /** All numbers of the tokens in an area, as they lie. @param {Area} area */
+  whole({ at, stride }) {
+    return this.floats.subarray(at / 4, (at + this.tokens * stride) / 4);
+  }
+
+  /** @param {Area} from @param {Area} to of the same width */
+  copy(from, to) {
+    this.whole(to).set(this.whole(from));
+  }
+
+  /** The numbers of a vector. @param {string} name */
+  vector(name) {
+    const { block, at, columns } = this.description.tensors[name];
+    const from = (this.starts[block] + at) / 4;
+    return this.floats.subarray(from, from + columns);
+  }
+
+  /** Adds a row of a table to one of this.x; nothing where there is no such table. @param {string} name @param {number} number @param {number} token */
+  addRow(name, number, token) {
+    if (!this.description.tensors[name]) return;
+    const { block, at, rows, columns } = this.description.tensors[name];
+    const [width, start] = [upTo(columns, 32), this.starts[block] + at];
+    const integers = new Int8Array(this.kernel.buffer(), start + number * width, columns);
+    const scales = (start + upTo(rows, 4) * width) / 4 + (number * width) / 32;
+    const to = (this.x.at + token * this.x.stride) / 4;
+    for (let i = 0; i < columns; i += 1) this.floats[to + i] += integers[i] * this.floats[scales + (i >> 5)];
+  }
+
+  /**
+   * to = from W^T + b, four rows of W at a time.
+   * @param {Area} from
+   * @param {string} weight
+   * @param {string} bias there may be none
+   * @param {Area} to
+   */
+  linear(from, weight, bias, to) {
+    const { tensors } = this.description;
+    const { block, at, rows, columns } = tensors[weight];
+    const width = upTo(columns, 32);
+    const start = this.starts[block] + at;
+    const stored = upTo(rows, 4);
+    const scales = start + stored * width;
+    const added = tensors[bias];
+    const last = upTo(this.tokens, 2) * to.stride;
+    for (let row = 0; row < stored; row += 4) {
+      this.kernel.unpack(start + row * width, scales + (row * width) / 8, this.unpacked, this.unpacked + 16 * width);
+      const of = added ? this.starts[added.block] + added.at + 4 * row : this.zeros;
+      const y = to.at + 4 * row;
+      this.kernel.product(
+        from.at,
+        from.at + 4 * width,
+        this.unpacked,
+        of,
+        y,
+        y + last,
+        from.stride,
+        4 * width,
+        to.stride,
+      );
+    }
+  }
+
+  /** @param {Area} area of the width of the residual stream @param {string} name */
+  norm(area, name) {
+    const { dim, eps } = this.description;
+    layerNorm(this.whole(area), dim, area.stride / 4, this.vector(`${name}.weight`), this.vector(`${name}.bias`), eps);
+  }
+
+  /** @param {Area} area */
+  activate(area) {
+    const activation = ACTIVATIONS[this.description.activation];
+    const numbers = this.whole(area);
+    for (let i = 0; i < numbers.length; i += 1) numbers[i] = activation(numbers[i]);
+  }
+
+  /** Adds y to x. */
+  add() {
+    const [x, y] = [this.whole(this.x), this.whole(this.y)];
+    for (let i = 0; i < x.length; i += 1) x[i] += y[i];
+  }
+}

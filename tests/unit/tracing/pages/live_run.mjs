@@ -1,0 +1,25 @@
+// Runs a live page's model on some requests: `node live_run.mjs STATIC FOLDER`, given.json and the blocks in FOLDER.
+
+import { readFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+
+const [folder, given] = process.argv.slice(2);
+const { LiveModel } = await import(pathToFileURL(`${folder}/live/model.js`).href);
+const { description, requests, wasm } = JSON.parse(readFileSync(`${given}/given.json`, "utf8"));
+const read = (name) => new Uint8Array(readFileSync(`${given}/${name}`));
+let answer;
+try {
+  const model = await LiveModel.open(description, read, { wasm });
+  // One model for all requests, as on a page: what it keeps of the last one must not show in the next.
+  const runs = requests.map((request) => {
+    try {
+      return model.run(request);
+    } catch (error) {
+      return { error: error.message };
+    }
+  });
+  answer = { how: model.how, runs };
+} catch (error) {
+  answer = { error: error.message };
+}
+console.log(JSON.stringify(answer, (_, value) => (value instanceof Float32Array ? [...value] : value)));

@@ -1,0 +1,225 @@
+"""The forward pass of a live page, in JavaScript, against Python's on the weights that the page holds."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import regard
+from regard.checkpoints import Source
+from regard.core.errors import InputError
+from regard.models import Loaded
+from regard.tracing import Trace, Write, Zero
+from regard.tracing.pages._live_model import LiveModel, live_loss, live_model
+from unit.models.folders import network
+
+NODE = shutil.which("node", path=Path(sys.executable).parent)
+STATIC = Path(regard.__file__).parent / "views" / "static"
+IDS = [3, 1, 4, 1, 5, 9, 2]
+CLOSE = 1e-4
+
+
+def _loaded(family: str, **changes: Any) -> Loaded:
+    torch.manual_seed(0)
+    net = network(family, **changes)
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    source = Source(name="tiny", folder=Path(), kind="folder")
+    return Loaded(network=net, tokenizer=None, source=source, family=family, left_out=())
+
+
+def _ran(
+    model: LiveModel, folder: Path, requests: Sequence[Mapping[str, Any]], *, wasm: bool = True
+) -> dict[str, Any]:
+    for name, block in model.weights.blocks.items():
+        (folder / name).write_bytes(block)
+    given = {"description": model.description, "requests": requests, "wasm": wasm}
+    (folder / "given.json").write_text(json.dumps(given), encoding="utf-8")
+    script = Path(__file__).with_name("live_run.mjs")
+    done = subprocess.run([str(NODE), str(script), str(STATIC), str(folder)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _check(run: Mapping[str, Any], trace: Trace) -> None:
+    """q, k, v of every layer and the residual stream, each against the largest of its numbers."""
+    (kind,) = trace.kinds
+    passage = trace.passage(None)
+    pairs: list[tuple[list[float], Tensor]] = list(zip(run["hidden"], passage.hidden, strict=True))
+    for layer, found in enumerate(run["layers"]):
+        inputs = trace.attention_of(layer, kind).inputs
+        pairs += [(found["q"], inputs.q), (found["k"], inputs.k), (found["v"], inputs.v)]
+    for numbers, wanted in pairs:
+        expected = wanted.detach().numpy().ravel()
+        np.testing.assert_allclose(numbers, expected, rtol=0, atol=CLOSE * max(1, np.abs(expected).max()))
+
+
+SHAPES = {
+    "bert": ("bert", {"num_layers": 3}),
+    "bert with a masked-LM head": ("bert", {"head": "masked-lm", "activation": "relu"}),
+    "bert, untied": ("bert", {"head": "masked-lm", "tie_word_embeddings": False}),
+    "distilbert": ("distilbert", {"head": "masked-lm"}),
+    "gpt2": ("gpt2", {}),
+    "gpt2, untied and scaled by layer": (
+        "gpt2",
+        {"tie_word_embeddings": False, "scale_by_layer": True, "activation": "gelu"},
+    ),
+    "gpt2 without a head": ("gpt2", {"head": None}),
+}
+
+
+@pytest.mark.parametrize("wasm", [True, False], ids=["WebAssembly", "JavaScript"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_pass_is_pythons(shape: str, wasm: bool, tmp_path: Path) -> None:
+    family, changes = SHAPES[shape]
+    live = live_model(_loaded(family, **changes))
+    has_head = live.description["head"] is not None
+    types = [0, 0, 0, 1, 1, 3, 1] if family == "bert" else None
+    asked = [{"ids": [7]}, {"ids": IDS, "predict": [6, 2, 4] if has_head else []}, {"ids": IDS[:4]}]
+    if types:
+        asked.append({"ids": IDS, "types": types})
+    answer = _ran(live, tmp_path, asked, wasm=wasm)
+    assert answer["how"] == ("wasm" if wasm else "js")
+    model = regard.Model(live.rounded)
+    for request, run in zip(asked, answer["runs"], strict=True):
+        if "types" not in request:
+            _check(run, model.trace(token_ids=request["ids"]))
+    if types:
+        with torch.no_grad():
+            output = model.network(torch.tensor([IDS]), token_types=torch.tensor([types]))
+        np.testing.assert_allclose(
+            answer["runs"][3]["hidden"][-1], output.last_hidden_state.ravel(), atol=CLOSE
+        )
+    if has_head:
+        with torch.no_grad():
+            logits = model.network(torch.tensor([IDS])).logits
+        assert logits is not None
+        for each in answer["runs"][1]["predicted"]:
+            wanted = logits[0, each["at"]].softmax(0).topk(10)
+            assert [best["id"] for best in each["best"]] == wanted.indices.tolist()
+            np.testing.assert_allclose(
+                [best["probability"] for best in each["best"]], wanted.values, atol=CLOSE
+            )
+
+
+def _dragged(key: int, value: float, *further: tuple[int, float]) -> Any:
+    """What regard.Write makes of one row: some weights get a value, the others share the rest as before."""
+
+    def function(row: Tensor) -> Tensor:
+        changes = {key: value, **dict(further)}
+        others = torch.ones(row.shape[-1])
+        others[list(changes)] = 0
+        kept = row * others
+        made = kept * (1 - sum(changes.values())) / kept.sum(dim=-1, keepdim=True)
+        for at, given in changes.items():
+            made[..., at] = given
+        return made
+
+    return function
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_edits_are_pythons(family: str, tmp_path: Path) -> None:
+    live = live_model(_loaded(family, num_layers=3))
+    weight = {"layer": 1, "head": 2, "query": 4}
+    cases: list[tuple[dict[str, Any], list[Any]]] = [
+        ({"off": [[1, 0]]}, [Zero("head", layer=1, head=0)]),
+        ({"off": [[0, 1], [2, 2]]}, [Zero("head", layer=0, head=1), Zero("head", layer=2, head=2)]),
+        ({"weights": [weight | {"key": 3, "value": 0.9}]}, [Write("weights", _dragged(3, 0.9), **weight)]),
+        ({"weights": [weight | {"key": 3, "value": 1.0}]}, [Write("weights", _dragged(3, 1.0), **weight)]),
+        (
+            {
+                "off": [[2, 1]],
+                "weights": [weight | {"key": 3, "value": 0.5}, weight | {"key": 0, "value": 0.1}],
+            },
+            [Zero("head", layer=2, head=1), Write("weights", _dragged(3, 0.5, (0, 0.1)), **weight)],
+        ),
+        ({}, []),
+    ]
+    answer = _ran(live, tmp_path, [{"ids": IDS} | asked for asked, _ in cases])
+    plain = regard.Model(live.rounded)
+    for (_, edits), run in zip(cases, answer["runs"], strict=True):
+        model = plain.edited(*edits) if edits else plain
+        output = model(torch.tensor([IDS])).last_hidden_state.detach().ravel()
+        np.testing.assert_allclose(run["hidden"][-1], output, atol=CLOSE)
+
+
+_ROW = {"layer": 0, "head": 0, "query": 2, "key": 0, "value": 0.5}
+REFUSED: dict[str, dict[str, Any]] = {
+    "1 to 11 tokens; got 12": {"ids": [1] * 12},
+    "1 to 11 tokens; got 0": {"ids": []},
+    "from 0 to 30; got 31": {"ids": [1, 31]},
+    "no head 2.0": {"off": [[2, 0]]},
+    "no head 0.3": {"weights": [_ROW | {"head": 3}]},
+    "no token 7": {"weights": [_ROW | {"query": 7}]},
+    "cannot see token 3": {"weights": [_ROW | {"key": 3}]},
+    "no other word": {"weights": [_ROW | {"query": 0}]},
+    "between 0 and 1; got 1.5": {"weights": [_ROW | {"value": 1.5}]},
+    "at most 1 together": {"weights": [_ROW | {"key": key, "value": 0.6} for key in (0, 1)]},
+    "says no next word": {"predict": [0]},
+}
+
+
+def test_what_cannot_be_run_is_said(tmp_path: Path) -> None:
+    live = live_model(_loaded("gpt2", head=None))
+    answer = _ran(live, tmp_path, [{"ids": IDS} | each for each in (*REFUSED.values(), {})])
+    for said, run in zip(REFUSED, answer["runs"], strict=False):
+        assert said in run["error"]
+    _check(answer["runs"][-1], regard.Model(live.rounded).trace(token_ids=IDS))
+
+
+@pytest.mark.parametrize(("change", "said"), [("cut", "cut short"), ("bit", "damaged")])
+def test_a_damaged_file_is_said(change: str, said: str, tmp_path: Path) -> None:
+    live = live_model(_loaded("bert"))
+    block = live.weights.blocks["layers.1"]
+    if change == "cut":
+        del block[-1]
+    else:
+        block[100] ^= 1
+    assert said in _ran(live, tmp_path, [{"ids": IDS}])["error"]
+
+
+def test_the_default_model(tmp_path: Path) -> None:
+    loaded = regard.load().loaded
+    live = live_model(loaded)
+    text = "Write a poem about a man fishing on a river bank."
+    trace = regard.Model(live.rounded).trace(text)
+    answer = _ran(live, tmp_path, [{"ids": trace.token_ids}])
+    _check(answer["runs"][0], trace)
+    assert sum(map(len, live.weights.blocks.values())) < 26e6
+    loss = live_loss(loaded, live.rounded, [text])
+    assert 0 < loss.weight < 0.05
+    assert 0.998 < loss.embedding < 1
+    # Loading is unharmed: what was packed is a copy.
+    assert torch.equal(
+        loaded.network.state_dict()["encoder.embeddings.tokens.weight"][7],
+        regard.load().network.state_dict()["encoder.embeddings.tokens.weight"][7],
+    )
+
+
+def test_other_models_are_refused_by_name() -> None:
+    with pytest.raises(InputError, match=r"bert, distilbert, gpt2; tiny is of llama; without --live"):
+        live_model(_loaded("llama"))
+    with pytest.raises(InputError, match="tiny has silu"):
+        live_model(_loaded("bert", activation="silu"))
+    edited = regard.Model(_loaded("bert")).edited(Zero("head", layer=0, head=0))
+    with pytest.raises(InputError, match="tiny is of bert, edited or seen by the lens"):
+        live_model(replace(_loaded("bert"), network=edited.network))
+
+
+def test_a_pruned_model_runs(tmp_path: Path) -> None:
+    loaded = _loaded("bert")
+    loaded.network.layer("encoder", 1).attention.keep_heads([0, 2])  # type: ignore[union-attr, operator]
+    live = live_model(loaded)
+    answer = _ran(live, tmp_path, [{"ids": IDS}])
+    _check(answer["runs"][0], regard.Model(live.rounded).trace(token_ids=IDS))
