@@ -1,5 +1,6 @@
 """Networks inside what torch wraps around a model: FSDP2, DDP, torch.compile."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,14 +56,29 @@ def test_fully_sharded(dtype: torch.dtype | None) -> None:
 
 
 @pytest.mark.usefixtures("world_of_one")
-@pytest.mark.parametrize("tied", [True, False])
-def test_two_steps_in_parallel(tied: bool) -> None:
-    """DDP refuses the second where a parameter got no gradient in the first: a pooler beside the LM head."""
-    network = bert(BertConfig(**SIZES, use_pooler=True, head="masked-lm", tie_word_embeddings=tied))
+@pytest.mark.parametrize(
+    ("read", "fields"),
+    [
+        ("logits", {"head": "masked-lm", "tie_word_embeddings": True}),
+        ("logits", {"head": "masked-lm", "tie_word_embeddings": False}),
+        ("last_hidden_state", {}),
+        ("pooled", {}),
+    ],
+)
+def test_two_steps_in_parallel(read: str, fields: dict[str, Any]) -> None:
+    """DDP refuses the second where it waits in vain in the first: for a pooler that nothing reads."""
+    network = bert(BertConfig(**SIZES, use_pooler=True, **fields)).eval()
+    assert network.pooler is not None
+    alone = copy.deepcopy(network)
     parallel = DistributedDataParallel(network)
     for _ in range(2):
         ids, real = texts(5)
-        parallel(ids, mask=real).logits.square().sum().backward()
+        for each in (parallel, alone):
+            getattr(each(ids, mask=real), read).square().sum().backward()
+    for ours, theirs in zip(network.parameters(), alone.parameters(), strict=True):
+        assert ours.grad is not None
+        torch.testing.assert_close(ours.grad, torch.zeros_like(ours) if theirs.grad is None else theirs.grad)
+    assert (alone.pooler.dense.weight.grad is None) == (read != "pooled")  # type: ignore[union-attr]
 
 
 @torch.no_grad()  # with gradients torch itself warns: dynamo looks at the `.grad` of a tensor inside

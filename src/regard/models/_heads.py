@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.blocks import Linear, activation_named
 from regard.models._config import DecoderConfig
-from regard.models._reading import LastState, Reading, every_position, last_end, last_of, last_token, pooled
+from regard.models._reading import LastState, Reading, every_position, last_end, last_of, last_token
 
 
 class Head(nn.Module, ABC):
@@ -16,8 +16,6 @@ class Head(nn.Module, ABC):
 
     of_text = False
     """Whether a row gets one answer, so that it must hold one text."""
-    reads_pooler = False
-    """Whether the pooler's output is what it reads."""
 
     @abstractmethod
     def forward(self, read: LastState) -> Tensor:
@@ -120,7 +118,7 @@ class Classifier(Head):
     def __init__(self, reads: Reading, **layers: nn.Module) -> None:
         super().__init__()
         self.reads = reads
-        self.of_text, self.reads_pooler = reads is not every_position, reads is pooled
+        self.of_text = reads is not every_position
         for name, layer in layers.items():
             self.add_module(name, layer)
 

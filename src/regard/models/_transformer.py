@@ -1,5 +1,7 @@
 """The one network that regard builds: stacks, and what stands on top of them."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -23,9 +25,7 @@ class Transformer(Network):
     Args:
         config: its sizes.
         encoder, decoder: the stacks, at least one. With both, the decoder's layers attend to the encoder.
-        pooler: from the last hidden state to one vector a text. Beside a head that does not read it, its
-            parameters are frozen: training by the logits gives them no gradient, which DDP refuses. Freeze
-            them yourself (`requires_grad_(False)`) to train by the last hidden state under DDP.
+        pooler: from the last hidden state to one vector a text.
         head: from the last hidden state to logits.
         start_id: the token that the decoder of two stacks reads first.
 
@@ -59,8 +59,6 @@ class Transformer(Network):
         self.config = config
         self.encoder = encoder
         self.decoder = decoder
-        if pooler is not None and head is not None and not head.reads_pooler:
-            pooler.requires_grad_(False)
         self.pooler = pooler
         self.head = head
         self.prefixes = _prefixes(encoder, decoder)
@@ -158,7 +156,11 @@ class Transformer(Network):
                 encoded_mask=encoded_mask,
                 taps=None if taps is None else taps.at("decoder"),
             )
-        pooled = None if self.pooler is None else self.pooler(state)
+        pooled = None
+        if self.pooler is not None:
+            if torch.is_grad_enabled():
+                state = _Beside.apply(state, *self.pooler.parameters())  # type: ignore[no-untyped-call]
+            pooled = self.pooler(state)
         scores = None
         if logits and self.head is not None:
             scores = self.head(LastState(state=state, pooled=pooled, token_ids=first.ids, mask=padding))
@@ -191,6 +193,26 @@ class Transformer(Network):
                 raise InputError("token_types must be None: this model has no token types.")
             size = stack.embeddings.token_types.num_embeddings
             check_beside("token_types", token_types, token_ids, size, one_row=False)
+
+
+class _Beside(torch.autograd.Function):
+    """The state as it is, in whose graph some parameters stand without a gradient.
+
+    DDP waits for every parameter in each step; so it need not for those of a pooler that the loss does not
+    read.
+    """
+
+    @staticmethod
+    def forward(state: Tensor, *parameters: Tensor) -> Tensor:
+        return state.clone()  # FSDP warns of a view
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.others = len(inputs) - 1
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return grad, *[None] * ctx.others
 
 
 def _rows(stack: Stack) -> int | None:
