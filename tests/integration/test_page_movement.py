@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 import regard
 from regard.tracing import Trace, comparison_page, movement
-from regard.views import Movement
+from regard.tracing.comparison import Movement
 
 OpenPage = Callable[..., BrowserPage]
 

@@ -5,14 +5,13 @@ attention over hundreds of tokens is one file of a few megabytes.
 """
 
 from regard.views._arrays import view
+from regard.views._blocks import plain
 from regard.views._budget import MOST_MB
-from regard.views._difference import Difference, KindDifference, WordLikeness
 from regard.views._figure import check_format, new_figure, write_figure
 from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord
 from regard.views._live import LiveMeasures, LiveRun, Work
 from regard.views._live_weights import LiveWeights
 from regard.views._measures import MOST_MEASURES, matrix_bytes
-from regard.views._movement import Movement, Projection
 from regard.views._page import Page, render_page
 from regard.views._picture import HeadPicture, PictureForm
 from regard.views._positions import plot_positions
@@ -40,12 +39,10 @@ __all__ = [
     "MOST_MEASURES",
     "SHOWN",
     "AttentionRecord",
-    "Difference",
     "HeadName",
     "HeadPicture",
     "HeadStatistics",
     "Held",
-    "KindDifference",
     "LayerRecord",
     "LiveMeasures",
     "LiveRun",
@@ -53,12 +50,10 @@ __all__ = [
     "MaskRecord",
     "MeasureName",
     "MeasureRecord",
-    "Movement",
     "Page",
     "PageToken",
     "PictureForm",
     "PositionsRecord",
-    "Projection",
     "RecordKind",
     "RotaryRecord",
     "Side",
@@ -66,7 +61,6 @@ __all__ = [
     "StoryPart",
     "StoryRecord",
     "StoryRow",
-    "WordLikeness",
     "Work",
     "check_format",
     "check_measures",
@@ -75,6 +69,7 @@ __all__ = [
     "matrix_bytes",
     "new_figure",
     "notebook_bundle",
+    "plain",
     "plot_positions",
     "render_page",
     "value_contexts",

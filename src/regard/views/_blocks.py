@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from regard.views._quantize import TOLERANCE, Packed, Values, by_dimension
 from regard.views._records import AttentionRecord, PositionsRecord, Side
 
 _Array = npt.NDArray[Any]
+
+Facts = Mapping[str, Any]
+"""What a page holds in words and numbers, as JSON has them."""
 
 
 MOST_POSITIONS = 512

@@ -12,11 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError, RegardError
-from regard.views._blocks import facts_of, plain
-from regard.views._difference import Difference, difference_facts
+from regard.views._blocks import Facts, facts_of, plain
 from regard.views._layer_record import LayerRecord
 from regard.views._live import LiveRun, Measured, NotKept
-from regard.views._movement import Movement, movement_facts
 from regard.views._records import RecordKind
 from regard.views._statistics import head_statistics
 from regard.views._story import add_story
@@ -34,14 +32,14 @@ _Answer = tuple[dict[str, Any], list[bytes]]
 
 
 def widget_facts(
-    runs: Sequence[LiveRun], movement: Movement | None = None, difference: Difference | None = None
+    runs: Sequence[LiveRun], movement: Facts | None = None, difference: Facts | None = None
 ) -> list[dict[str, Any]]:
     """What the widget knows from the start of each run: tokens, sizes, positions, and no weights.
 
     Args:
         runs: The runs.
-        movement: One word in all of them, or None.
-        difference: How the second differs from the first, or None.
+        movement: The facts of one word in all of them, or None.
+        difference: The facts of how the second differs from the first, or None.
 
     Returns:
         For each run its facts and blocks, as plain values: see static/notebook/source.js.
@@ -67,9 +65,9 @@ def widget_facts(
                 its_facts["sinks"] = layer.sinks is not None
         found.append({"facts": facts, "blocks": blocks.texts})
     if movement is not None:
-        found[0]["facts"]["movement"] = movement_facts(movement)
+        found[0]["facts"]["movement"] = movement
     if difference is not None:
-        found[0]["facts"]["compared"] = difference_facts(difference)
+        found[0]["facts"]["compared"] = difference
     return found
 
 

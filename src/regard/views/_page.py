@@ -14,12 +14,10 @@ import numpy as np
 from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.views import _assets
-from regard.views._blocks import Blocks, add_heads, as_json, block, facts_of
+from regard.views._blocks import Blocks, Facts, add_heads, as_json, block, facts_of
 from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads
-from regard.views._difference import Difference, difference_facts
 from regard.views._live import LiveRun
 from regard.views._measures import add_matrices, add_norms, norm_bytes
-from regard.views._movement import Movement, movement_facts
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
 from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
 from regard.views._statistics import add_statistics
@@ -55,8 +53,8 @@ class Page:
     heads: Held = "all"
     held: Mapping[tuple[RecordKind, int], tuple[int, ...]] = field(default_factory=dict, repr=False)
     records: tuple[AttentionRecord, ...] = field(default=(), repr=False, compare=False)
-    movement: Movement | None = field(default=None, repr=False, compare=False)
-    difference: Difference | None = field(default=None, repr=False, compare=False)
+    movement: Facts | None = field(default=None, repr=False, compare=False)
+    difference: Facts | None = field(default=None, repr=False, compare=False)
     left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -92,8 +90,8 @@ class Page:
 
 def render_page(
     *records: AttentionRecord,
-    movement: Movement | None = None,
-    difference: Difference | None = None,
+    movement: Facts | None = None,
+    difference: Facts | None = None,
     values: Sequence[HeadName] = (),
     heads: Sequence[HeadName] = (),
     max_mb: float | None = MOST_MB,
@@ -105,8 +103,8 @@ def render_page(
 
     Args:
         records: What to show: one run, with a movement one of each text, with a difference two.
-        movement: One word in all of them; the page opens with it.
-        difference: How the second differs from the first; the page opens with it.
+        movement: The facts of one word in all of them; the page opens with it.
+        difference: The facts of how the second differs from the first; the page opens with it.
         values: Heads, (kind, layer, head), whose values the page holds in any case. It holds those of all
             heads while it stays under 8 MB with them.
         heads: Heads that the page holds in any case, where not all fit. The others that it holds are the
@@ -140,9 +138,9 @@ def render_page(
         runs.append((facts, blocks))
     if movement is not None:
         # The page asks the first run's facts what there is besides.
-        runs[0][0]["movement"] = movement_facts(movement)
+        runs[0][0]["movement"] = movement
     if difference is not None:
-        runs[0][0]["compared"] = difference_facts(difference)
+        runs[0][0]["compared"] = difference
     plain = sum(len(text.encode()) for text in (style, script, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
     held, packed = pack_records(records, heads, values, max_mb, size)

@@ -9,10 +9,9 @@ from typing import Any
 from regard.core.errors import InputError, MissingExtraError
 from regard.core.extras import missing
 from regard.views import _assets
-from regard.views._difference import Difference
+from regard.views._blocks import Facts
 from regard.views._kernel import Kernel, widget_facts
 from regard.views._live import LiveRun
-from regard.views._movement import Movement
 from regard.views._records import AttentionRecord
 from regard.views._still import still
 
@@ -20,14 +19,14 @@ _HINT = "To see it here, install anywidget and run the cell again: pip install a
 
 
 def make_widget(
-    runs: Sequence[LiveRun], *, movement: Movement | None = None, difference: Difference | None = None
+    runs: Sequence[LiveRun], *, movement: Facts | None = None, difference: Facts | None = None
 ) -> Any:
     """The interactive view as a notebook widget; Python computes its numbers on demand.
 
     Args:
         runs: What to show: one run, with a movement one of each text, with a difference two.
-        movement: One word in all of them.
-        difference: How the second differs from the first.
+        movement: The facts of one word in all of them.
+        difference: The facts of how the second differs from the first.
 
     Returns:
         An `anywidget.AnyWidget`; its trait `address` is what is chosen, as in a page's address. Its `close()`

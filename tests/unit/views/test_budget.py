@@ -11,8 +11,6 @@ import pytest
 from regard.core.errors import InputError
 from regard.views import (
     AttentionRecord,
-    Difference,
-    KindDifference,
     LayerRecord,
     MaskRecord,
     MeasureRecord,
@@ -236,14 +234,11 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_both_runs_of_a_difference_hold_the_same() -> None:
     one = _record()
     other = AttentionRecord(model="n", encoder=one.encoder, layers=_record(kv_heads=3).layers)
-    nothing = np.zeros((LAYERS, HEADS))
-    pairs = tuple((i, i) for i in range(TOKENS))
-    kinds: Any = {
-        "encoder": KindDifference(
-            queries=pairs, keys=pairs, divergence=nothing, compared=nothing, most=nothing
-        )
-    }
-    difference = Difference(between="models", names=("m", "n"), kinds=kinds, left_out={})
+    nothing = np.zeros((LAYERS, HEADS)).tolist()
+    pairs = [[i, i] for i in range(TOKENS)]
+    of_kind = {"queries": pairs, "keys": pairs, "divergence": nothing, "compared": nothing, "most": nothing}
+    difference = {"between": "models", "names": ["m", "n"], "kinds": {"encoder": of_kind}}
+    difference |= {"likeness": None, "leftOut": []}
     whole = render_page(one, other, difference=difference, max_mb=None)
     most = _size(whole) - 12 * HEAD / 1e6
     page = render_page(one, other, difference=difference, heads=[("encoder", 1, 5)], max_mb=most)

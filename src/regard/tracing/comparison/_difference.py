@@ -1,6 +1,11 @@
 """Two traces side by side: what a page needs to show how they differ."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from regard.core.errors import InputError
@@ -8,7 +13,81 @@ from regard.models import Kind
 from regard.tracing.comparison._compare import cosines_of
 from regard.tracing.comparison._divergence import Divergence, divergence, partners_of, told_texts
 from regard.tracing.record import Trace
-from regard.views import Difference, KindDifference, WordLikeness
+from regard.views import plain
+
+_Floats = npt.NDArray[np.float64]
+
+Pairs = tuple[tuple[int, int], ...]
+"""The places of partners, in the one and in the other."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class KindDifference:
+    """How one kind of attention differs.
+
+    Attributes:
+        queries, keys: Which tokens are partners.
+        divergence: (layers, heads), the Jensen-Shannon divergence in bits; NaN where there is no head.
+        compared: (layers, heads), the share of attention that lies on keys with partners.
+        most: (layers, heads), the largest difference of two weights, whatever its sign.
+    """
+
+    queries: Pairs
+    keys: Pairs
+    divergence: _Floats
+    compared: _Floats
+    most: _Floats
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class WordLikeness:
+    """How alike the vectors of the words are that two texts share.
+
+    Attributes:
+        words: The words, in order.
+        layers: What each embedding layer is called.
+        cosines: (words, layers), NaN where a vector is zero.
+    """
+
+    words: tuple[str, ...]
+    layers: tuple[str, ...]
+    cosines: _Floats
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Difference:
+    """How two runs differ: the second less the first.
+
+    Attributes:
+        between: "texts" or "models".
+        names: What the two are.
+        kinds: The kinds of attention that both have.
+        likeness: Of the words that two texts share; None where there is none.
+        left_out: What is not there, each with the reason.
+    """
+
+    between: Literal["texts", "models"]
+    names: tuple[str, str]
+    kinds: Mapping[Kind, KindDifference]
+    likeness: WordLikeness | None = None
+    left_out: Mapping[str, str]
+
+    def facts(self) -> dict[str, Any]:
+        """What a page holds of it: plain values, with six digits."""
+        likeness = self.likeness
+        return {
+            "between": self.between,
+            "names": list(self.names),
+            "kinds": {kind: _facts(each) for kind, each in self.kinds.items()},
+            "likeness": None if likeness is None else _facts(likeness),
+            "leftOut": [{"name": name, "reason": reason} for name, reason in self.left_out.items()],
+        }
+
+
+def _facts(record: KindDifference | WordLikeness) -> dict[str, Any]:
+    """Its fields: arrays as lists, with None for what is no number."""
+    found = {field.name: getattr(record, field.name) for field in fields(record)}
+    return {name: plain(each) if isinstance(each, np.ndarray) else [*each] for name, each in found.items()}
 
 
 def difference(one: Trace, other: Trace) -> Difference:

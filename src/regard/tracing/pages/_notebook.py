@@ -35,7 +35,7 @@ def widget(self: Trace, *, against: Trace | None = None, of: Scalar | None = Non
     if against is None:
         return make_widget([_live(self, of)])
 
-    found = difference(self, check_trace("against", against))
+    found = difference(self, check_trace("against", against)).facts()
     return make_widget([_live(self, of), _live(against, of)], difference=found)
 
 

@@ -85,7 +85,7 @@ def difference_page(
         InputError: as `difference`; or attention that a page cannot draw.
     """
 
-    found, held = difference(one, other), page_heads(one, heads, "heads")
+    found, held = difference(one, other).facts(), page_heads(one, heads, "heads")
     return render_page(page_record(one), page_record(other), difference=found, heads=held, max_mb=max_mb)
 
 
@@ -111,6 +111,6 @@ def comparison_page(
 
     if len(traces) < 2:
         raise InputError(f"texts must be two or more, to compare the word between them; got {len(traces)}.")
-    moved = movement(traces, word)
+    moved = movement(traces, word).facts()
     held = page_heads(traces[0], heads, "heads")
     return render_page(*map(page_record, traces), movement=moved, heads=held, max_mb=max_mb)

@@ -7,8 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from regard.core.errors import InputError
-from regard.views import Movement
-from regard.views._movement import movement_facts
+from regard.tracing.comparison import Movement
 
 TEXTS, STEPS, WIDTH = 3, 5, 7
 
@@ -108,7 +107,7 @@ def test_what_does_not_move_has_no_correlation() -> None:
     found = _movement(np.ones((2, 3, 4))).project()
     assert (found.agreement, found.share, found.length) == (None, (0.0, 0.0), 1.0)
     assert not found.points.any()
-    facts = movement_facts(_movement(np.zeros((2, 3, 1))))
+    facts = _movement(np.zeros((2, 3, 1))).facts()
     assert facts["similarity"][0][0][1] is None
     assert facts["projections"]["directions"]["agreement"] is None
 
