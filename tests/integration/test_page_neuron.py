@@ -1,5 +1,6 @@
 """The neuron view: every number between q and the result, against Python's, and the ways to come to it."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -167,6 +168,71 @@ def test_rotation_is_said(open_page: OpenPage, tmp_path: Path) -> None:
     expect(page.locator(".step-product .note")).to_contain_text(
         "after rotation: each was turned by its position"
     )
+
+
+_STEPS = """async ([kind, queries, keys]) => {
+    const there = (hash) => new Promise((done) => {
+        addEventListener("hashchange", () => setTimeout(done), { once: true });
+        location.hash = hash;
+    });
+    const texts = (root, of) => Array.from(root.querySelectorAll(of), (e) => e.innerText);
+    const found = { equations: [], tables: [] };
+    for (let query = 0; query < queries; query += 1)
+        for (let key = 0; key < keys; key += 1) {
+            await there(`view=neuron&kind=${kind}&layer=1&head=1&pin=query-${query}&key=${key}`);
+            const root = document.querySelector(".neuron-worked");
+            found.equations.push(...texts(root, ".equation"));
+            found.tables.push(...Array.from(root.querySelectorAll(".terms"), (table) => ({
+                rows: Array.from(table.tBodies[0].rows, (row) => texts(row, "td")),
+                total: table.nextElementSibling.querySelector(".work-figure").innerText,
+            })));
+        }
+    return found;
+}"""
+
+
+def _calculator(text: str) -> float:
+    """What the left side of a printed equation gives."""
+    plain = re.sub(
+        r"√(\d+)", r"math.sqrt(\1)", text.replace("×", "*").replace("−", "-").replace("∞", "math.inf")
+    )
+    plain = plain.replace("exp(", "math.exp(").replace("tanh(", "math.tanh(")
+    assert re.fullmatch(r"[\d\s.()*/+e-]*", re.sub(r"math\.(sqrt|exp|tanh|inf)", "", plain)), text
+    return float(eval(plain, {"math": math}))
+
+
+def _rounded(shown: str, worked_out: float) -> bool:
+    """Whether a number rounds to what is shown."""
+    digits, _, power = shown.replace("−", "-").partition("e")
+    if "∞" in digits:
+        return math.isinf(worked_out)
+    unit = 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
+    return abs(_value(shown) - worked_out) <= unit * 0.5 + 1e-12
+
+
+@pytest.mark.parametrize("family", ["bert", "gemma2", "t5", "odd"])
+def test_equations_hold_as_printed(open_page: OpenPage, tmp_path: Path, family: str) -> None:
+    if family == "odd":  # a scale that is no root, and numbers far apart
+        write_page(_record(), tmp_path / "page.html")
+    else:
+        tiny.trace(tmp_path, family).write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=neuron")
+    found = page.evaluate(_STEPS, ["encoder" if family != "gemma2" else "decoder", 3, 7])
+    assert len(found["equations"]) >= 3 * 21
+    wrong = [
+        text
+        for text in found["equations"]
+        if not text.startswith(("sum over", "q · k", "result"))
+        for left, _, right in [text.rpartition(" = ")]
+        if not _rounded(right, _calculator(left))
+    ]
+    assert not wrong, wrong
+    assert len(found["tables"]) == 2 * 21
+    for table in found["tables"]:
+        numbers = [[_value(text) for text in row if text] for row in table["rows"]]
+        assert _rounded(table["total"], sum(row[-1] for row in numbers)), table
+        for row, texts in zip(numbers, table["rows"], strict=True):
+            assert len(row) == 1 or _rounded(texts[-2], row[0] * row[1]), texts
 
 
 # --- what stands on the page and what does not

@@ -1,11 +1,43 @@
 // Numbers to be read, and rows of numbers to be seen.
 
-// Four decimals, fewer where it is large, a power of ten where four decimals would show nothing.
-export function formatNumber(value) {
+// Four decimals, fewer where it is large, a power of ten where four decimals would show nothing; or some `more`.
+export function formatNumber(value, more = 0) {
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
   const size = Math.abs(value);
-  const text = size >= 1e6 || (size > 0 && size < 5e-5) ? value.toExponential(2) : value.toFixed(size >= 1000 ? 2 : 4);
+  const small = size > 0 && size < 5e-5;
+  const text = size >= 1e6 || small ? value.toExponential(2 + more) : value.toFixed((size >= 1000 ? 2 : 4) + more);
   return text.replace(/^-/, "−");
+}
+
+const MOST_MORE = 8;
+const readNumber = (text) => Number(text.replace("−", "-").replace("∞", "Infinity"));
+
+// How many decimals more than usual the operands of equations, [operands, result], need for all to hold as they are
+// printed: somebody who works one out from these digits gets the digits of its result, which has `deep` more.
+export function decimals(equations, compute, deep = 0) {
+  const read = (value, more) => readNumber(formatNumber(value, more));
+  const holds = (more) =>
+    equations.every(([operands, result]) => {
+      const found = compute(...operands.map((value) => read(value, more)));
+      return formatNumber(found, deep) === formatNumber(result, deep);
+    });
+  let more = 0;
+  while (more < MOST_MORE && !holds(more)) more += 1;
+  return more;
+}
+
+// The operands of one as texts.
+export function printed(operands, compute, result) {
+  const more = decimals([[operands, result]], compute);
+  return operands.map((value) => formatNumber(value, more));
+}
+
+export const times = (a, b) => a * b;
+
+// The scale of the scores: where it is what it mostly is, a root to divide by, since its digits would not end.
+export function scaleOf({ scale, dim }) {
+  const root = Math.abs(scale * Math.sqrt(dim) - 1) < 1e-9;
+  return root ? { root, said: `/ √${dim}` } : { root, said: `× ${Number(scale.toPrecision(7))}` };
 }
 
 export function largestSize(values, from = 0, count = values.length) {

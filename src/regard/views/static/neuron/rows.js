@@ -2,7 +2,7 @@
 // for each key; the result below. Only rows in view are in the page, so that a text of any length scrolls.
 
 import { make, onceAFrame } from "../base/dom.js";
-import { drawBars, formatNumber, largestSize } from "./figures.js";
+import { drawBars, formatNumber, largestSize, scaleOf } from "./figures.js";
 
 const HEIGHT = 26; // of a row, in CSS pixels; as in neuron.css
 const STRIP = 22;
@@ -45,7 +45,7 @@ export class KeyRows {
     const masked = steps.allowed.some((allowed) => !allowed);
     const numbers = [
       { name: "product", label: "q · k", of: (key) => steps.products[key] },
-      { name: "scaled", label: `× ${formatNumber(steps.scale)}`, of: (key) => steps.scaled[key] },
+      { name: "scaled", label: scaleOf(steps).said, of: (key) => steps.scaled[key] },
     ];
     if (steps.capped) numbers.push({ name: "capped", label: "capped", of: (key) => steps.capped[key] });
     if (steps.bias) numbers.push({ name: "bias", label: "+ bias", of: (key) => steps.bias[key] });

@@ -3,7 +3,7 @@
 import { make } from "../base/dom.js";
 import { heldOf } from "../base/held.js";
 import { Chosen, NEURON_FIELDS } from "./chosen.js";
-import { formatNumber } from "./figures.js";
+import { formatNumber, printed, times } from "./figures.js";
 import { KeyRows } from "./rows.js";
 import { NeuronTables } from "./table.js";
 import { Worked } from "./worked.js";
@@ -85,10 +85,13 @@ function open(page) {
     else if (chosen.isSink(of)) readout.textContent = "The sink has no k and no v.";
     else if (what === "weighted") {
       const v = steps.v[of * steps.vDim + index];
-      readout.textContent = `Dimension ${index} of v, ${named(of)}: weight ${formatNumber(steps.weights[of])} × v ${formatNumber(v)} = ${formatNumber(steps.weights[of] * v)}.`;
+      const product = steps.weights[of] * v;
+      const [weight, value] = printed([steps.weights[of], v], times, product);
+      readout.textContent = `Dimension ${index} of v, ${named(of)}: weight ${weight} × v ${value} = ${formatNumber(product)}.`;
     } else {
-      const [q, k] = [steps.q[index], steps.k[of * steps.dim + index]];
-      readout.textContent = `Dimension ${index}, ${named(of)}: q ${formatNumber(q)} × k ${formatNumber(k)} = ${formatNumber(q * k)}.`;
+      const both = [steps.q[index], steps.k[of * steps.dim + index]];
+      const [q, k] = printed(both, times, times(...both));
+      readout.textContent = `Dimension ${index}, ${named(of)}: q ${q} × k ${k} = ${formatNumber(times(...both))}.`;
     }
   }
 

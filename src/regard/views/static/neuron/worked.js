@@ -1,10 +1,8 @@
 // "Why this number?": one weight, worked out step by step, each line with the numbers that stand in the row.
 
 import { formatDifference, make } from "../base/dom.js";
-import { largestPlaces } from "./chosen.js";
-import { formatNumber } from "./figures.js";
-
-const TERMS = 5; // of a sum that are written out; the others are added up in one line
+import { formatNumber, printed, scaleOf, times } from "./figures.js";
+import { makeTerms } from "./terms.js";
 
 export class Worked {
   constructor(page, chosen) {
@@ -75,7 +73,16 @@ export class Worked {
   }
 
   number(value, name = null) {
-    return make("span", { class: "work-figure", "data-figure": name }, formatNumber(value));
+    return this.figure(formatNumber(value), name);
+  }
+
+  figure(text, name = null) {
+    return make("span", { class: "work-figure", "data-figure": name }, text);
+  }
+
+  // The operands of an equation, with the decimals that make it hold as printed.
+  figures(operands, compute, result) {
+    return printed(operands, compute, result).map((text) => this.figure(text));
   }
 
   product() {
@@ -91,51 +98,9 @@ export class Worked {
     return this.step(
       "product",
       "Multiply q and k, dimension by dimension, and add up",
-      this.sum({ heads: ["dim", "q", "k", "q × k"], terms, rows, chosen: chosen.dim }),
+      makeTerms({ heads: ["dim", "q", "k", "q × k"], terms, rows, chosen: chosen.dim, total: products[chosen.key] }),
       this.equation("q · k = ", this.number(products[chosen.key], "product")),
       make("p", { class: "note" }, note),
-    );
-  }
-
-  // The largest summands and the chosen one, the others in one line.
-  sum({ heads, terms, rows, chosen }) {
-    const { places } = largestPlaces(terms, TERMS);
-    const listed = chosen < 0 || places.includes(chosen) ? places : [...places.slice(0, TERMS - 1), chosen];
-    const others = terms.reduce((total, value, i) => (listed.includes(i) ? total : total + value), 0);
-    const largest = Math.max(...terms.map(Math.abs));
-    const body = rows(listed).map(([name, factors, product, on]) => {
-      const bar = make("span", { class: product < 0 ? "term-bar negative" : "term-bar" });
-      bar.style.setProperty("--size", largest > 0 ? Math.abs(product) / largest : 0);
-      const sign = make("td", { class: "term-cell" }, bar);
-      return make(
-        "tr",
-        { class: on ? "on" : null },
-        make("th", { scope: "row" }, name),
-        ...factors.map((factor) => make("td", {}, formatNumber(factor))),
-        make("td", {}, formatNumber(product)),
-        sign,
-      );
-    });
-    const left = terms.length - listed.length;
-    if (left > 0)
-      body.push(
-        make(
-          "tr",
-          { class: "others" },
-          make(
-            "th",
-            { scope: "row", colspan: String(heads.length - 1) },
-            `${left} other${left === 1 ? "" : "s"} together`,
-          ),
-          make("td", {}, formatNumber(others)),
-          make("td", {}),
-        ),
-      );
-    return make(
-      "table",
-      { class: "terms" },
-      make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)), make("td", {}))),
-      make("tbody", {}, ...body),
     );
   }
 
@@ -159,19 +124,20 @@ export class Worked {
   }
 
   scale() {
-    const { products, scaled, scale, dim } = this.chosen.steps;
-    const root = Math.abs(scale * Math.sqrt(dim) - 1) < 1e-6 ? `, which is 1 / √${dim}` : "";
+    const { steps, key } = this.chosen;
+    const { products, scaled, scale, dim } = steps;
+    const { root, said } = scaleOf(steps);
+    const operands = root
+      ? [...this.figures([products[key]], (product) => product / Math.sqrt(dim), scaled[key]), ` ${said}`]
+      : this.figures([products[key], scale], times, scaled[key]).flatMap((figure, i) => (i ? [" × ", figure] : figure));
+    const note = root
+      ? `${dim} is the number of dimensions: without this, longer vectors would have larger scores.`
+      : "The scale of this layer's scores.";
     return this.step(
       "scale",
       "Scale",
-      this.equation(
-        this.number(products[this.chosen.key]),
-        " × ",
-        this.number(scale),
-        " = ",
-        this.number(scaled[this.chosen.key], "scaled"),
-      ),
-      make("p", { class: "note" }, `The scale is ${formatNumber(scale)}${root}.`),
+      this.equation(...operands, " = ", this.number(scaled[key], "scaled")),
+      make("p", { class: "note" }, note),
     );
   }
 
@@ -179,10 +145,11 @@ export class Worked {
     const { scaled, capped, softcap } = this.chosen.steps;
     const cap = formatNumber(softcap).replace(/\.?0+$/, "");
     const { key } = this.chosen;
+    const [score] = this.figures([scaled[key]], (x) => softcap * Math.tanh(x / softcap), capped[key]);
     return this.step(
       "cap",
       "Soft cap",
-      this.equation(`${cap} × tanh(`, this.number(scaled[key]), ` / ${cap}) = `, this.number(capped[key], "capped")),
+      this.equation(`${cap} × tanh(`, score, ` / ${cap}) = `, this.number(capped[key], "capped")),
       make("p", { class: "note" }, `No score is larger than ${cap}.`),
     );
   }
@@ -195,16 +162,13 @@ export class Worked {
       distances && !distances.dense
         ? `What this head adds at distance ${this.distance()}, key minus query.`
         : "What this head adds for these two tokens.";
+    const operands = [before, steps.bias[key]];
+    const [score, bias] = this.figures(operands, (a, b) => a + b, before + steps.bias[key]);
+    bias.dataset.figure = "bias";
     return this.step(
       "bias",
       "Add the bias",
-      this.equation(
-        this.number(before),
-        " + ",
-        this.number(steps.bias[key], "bias"),
-        " = ",
-        this.number(before + steps.bias[key], "biased"),
-      ),
+      this.equation(score, " + ", bias, " = ", this.number(before + steps.bias[key], "biased")),
       make("p", { class: "note" }, of),
     );
   }
@@ -244,26 +208,16 @@ export class Worked {
       );
     const score = this.chosen.isSink() ? steps.sink : steps.scores[key];
     const power = softmax.power(key);
+    const [own, largest] = this.figures([score, softmax.largest], (a, b) => Math.exp(a - b), power);
+    largest.dataset.figure = "largest";
+    const [part, total] = this.figures([power, softmax.total], (a, b) => a / b, steps.weights[key]);
     const over = steps.sink === null ? `${steps.scores.length} keys` : `${steps.scores.length} keys and the sink`;
     return this.step(
       "softmax",
       "Softmax: its share of all",
-      this.equation(
-        "exp(",
-        this.number(score),
-        " − ",
-        this.number(softmax.largest, "largest"),
-        ") = ",
-        this.number(power, "power"),
-      ),
+      this.equation("exp(", own, " − ", largest, ") = ", this.number(power, "power")),
       this.equation("sum over ", `${over} = `, this.number(softmax.total, "total")),
-      this.equation(
-        this.number(power),
-        " / ",
-        this.number(softmax.total),
-        " = ",
-        make("strong", {}, this.number(steps.weights[key], "weight")),
-      ),
+      this.equation(part, " / ", total, " = ", make("strong", {}, this.number(steps.weights[key], "weight"))),
       make(
         "p",
         { class: "note" },
@@ -313,11 +267,12 @@ export class Worked {
       this.step(
         "values",
         "Weighted values, added up over the keys",
-        this.sum({
+        makeTerms({
           heads: ["key", "weight", `v[${vdim}]`, "weight × v"],
           terms: summands,
           rows,
           chosen: chosen.isSink() ? -1 : key,
+          total: context[vdim],
         }),
         this.equation(`result[${vdim}] = `, make("strong", {}, this.number(context[vdim], "result"))),
         make(
@@ -372,12 +327,12 @@ export class Worked {
       shares.push(row.slice(words.key.first, words.key.last + 1).reduce((a, b) => a + b, 0));
     }
     const added = words.key.last > words.key.first ? `Over the pieces of the key weights add up` : "";
+    const average = (...values) => values.reduce((a, b) => a + b, 0) / values.length;
+    const whole = shares.length > words.query.last - words.query.first ? average(...shares) : null;
     const mean =
-      shares.length > 1
-        ? `${added ? "; over" : "Over"} those of the query they are averaged: (${shares.map(formatNumber).join(" + ")}) / ${shares.length}`
+      shares.length > 1 && whole !== null
+        ? `${added ? "; over" : "Over"} those of the query they are averaged: (${printed(shares, average, whole).join(" + ")}) / ${shares.length}`
         : "";
-    const whole =
-      shares.length > words.query.last - words.query.first ? shares.reduce((a, b) => a + b, 0) / shares.length : null;
     parts.push(
       whole === null
         ? make("p", { class: "note" }, "The rows of the other pieces are on their way.")
