@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.core import AttentionInputs, Taps
@@ -75,10 +76,7 @@ class Listening:
         kept = kept_tensor(value, self._keeping)
         # Where queries and keys are kept, it is they that are looked at.
         if not self._keeping.queries and not _are_finite(kept):
-            raise RegardError(
-                f"{name} has numbers that are not finite: the weights are damaged, or too large for "
-                f"{kept.dtype}; load the model again, or with dtype=torch.float32."
-            )
+            raise self._not_finite(f"{name} has numbers", kept.dtype)
         self._kept[name] = kept
 
     def _hold_inputs(self, name: str, inputs: AttentionInputs) -> None:
@@ -87,11 +85,16 @@ class Listening:
         self._kept[name] = kept = kept_inputs(inputs, self._keeping)
         values = kept.v if self._keeping.values else inputs.v
         if not _are_finite(kept.q, kept.k, values):
-            raise RegardError(
-                f"{name.removesuffix('.inputs')} has queries, keys or values that are not finite: the "
-                f"weights are damaged, or too large for {kept.q.dtype}; load the model again, or with "
-                "dtype=torch.float32."
-            )
+            at = name.removesuffix(".inputs")
+            raise self._not_finite(f"{at} has queries, keys or values", kept.q.dtype)
+
+    def _not_finite(self, what: str, dtype: torch.dtype) -> RegardError:
+        written = ", ".join(sorted(self._network.written))
+        edits = f"an edit wrote them, at {written}; or " if written else ""
+        return RegardError(
+            f"{what} that are not finite: {edits}the weights are damaged, or too large for {dtype}; "
+            "load the model again, or with dtype=torch.float32."
+        )
 
     def _hold_weights(self, name: str, weights: Tensor) -> None:
         at, count = name.removesuffix("weights"), weights.shape[1]

@@ -224,6 +224,14 @@ def test_what_the_network_refuses_is_still_refused(models: Any) -> None:
             model(**arguments)
 
 
+@pytest.mark.parametrize("keep", ["all", "residual"])
+def test_an_edit_that_makes_no_number_is_named(models: Any, keep: Any) -> None:
+    edited = models["encoder"].edited(regard.Write("ffn", lambda x: x / 0 * 0, layer=0))
+    with pytest.raises(RegardError, match=r"not finite: an edit wrote them, at layers.0.ffn.output; or the"):
+        edited.trace(token_ids=[3, 1, 4], keep=keep)
+    models["encoder"].trace(token_ids=[3, 1, 4])
+
+
 def test_a_tap_that_is_not_offered() -> None:
     """A network that says it has a tap, and does not offer it."""
     model = make("encoder")
