@@ -2,10 +2,41 @@
 //
 // page.js and page.css are inlined into every page; widget.js, one ES module, and widget.css make the notebook's.
 
+import { readFile } from "node:fs/promises";
 import { build } from "esbuild";
 
 const STATIC = "src/regard/views/static";
+
+// A style sheet that imports palette.json has its colours as variables: of the light, the dark and the paper.
+const variables = (colours) =>
+  Object.entries(colours)
+    .filter(([, value]) => typeof value === "string")
+    .map(([name, value]) => `--${name}: ${value};`)
+    .join(" ");
+function colours({ light, dark, print }) {
+  const [day, night] = ["light", "dark"].map((name) => `--theme: ${name}; color-scheme: ${name};`);
+  const of = (theme) => `.regard[data-theme="${theme}"], body[data-theme="${theme}"]`;
+  return `
+    .regard, body { ${variables(light)} ${day} }
+    ${of("dark")} { ${variables(dark)} ${night} }
+    @media (prefers-color-scheme: dark) { ${of("auto")} { ${variables(dark)} ${night} } }
+    .regard.printing[data-theme] { ${variables({ ...light, ...print })} ${day} }`;
+}
+const palette = {
+  name: "palette",
+  setup(bundler) {
+    bundler.onResolve({ filter: /palette\.json$/ }, ({ kind }) =>
+      kind === "import-rule" ? { path: `${STATIC}/palette.json`, namespace: "palette" } : undefined,
+    );
+    bundler.onLoad({ filter: /./, namespace: "palette" }, async ({ path }) => ({
+      contents: colours(JSON.parse(await readFile(path, "utf8"))),
+      loader: "css",
+    }));
+  },
+};
+
 const common = {
+  plugins: [palette],
   bundle: true,
   minify: true,
   charset: "utf8",

@@ -28,7 +28,7 @@ _STRONGER_THAN_HF_HOME = (
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the user's cache and token from whatever is imported from here on, and torch to one thread."""
-    sources = [file for kind in ("js", "css") for file in STATIC.glob(f"**/*.{kind}")]
+    sources = [file for kind in ("js", "css", "json") for file in STATIC.glob(f"**/*.{kind}")]
     written = [file.stat().st_mtime for file in sources if "built" in file.parts]
     if min(written, default=0) < max(file.stat().st_mtime for file in sources if "built" not in file.parts):
         raise pytest.UsageError("the bundle of the page is older than its sources: `make page` renews it")

@@ -102,8 +102,8 @@ def test_colours_of_the_matrix_are_its_numbers(open_page: OpenPage, tmp_path: Pa
     assert full < sizes[-1]
     expect(page.locator(".heat-scale >> visible=true").first).to_contain_text(f"{full:.4f} and above")
     part = np.clip(table.numpy() / full, -1, 1)[..., None]
-    blue, orange, none = np.array([0x24, 0x61, 0xC0]), np.array([0xB5, 0x50, 0x0B]), np.array([255.0] * 3)
-    wanted = none + (np.where(part < 0, orange, blue) - none) * np.abs(part)
+    more, less, none = np.array([0, 0x78, 0x4A]), np.array([0x8A, 0x2F, 0xA8]), np.array([255.0] * 3)
+    wanted = none + (np.where(part < 0, less, more) - none) * np.abs(part)
     assert np.abs(image[..., :3] - wanted).max() <= 1.5
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -32,6 +33,14 @@ def _in_a_cell() -> str:
     css = re.sub(r"(@container regard [^{]*?)(?: ?and ?)?\(min-height: ?\d+px\) ?\{", r"\1{", css)
     css = re.sub(r"\b(\d+)vw\b", r"\1cqi", css)
     return re.sub(r"\b(\d+)vh\b", r"calc(\1 / 100 * var(--regard-height))", css)
+
+
+@cache
+def palette() -> dict[str, str]:
+    """The colours by name, "#rrggbb", of a light page: the page's own are in the same file."""
+    return {
+        name: colour for name, colour in json.loads(read("palette.json"))["light"].items() if name != "series"
+    }
 
 
 def _built(name: str) -> str:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.core.printable import excerpt, printable
+from regard.views._assets import palette
 from regard.views._figure import check_format, figure_of, write_figure
 from regard.views._svg import Box, Curve, Shape, Sheet, Text, svg_of
 
@@ -26,8 +27,8 @@ _LINES = 190
 _CORNER = 74  # what the names of the axes take
 # A thinner line would not be seen.
 _FAINTEST = 0.002
-_BLUE = (8, 63, 140)
-_QUERY, _KEY, _SOFT = "#2461c0", "#b5500b", "#566070"
+_QUERY, _KEY, _SOFT = (palette()[name] for name in ("query", "key", "soft"))
+_NO_WEIGHT = palette()["card"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,14 +171,13 @@ def _map(picture: HeadPicture) -> Sheet:
             )
             shapes.append(box)
             if numbered:
-                ink = "#ffffff" if part > 0.5 else "#1c2430"
                 number = Text(
                     x=box.x + cell / 2,
                     y=box.y + cell / 2,
                     text=_short(weight),
                     size=9,
                     anchor="middle",
-                    colour=ink,
+                    colour=_ink_on(box.colour),
                 )
                 shapes.append(number)
     width, height = cell * len(picture.keys), cell * len(picture.queries)
@@ -187,7 +187,7 @@ def _map(picture: HeadPicture) -> Sheet:
         ((x, top), (x, top + height)),
         ((x + width, top), (x + width, top + height)),
     ):
-        shapes.append(Curve(start=start, end=end, colour="#9aa3af", width=0.8))
+        shapes.append(Curve(start=start, end=end, colour=_SOFT, width=0.8))
     for place, name in enumerate(picture.queries):
         shapes.append(Text(x=x - 6, y=top + cell * (place + 0.5), text=_name(name), size=size, anchor="end"))
     for place, name in enumerate(picture.keys):
@@ -238,4 +238,21 @@ def _short(weight: float) -> str:
 
 
 def _shade(part: float) -> str:
-    return "#" + "".join(f"{round(255 + (each - 255) * part):02x}" for each in _BLUE)
+    mixed = (
+        (1 - part) * none + part * full for none, full in zip(_rgb(_NO_WEIGHT), _rgb(_QUERY), strict=True)
+    )
+    return "#" + "".join(f"{round(each):02x}" for each in mixed)
+
+
+def _rgb(colour: str) -> tuple[int, ...]:
+    return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
+
+
+def _ink_on(colour: str) -> str:
+    """White or black, whichever is easier to read on a colour: at least 4.5 to 1 (WCAG 2)."""
+    parts = [part / 255 for part in _rgb(colour)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return "#ffffff" if 1.05 / (light + 0.05) > (light + 0.05) / 0.05 else "#000000"

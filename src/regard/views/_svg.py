@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
+from regard.views._assets import palette
+
 # Names, and no files: whoever opens the picture has one of them, and the texts stay texts.
 FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', sans-serif"
+
+_CARD = palette()["card"]
 
 Anchor = Literal["start", "middle", "end"]
 
@@ -23,7 +27,7 @@ class Text:
     text: str
     size: float = 12
     anchor: Anchor = "start"
-    colour: str = "#1c2430"
+    colour: str = palette()["ink"]
     bold: bool = False
     turn: float = 0
 
@@ -83,7 +87,7 @@ def svg_of(sheet: Sheet) -> str:
         f'viewBox="0 0 {width} {height}" role="img" font-family={_quoted(FONTS)}>',
         f"<title>{_text(sheet.title)}</title>",
         f"<desc>{_text(sheet.description)}</desc>",
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        f'<rect width="{width}" height="{height}" fill="{_CARD}"/>',
     ]
     for shape in sheet.shapes:
         if isinstance(shape, Text):

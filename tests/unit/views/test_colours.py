@@ -1,7 +1,7 @@
 """The colours of several heads can be told apart, also by people who see fewer."""
 
 import itertools
-import re
+import json
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,8 @@ VISIONS = {
         [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
     ),
 }
-CARDS = {"LIGHT": "#ffffff", "DARK": "#171c24"}
-
-
-def _colours(name: str) -> list[str]:
-    found = re.search(rf"const {name} = \[(.*?)\];", read("base/colours.js"), re.DOTALL)
-    assert found
-    return re.findall(r"#[0-9a-f]{6}", found[1])
+PALETTE = json.loads(read("palette.json"))
+THEMES = ("light", "dark")
 
 
 def _linear(colour: str) -> Any:
@@ -54,9 +49,9 @@ def _oklab(linear: Any) -> Any:
     return np.cbrt(np.clip(linear, 0, 1) @ cone.T) @ axes.T
 
 
-@pytest.mark.parametrize("theme", CARDS)
+@pytest.mark.parametrize("theme", THEMES)
 def test_sixteen_colours_are_apart_for_every_vision(theme: str) -> None:
-    colours = _colours(theme)
+    colours = PALETTE[theme]["series"]
     assert len(colours) == 16
     for vision, matrix in VISIONS.items():
         seen = [_oklab(_linear(colour) @ matrix.T) for colour in colours]
@@ -64,12 +59,12 @@ def test_sixteen_colours_are_apart_for_every_vision(theme: str) -> None:
         assert nearest > (0.12 if vision == "normal" else 0.055)
 
 
-@pytest.mark.parametrize("theme", CARDS)
+@pytest.mark.parametrize("theme", THEMES)
 def test_every_colour_stands_out_from_the_card(theme: str) -> None:
     def brightness(colour: str) -> float:
         return float(_linear(colour) @ [0.2126, 0.7152, 0.0722]) + 0.05
 
-    card = brightness(CARDS[theme])
-    for colour in _colours(theme):
+    card = brightness(PALETTE[theme]["card"])
+    for colour in PALETTE[theme]["series"]:
         pair = sorted((brightness(colour), card))
         assert pair[1] / pair[0] >= 2.99

@@ -9,6 +9,7 @@ import pytest
 
 from regard.core.errors import InputError, OutputError
 from regard.views import HeadPicture, PictureForm
+from regard.views._assets import palette
 from regard.views._figure import figure_of
 from regard.views._svg import Box, Curve, Sheet, Text, legal, svg_of
 
@@ -73,7 +74,7 @@ def test_lines_run_between_their_tokens_as_wide_as_their_weight(weights: npt.NDA
 def test_the_largest_cell_is_the_darkest(weights: npt.NDArray[np.float64]) -> None:
     root = ElementTree.fromstring(_picture(weights, "map").svg())
     cells = [each.get("fill") for each in root.iter(f"{NS}rect") if each.find(f"{NS}title") is not None]
-    assert cells[int(weights.argmax())] == "#083f8c"
+    assert cells[int(weights.argmax())] == palette()["query"]
     texts = [each.text for each in root.iter(f"{NS}text")]
     assert f"{weights.max():.2f}".removeprefix("0") in texts
 

@@ -82,7 +82,7 @@ export function drawPaths({ facts, projection, step, colours, width, height }) {
   svg.append(
     drawn(
       "text",
-      { x: 16, y: height - 10, "font-size": 11, fill: soft },
+      { x: 16, y: height - 10, "font-size": 12, fill: soft },
       projection.ends
         ? `→ ↑ how the words end up apart, ${percent(projection.share[0] + projection.share[1])} of the variance`
         : `→ the common way ${percent(projection.share[0])}\u2003↑ ${projection.apart === null ? "across it" : "what sets them apart"} ${percent(projection.share[1])}`,
@@ -108,7 +108,7 @@ export function drawPaths({ facts, projection, step, colours, width, height }) {
     }
   }
   for (let text = 0; text < count; text += 1) {
-    const colour = colours.series(text);
+    const colour = colours.sentence(text);
     const places = projection.points[text].map(at);
     const line = (from, to) =>
       places
@@ -149,7 +149,7 @@ export function drawPaths({ facts, projection, step, colours, width, height }) {
             {
               x,
               y: y + 4,
-              "font-size": 11,
+              "font-size": 12,
               "font-weight": 700,
               fill: card,
               "text-anchor": "middle",

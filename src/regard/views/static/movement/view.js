@@ -81,7 +81,7 @@ function open({ source, state, colours }) {
     legend.replaceChildren(
       ...facts.texts.map((text, i) => {
         const line = make("span", { class: "number-of", "aria-hidden": "true" }, String(i + 1));
-        line.style.background = colours.series(i);
+        line.style.background = colours.sentence(i);
         return make("li", {}, line, make("bdi", { dir: "auto" }, readable(text)));
       }),
     );

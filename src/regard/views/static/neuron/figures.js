@@ -61,7 +61,7 @@ export function drawBars(canvas, values, { from = 0, count = values.length, larg
   const step = width / count;
   const gap = step > 4 ? 1 : step > 2.5 ? 0.5 : 0;
   for (const sign of [1, -1]) {
-    context.fillStyle = colours.of(sign > 0 ? "--query" : "--key");
+    context.fillStyle = colours.of(sign > 0 ? "--more" : "--less");
     for (let i = 0; i < count; i += 1) {
       const size = (values[from + i] * sign * (middle - 1)) / largest;
       if (size <= 0) continue;

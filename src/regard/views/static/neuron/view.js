@@ -11,7 +11,7 @@ import { Worked } from "./worked.js";
 const HELP = [
   ["why? beside a weight", "works that number out, in the Calculation tab"],
   ["↑ ↓, Page Up, Page Down, Home, End in the calculation", "another key; ← → another dimension"],
-  ["Bars", "point up (blue) for positive and down (orange) for negative numbers"],
+  ["Bars", "point up (green) for positive and down (purple) for negative numbers"],
 ];
 
 function makeSelect(label, onChange) {

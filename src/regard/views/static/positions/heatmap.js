@@ -35,7 +35,7 @@ export class PositionMap {
   draw(rows, columns, value, limit, beyond = false) {
     this.rows = rows;
     this.columns = columns;
-    const [none, above, below] = ["--card", "--query", "--key"].map((name) => parseColour(this.colours.of(name)));
+    const [none, above, below] = ["--card", "--more", "--less"].map((name) => parseColour(this.colours.of(name)));
     this.canvas.width = columns;
     this.canvas.height = rows;
     const context = this.canvas.getContext("2d");
