@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from regard.blocks import (
     DecoderLayer,
@@ -12,6 +13,7 @@ from regard.blocks import (
     SelfAttentionLayer,
 )
 from regard.checkpoints import Rename, Shared
+from regard.models._heads import EndClassifier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,25 @@ class Parts:
             )
             for _ in range(count)
         ]
+
+
+def end_classifier(config: Any, *, pad_id: int | None) -> EndClassifier:
+    """The head of a classifier of texts."""
+    return EndClassifier(
+        config.d_model,
+        config.num_labels,
+        end_id=config.eos_token_id,
+        start_id=config.decoder_start_token_id,
+        pad_id=pad_id,
+        dropout_p=config.classifier_dropout_p,
+    )
+
+
+def names_of_attention(theirs: str, ours: str, names: str) -> tuple[Rename, ...]:
+    """Of q, k, v, output and the norm around them, whose `names` on disk stand in this order."""
+    own = (f"{ours}.q", f"{ours}.k", f"{ours}.v", f"{ours}.output", f"{ours}_residual.norm")
+    pairs = zip(names.split(), own, strict=True)
+    return tuple(Rename(f"{theirs}.{name}.{{part}}", f"{each}.{{part}}") for name, each in pairs)
 
 
 SHARED_RULES: tuple[Rename | Shared, ...] = (

@@ -23,8 +23,8 @@ from regard.blocks import (
 from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core import Causal
 from regard.models._config import FamilyConfig, hf
-from regard.models._encoder_decoder import SHARED_RULES, Parts
-from regard.models._heads import EndClassifier, Head, LanguageModelHead, output_layer
+from regard.models._encoder_decoder import SHARED_RULES, Parts, end_classifier, names_of_attention
+from regard.models._heads import Head, LanguageModelHead, output_layer
 from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.positions import LearnedPositions, SinusoidalPositions
@@ -241,38 +241,25 @@ def _head(config: BartConfig, tokens: nn.Embedding) -> Head | None:
             bias = torch.zeros(1, tokens.num_embeddings) if config.has_logits_bias else None
             return LanguageModelHead(output, bias=bias)
         case "sequence":
-            return EndClassifier(
-                config.d_model,
-                config.num_labels,
-                end_id=config.eos_token_id,
-                start_id=config.decoder_start_token_id,
-                pad_id=config.pad_token_id,
-                dropout_p=config.classifier_dropout_p,
-            )
+            return end_classifier(config, pad_id=config.pad_token_id)
     return None
 
 
+_NAMES = "{0}.q_proj {0}.k_proj {0}.v_proj {0}.out_proj {0}_layer_norm"
+_DECODER = "decoder.layers.{layer}"
+
+
 def _names_of_stack(stack: str) -> tuple[Rename, ...]:
-    theirs, ours = f"{stack}.layers.{{layer}}", f"{stack}.layers.{{layer}}"
+    at = f"{stack}.layers.{{layer}}"
     return (
         Rename(f"{stack}.embed_positions.weight", f"{stack}.embeddings.positions.weight"),
         Rename(f"{stack}.layernorm_embedding.{{part}}", f"{stack}.embeddings.norm.{{part}}"),
-        *_names_of_attention(f"{theirs}.self_attn", f"{ours}.attention"),
-        Rename(f"{theirs}.fc1.{{part}}", f"{ours}.ffn.hidden.{{part}}"),
-        Rename(f"{theirs}.fc2.{{part}}", f"{ours}.ffn.output.{{part}}"),
-        Rename(f"{theirs}.final_layer_norm.{{part}}", f"{ours}.ffn_residual.norm.{{part}}"),
+        *names_of_attention(at, f"{at}.attention", _NAMES.format("self_attn")),
+        Rename(f"{at}.fc1.{{part}}", f"{at}.ffn.hidden.{{part}}"),
+        Rename(f"{at}.fc2.{{part}}", f"{at}.ffn.output.{{part}}"),
+        Rename(f"{at}.final_layer_norm.{{part}}", f"{at}.ffn_residual.norm.{{part}}"),
         # mBART has a norm after the last layer.
         Rename(f"{stack}.layer_norm.{{part}}", f"{stack}.norm.{{part}}"),
-    )
-
-
-def _names_of_attention(theirs: str, ours: str) -> tuple[Rename, ...]:
-    return (
-        Rename(f"{theirs}.q_proj.{{part}}", f"{ours}.q.{{part}}"),
-        Rename(f"{theirs}.k_proj.{{part}}", f"{ours}.k.{{part}}"),
-        Rename(f"{theirs}.v_proj.{{part}}", f"{ours}.v.{{part}}"),
-        Rename(f"{theirs}.out_proj.{{part}}", f"{ours}.output.{{part}}"),
-        Rename(f"{theirs}_layer_norm.{{part}}", f"{ours}_residual.norm.{{part}}"),
     )
 
 
@@ -281,7 +268,7 @@ BART_KEYS = KeyMap(
         *SHARED_RULES,
         *_names_of_stack("encoder"),
         *_names_of_stack("decoder"),
-        *_names_of_attention("decoder.layers.{layer}.encoder_attn", "decoder.layers.{layer}.cross_attention"),
+        *names_of_attention(_DECODER, f"{_DECODER}.cross_attention", _NAMES.format("encoder_attn")),
         Rename("final_logits_bias", "head.bias"),
     ),
     prefixes=("model.",),

@@ -22,8 +22,8 @@ from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core import Causal
 from regard.core.errors import CheckpointError
 from regard.models._config import FamilyConfig, hf
-from regard.models._encoder_decoder import SHARED_RULES, Parts
-from regard.models._heads import EndClassifier, Head, LanguageModelHead, output_layer, token_classifier
+from regard.models._encoder_decoder import SHARED_RULES, Parts, end_classifier, names_of_attention
+from regard.models._heads import Head, LanguageModelHead, output_layer, token_classifier
 from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.positions import RelativeBias
@@ -216,17 +216,13 @@ def _head(config: T5Config, tokens: nn.Embedding) -> Head | None:
             scale = config.d_model**-0.5 if config.scale_decoder_outputs else 1.0
             return LanguageModelHead(output_layer(tokens, is_tied=config.tie_word_embeddings), scale=scale)
         case "sequence":
-            return EndClassifier(
-                config.d_model,
-                config.num_labels,
-                end_id=config.eos_token_id,
-                start_id=config.decoder_start_token_id,
-                pad_id=None,
-                dropout_p=config.classifier_dropout_p,
-            )
+            return end_classifier(config, pad_id=None)
         case "token":
             return token_classifier(config.d_model, config.num_labels, dropout_p=config.classifier_dropout_p)
     return None
+
+
+_NAMES = "{0}.q {0}.k {0}.v {0}.o layer_norm"
 
 
 def _names_of_stack(stack: str, *, ffn: int) -> tuple[Rename, ...]:
@@ -235,7 +231,7 @@ def _names_of_stack(stack: str, *, ffn: int) -> tuple[Rename, ...]:
     first = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     return (
         Rename(first, f"{stack}.bias.table.weight"),
-        *_names_of_attention(f"{theirs}.0", "SelfAttention", f"{ours}.attention"),
+        *names_of_attention(f"{theirs}.0", f"{ours}.attention", _NAMES.format("SelfAttention")),
         Rename(f"{theirs}.{ffn}.layer_norm.weight", f"{ours}.ffn_residual.norm.weight"),
         Rename(f"{theirs}.{ffn}.DenseReluDense.wi.weight", f"{ours}.ffn.hidden.weight"),
         Rename(f"{theirs}.{ffn}.DenseReluDense.wi_0.weight", f"{ours}.ffn.gate.weight"),
@@ -245,23 +241,15 @@ def _names_of_stack(stack: str, *, ffn: int) -> tuple[Rename, ...]:
     )
 
 
-def _names_of_attention(theirs: str, name: str, ours: str) -> tuple[Rename, ...]:
-    return (
-        Rename(f"{theirs}.{name}.q.weight", f"{ours}.q.weight"),
-        Rename(f"{theirs}.{name}.k.weight", f"{ours}.k.weight"),
-        Rename(f"{theirs}.{name}.v.weight", f"{ours}.v.weight"),
-        Rename(f"{theirs}.{name}.o.weight", f"{ours}.output.weight"),
-        Rename(f"{theirs}.layer_norm.weight", f"{ours}_residual.norm.weight"),
-    )
-
-
 T5_KEYS = KeyMap(
     rules=(
         *SHARED_RULES,
         *_names_of_stack("encoder", ffn=1),
         *_names_of_stack("decoder", ffn=2),
-        *_names_of_attention(
-            "decoder.block.{layer}.layer.1", "EncDecAttention", "decoder.layers.{layer}.cross_attention"
+        *names_of_attention(
+            "decoder.block.{layer}.layer.1",
+            "decoder.layers.{layer}.cross_attention",
+            _NAMES.format("EncDecAttention"),
         ),
         Rename("classifier.{part}", "head.labels.{part}"),
     ),
