@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
 
+import regard
 from integration import head_page
 from regard.views import PageToken, weight_rows
 from unit.views.conftest import encoder_record, write_page
@@ -94,3 +96,50 @@ def test_of_a_pair_each_token_says_whose_it_is(open_page: OpenPage, tmp_path: Pa
     assert texts[-16:] == 2 * wanted
     ends = {end for title in _lines(svg) for end in title.rpartition(": ")[0].split(" → ")}
     assert ends == set(wanted)
+
+
+def test_a_title_is_whole_however_short_the_words(open_page: OpenPage, tmp_path: Path) -> None:
+    rows = np.full((1, 1, 2, 2), 0.5)
+    name = "sentence-transformers/a-model-with-a-long-name-that-goes-on"
+    regard.view(rows, ["a", "b"], name=name).write(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=heads")
+    _, svg = _saved(page, "SVG", tmp_path / "a.svg")
+    page.set_content(svg.decode().partition("?>")[2])
+    title = page.locator("text", has_text="layer 0, head 0")
+    expect(title).to_have_text(f"{name}: layer 0, head 0")
+    assert title.evaluate("e => e.getBBox().x + e.getBBox().width <= e.ownerSVGElement.width.baseVal.value")
+
+
+@pytest.mark.parametrize(
+    ("page_name", "view", "words", "shapes"),
+    [
+        ("movement", "movement", "How far to believe it", "circle"),
+        ("movement", "neuron", "weight", "image"),
+        ("movement", "positions", "positions", "image"),
+        ("movement", "model", "0.0", "image"),
+        ("difference", "difference", "Likeness", "rect"),
+    ],
+)
+def test_every_view_saves_what_it_would_print(
+    open_page: OpenPage,
+    compared_pages: dict[str, Path],
+    tmp_path: Path,
+    page_name: str,
+    view: str,
+    words: str,
+    shapes: str,
+) -> None:
+    page = open_page(compared_pages[page_name], f"#view={view}&theme=dark")
+    name, svg = _saved(page, "SVG", tmp_path / "a.svg")
+    assert name == f"{view}.svg"
+    root = ElementTree.fromstring(svg)
+    texts = " ".join(each.text or "" for each in root.iter(f"{NS}text"))
+    assert words in texts
+    assert len(list(root.iter(f"{NS}{shapes}"))) > 1
+    name, png = _saved(page, "PNG", tmp_path / "a.png")
+    assert name == f"{view}.png"
+    assert struct.unpack(">II", png[16:24]) == (
+        2 * int(root.get("width", "")),
+        2 * int(root.get("height", "")),
+    )
+    assert "printing" not in str(page.locator(".regard").get_attribute("class"))

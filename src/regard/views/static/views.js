@@ -14,6 +14,8 @@
 //                                 ("rows" is in it), or the size or the theme of the page ("look" is in it).
 //                                 Not called while the view is hidden: the names are gathered for its return.
 //               start()           the element is in the page, and can be measured; optional
+//               picture()         what is saved, as a sheet of shapes (base/save.js) or a promise of it; without it, the
+//                                 view as it is printed
 //               print(on)         before (true) and after (false) printing; returns a function that draws for
 //                                 the paper, or again for the screen, once the style for it is on; optional
 //

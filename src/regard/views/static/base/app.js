@@ -4,6 +4,8 @@ import { Colours } from "./colours.js";
 import { make } from "./dom.js";
 import { makeHeader } from "./header.js";
 import { makeRefusal } from "./held.js";
+import { makeSave } from "./save.js";
+import { sheetOf } from "./sheet.js";
 import { State } from "./state.js";
 import { makeBar } from "./tabs.js";
 
@@ -20,10 +22,10 @@ export function mount(root, source, host, offered) {
   const colours = new Colours(root);
   const help = [...views.flatMap((each) => each.help || []), ...HELP];
   const panel = make("div", { class: "shown", id: "regard-view", role: views.length > 1 ? "tabpanel" : null });
-  const bar = makeBar(source, views, state, panel.id, host);
+  const bar = makeBar(source, views, state, panel.id, host, makeSave(picture));
   const refusal = makeRefusal(source, state);
   const place = make(host.landmark, { class: "place" }, ...[panel, refusal].filter(Boolean));
-  root.replaceChildren(...[makeHeader(source, state, help, host), bar, place].filter(Boolean));
+  root.replaceChildren(...[makeHeader(source, state, help, host), bar, place]);
 
   const open = new Map(); // name to { view, missed }
   let current = null;
@@ -76,6 +78,19 @@ export function mount(root, source, host, offered) {
     if (draw) draw();
   };
   host.printing(print);
+  // A view that draws no picture of itself is saved as it is printed.
+  async function picture() {
+    if (current.view.picture) return current.view.picture();
+    const { name, label } = views.find((each) => each.name === state.values.view);
+    print(true);
+    const sheet = sheetOf(
+      current.view.element,
+      { title: `${source.facts.model}: ${label.toLowerCase()}`, name },
+      colours,
+    );
+    print(false);
+    return sheet;
+  }
   show();
   return { state };
 }

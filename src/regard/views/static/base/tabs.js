@@ -70,11 +70,12 @@ function makeRuns(source, state, host) {
   return group;
 }
 
-// Null where there is nothing to choose.
-export function makeBar(source, views, state, panelId, host) {
+// saves: the buttons that save what is shown.
+export function makeBar(source, views, state, panelId, host, saves) {
   const parts = [];
   if (views.length > 1) parts.push(makeTabs(views, state, panelId));
   if (runsOf(source.facts).length > 0) parts.push(makeRuns(source, state, host));
   if (source.kinds.length > 1) parts.push(makeKinds(source, state));
-  return parts.length > 0 ? make("nav", { class: "choose", "aria-label": "What is shown" }, ...parts) : null;
+  parts.push(make("span", { class: "saves" }, ...saves));
+  return make("nav", { class: "choose", "aria-label": "What is shown" }, ...parts);
 }

@@ -6,7 +6,7 @@ import { Diagram } from "./diagram.js";
 import { makeDrawn, makeSaid } from "./drawn.js";
 import { HeadGrid } from "./grid.js";
 import { Panel } from "./panel.js";
-import { makeSave } from "./save.js";
+import { linesSheet } from "./picture.js";
 import { makeSteps } from "./steps.js";
 import { STRENGTH_FIELDS, Weights } from "./weights.js";
 
@@ -59,7 +59,7 @@ function open(page) {
     steps.element,
     legend.element,
     make("div", { class: "sides", "aria-hidden": "true" }, querySide, keySide),
-    make("div", { class: "view-foot" }, diagram.note, makeSave(page, weights)), // below, but Tab goes from the tokens to their numbers
+    make("div", { class: "view-foot" }, diagram.note), // below, but Tab goes from the tokens to their numbers
     diagram.element,
   );
   const element = make(
@@ -158,7 +158,7 @@ function open(page) {
     const held = state.held();
     if (held) diagram.reveal(held);
   };
-  return { element, start, changed, print };
+  return { element, start, changed, print, picture: () => linesSheet(page, weights) };
 }
 
 export const VIEW = {

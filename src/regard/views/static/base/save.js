@@ -1,0 +1,157 @@
+// What a view shows, as a file. A picture is a sheet of shapes, which becomes SVG; a PNG is that SVG, drawn.
+//
+//   sheet    { width, height, title, name, shapes }; name: the file's, without its ending
+//   shapes   { kind: "box", x, y, width, height, colour, opacity?, round?, border?, said? }
+//            { kind: "text", x, y, text, size, colour, anchor?, bold?, turn?, opacity? }: y is the middle line;
+//              turn: degrees against the clock about (x, y)
+//            { kind: "line", from, to, colour, width, opacity?, dashes?, bent?, said? }
+//            { kind: "image", x, y, width, height, address, sharp }: what was drawn on a canvas; sharp: with hard pixels
+//            { kind: "drawing", x, y, width, height, copy }: an SVG of the page, by styled()
+//
+// views/_svg.py draws the same shapes for Python.
+
+import { make, SVG } from "./dom.js";
+
+export const FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', sans-serif";
+const MOST_PIXELS = 16000; // of a canvas, in height or width
+const BESIDE = 0.35; // of the size, from the middle line to the one that letters stand on
+
+// XML cannot hold these, and a lone surrogate is no character.
+const clean = (text) => text.toWellFormed().replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");
+const round = (value) => Number(value.toFixed(3));
+
+function element(tag, attributes, ...children) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes))
+    if (value !== null && value !== undefined && value !== "") made.setAttribute(name, String(value));
+  made.append(...children);
+  return made;
+}
+
+const named = (said) => (said ? [element("title", {}, clean(said))] : []);
+const place = ({ x, y, width, height }) => ({ x: round(x), y: round(y), width: round(width), height: round(height) });
+
+const DRAWN = {
+  box: (shape) =>
+    element(
+      "rect",
+      { ...place(shape), rx: shape.round, fill: shape.colour, "fill-opacity": shape.opacity, stroke: shape.border },
+      ...named(shape.said),
+    ),
+  text({ x, y, text, size, colour, anchor = "start", bold, turn, opacity }) {
+    const [atX, atY] = [round(x), round(turn ? y : y + BESIDE * size)];
+    return element(
+      "text",
+      {
+        x: atX,
+        y: atY,
+        "font-size": size,
+        fill: colour,
+        "fill-opacity": opacity,
+        "text-anchor": anchor === "start" ? null : anchor,
+        "font-weight": bold ? 600 : null,
+        transform: turn ? `rotate(${-turn} ${atX} ${atY})` : null,
+        "xml:space": "preserve",
+      },
+      clean(text),
+    );
+  },
+  line({ from, to, colour, width, opacity = 1, dashes = [], bent, said }) {
+    const [[x, y], [toX, toY], middle] = [from.map(round), to.map(round), round((from[0] + to[0]) / 2)];
+    return element(
+      "path",
+      {
+        d: bent ? `M${x} ${y}C${middle} ${y} ${middle} ${toY} ${toX} ${toY}` : `M${x} ${y}L${toX} ${toY}`,
+        fill: "none",
+        stroke: colour,
+        "stroke-width": round(width),
+        "stroke-opacity": round(opacity),
+        "stroke-dasharray": dashes.join(" "),
+      },
+      ...named(said),
+    );
+  },
+  image: (shape) =>
+    element("image", {
+      ...place(shape),
+      href: shape.address,
+      preserveAspectRatio: "none",
+      "image-rendering": shape.sharp ? "pixelated" : null,
+    }),
+  // A copy that has its style written into it, see styled().
+  drawing: (shape) => {
+    const { copy } = shape;
+    for (const [name, value] of Object.entries(place(shape))) copy.setAttribute(name, String(value));
+    return copy;
+  },
+};
+
+// A copy of a drawing with what the style sheet says of it written into it.
+const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "paint-order", "opacity"];
+const WRITTEN = ["font-size", "font-weight", "text-anchor"];
+
+export function styled(drawing) {
+  const copy = drawing.cloneNode(true);
+  const copies = copy.querySelectorAll("*");
+  drawing.querySelectorAll("*").forEach((each, i) => {
+    const style = getComputedStyle(each);
+    if (style.display === "none" || style.visibility === "hidden") copies[i].setAttribute("display", "none");
+    for (const name of each.localName === "text" || each.localName === "tspan" ? [...STYLES, ...WRITTEN] : STYLES)
+      copies[i].setAttribute(name, style.getPropertyValue(name));
+  });
+  return copy;
+}
+
+export function svgText({ width, height, shapes, title }) {
+  const root = element(
+    "svg",
+    { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "font-family": FONTS },
+    ...named(title),
+    ...shapes.map((shape) => DRAWN[shape.kind](shape)),
+  );
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(root)}\n`;
+}
+
+// The sheet on a canvas; on one that is given, in its size.
+export async function drawnSheet(sheet, canvas = null) {
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgText(sheet))}`;
+  await image.decode();
+  const ratio = Math.min(2, MOST_PIXELS / sheet.height, MOST_PIXELS / sheet.width);
+  const to =
+    canvas || make("canvas", { width: Math.round(sheet.width * ratio), height: Math.round(sheet.height * ratio) });
+  to.getContext("2d").drawImage(image, 0, 0, to.width, to.height);
+  return to;
+}
+
+export function download(blob, name) {
+  const address = URL.createObjectURL(blob);
+  const link = make("a", { href: address, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 20000);
+}
+
+// How wide a line of text is.
+let pen = null;
+export function widthOf(text, size, bold = false) {
+  pen = pen || make("canvas").getContext("2d");
+  pen.font = `${bold ? "600 " : ""}${size}px ${FONTS}`;
+  return pen.measureText(text).width;
+}
+
+// Two buttons; picture() gives the sheet, or a promise of it.
+export function makeSave(picture) {
+  const button = (label, act) => {
+    const said = `Save the picture as ${label}`;
+    const made = make("button", { type: "button", class: "button", "aria-label": said, title: said }, label);
+    made.addEventListener("click", async () => act(await picture()));
+    return made;
+  };
+  return [
+    button("SVG", (sheet) => download(new Blob([svgText(sheet)], { type: "image/svg+xml" }), `${sheet.name}.svg`)),
+    button("PNG", async (sheet) => {
+      const canvas = await drawnSheet(sheet);
+      canvas.toBlob((blob) => blob && download(blob, `${sheet.name}.png`), "image/png");
+    }),
+  ];
+}
