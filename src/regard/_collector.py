@@ -7,15 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Nothing is collected inside: each time it would look through all of torch, for a tenth of a second.
-
-    Example:
-        >>> with paused():
-        ...     gc.isenabled()
-        False
-        >>> gc.isenabled()
-        True
-    """
+    """Nothing is collected inside: each time it would look through all of torch, for a tenth of a second."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -45,11 +45,7 @@ INERT = {
 
 
 def read_inputs(call: Call, masks: "Masks") -> AttentionInputs:
-    """The record of one attention call.
-
-    Raises:
-        InputError: an argument that is not empty and that regard does not know, or dropout.
-    """
+    """The record of one attention call."""
     where, arguments = type(call.module).__name__, call.arguments
     q, k, v = call.q, call.k, call.v
     for name, value in arguments.items():

@@ -102,11 +102,7 @@ class Call:
 
 
 def register() -> None:
-    """Make both registries know our keys.
-
-    Raises:
-        MissingExtraError: transformers is not installed.
-    """
+    """Make both registries know our keys."""
     modeling, masking = transformers_modules()
     for name, key in _KEYS.items():
         modeling.AttentionInterface.register(key, _attention_for(name))

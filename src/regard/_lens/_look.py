@@ -64,12 +64,7 @@ class Look:
 
 
 def look_at(hf_model: Any, configs: list[Any]) -> Look:
-    """Run a model on a few tokens, find where its attention and its tensors are, and check them.
-
-    Raises:
-        InputError: a model that cannot be seen, with the reason.
-        RegardError: other numbers than the model's.
-    """
+    """Run a model on a few tokens, find where its attention and its tensors are, and check them."""
     name = type(hf_model).__name__
     _check_implementations(configs, name)
     vocab_size = _vocabulary(hf_model)

@@ -95,9 +95,6 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
         found: the survey.
         token_ids, decoder_token_ids: what the model was given.
         name: the model's, for messages.
-
-    Raises:
-        InputError: attention between anything other than the tokens given.
     """
     kinds = [_kind(call, token_ids, decoder_token_ids, name) for call in found.calls]
     if decoder_token_ids is None:

@@ -57,10 +57,6 @@ def first_run(model: Any, vocab_size: int, texts: int) -> tuple[dict[str, Any], 
         model: a transformers model.
         vocab_size: rows of its table of learned embeddings.
         texts: 1, or 2 of different lengths.
-
-    Raises:
-        InputError: it takes less than two positions.
-        Exception: whatever the model raises when it is given tokens and nothing else.
     """
     limits = (getattr(config, "max_position_embeddings", None) for config in configs_of(model))
     length = min([_LENGTH, *(limit for limit in limits if isinstance(limit, int) and limit > 1)])

@@ -44,11 +44,7 @@ class Run:
 
     @contextmanager
     def listening(self, configs: list[Any]) -> Iterator[None]:
-        """For the time of the forward pass; everything is put back at the end, also after an exception.
-
-        Raises:
-            RegardError: an attention layer that the survey found was not called.
-        """
+        """For the time of the forward pass; everything is put back at the end, also after an exception."""
         handles = []
         try:
             for module, points in self._points.items():

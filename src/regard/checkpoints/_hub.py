@@ -79,11 +79,6 @@ def download(name: str) -> Path:
     begin, which takes as long as it takes.
 
     Pickles are fetched only where there are no safetensors, so never a second copy of the weights.
-
-    Raises:
-        HubUnreachable: no answer in time, or `HF_HUB_OFFLINE` is set.
-        NotOnHub: the hub has no such model, or does not give it to this user.
-        CheckpointError: the download broke off, or the repository has no weights that regard reads.
     """
     _ask_for_config(name)
     folder = _fetch(name, (*_WANTED_FILES, *_files_of(SAFETENSORS)))

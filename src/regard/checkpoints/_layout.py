@@ -62,9 +62,6 @@ def read_index(folder: Path, layout: Layout = SAFETENSORS) -> dict[str, str]:
 
     A shard is a file in the same folder. An index that names anything else is refused, so that a checkpoint
     from a stranger cannot make regard open a file elsewhere.
-
-    Raises:
-        CheckpointError: the index is missing, not what it should be, or leaves the folder.
     """
     file = folder / layout.index
     shards = read_object(file).get("weight_map")

@@ -59,11 +59,7 @@ PACKAGED: Mapping[str, PackagedModel] = MappingProxyType(
 
 
 def packaged_folder(model: PackagedModel) -> Path | None:
-    """The folder with the model's files, or None where the package is not installed.
-
-    Raises:
-        CheckpointError: the package is installed, but files are missing.
-    """
+    """The folder with the model's files, or None where the package is not installed."""
     spec = importlib.util.find_spec(model.module)
     if spec is None:
         return None
@@ -78,11 +74,7 @@ def packaged_folder(model: PackagedModel) -> Path | None:
 
 
 def verify_weights(model: PackagedModel, folder: Path) -> None:
-    """Check that the packaged weights are the published ones.
-
-    Raises:
-        CheckpointError: they are not, or cannot be read.
-    """
+    """Check that the packaged weights are the published ones."""
     weights = folder / WEIGHTS
     try:
         status = weights.stat()

@@ -30,9 +30,6 @@ class PickleFile:
 
     Nothing of the file is run: `torch.load(weights_only=True)` builds tensors and plain containers, and
     whatever asks for more is refused.
-
-    Raises:
-        CheckpointError: the file is missing, damaged, unsafe, or holds something else than named tensors.
     """
 
     __slots__ = ("_tensors",)

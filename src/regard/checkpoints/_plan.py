@@ -75,9 +75,6 @@ def written_as(group: Sequence[str], held: Iterable[str], keymap: KeyMap) -> tup
         group: the tensor's names in the network.
         held: the names of all tensors of the network.
         keymap: the family's names.
-
-    Raises:
-        CheckpointError: the map has none.
     """
     own: tuple[str, Rename] | None = None
     for name in group:

@@ -7,14 +7,7 @@ from torch.nn import functional as F
 
 
 class Arithmetic:
-    """By torch.
-
-    Example:
-        >>> import torch
-        >>> qkv = torch.randn(2 * 5 + 3, 3, 4, 32)
-        >>> Arithmetic().attend(qkv, torch.empty(2 * 5 + 3, 4 * 32), [(2, 5), (1, 3)]).shape
-        torch.Size([13, 128])
-    """
+    """By torch."""
 
     def attend(self, qkv: Tensor, context: Tensor, shape: Sequence[tuple[int, int]]) -> Tensor:
         """context = softmax(q k^T) v, for each head of each text.

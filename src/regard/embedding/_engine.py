@@ -45,13 +45,6 @@ class NetworkEngine:
     Args:
         network: any of regard's own, or of the lens.
         layers: embedding layers, 0 to L.
-
-    Example:
-        >>> import torch
-        >>> from regard.models import load_checkpoint
-        >>> engine = NetworkEngine(load_checkpoint().network, [0, 4])
-        >>> [each.shape for each in engine.hidden(torch.tensor([101, 2924, 102]), [(1, 3)])]
-        [torch.Size([3, 384]), torch.Size([3, 384])]
     """
 
     mixed = False

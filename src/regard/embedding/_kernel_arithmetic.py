@@ -18,14 +18,6 @@ class KernelArithmetic(Arithmetic):
 
     Args:
         attentions: ways to work attention out; for each text the first that takes it, or torch's.
-
-    Example:
-        >>> from regard.embedding._llvm._attention_float32 import FLOAT32
-        >>> qkv, shape = torch.randn(2 * 5 + 3, 3, 4, 32), [(2, 5), (1, 3)]
-        >>> made, expected = torch.empty(2 * 5 + 3, 4 * 32), torch.empty(2 * 5 + 3, 4 * 32)
-        >>> ours = KernelArithmetic(FLOAT32).attend(qkv, made, shape)
-        >>> torch.allclose(ours, Arithmetic().attend(qkv, expected, shape), atol=1e-5)
-        True
     """
 
     def __init__(self, *attentions: Attention) -> None:

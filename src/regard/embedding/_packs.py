@@ -46,12 +46,6 @@ def pack(lengths: Sequence[int], *, tokens: int = BATCH_TOKENS, mixed: bool = Fa
 
     Returns:
         The packs; a function of the arguments alone.
-
-    Example:
-        >>> pack([2, 3, 2, 2], tokens=5)
-        [(Run(rows=(1,), length=3),), (Run(rows=(0, 2), length=2),), (Run(rows=(3,), length=2),)]
-        >>> pack([2, 3, 2, 2], tokens=5, mixed=True)
-        [(Run(rows=(1,), length=3), Run(rows=(0,), length=2)), (Run(rows=(2, 3), length=2),)]
     """
     packs: list[Pack] = []
     runs: list[Run] = []

@@ -88,9 +88,6 @@ def read(
         room: the pieces that a row has room for; None for no limit.
         spans: whether the places of words and pieces are wanted.
         first: the number of the first text, for messages.
-
-    Raises:
-        InputError: a text that cannot be embedded.
     """
     passages = []
     if spans:
@@ -114,9 +111,6 @@ def room_of(window: Windows | Truncate, frame: Frame, *, limit: int | None, most
         frame: what is put around each row.
         limit: the tokens of a row where the window has no size; None for no limit.
         most: the tokens that the model can take; None for no limit.
-
-    Raises:
-        InputError: the window is longer than the model takes, or has no room, or none beside its overlap.
     """
     size = limit if window.size is None else window.size
     if size is None:

@@ -95,9 +95,6 @@ def pool_rows(kinds: Sequence[Kind], vectors: Tensor, rows: Sequence[Row], *, sk
 
     Returns:
         (rows, ..., d), for `added`; d times as many as there are poolings.
-
-    Raises:
-        InputError: a text of which no token is left.
     """
     if any(row.total <= skip for row in rows):
         raise InputError(
@@ -127,14 +124,7 @@ def pool_rows(kinds: Sequence[Kind], vectors: Tensor, rows: Sequence[Row], *, sk
 
 
 def added(kinds: Sequence[Kind], parts: Sequence[Tensor]) -> Tensor:
-    """The vector of one text, (..., d), from what `pool_rows` gave of each of its rows.
-
-    Example:
-        >>> rows = [Row(2, 0, 2, 0, 3), Row(2, 1, 2, 2, 3)]
-        >>> vectors = torch.tensor([[1.0, 8.0], [3.0, 0.0], [7.0, 7.0], [5.0, 4.0]])
-        >>> added(["mean"], list(pool_rows(["mean"], vectors, rows, skip=0)))
-        tensor([3., 4.])
-    """
+    """The vector of one text, (..., d), from what `pool_rows` gave of each of its rows."""
     by_kind = torch.stack(list(parts)).chunk(len(kinds), dim=-1)
     return torch.cat(
         [each.amax(0) if kind == "max" else each.sum(0) for kind, each in zip(kinds, by_kind, strict=True)],

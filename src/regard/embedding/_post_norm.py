@@ -55,16 +55,6 @@ class PostNormEngine:
         product: what makes the linear maps.
         of_values: what makes that of the values in the upper half of the layers, if it is another.
         arithmetic: what works attention out.
-
-    Example:
-        >>> import torch
-        >>> from regard.models import load_checkpoint
-        >>> network = load_checkpoint().network
-        >>> engine = PostNormEngine(network, [6])
-        >>> vectors, = engine.hidden(torch.tensor([101, 2924, 102, 101, 102]), [(1, 3), (1, 2)])
-        >>> own = network(torch.tensor([[101, 2924, 102]])).last_hidden_state[0]
-        >>> torch.allclose(vectors[:3], own, atol=1e-5)
-        True
     """
 
     mixed = True

@@ -112,11 +112,7 @@ Step = Dense | Norm | Unit
 
 
 def read_dense(folder: Path) -> Dense:
-    """A `Dense` module's folder: `config.json` and its weights.
-
-    Raises:
-        CheckpointError: files missing or damaged, a field that is unknown, or weights that do not fit it.
-    """
+    """A `Dense` module's folder: `config.json` and its weights."""
     config = read_config(folder)
     d_in, d_out = config.require("in_features", int), config.require("out_features", int)
     has_bias = config.get("bias", bool, True)
@@ -140,11 +136,7 @@ def read_dense(folder: Path) -> Dense:
 
 
 def read_norm(folder: Path) -> Norm:
-    """A `LayerNorm` module's folder.
-
-    Raises:
-        CheckpointError: as `read_dense`.
-    """
+    """A `LayerNorm` module's folder."""
     config = read_config(folder)
     size = config.require("dimension", int)
     config.done(inert=())
@@ -153,11 +145,7 @@ def read_norm(folder: Path) -> Norm:
 
 
 def read_unit(folder: Path) -> Unit:
-    """A `Normalize` module's folder, which most often has no file, or is not there.
-
-    Raises:
-        CheckpointError: a file that is damaged, or normalises something else.
-    """
+    """A `Normalize` module's folder, which most often has no file, or is not there."""
     if (folder / "config.json").exists():
         config = read_config(folder)
         _of_sentences(config)

@@ -39,11 +39,7 @@ class _OneThread:
 
 
 def over(packs: Sequence[Pack], compute: Callable[[Pack], None], *, threads: int) -> None:
-    """Call `compute` for every pack, on so many threads, in inference mode.
-
-    Raises:
-        whatever a call raises first; packs that have not begun are then left out.
-    """
+    """Call `compute` for every pack, on so many threads, in inference mode."""
     todo = iter(packs)
     lock = threading.Lock()
     failed: list[BaseException] = []

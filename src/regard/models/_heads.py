@@ -123,11 +123,7 @@ class Classifier(Head):
             self.add_module(name, layer)
 
     def forward(self, read: LastState) -> Tensor:
-        """(batch, N, d_model) -> (batch, num_labels), or (batch, N, num_labels).
-
-        Raises:
-            InputError: of `reads`.
-        """
+        """(batch, N, d_model) -> (batch, num_labels), or (batch, N, num_labels)."""
         x = self.reads(read)
         for layer in self.children():
             x = layer(x)

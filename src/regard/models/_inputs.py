@@ -107,9 +107,6 @@ def for_cross_attention(mask: Mask | None, decoder_mask: Mask | None) -> Mask | 
     """Who may attend to whom between a decoder and its encoder: no padding, and each segment to its own.
 
     Everything else that the two masks say is about pairs of positions of one text.
-
-    Raises:
-        InputError: segments in one of the masks only.
     """
     sources, targets = (() if each is None else each.parts() for each in (mask, decoder_mask))
     keys = [part for part in sources if isinstance(part, Segments)]

@@ -100,9 +100,6 @@ def read_window(fields: Fields, field: str, default: int | None, *, switch: str 
         field: gives the width; `null` is no window.
         default: what its absence means.
         switch: a field that turns the window on; its absence means off (`use_sliding_window` of Qwen2).
-
-    Raises:
-        CheckpointError: a field of another type, or a width below 1.
     """
     window = fields.get_or_null(field, int, default)
     if switch is not None and not fields.get(switch, bool, False):
@@ -122,9 +119,6 @@ def read_layer_types(
         rule: what the file means where it has no list.
         num_layers: how many there are.
         window: from `read_window`.
-
-    Raises:
-        CheckpointError: a list of another length, with other names, or one that contradicts the rest.
     """
     by_rule = rule.layer_types(fields, num_layers, window)
     listed = fields.list_of("layer_types", str, None)

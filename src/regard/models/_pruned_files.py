@@ -41,11 +41,7 @@ WITHOUT_CODE = frozenset({"t5"})
 
 
 def without_pruned(fields: Fields) -> tuple[Fields, dict[str, Any]]:
-    """The fields that a family knows, and what stands there about removed heads, of one kind of attention.
-
-    Raises:
-        CheckpointError: it is of another form, or the checkpoint brings code of its own along.
-    """
+    """The fields that a family knows, and what stands there about removed heads, of one kind of attention."""
     values = dict(fields.values)
     pruned = values.get(_PRUNED)
     if not pruned:
@@ -61,11 +57,7 @@ def without_pruned(fields: Fields) -> tuple[Fields, dict[str, Any]]:
 
 
 def cut_as_stored(network: Transformer, pruned: Mapping[str, Any], file: Path) -> None:
-    """Remove the heads that config.json names, in place.
-
-    Raises:
-        CheckpointError: there are no such heads, or the field is of another form.
-    """
+    """Remove the heads that config.json names, in place."""
     if not pruned:
         return
     by_part = all(isinstance(value, dict) for value in pruned.values())

@@ -73,11 +73,7 @@ def last_token(read: LastState, *, pad_id: int | None) -> Tensor:
 
 
 def last_end(read: LastState, *, end_id: int) -> Tensor:
-    """The last token that ends a text: (batch, d_model).
-
-    Raises:
-        InputError: a text without an end, or the decoder read another number of tokens.
-    """
+    """The last token that ends a text: (batch, d_model)."""
     state, token_ids = read.state, read.token_ids
     if state.shape[:2] != token_ids.shape:
         raise InputError(

@@ -79,10 +79,6 @@ def read_rope(
 
     Returns:
         By "full_attention" and "sliding_attention", both always there.
-
-    Raises:
-        CheckpointError: a type of scaling that regard does not implement, fields that are missing or
-            contradict each other.
     """
     file = _File(
         fields=fields,
@@ -264,9 +260,6 @@ def write_rope(rotaries: Mapping[str, Rotary], spelling: RopeSpelling = _LLAMA) 
     Args:
         rotaries: as `read_rope` returns them.
         spelling: the family's.
-
-    Raises:
-        InputError: what no file of these families can say: a part of a head, or another layout.
     """
     named = {kind: _write(rotary) for kind, rotary in rotaries.items()}
     is_flat = spelling.is_one and named[FULL] == named[SLIDING]

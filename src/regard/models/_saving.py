@@ -83,11 +83,7 @@ def save_checkpoint(loaded: Loaded, folder: str | PathLike[str]) -> Path:
 
 
 def _check_new_folder(folder: str | PathLike[str]) -> Path:
-    """A folder that does not exist yet, with `~` spelled out.
-
-    Raises:
-        OutputError: there is something of that name.
-    """
+    """A folder that does not exist yet, with `~` spelled out."""
     target = Path(folder).expanduser()
     if target.exists() or target.is_symlink():
         raise OutputError(f"{os.fspath(folder)!r} exists already; choose a new folder, or remove that one.")

@@ -17,9 +17,6 @@ def assemble(texts: tuple[str, ...], row: Row, written: Mapping[int, str]) -> En
         texts: The original texts.
         row: What the tokenizer gave, without trimmed offsets.
         written: Special tokens by id, as the vocabulary has them.
-
-    Raises:
-        InputError: A text leaves no token.
     """
     ids, pieces, type_ids = row.ids, list(row.tokens), row.type_ids
     # Each of these builds its list anew when it is read.

@@ -48,11 +48,7 @@ def failing_as(what: str, way_out: str = "") -> Iterator[None]:
 
 
 def read_backend(file: Path) -> tokenizers.Tokenizer:
-    """The tokenizer in a file.
-
-    Raises:
-        CheckpointError: The file cannot be read, or is no tokenizer.
-    """
+    """The tokenizer in a file."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -94,11 +90,7 @@ def _can_be_cut(part: bytes, at: int) -> bool:
 
 
 def encode(backend: Any, source: str, *texts: str | None, add_special_tokens: bool) -> Row:
-    """What a tokenizer makes of a text, or of a pair.
-
-    Raises:
-        CheckpointError: It fails, or its template names other tokens than ids.
-    """
+    """What a tokenizer makes of a text, or of a pair."""
     with failing_as(f"{source}: the tokenizer failed on the text"):
         row: Row = backend.encode(*texts, add_special_tokens=add_special_tokens)
     if len(row.tokens) != len(row.ids):

@@ -87,11 +87,7 @@ class Renumbered:
 
 
 def build_marian(folder: Path, settings: Settings, *, target: bool) -> tuple[Renumbered, Roles]:
-    """Marian's tokenizer of source texts, or of target texts: another model, and another table if it has one.
-
-    Raises:
-        CheckpointError: A file is missing or damaged.
-    """
+    """Marian's tokenizer of source texts, or of target texts: another model, perhaps another table."""
     path = folder / ("target.spm" if target else "source.spm")
     separate = target and settings.flag("separate_vocabs", False)
     table_path = folder / (TARGET_TABLE if separate else "vocab.json")

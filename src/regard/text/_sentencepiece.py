@@ -106,10 +106,6 @@ def convert(
         class_name: The class of transformers that lays out the vocabulary; None keeps the file's own.
         options: What that class wants to know: its special tokens, and how many sentinels.
         lowercase: Whether the setting `do_lower_case` is read.
-
-    Raises:
-        MissingExtraError: A library is not installed.
-        CheckpointError: The file is damaged.
     """
     unusable = f"{path} is not a usable SentencePiece model"
     try:

@@ -104,9 +104,6 @@ def read_settings(folder: Path) -> Settings:
     """The settings of a folder; none of the files has to be there.
 
     `added_tokens_decoder` in `tokenizer_config.json` makes the two older files void, as in transformers.
-
-    Raises:
-        CheckpointError: A file is damaged.
     """
     fields = dict(_read(folder / "tokenizer_config.json"))
     if fields.get("tokenizer_class") is None:

@@ -36,10 +36,6 @@ def align_spans(text: str, pieces: Sequence[str], offsets: Sequence[Span]) -> li
 
     Returns:
         For each token its start and end, 0 <= start <= end <= len(text).
-
-    Example:
-        >>> align_spans("a cafe\u0301", ["▁a", "▁caf", "e"], [(0, 1), (1, 5), (5, 6)])
-        [(0, 1), (2, 5), (5, 7)]
     """
     spans: list[Span] = []
     last_start = last_end = 0
@@ -96,10 +92,6 @@ def align_words(text: str, spans: Sequence[Span], words: Sequence[Span]) -> list
     Returns:
         For each token an index into `words`, or None where it touches no word (control characters) or is only
         white space (which a number may hold: the narrow blank of "1 000" in French).
-
-    Example:
-        >>> align_words("a bank.", [(0, 1), (2, 4), (4, 7)], [(0, 1), (2, 6), (6, 7)])
-        [0, 1, 1]
     """
     chosen: list[int | None] = []
     first = 0

@@ -59,11 +59,7 @@ def roles_of(settings: Settings, defaults: Mapping[str, str], *, lstrip: Iterabl
 
 
 def add_special(backend: tokenizers.Tokenizer, settings: Settings, roles: Roles) -> None:
-    """Adds the tokens that stand beside the vocabulary, each at the id that was stated.
-
-    Raises:
-        CheckpointError: A token would get another id than the one that the weights were trained with.
-    """
+    """Adds the tokens that stand beside the vocabulary, each at the id that was stated."""
     for number, token in sorted(settings.added.items()):
         backend.add_tokens([token])
         got = backend.token_to_id(token.content)
@@ -82,11 +78,7 @@ def add_special(backend: tokenizers.Tokenizer, settings: Settings, roles: Roles)
 def template(
     backend: tokenizers.Tokenizer, single: str, pair: str, settings: Settings
 ) -> processors.TemplateProcessing:
-    """What is put around one text and around two, in the notation of `tokenizers` ("[CLS] $A [SEP]:1").
-
-    Raises:
-        CheckpointError: The vocabulary lacks a token of the template.
-    """
+    """What is put around one text and around two, in the notation of `tokenizers` ("[CLS] $A [SEP]:1")."""
     names = {part.rsplit(":", 1)[0] if part[-2:] in (":0", ":1") else part for part in pair.split()}
     wanted = sorted(name for name in names if name not in ("$A", "$B"))
     ids = {name: backend.token_to_id(name) for name in wanted}

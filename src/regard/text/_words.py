@@ -68,10 +68,6 @@ def split_words(text: str) -> list[tuple[int, int]]:
 def fold(text: str) -> str:
     r"""The form in which spellings of one word are equal: without case, canonical, without unseen characters,
     with straight apostrophes.
-
-    Example:
-        >>> fold("STRASSE") == fold("straße"), fold("cafe\u0301") == fold("CAFÉ"), fold("co\u00adop")
-        (True, True, 'coop')
     """
     canonical = unicodedata.normalize("NFD", str(_IGNORABLE.sub("", text))).casefold()
     return unicodedata.normalize("NFC", canonical).replace("’", "'")
@@ -83,12 +79,7 @@ def single_spaced(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    r"""The text as it can stand in a message: one line, in quotes, shortened, without control characters.
-
-    Example:
-        >>> print(shown("two\n lines"), shown("\x07 \ud800"))
-        "two lines" "\x07 \ud800"
-    """
+    r"""The text as it can stand in a message: one line, in quotes, shortened, without control characters."""
     line = single_spaced(text)
     if len(line) > _SHOWN_AT_MOST:
         line = line[: _SHOWN_AT_MOST - 1] + "…"

@@ -16,13 +16,6 @@ class ByLength:
         short: for rows of up to `most` tokens.
         long: for the others. Both take rows of different lengths in one call, and give the same layers.
         most: tokens.
-
-    Example:
-        >>> from regard.embedding._post_norm import PostNormEngine
-        >>> from regard.models import load_checkpoint
-        >>> one, other = (PostNormEngine(load_checkpoint().network, [layer]) for layer in (6, 6))
-        >>> ByLength(one, other, most=3).hidden(torch.tensor([101, 2924, 102, 101, 102]), [(1, 5)])[0].shape
-        torch.Size([5, 384])
     """
 
     mixed = True

@@ -40,12 +40,6 @@ class Int16Product(KernelProduct):
             of 32 on processors with AVX-512.
         bias: float32 (width,).
 
-    Example:
-        >>> weight = torch.eye(32)
-        >>> x = torch.arange(64.0).view(2, 32)
-        >>> torch.allclose(Int16Product(weight, torch.ones(32)).into(torch.empty(2, 32), x), x + 1, atol=1e-2)
-        True
-
     Source: whole numbers for products of matrices: Jacob et al. 2018, arXiv 1712.05877, section 2.2; there
     with 8 bits, and sums of 32.
     """

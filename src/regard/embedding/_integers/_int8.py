@@ -38,13 +38,6 @@ class Int8Product(KernelProduct):
             processors with AVX-512.
         bias: float32 (width,).
 
-    Example:
-        >>> weight = torch.eye(128)
-        >>> x = torch.arange(256.0).view(2, 128)
-        >>> y = Int8Product(weight, torch.ones(128)).into(torch.empty(2, 128), x)
-        >>> bool(((y - x - 1).norm(dim=1) < 0.02 * x.norm(dim=1)).all())
-        True
-
     Source: codes of 8 bits with a scale for each row and column: Dettmers et al. 2022, arXiv 2208.07339,
     section 2.1. Hadamard matrices against entries that stand out: Ashkboos et al. 2024 (QuaRot),
     arXiv 2404.00456, section 4.

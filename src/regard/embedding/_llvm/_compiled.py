@@ -32,15 +32,7 @@ def compiled(make: Callable[[], Any], name: str, *arguments: Any) -> Callable[..
 
 
 def assembly(module: Any, cpu: str | None = None) -> str:
-    """A kernel's code as text: for this processor, or for another x86-64 that LLVM knows by name.
-
-    Example:
-        >>> from regard.embedding._llvm._int16 import kernels
-        >>> from regard.embedding._llvm._target import Target
-        >>> written = assembly(kernels(Target(lanes=8, vnni=False)), "haswell")
-        >>> "vpmaddwd" in written, "zmm" in written
-        (True, False)
-    """
+    """A kernel's code as text: for this processor, or for another x86-64 that LLVM knows by name."""
     return str(_machine(cpu).emit_assembly(binding.parse_assembly(str(module))))
 
 

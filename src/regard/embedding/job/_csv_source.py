@@ -29,9 +29,6 @@ class CsvSource:
         opened: the input.
         columns: which columns are used; an empty field of them is an empty text.
         delimiter: between fields; None is a comma, for TSV a tab.
-
-    Raises:
-        InputError: there is no header, or a column is missing.
     """
 
     def __init__(self, opened: Opened, columns: Columns, delimiter: str | None) -> None:

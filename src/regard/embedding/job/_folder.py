@@ -40,12 +40,7 @@ class Folder:
     @staticmethod
     @contextmanager
     def locked(path: Path) -> Iterator["Folder"]:
-        """Makes the folder where there is none, and locks it. The lock dies with the process.
-
-        Raises:
-            InputError: it is a file, or holds what no job has written.
-            OutputError: it cannot be made, or another job holds it.
-        """
+        """Makes the folder where there is none, and locks it. The lock dies with the process."""
         made = not path.exists()
         _check_names(path)
         try:
@@ -73,11 +68,7 @@ class Folder:
             self._progress.mkdir(exist_ok=True)
 
     def manifest(self) -> dict[str, Any] | None:
-        """The manifest; None where there is none yet.
-
-        Raises:
-            InputError: it is damaged, or shards are there without one.
-        """
+        """The manifest; None where there is none yet."""
         path = self.path / MANIFEST
         try:
             found = json.loads(path.read_text(encoding="utf-8"))

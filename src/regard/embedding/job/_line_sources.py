@@ -20,9 +20,6 @@ class LineSource:
     Args:
         opened: the input.
         columns: which columns are used.
-
-    Raises:
-        InputError: a column is missing.
     """
 
     def __init__(self, opened: Opened, columns: Columns) -> None:

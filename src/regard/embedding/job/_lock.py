@@ -15,12 +15,7 @@ _FAR = 1 << 30
 
 @contextmanager
 def locked(folder: Path, name: str) -> Iterator[None]:
-    """Holds the lock: that of an open file, which says who holds it and goes at the end.
-
-    Raises:
-        OutputError: another process holds it, and which.
-        OSError: the file cannot be made.
-    """
+    """Holds the lock: that of an open file, which says who holds it and goes at the end."""
     path = folder / name
     file = _taken(path)
     try:

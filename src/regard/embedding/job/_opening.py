@@ -85,11 +85,7 @@ class Opened:
 
     @contextmanager
     def reading(self, *, raw: bool = False) -> Iterator[IO[bytes]]:
-        """Its bytes from the beginning on, buffered: unpacked, or as they lie there.
-
-        Raises:
-            InputError: it cannot be read, or not on.
-        """
+        """Its bytes from the beginning on, buffered: unpacked, or as they lie there."""
         try:
             with _from_start(self.path, self.copy) as file:
                 yield file if raw else unpacked(file, self.packed)
@@ -98,11 +94,7 @@ class Opened:
 
 
 def files(paths: Iterable[Path], format: str | None) -> list[Path]:
-    """The files that paths stand for: those of a folder, and those that fit a pattern, by name.
-
-    Raises:
-        InputError: there are none, or those of a folder are of several formats.
-    """
+    """The files that paths stand for: those of a folder, and those that fit a pattern, by name."""
     found: list[Path] = []
     for path in paths:
         name = str(path)
@@ -141,10 +133,6 @@ def look_into(
         format: what it is said to be; None goes by its name, and where that says nothing by what it holds.
         encoding: of its text.
         copies: the folder where stdin or a pipe is copied to first; None is the system's for temporary files.
-
-    Raises:
-        InputError: it cannot be read, is empty, or is not what it is said to be.
-        OutputError: there is no room for a copy.
     """
     if str(path) == "-":
         if sys.stdin is None:

@@ -18,9 +18,6 @@ class ParquetSource:
     Args:
         opened: the input.
         columns: which columns are used.
-
-    Raises:
-        InputError: it is damaged, a column is missing, or a text is not stored as text.
     """
 
     def __init__(self, opened: Opened, columns: Columns) -> None:

@@ -8,11 +8,7 @@ from regard.core.errors import InputError
 
 
 def check_same(folder: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Refuse to go on in a folder that was made with other settings.
-
-    Raises:
-        InputError: with the name of each setting that differs, and both values.
-    """
+    """Refuse to go on in a folder that was made with other settings."""
     found = differences(there, here)
     if found:
         told = "; ".join(each.removeprefix("embedding.") for each in found)
@@ -29,23 +25,14 @@ _KERNEL = "embedding.kernel"
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """In what settings differ.
-
-    Example:
-        >>> differences({"layer": 1, "versions": {"torch": "2"}}, {"layer": 1, "versions": {"torch": "3"}})
-        ["versions.torch is '2' there and '3' here"]
-    """
+    """In what settings differ."""
     before, now = _flat(there), _flat(here)
     names = [name for name in (before | now) if before.get(name, _UNSET) != now.get(name, _UNSET)]
     return [f"{name} is {_told(before, name)} there and {_told(now, name)} here" for name in names]
 
 
 def check_inputs(folder: str, there: Sequence[Mapping[str, Any]], here: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse to go on with inputs that are not those the folder was begun with. Names may change.
-
-    Raises:
-        InputError: saying which is another.
-    """
+    """Refuse to go on with inputs that are not those the folder was begun with. Names may change."""
     if len(there) != len(here):
         raise InputError(
             f"{folder!r} was begun with {len(there)} input{'s' * (len(there) != 1)}, and here "

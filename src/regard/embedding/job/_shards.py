@@ -18,11 +18,7 @@ from regard.embedding.job._work import Column, Piece, Work
 
 
 def check_names(inputs: Inputs, work: Work) -> None:
-    """Refuse columns that are carried along under a name that the result uses itself.
-
-    Raises:
-        InputError: the name.
-    """
+    """Refuse columns that are carried along under a name that the result uses itself."""
     own = {"row", "id", *work.sample}
     taken = next((name for name in inputs.columns.keep if name in own), None)
     if taken is not None:
@@ -39,11 +35,7 @@ def carried_names(inputs: Inputs) -> list[str]:
 
 
 def result_schema(inputs: Inputs, work: Work) -> Any:
-    """The columns of the result: a row's number, its id, what is carried along, and what is computed.
-
-    Raises:
-        InputError: as `check_names`.
-    """
+    """The columns of the result: a row's number, its id, what is carried along, and what is computed."""
     check_names(inputs, work)
     pa, _ = pyarrow()
     carried = [
@@ -103,9 +95,6 @@ class Shard:
         place: where it goes.
         schema: of its rows.
         has_id: whether the first column that is carried along is the id.
-
-    Raises:
-        OutputError: it cannot be written; nothing of it stays.
     """
 
     def __init__(self, unfinished: Path, place: Path, schema: Any, has_id: bool) -> None:

@@ -8,12 +8,7 @@ fill the memory."""
 
 
 def problem(text: object) -> str | None:
-    """Why a text cannot be embedded; None where it can.
-
-    Example:
-        >>> problem("bank"), problem(" "), problem(None)
-        (None, 'the text is empty', 'the text is null')
-    """
+    """Why a text cannot be embedded; None where it can."""
     if text is None:
         return "the text is null"
     if not isinstance(text, str):
@@ -37,12 +32,7 @@ def not_unicode(what: str, text: str) -> str | None:
 
 
 def joined(parts: Sequence[object]) -> tuple[str | None, str | None]:
-    """The text of a row, or why there is none; several columns are joined by line ends, nulls left out.
-
-    Example:
-        >>> joined(["A title", None, "A body"])
-        ('A title\\nA body', None)
-    """
+    """The text of a row, or why there is none; several columns are joined by line ends, nulls left out."""
     if len(parts) == 1:
         reason = problem(parts[0])
         return (None, reason) if reason is not None else (str(parts[0]), None)

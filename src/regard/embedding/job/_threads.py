@@ -15,11 +15,6 @@ def ahead(items: Generator[T], depth: int) -> Iterator[Iterator[T]]:
     """An iterator that runs in a thread, a few items ahead of who takes them.
 
     What it raises is raised where the item would have been taken. It is closed at the end.
-
-    Example:
-        >>> with ahead((each for each in "abc"), 1) as items:
-        ...     "".join(items)
-        'abc'
     """
 
     def taken() -> Iterator[T]:
@@ -42,13 +37,6 @@ def behind(call: Callable[[T], object], depth: int) -> Iterator[Callable[[T], No
 
     What it raises is raised by a later call, or at the end, and it is called no more; nor is it after an
     error of who hands over.
-
-    Example:
-        >>> done = []
-        >>> with behind(done.append, 1) as put:
-        ...     put(3)
-        >>> done
-        [3]
     """
     waiting: deque[Future[None]] = deque()
     failed = False

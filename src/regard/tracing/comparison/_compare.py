@@ -61,11 +61,7 @@ def cosines_of(vectors: Tensor) -> Tensor:
 
 
 def found_words(traces: Sequence[Trace], word: str | Sequence[str]) -> tuple[str, list[str]]:
-    """The one model of some traces, and the word that is meant in each.
-
-    Raises:
-        InputError: no trace, traces of different models, words that are not one for each, or are not there.
-    """
+    """The one model of some traces, and the word that is meant in each."""
     if not isinstance(word, Sequence):
         raise InputError(f"word must be a word, or one for each text; got {type(word).__name__}.")
     words = [word] * len(traces) if isinstance(word, str) else list(word)

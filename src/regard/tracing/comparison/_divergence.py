@@ -189,9 +189,6 @@ def _shared_heads(one: Trace, other: Trace, kind: Kind, layer: int) -> list[tupl
     """The heads of a layer that both have: (number, place in the one, place in the other).
 
     Heads keep their numbers where others were pruned.
-
-    Raises:
-        InputError: the layers had unlike numbers of heads before any were pruned.
     """
     (ours, before), (theirs, after) = (_numbers(trace, kind, layer) for trace in (one, other))
     if before != after:
@@ -226,11 +223,7 @@ def _same_layers(one: Trace, other: Trace, kind: Kind) -> Sequence[int]:
 
 
 def partners_of(one: Trace, other: Trace, kind: Kind) -> tuple[Pairs, Pairs, float]:
-    """The queries and the keys that are the same in both, and the share of tokens with a partner.
-
-    Raises:
-        InputError: there are none but special ones.
-    """
+    """The queries and the keys that are the same in both, and the share of tokens with a partner."""
     sides = [
         (mine.encoding.tokens, theirs.encoding.tokens)
         for mine, theirs in zip(one.sides(kind), other.sides(kind), strict=True)

@@ -19,11 +19,7 @@ Captured = tuple[Trace, Mapping[str, Tensor]]
 
 
 def captured(trace: Trace, taps: Iterable[tuple[Site, Any, Layer, str]]) -> Captured:
-    """What a traced text has at some taps: as the trace holds it, the rest from one more run of its model.
-
-    Raises:
-        InputError: the trace came without its model, or the model has no such tap.
-    """
+    """What a traced text has at some taps: as the trace holds it, the rest from one more run of its model."""
     held = {tap: _held(trace, site, kind, layer) for site, kind, layer, tap in taps}
     kept = {tap: value for tap, value in held.items() if value is not None}
     left = [tap for tap in held if tap not in kept]

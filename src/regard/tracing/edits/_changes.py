@@ -306,11 +306,7 @@ def _of_the_same_text(part: Part, steps: Tensor) -> Tensor:
 
 
 def _padding(mask: Mask | None) -> Tensor | None:
-    """bool (batch or 1, tokens), which are no padding; None where all are.
-
-    Raises:
-        InputError: a mask that may hold several texts in a row, of which none may be drawn from another.
-    """
+    """bool (batch or 1, tokens), which are no padding; None where all are."""
     for part in () if mask is None else mask.parts():
         if not isinstance(part, Padding | Causal | Window):
             raise InputError(

@@ -16,12 +16,7 @@ Progress = Callable[[int, int], None]
 
 
 def number_of(value: object, *, differentiable: bool = False) -> float:
-    """A metric as a number.
-
-    Raises:
-        InputError: it is none, several, or not finite; or, where asked, no function that can be
-            differentiated.
-    """
+    """A metric as a number."""
     if isinstance(value, Tensor) and value.numel() != 1:
         raise InputError(f"metric must return one number; got {_shown(value)}.")
     try:

@@ -39,11 +39,7 @@ def edited(loaded: Loaded, edits: Sequence[Edit]) -> Loaded:
 
 
 def targets_of(network: Network, edits: Sequence[Edit]) -> list[Target]:
-    """The taps that edits write, with what these traces have there, worked out once.
-
-    Raises:
-        InputError: a site, tap, layer or kind that the network does not have.
-    """
+    """The taps that edits write, with what these traces have there, worked out once."""
     found: list[Target] = []
     for edit in edits:
         if edit.site in SITES:
@@ -156,12 +152,7 @@ class EditedNetwork(Network):
     tap_names = _of_inner("tap_names")
 
     def forward(self, token_ids: Tensor, *, taps: Taps | None = None, **others: Any) -> Output:
-        """See `Network.forward`; the caller's taps see what the edits left.
-
-        Raises:
-            InputError: a head, position, word or value that does not fit.
-            RegardError: a tap that was not offered.
-        """
+        """See `Network.forward`; the caller's taps see what the edits left."""
         check_mode(self.inner)
         offered: set[str] = set()
         writes = Taps(self._writes(token_ids, others, offered))

@@ -202,11 +202,7 @@ def _summed(values: Tensor, dim: int) -> Tensor:
 def gradients_at(
     network: Network, trace: Trace, names: Sequence[str], metric: Metric
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], float]:
-    """What passes some taps, the gradient of a metric there, and the metric: one pass forward, one back.
-
-    Raises:
-        InputError: a metric that is no differentiable number.
-    """
+    """What passes some taps, the gradient of a metric there, and the metric: one pass forward, one back."""
     found: dict[str, Tensor] = {}
     moves: dict[str, Tensor] = {}
 

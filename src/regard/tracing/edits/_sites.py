@@ -68,11 +68,7 @@ class Site:
         return {layer: name for layer, name in names.items() if name in known}
 
     def kind(self, kind: Kind | None, network: Network) -> Kind:
-        """The kind that is meant.
-
-        Raises:
-            InputError: the network has none of that kind, or several and none is said.
-        """
+        """The kind that is meant."""
         kinds = self.kinds(network)
         if kind is None and len(kinds) == 1:
             return kinds[0]
@@ -107,12 +103,7 @@ SITES: Mapping[str, Site] = {
 
 
 def taps_of(site: Site, kind: Kind, network: Network, layer: Layers = None) -> Mapping[Layer, str]:
-    """The taps of a site in the layers that are meant, at least one.
-
-    Raises:
-        InputError: this network has none, such as "ffn" through the lens where it does not know the
-            feed-forward network; or a layer that is not there, or has none.
-    """
+    """The taps of a site in the layers that are meant, at least one."""
     taps, is_stream = site.taps(network, kind), site.name == "residual"
     if layer is None:
         # All of the residual stream is what the layers read and hand on; 0 is the row of the table before.
@@ -134,11 +125,7 @@ def taps_of(site: Site, kind: Kind, network: Network, layer: Layers = None) -> M
 
 
 def at_tap(name: str, network: Network) -> tuple[Site, Kind, Layer]:
-    """What a tap is: the site, with its axes, that it belongs to, or one of its own without any.
-
-    Raises:
-        InputError: the network has no such tap, or one that shows a record.
-    """
+    """What a tap is: the site, with its axes, that it belongs to, or one of its own without any."""
     if name not in network.tap_names():
         raise InputError(
             f"site must be one of {', '.join(SITES)}, or a tap of model.network.tap_names(); got {name!r}."

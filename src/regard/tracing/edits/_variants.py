@@ -33,9 +33,6 @@ def outputs_of(
         variants: the edits; None is no edit.
         batch: how many run in one pass; by default as many as have 2,048 tokens, and 2^26 logits, together.
         logits: as in `Network.forward`.
-
-    Raises:
-        InputError: a batch below 1, or an edit that the network has no place for.
     """
     rows = _fitting(network, trace, logits) if batch is None else whole("batch", batch, least=1)
     known = [edit for edit in variants if edit is not None]

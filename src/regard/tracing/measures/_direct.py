@@ -187,11 +187,7 @@ def direct_attribution(trace: Trace, target: Target, *, token: Selector | None =
 def _steps(
     trace: Trace, network: Network, kind: StackKind, rows: list[int]
 ) -> tuple[list[_Step], Tensor, Tensor]:
-    """All that writes to the residual stream, in order; what the last norm is given; what edits add after it.
-
-    Raises:
-        InputError: a sublayer whose output cannot be seen, or layers that do more than these steps.
-    """
+    """All that writes to the residual stream, in order; what the last norm gets; what edits add after it."""
     hidden, prefix, depth = hidden_of(trace, kind), network.prefixes[kind], network.depth(kind)
     states = [state[rows].double() for state in hidden]
     seen = _seen(trace, network, prefix, rows)

@@ -62,11 +62,7 @@ def gradients_at(
 
 
 def tap_names(network: Network, at: str | Sequence[str]) -> list[str]:
-    """The taps that are meant, in the order of the forward pass.
-
-    Raises:
-        InputError: none is called so, or it is not of one tensor.
-    """
+    """The taps that are meant, in the order of the forward pass."""
     patterns = [at] if isinstance(at, str) or not isinstance(at, Sequence) else list(at)
     if not patterns or not all(isinstance(each, str) for each in patterns):
         raise InputError(f"at must be the name of a tap or a pattern, or several; got {at!r}.")

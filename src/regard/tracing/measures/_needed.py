@@ -10,11 +10,7 @@ from regard.tracing.record import Trace
 
 
 def hidden_of(trace: Trace, kind: "StackKind") -> Sequence[Tensor]:
-    """The residual stream of a stack: L + 1 tensors (tokens, d_model).
-
-    Raises:
-        InputError: the trace has none.
-    """
+    """The residual stream of a stack: L + 1 tensors (tokens, d_model)."""
     hidden = trace.passage(kind).hidden
     if not hidden:
         raise InputError(
@@ -25,11 +21,7 @@ def hidden_of(trace: Trace, kind: "StackKind") -> Sequence[Tensor]:
 
 
 def output_of(trace: Trace, kind: Kind, layer: int) -> Tensor:
-    """What an attention layer gave: (queries, d_model).
-
-    Raises:
-        InputError: the trace has it not.
-    """
+    """What an attention layer gave: (queries, d_model)."""
     output = trace.attention_of(layer, kind).output
     if output is None:
         raise InputError(

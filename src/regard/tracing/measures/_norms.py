@@ -24,9 +24,6 @@ def pull_back(norm: nn.Module | None, x: Tensor, u: Tensor) -> tuple[Tensor, Ten
         x: (.., d), what the norm was given.
         u: (.., d), directions after it.
 
-    Raises:
-        InputError: a norm of another kind.
-
     Example:
         >>> norm = nn.LayerNorm(3)
         >>> x, u = torch.tensor([1.0, 2.0, 6.0]).double(), torch.tensor([1.0, 0.0, 0.0]).double()

@@ -23,9 +23,6 @@ def logits_of_layers(trace: Trace, layers: Sequence[int], rows: Sequence[int]) -
 
     Yields:
         For each of the layers (rows, vocab_size), in the model's type.
-
-    Raises:
-        InputError: no hidden states, or no head that gives each position logits of the vocabulary.
     """
     edited = trace.require_model().network
     network, kind = edited.plain, outermost(edited)
@@ -64,11 +61,7 @@ def check_head(trace: Trace) -> None:
 
 
 def vocabulary_ids(name: str, trace: Trace, tokens: object, count: int) -> list[int]:
-    """The ids of tokens of the vocabulary: one that stands for all positions, or a list with one for each.
-
-    Raises:
-        InputError: a token that is none, or a list of another length.
-    """
+    """The ids of tokens of the vocabulary: one that stands for all positions, or a list with one for each."""
     loaded = trace.require_model()
     config = loaded.network.config
     size = config.vocab_size

@@ -62,11 +62,7 @@ def rollout_steps(trace: Trace, stack: "StackKind", last: int, rows: Sequence[in
 
 
 def own_attention(trace: Trace, kind: "Kind | None", what: str) -> "StackKind":
-    """The stack whose own attention is meant.
-
-    Raises:
-        InputError: "cross", or a kind that is not there or not said.
-    """
+    """The stack whose own attention is meant."""
     if kind == "cross" or (kind is None and len(trace.kinds) > 1):
         listed = " or ".join(f'"{each}"' for each in trace.kinds if each != "cross")
         raise InputError(

@@ -29,9 +29,6 @@ def page_heads(trace: Trace, heads: Iterable[PageHead], said: str = "values") ->
         heads: (layer, head), of every kind of attention that has it, (kind, layer, head), or a layer.
         said: what they are given as, for the message.
 
-    Raises:
-        InputError: A head that is not there, or something that names none.
-
     Example:
         >>> import regard
         >>> page_heads(regard.load().trace("time flies"), [(0, 3), ("encoder", -1, -1)])

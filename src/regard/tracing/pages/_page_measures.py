@@ -48,15 +48,6 @@ def measures_of(
 
     Returns:
         The measures of each kind of attention, and the reason for each that is left out.
-
-    Raises:
-        InputError: a measure that there is not, or `of` without "gradient".
-
-    Example:
-        >>> import regard
-        >>> found, left = measures_of(regard.load().trace("time flies"), ["rollout", "gradient"])
-        >>> [each.name for each in found["encoder"]], list(left)
-        (['norm', 'rollout'], ['gradient'])
     """
     names = check_measures(asked)
     if of is not None and "gradient" not in names:
@@ -84,11 +75,7 @@ def measures_of(
 
 
 def _of_kind(trace: Trace, kind: Kind, name: MeasureName, live: LiveMeasures) -> MeasureRecord:
-    """A measure of all layers of a kind of attention.
-
-    Raises:
-        InputError: it cannot be had.
-    """
+    """A measure of all layers of a kind of attention."""
     made = [_finished(live.work(kind, name, layer)) for layer in trace.layers_of(kind)]
     layers = tuple(layer for each in made for layer in each.layers)
     return MeasureRecord(name=name, layers=layers, of=made[0].of if made else "")
@@ -115,12 +102,6 @@ def live_measures(
 
     Returns:
         What there is of each kind, what there is not and why, and how a layer is worked out.
-
-    Example:
-        >>> import regard
-        >>> found = live_measures(regard.load().trace("time flies"))
-        >>> found.names["encoder"], list(found.left_out)
-        (('norm', 'value_zeroing', 'rollout'), ['gradient'])
     """
     left: dict[str, str] = {}
     for name in MEASURES:

@@ -43,9 +43,6 @@ def steps_around(trace: Trace, kind: Kind, index: int, row: int) -> tuple[tuple[
     Returns:
         The steps from the layer's input to what the attention reads, and from what it gave to the layer's
         output. Both are empty where they cannot be seen: see `sublayers`.
-
-    Raises:
-        RegardError: the steps do not lead to the recorded output.
     """
     parts = sublayers(trace, stack_of(kind), index, [row], widen=True)
     walked = [step for part in parts for step in part.steps]
@@ -87,9 +84,6 @@ def sublayers(
         The sublayers, the last with the stack's last norm. None of them where they cannot be seen: a trace
         without its model, or one through the lens or of edits, and layers in which positions see each other
         outside attention (DeBERTa's convolution).
-
-    Raises:
-        RegardError: the steps do not lead to the recorded output.
     """
     network = None if trace.loaded is None else trace.loaded.network
     stack = None if network is None or network.written else network.stack(kind)

@@ -131,11 +131,7 @@ _MOST_RESAMPLES = 100_000
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is asked for: see `HeadOptions`.
-
-    Raises:
-        InputError: one of another type, or out of range.
-    """
+    """What is asked for: see `HeadOptions`."""
 
     kind: Kind | None = None
     layer: int | None = None

@@ -84,9 +84,6 @@ class Counter:
         patterns: which are looked for.
         layer, head: only these.
         resamples, seed: of the bootstrap.
-
-    Raises:
-        InputError: a layer or head that is not there.
     """
 
     def __init__(

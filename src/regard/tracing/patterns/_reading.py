@@ -31,9 +31,6 @@ def traces_of(
     Args:
         loaded, texts, targets, on_refused: see `heads`.
         refused: the reasons for the texts that are passed over are added to it.
-
-    Raises:
-        InputError: an argument of another type.
     """
     if not isinstance(loaded, Loaded):
         raise InputError(f"loaded must be a model, as model.loaded; got {type(loaded).__name__}.")

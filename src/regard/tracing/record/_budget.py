@@ -42,9 +42,6 @@ def check_pairs(what: str, pairs: int, device: torch.device) -> None:
         what: they are, for the message.
         pairs: of a query and a key, in all heads and layers.
         device: where.
-
-    Raises:
-        InputError: more memory than is free.
     """
     if 4 * pairs >= _LITTLE:
         check_cost(

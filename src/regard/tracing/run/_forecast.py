@@ -84,9 +84,6 @@ def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
         loaded: the model.
         keeping: what would be kept.
         lengths: tokens of the text, and of what a decoder beside an encoder reads.
-
-    Raises:
-        InputError: how much it takes, and how much there is.
     """
     network = loaded.network
     # To ask the system how much is free takes a tenth of the time of a short trace.
