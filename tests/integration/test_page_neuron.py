@@ -53,7 +53,10 @@ def _check(page: BrowserPage, trace: Trace, kind: Any, layer: int, head: int, qu
     scores = trace.scores(layer, head, kind=kind, query=query)[0].numpy()
     context = trace.context(layer, head, kind=kind, query=query)[0].numpy()
     _close(_figure(page, "product"), q[query] @ k[key])
-    _close(_figure(page, "scaled"), q[query] @ k[key] * inputs.factor)
+    if inputs.factor == 1:  # T5: multiplying by 1 is no step
+        expect(page.locator(".step-scale, .of-scaled")).to_have_count(0)
+    else:
+        _close(_figure(page, "scaled"), q[query] @ k[key] * inputs.factor)
     _close(_figure(page, "weight"), weights[key])
     _close(_rows(page, "product"), q[query] @ k.T)
     shown = [_value(text) for text in page.locator(".neuron-row .neuron-weight").all_inner_texts()]
@@ -152,6 +155,13 @@ def test_cap_bias_mask_and_sink_are_steps(open_page: OpenPage, tmp_path: Path) -
     page.locator("#regard-key-10").click()
     _close(_figure(page, "weight"), weights[10])
     _close(_figure(page, "score"), 3.0)
+    # The bar of 100 %: of keys that weigh something, each as wide as its weight; a click works another out.
+    shares = page.locator("button.share")
+    assert shares.count() == sum(weight > 0 for weight in weights)
+    grown = shares.evaluate_all("all => all.map(e => Number(e.style.flexGrow))")
+    _close(grown, [weight for weight in weights if weight > 0])
+    shares.first.click()
+    assert page.evaluate("regard.state().key") == 0
 
 
 def test_a_query_that_sees_nothing(open_page: OpenPage, tmp_path: Path) -> None:
@@ -437,6 +447,7 @@ def test_rows_in_view_are_kept_and_others_go(open_page: OpenPage, tmp_path: Path
     page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-3&key=0")
     rows = page.locator(".neuron-row")
     expect(rows.first).to_be_attached()
+    expect(page.locator(".step-mask")).to_have_count(0)  # nothing is masked
     listed = page.locator(".neuron-list")
     first = rows.evaluate_all("all => all.map(e => ((e.kept = true), e.id))")
     assert len(first) < 100

@@ -4,8 +4,10 @@
 import { make, onceAFrame } from "../base/dom.js";
 import { drawBars, formatNumber, largestSize, scaleOf } from "./figures.js";
 
-const HEIGHT = 26; // of a row, in CSS pixels; as in neuron.css
-const STRIP = 22;
+const LOWEST = 26; // a row, in CSS pixels
+const HIGHEST = 40; // where there is room
+const BETWEEN = 4; // a row's strips and the next row's
+const BELOW = 110; // what stands below the rows, at most
 const MARGIN = 6; // rows beyond the view that are there already
 const MOST_ON_PAPER = 400;
 
@@ -43,10 +45,8 @@ export class KeyRows {
   columns() {
     const { steps } = this.chosen;
     const masked = steps.allowed.some((allowed) => !allowed);
-    const numbers = [
-      { name: "product", label: "q · k", of: (key) => steps.products[key] },
-      { name: "scaled", label: scaleOf(steps).said, of: (key) => steps.scaled[key] },
-    ];
+    const numbers = [{ name: "product", label: "q · k", of: (key) => steps.products[key] }];
+    if (steps.scale !== 1) numbers.push({ name: "scaled", label: scaleOf(steps).said, of: (key) => steps.scaled[key] });
     if (steps.capped) numbers.push({ name: "capped", label: "capped", of: (key) => steps.capped[key] });
     if (steps.bias) numbers.push({ name: "bias", label: "+ bias", of: (key) => steps.bias[key] });
     if (steps.bias || masked)
@@ -64,7 +64,9 @@ export class KeyRows {
       this.numbers = this.columns();
       this.element.style.setProperty("--numbers", this.numbers.length);
       this.element.classList.toggle("without-values", !steps.v);
-      this.sheet.style.height = `${keys.length * HEIGHT}px`;
+      this.height = this.heightOf(keys.length);
+      this.element.style.setProperty("--row", `${this.height}px`);
+      this.sheet.style.height = `${keys.length * this.height}px`;
       this.largest = {
         k: largestSize(steps.k),
         product: this.largestOf((key) => this.chosen.terms(key)),
@@ -73,12 +75,12 @@ export class KeyRows {
       this.drawFrame();
     }
     const count = keys.length;
-    let first = Math.max(0, Math.floor(this.list.scrollTop / HEIGHT) - MARGIN);
-    let last = Math.min(count, Math.ceil((this.list.scrollTop + this.list.clientHeight) / HEIGHT) + MARGIN);
+    let first = Math.max(0, Math.floor(this.list.scrollTop / this.height) - MARGIN);
+    let last = Math.min(count, Math.ceil((this.list.scrollTop + this.list.clientHeight) / this.height) + MARGIN);
     if (this.whole) {
       first = Math.max(0, Math.min(this.chosen.key - MOST_ON_PAPER / 2, count - MOST_ON_PAPER));
       last = Math.min(count, first + MOST_ON_PAPER);
-      this.sheet.style.height = `${(last - first) * HEIGHT}px`;
+      this.sheet.style.height = `${(last - first) * this.height}px`;
     }
     for (const [key, row] of this.rows) {
       if (key >= first && key < last) continue;
@@ -88,7 +90,7 @@ export class KeyRows {
     for (let key = first; key < last; key += 1) {
       if (!this.rows.has(key)) {
         const row = this.makeRow(key);
-        row.style.top = `${(key - (this.whole ? first : 0)) * HEIGHT}px`;
+        row.style.top = `${(key - (this.whole ? first : 0)) * this.height}px`;
         this.rows.set(key, row);
         this.sheet.append(row);
         this.drawRow(row, key);
@@ -97,6 +99,13 @@ export class KeyRows {
     this.mark();
     if (this.wanted) this.reveal();
     this.wanted = false;
+  }
+
+  // The rows share the height where the window gives them one; elsewhere they are as long as they are.
+  heightOf(count) {
+    if (this.whole || getComputedStyle(this.list).maxHeight !== "none") return LOWEST;
+    const room = this.element.parentElement.clientHeight - BELOW;
+    return Math.max(LOWEST, Math.min(HIGHEST, Math.floor(room / (count + 3))));
   }
 
   largestOf(values) {
@@ -168,7 +177,7 @@ export class KeyRows {
   }
 
   bars(canvas, values, options) {
-    drawBars(canvas, values, { height: STRIP, colours: this.colours, ...options });
+    drawBars(canvas, values, { height: this.height - BETWEEN, colours: this.colours, ...options });
   }
 
   makeRow(key) {
@@ -263,7 +272,7 @@ export class KeyRows {
   onKey(event) {
     if (event.altKey || event.ctrlKey || event.metaKey || !this.chosen.steps) return;
     const { key, dim, keys, steps } = this.chosen;
-    const page = Math.max(1, Math.floor(this.list.clientHeight / HEIGHT) - 1);
+    const page = Math.max(1, Math.floor(this.list.clientHeight / this.height) - 1);
     const to = {
       ArrowDown: key + 1,
       ArrowUp: key - 1,
@@ -281,9 +290,9 @@ export class KeyRows {
 
   // Brings the chosen key into view.
   reveal() {
-    const top = this.chosen.key * HEIGHT;
+    const top = this.chosen.key * this.height;
     const { scrollTop, clientHeight } = this.list;
-    if (top < scrollTop) this.list.scrollTop = top - HEIGHT;
-    else if (top + HEIGHT > scrollTop + clientHeight) this.list.scrollTop = top + 2 * HEIGHT - clientHeight;
+    if (top < scrollTop) this.list.scrollTop = top - this.height;
+    else if (top + this.height > scrollTop + clientHeight) this.list.scrollTop = top + 2 * this.height - clientHeight;
   }
 }

@@ -2,6 +2,7 @@
 
 import { formatDifference, make } from "../base/dom.js";
 import { formatNumber, printed, scaleOf, times } from "./figures.js";
+import { makeShares } from "./shares.js";
 import { makeTerms } from "./terms.js";
 
 export class Worked {
@@ -57,10 +58,12 @@ export class Worked {
 
   lines() {
     const { steps } = this.chosen;
-    const lines = [this.product(), this.scale()];
+    const lines = [this.product()];
+    if (steps.scale !== 1) lines.push(this.scale());
     if (steps.capped) lines.push(this.cap());
     if (steps.bias) lines.push(this.bias());
-    return [...lines, this.mask(), this.softmax()];
+    if (steps.allowed.some((allowed) => !allowed)) lines.push(this.mask());
+    return [...lines, this.softmax()];
   }
 
   step(name, title, ...parts) {
@@ -176,24 +179,18 @@ export class Worked {
   mask() {
     const { steps, key } = this.chosen;
     const count = steps.allowed.reduce((total, each) => total + each, 0);
-    if (count === steps.allowed.length)
-      return this.step(
-        "mask",
-        "Mask",
-        make("p", {}, "Every key may be looked at: the score stays ", this.number(steps.scores[key], "score"), "."),
-      );
     const seen = `This query may look at ${count} of ${steps.allowed.length} keys.`;
     return steps.allowed[key]
       ? this.step(
           "mask",
           "Mask",
-          make("p", {}, "This key may be looked at: the score stays ", this.number(steps.scores[key], "score"), "."),
+          make("p", {}, "This key may be looked at: the score stays ", this.number(steps.scores[key]), "."),
           make("p", { class: "note" }, seen),
         )
       : this.step(
           "mask",
           "Mask",
-          make("p", {}, "This key may not be looked at: the score becomes ", this.number(-Infinity, "score"), "."),
+          make("p", {}, "This key may not be looked at: the score becomes ", this.number(-Infinity), "."),
           make("p", { class: "note" }, seen),
         );
   }
@@ -209,12 +206,14 @@ export class Worked {
     const score = this.chosen.isSink() ? steps.sink : steps.scores[key];
     const power = softmax.power(key);
     const [own, largest] = this.figures([score, softmax.largest], (a, b) => Math.exp(a - b), power);
+    own.dataset.figure = "score";
     largest.dataset.figure = "largest";
     const [part, total] = this.figures([power, softmax.total], (a, b) => a / b, steps.weights[key]);
     const over = steps.sink === null ? `${steps.scores.length} keys` : `${steps.scores.length} keys and the sink`;
     return this.step(
       "softmax",
       "Softmax: its share of all",
+      makeShares(this.chosen, (key) => this.state.set({ key })),
       this.equation("exp(", own, " − ", largest, ") = ", this.number(power, "power")),
       this.equation("sum over ", `${over} = `, this.number(softmax.total, "total")),
       this.equation(part, " / ", total, " = ", make("strong", {}, this.number(steps.weights[key], "weight"))),
@@ -238,7 +237,7 @@ export class Worked {
           "p",
           {},
           "A column of the softmax that is no key: its score is learned, ",
-          this.number(steps.sink, "score"),
+          this.number(steps.sink),
           " in this head, whatever the query.",
         ),
       ),
