@@ -268,6 +268,30 @@ def test_address_keeps_and_restores_the_view(open_page: OpenPage, tmp_path: Path
     expect(again.locator(".token.pinned")).to_have_count(1)
 
 
+def test_back_goes_to_the_view_before(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    page.get_by_role("gridcell", name="Layer 1, head 2").click()
+    head_page.token(page, "query", 3).click()
+    began = head_page.state(page)
+    page.get_by_role("tab", name="Model").click()
+    page.get_by_role("tab", name="Heads").click()
+    page.locator(".why:visible").first.click()
+    assert head_page.state(page)["view"] == "neuron"
+    page.locator(".neuron-row").nth(2).click()  # no step of its own
+    for view in ("heads", "model", "heads"):
+        page.go_back()
+        expect(page.get_by_role("tab", selected=True)).to_have_attribute("data-view", view)
+    found = head_page.state(page)
+    assert [found[name] for name in ("layer", "head", "pin")] == [
+        began[name] for name in ("layer", "head", "pin")
+    ]
+    page.go_forward()
+    expect(page.get_by_role("tab", selected=True)).to_have_text("Model")
+    page.go_back()
+    expect(page.locator(".headview")).to_be_visible()
+    assert page.evaluate("history.length") == 5  # a blank page and four steps
+
+
 @pytest.mark.parametrize(
     "fragment", ["#layer=99&head=-1", "#pin=query-99999", "#pin=%00&filter=zz&theme=<b>", "#%"]
 )

@@ -292,7 +292,7 @@ def test_threshold_leaves_lines_out_and_numbers_alone(
     row = _weights(record, 0, 1)[2]
     everything = _ink(page, ".active")
     page.locator(".strength summary").click()
-    _set(page, "Least weight that is drawn", 5)
+    _set(page, "Least weight", 5)
     expect(page.locator(".floor")).to_have_text("Query 2: a line for every weight from 0.1 up, of its row.")
     assert page.url.endswith("&least=0.1")
     assert 0 < _ink(page, ".active") < everything
@@ -301,7 +301,7 @@ def test_threshold_leaves_lines_out_and_numbers_alone(
         "all => all.map(e => e.classList.contains('faded'))"
     )
     assert faded == [weight < 0.1 for weight in row]
-    page.get_by_label("Least weight that is drawn").focus()
+    page.get_by_label("Least weight").focus()
     page.keyboard.press("Escape")
     expect(page.locator(".strength")).not_to_have_attribute("open", "")
     expect(page.locator(".strength summary")).to_be_focused()

@@ -1,6 +1,7 @@
 """How the page looks: themes, widths, what is drawn of a long text, and paper."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,49 @@ def test_view_and_numbers_have_room(open_page: OpenPage, tmp_path: Path, width: 
         assert panel["top"] >= picker["bottom"]
     if height >= 720:
         assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+
+
+# Where the numbers stand, and the sentences and buttons around them.
+_PLACES = """() => [...document.querySelectorAll(
+    ".panel-title, .panel > .note, .top li, .top-number, .why, .worked-title, .worked-title + *, .of-scaled"
+)].filter(each => each.checkVisibility()).map(each => {
+    const { top, right, height } = each.getBoundingClientRect();
+    return [each.className, top, right, height];
+})"""
+
+
+@pytest.mark.parametrize("fragment", ["#pin=query-1", "", "#view=neuron&pin=query-1&key=1"])
+def test_one_long_token_moves_nothing(open_page: OpenPage, tmp_path: Path, fragment: str) -> None:
+    record = head_page.record()
+    found = []
+    for word in ("time", 30 * "pneum"):
+        tokens = tuple(
+            replace(token, text=word) if token.text == "time" else token for token in record.encoder.tokens
+        )
+        path = tmp_path / f"{len(word)}.html"
+        write_page(replace(record, encoder=replace(record.encoder, tokens=tokens)), path)
+        page = open_page(path, fragment, viewport={"width": 1280, "height": 800})
+        expect(page.locator(".why:visible, .worked-title:visible").first).to_be_visible()
+        found.append(page.evaluate(_PLACES))
+    assert len(found[0]) > 5
+    assert found[0] == found[1]
+
+
+def test_help_can_be_read(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#view=heads", viewport={"width": 1280, "height": 800})
+    page.keyboard.press("?")
+    help_ = page.get_by_role("dialog")
+    expect(help_.get_by_role("heading")).to_be_focused()
+    # The keys in one column, what they do in a wider one; all of it in one window.
+    keys, does = (help_.locator(name).first.evaluate("e => e.clientWidth") for name in ("dt", "dd"))
+    assert does > keys > 100
+    assert help_.evaluate("e => e.scrollHeight") < 800
+    expect(help_.locator("dt").get_by_text("Point at a token")).to_be_visible()
+    page.get_by_role("button", name="Close").click()
+    page.get_by_role("tab", name="Positions").click()
+    page.keyboard.press("?")
+    expect(help_.locator("dt").get_by_text("Point at a token")).to_have_count(0)
+    expect(help_.locator("dt").first).to_have_text("Positions")
 
 
 def test_thumbnail_shows_the_weights_of_its_own_head(open_page: OpenPage, path: Path) -> None:

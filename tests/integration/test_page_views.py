@@ -123,6 +123,7 @@ def test_tabs_by_keyboard(open_page: OpenPage, path: Path) -> None:
         expect(page.get_by_role("tab", name=view)).to_be_focused()
         expect(page.get_by_role("tab", selected=True)).to_have_text(view)
     assert page.get_by_role("tab").evaluate_all("all => all.map(e => e.tabIndex)") == [0, -1]
+    page.keyboard.press("End")
     page.keyboard.press("?")
     expect(page.locator(".shortcuts")).to_contain_text("Nothing")
 

@@ -9,23 +9,16 @@ import { sheetOf } from "./sheet.js";
 import { State } from "./state.js";
 import { makeBar } from "./tabs.js";
 
-const HELP = [
-  ["← →, Home, End on the tabs", "another view"],
-  ["Escape", "lets go of what is pinned; closes a menu"],
-  ["?", "this help"],
-];
-
 export function mount(root, source, host, offered) {
   const views = offered.filter(({ fits }) => !fits || fits(source));
   const state = new State(source, views, host.address);
   root.dataset.theme = host.theme(state.values.theme);
   const colours = new Colours(root);
-  const help = [...views.flatMap((each) => each.help || []), ...HELP];
   const panel = make("div", { class: "shown", id: "regard-view", role: views.length > 1 ? "tabpanel" : null });
   const bar = makeBar(source, views, state, panel.id, host, makeSave(picture));
   const refusal = makeRefusal(source, state);
   const place = make(host.landmark, { class: "place" }, ...[panel, refusal].filter(Boolean));
-  root.replaceChildren(...[makeHeader(source, state, help, host), bar, place]);
+  root.replaceChildren(...[makeHeader(source, state, views, host), bar, place]);
 
   const open = new Map(); // name to { view, missed }
   let current = null;

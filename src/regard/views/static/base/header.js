@@ -6,6 +6,11 @@ import { quantities } from "./measures.js";
 import { THEMES } from "./state.js";
 
 const LONG = 240; // characters
+const HELP = [
+  ["← → on the tabs", "another view"],
+  ["Escape", "lets go of what is pinned; closes a menu"],
+  ["?", "this help"],
+];
 export const KIND_NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Decoder → encoder" };
 
 function counted(count, one) {
@@ -31,7 +36,7 @@ function textsOf({ encoder, decoder }) {
   ];
 }
 
-export function makeHeader(source, state, help, host) {
+export function makeHeader(source, state, views, host) {
   const { facts } = source;
   const theme = make("button", { type: "button", class: "button theme" });
   const showTheme = () => (theme.textContent = `Theme: ${state.values.theme}`);
@@ -40,12 +45,12 @@ export function makeHeader(source, state, help, host) {
   );
   state.listen((changed) => changed.has("theme") && showTheme());
   showTheme();
-  const dialog = makeHelp(help, host.addressed);
+  const dialog = makeHelp(views, state, host.addressed);
   const ask = make("button", { type: "button", class: "button", "aria-label": "Help", "aria-haspopup": "dialog" }, "?");
-  ask.addEventListener("click", () => dialog.showModal());
+  ask.addEventListener("click", dialog.show);
   host.keys.addEventListener("keydown", (event) => {
     const typing = event.target.matches?.("input[type=text], textarea");
-    if (event.key === "?" && !dialog.open && !typing) dialog.showModal();
+    if (event.key === "?" && !dialog.element.open && !typing) dialog.show();
   });
   const { movement, compared } = facts;
   const numbered = (names) => names.map((name, i) => [String(i + 1), name]);
@@ -99,7 +104,7 @@ export function makeHeader(source, state, help, host) {
     sizes,
     honest,
     ...(held ? [held] : []),
-    dialog,
+    dialog.element,
   );
 }
 
@@ -117,15 +122,15 @@ function sizeOf(source, kind) {
   return source.kinds.length === 1 ? `${sizes}, ${tokens}` : `${KIND_NAMES[kind]}: ${sizes}, ${tokens}`;
 }
 
-// help: [[what to do, what it does]].
-function makeHelp(help, addressed) {
+// What the view on show can do, and what every view can.
+function makeHelp(views, state, addressed) {
   const list = make("dl", { class: "shortcuts" });
-  for (const [key, meaning] of help) list.append(make("dt", {}, key), make("dd", {}, meaning));
+  const title = make("h2", { tabindex: "-1", autofocus: true }, "Reading this page");
   const close = make("button", { type: "button", class: "button" }, "Close");
-  const dialog = make(
+  const element = make(
     "dialog",
     { class: "help", "aria-label": "Help" },
-    make("h2", {}, "Reading this page"),
+    title,
     make(
       "p",
       {},
@@ -135,6 +140,13 @@ function makeHelp(help, addressed) {
     make("p", {}, addressed),
     close,
   );
-  close.addEventListener("click", () => dialog.close());
-  return dialog;
+  close.addEventListener("click", () => element.close());
+  const show = () => {
+    const { help = [] } = views.find(({ name }) => name === state.values.view);
+    list.replaceChildren(
+      ...[...help, ...HELP].flatMap(([key, meaning]) => [make("dt", {}, key), make("dd", {}, meaning)]),
+    );
+    element.showModal();
+  };
+  return { element, show };
 }

@@ -1,7 +1,7 @@
 // Where all this is shown: what is different in a file of its own and in a notebook's cell.
 //
-//   address        { read, write, listen }: read() and write(text) of "#layer=3&head=5"; listen(listener) is told
-//                  that somebody else has changed it
+//   address        { read, write, listen }: read() and write(text, step) of "#layer=3&head=5", as a step that Back
+//                  undoes or in its place; listen(listener) is told that somebody else has changed it
 //   addressed      what the help says of it
 //   keys           whose keys are meant for the page: an element, or the whole document
 //   theme(chosen)  "auto", "light" or "dark" to what the style sheets know
@@ -14,10 +14,11 @@
 // The state's text in the address bar.
 const bar = {
   read: () => location.hash,
-  write(text) {
+  write(text, step = false) {
     bar.written = text;
     try {
-      history.replaceState(null, "", text);
+      if (step) history.pushState(null, "", text);
+      else history.replaceState(null, "", text);
     } catch {
       // A page inside a sandboxed frame may not touch its address; the view works without.
     }

@@ -115,7 +115,7 @@ export class State {
     this.values = this.arrive(address.read());
     if (address.read()) this.writeAddress(); // without what was not understood
     address.listen(() => {
-      this.put(this.arrive(address.read()));
+      this.put(this.arrive(address.read()), () => {});
       this.writeAddress();
     });
   }
@@ -154,7 +154,8 @@ export class State {
     return this.source.layers(kind).includes(layer) && head < this.source.heads(kind, layer);
   }
 
-  put(after) {
+  // Another view is a step that Back undoes; all else takes the place of what the address said.
+  put(after, write = (changed) => this.writeAddress(changed.has("view"))) {
     const before = this.values;
     const changed = new Set(
       Object.keys(after).filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name])),
@@ -162,7 +163,7 @@ export class State {
     if (changed.size === 0) return;
     this.values = after;
     for (const listener of this.listeners) listener(changed);
-    if (!(changed.size === 1 && changed.has("hover"))) this.writeAddress();
+    if (!(changed.size === 1 && changed.has("hover"))) write(changed);
   }
 
   // The nearest state that there is: of another kind, the layer may be missing, and what is no longer on show
@@ -279,13 +280,13 @@ export class State {
     return values;
   }
 
-  writeAddress() {
+  writeAddress(step = false) {
     const parts = new URLSearchParams();
     for (const [name, { write }] of Object.entries(this.fields)) {
       const text = write ? write(this.values[name], this) : null;
       if (text !== null) parts.set(name, text);
     }
-    this.address.write(`#${parts}`);
+    this.address.write(`#${parts}`, step);
   }
 }
 

@@ -1,7 +1,9 @@
 // The bar between the header and the view: which view, and which attention where a model has several.
 
+import { makeChoice } from "./controls.js";
 import { make, readable } from "./dom.js";
 import { KIND_NAMES } from "./header.js";
+import { ACROSS, onKeys, placeIn } from "./keys.js";
 import { runsOf } from "./source.js";
 
 // Tabs as people know them from the keyboard: one stop for Tab, arrows move and choose.
@@ -22,14 +24,13 @@ function makeTabs(views, state, panelId) {
     const tab = event.target.closest("[data-view]");
     if (tab) state.set({ view: tab.dataset.view, hover: null });
   });
-  list.addEventListener("keydown", (event) => {
-    const at = tabs.indexOf(event.target);
-    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: tabs.length - 1 }[event.key];
-    if (at < 0 || to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    const tab = tabs[(to + tabs.length) % tabs.length];
-    tab.focus();
-    state.set({ view: tab.dataset.view, hover: null });
+  onKeys(list, (key, { target }) => {
+    const at = tabs.indexOf(target);
+    const to = at < 0 ? undefined : placeIn(tabs.length, at, key, ACROSS, true);
+    if (to === undefined) return false;
+    tabs[to].focus();
+    state.set({ view: tabs[to].dataset.view, hover: null });
+    return true;
   });
   state.listen((changed) => changed.has("view") && show());
   show();
@@ -37,37 +38,33 @@ function makeTabs(views, state, panelId) {
 }
 
 function makeKinds(source, state) {
-  const group = make("fieldset", { class: "filter kinds" }, make("legend", { class: "sr-only" }, "Which attention"));
-  for (const kind of source.kinds) {
-    const radio = make("input", { type: "radio", name: "regard-kind", value: kind });
-    radio.addEventListener("change", () => state.set({ kind, pin: null, hover: null }));
-    const update = () => (radio.checked = state.values.kind === kind);
-    state.listen((changed) => changed.has("kind") && update());
-    update();
-    group.append(make("label", {}, radio, make("span", {}, KIND_NAMES[kind])));
-  }
-  return group;
+  const { element, update } = makeChoice({
+    name: "kind",
+    legend: "Which attention",
+    options: source.kinds.map((kind) => [kind, KIND_NAMES[kind]]),
+    value: () => state.values.kind,
+    choose: (kind) => state.set({ kind, pin: null, hover: null }),
+  });
+  state.listen((changed) => changed.has("kind") && update());
+  return element;
 }
 
 // Of several runs, whose attention is shown. Another run has other tokens: the page starts anew with it.
 function makeRuns(source, state, host) {
-  const runs = runsOf(source.facts);
-  const group = make("fieldset", { class: "filter runs" }, make("legend", { class: "sr-only" }, "Whose attention"));
-  runs.forEach(({ label, title }, i) => {
-    const radio = make("input", { type: "radio", name: "regard-run", value: String(i) });
-    radio.checked = i === state.values.run;
-    radio.addEventListener("change", () => {
-      state.set({ run: i, pin: null, hover: null, also: [] });
-    });
-    group.append(make("label", { title: readable(title) }, radio, make("span", {}, label)));
+  const { element } = makeChoice({
+    name: "run",
+    legend: "Whose attention",
+    options: runsOf(source.facts).map(({ label, title }, i) => [String(i), label, readable(title)]),
+    value: () => String(state.values.run),
+    choose: (run) => state.set({ run: Number(run), pin: null, hover: null, also: [] }),
   });
-  const update = () => (group.hidden = ["movement", "difference"].includes(state.values.view));
+  const update = () => (element.hidden = ["movement", "difference"].includes(state.values.view));
   state.listen((changed) => {
     if (changed.has("view")) update();
     if (changed.has("run")) setTimeout(() => host.restart()); // once the address says it
   });
   update();
-  return group;
+  return element;
 }
 
 // saves: the buttons that save what is shown.

@@ -1,55 +1,32 @@
 // The switches above the diagram, and the legend of the heads on show.
 
+import { makeChoice, makeSlider, makeSwitch } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { PAIR_FILTERS } from "../base/state.js";
 import { toggleHead } from "./choice.js";
 import { THRESHOLDS } from "./weights.js";
 
-/** @param {unknown[]} values what the field is when the box is off, and when it is on */
-export function makeSwitch(state, label, name, values = [false, true]) {
-  const box = make("input", { type: "checkbox" });
-  const update = () => (box.checked = state.values[name] === values[1]);
-  box.addEventListener("change", () => state.set({ [name]: values[Number(box.checked)] }));
-  state.listen((changed) => changed.has(name) && update());
-  update();
-  return make("label", { class: "switch" }, box, make("span", {}, label));
-}
-
 function makeFilter(state) {
-  const group = make(
-    "fieldset",
-    { class: "filter pairs" },
-    make("legend", { class: "sr-only" }, "Which text looks at which"),
-  );
-  for (const { name, label } of PAIR_FILTERS) {
-    const radio = make("input", { type: "radio", name: "regard-filter", value: name });
-    radio.addEventListener("change", () => state.set({ filter: name }));
-    const update = () => (radio.checked = state.values.filter === name);
-    state.listen((changed) => changed.has("filter") && update());
-    update();
-    group.append(make("label", {}, radio, make("span", {}, label)));
-  }
-  return group;
+  const { element, update } = makeChoice({
+    name: "filter",
+    legend: "Which text looks at which",
+    options: PAIR_FILTERS.map(({ name, label }) => [name, label]),
+    value: () => state.values.filter,
+    choose: (filter) => state.set({ filter }),
+    classes: "pairs",
+  });
+  state.listen((changed) => changed.has("filter") && update());
+  return element;
 }
 
 // How lines and bars are drawn; numbers stay what they are.
 function makeStrength(state) {
-  const range = make("input", {
-    type: "range",
-    min: "0",
-    max: String(THRESHOLDS.length - 1),
-    step: "1",
-    "aria-label": "Least weight that is drawn",
-  });
-  const output = make("output", {});
+  const slider = makeSlider("Least weight", (place) => state.set({ least: THRESHOLDS[place] }));
   const update = () => {
     const { least, what } = state.values;
     const of = what === "weights" ? "" : " of the largest";
-    range.value = String(THRESHOLDS.indexOf(least));
-    output.textContent = least === 0 ? "all" : `from ${least}${of}`;
-    range.setAttribute("aria-valuetext", least === 0 ? "all weights" : `weights from ${least}${of} up`);
+    slider.update(THRESHOLDS.indexOf(least), THRESHOLDS.length, least === 0 ? "all" : `from ${least}${of}`);
   };
-  range.addEventListener("input", () => state.set({ least: THRESHOLDS[Number(range.value)] }));
   state.listen((changed) => (changed.has("least") || changed.has("what")) && update());
   update();
   const details = make(
@@ -59,7 +36,7 @@ function makeStrength(state) {
     make(
       "div",
       { class: "strength-body" },
-      make("label", { class: "switch" }, make("span", {}, "Weights"), range, output),
+      slider.element,
       makeSwitch(state, "Logarithmic", "scale", ["linear", "log"]),
       makeSwitch(state, "Each row to its own largest", "largest", ["one", "own"]),
       make("p", { class: "note" }, "This changes what is drawn. Every number stays the weight."),

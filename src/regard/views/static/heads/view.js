@@ -1,7 +1,8 @@
 // The head view: all heads as thumbnails, the chosen ones as lines between queries and keys, and their numbers.
 
+import { makeSwitch } from "../base/controls.js";
 import { inIdleTime, make } from "../base/dom.js";
-import { makeControls, makeLegend, makeSwitch } from "./controls.js";
+import { makeControls, makeLegend } from "./controls.js";
 import { Diagram } from "./diagram.js";
 import { makeDrawn, makeSaid } from "./drawn.js";
 import { HeadGrid } from "./grid.js";

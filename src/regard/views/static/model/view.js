@@ -1,8 +1,8 @@
 // The model view: every layer and head at a glance, in the order of any statistic.
 
+import { makeSwitch } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { oneOf } from "../base/state.js";
-import { makeSwitch } from "../heads/controls.js";
 import { makeDrawn, makeSaid } from "../heads/drawn.js";
 import { Detail, Table } from "./detail.js";
 import { HeadStatistics, STATISTICS } from "./statistics.js";

@@ -1,0 +1,72 @@
+// The controls of every view: a switch, a choice of a few, a slider, numbers as a table.
+
+import { make } from "./dom.js";
+
+/** @param {unknown[]} values what the field is when the box is off, and when it is on */
+export function makeSwitch(state, label, name, values = [false, true]) {
+  const box = make("input", { type: "checkbox" });
+  const update = () => (box.checked = state.values[name] === values[1]);
+  box.addEventListener("change", () => state.set({ [name]: values[Number(box.checked)] }));
+  state.listen((changed) => changed.has(name) && update());
+  update();
+  return make("label", { class: "switch" }, box, make("span", {}, label));
+}
+
+/**
+ * One of a few, as buttons side by side. `update` shows what is chosen now.
+ * @param {{ name: string, legend: string, options: string[][], value: () => string,
+ *   choose: (value: string) => void, classes?: string }} choice options: [value, label, what it is in full]
+ */
+export function makeChoice({ name, legend, options, value, choose, classes = "" }) {
+  const element = make("fieldset", { class: `filter ${classes}` }, make("legend", { class: "sr-only" }, legend));
+  const radios = options.map(([each, label, title]) => {
+    const radio = make("input", { type: "radio", name: `regard-${name}`, value: each });
+    radio.addEventListener("change", () => choose(each));
+    element.append(make("label", { title }, radio, make("span", {}, label)));
+    return radio;
+  });
+  const update = () => radios.forEach((radio) => (radio.checked = radio.value === value()));
+  update();
+  return { element, update };
+}
+
+// update(value, count, text, from): of so many values, the first of which is `from`; text: how it is said.
+export function makeSlider(label, onInput, attributes = {}) {
+  const range = make("input", { type: "range", min: "0", step: "1", "aria-label": label, ...attributes });
+  const output = make("output", {});
+  range.addEventListener("input", () => onInput(Number(range.value)));
+  const update = (value, count, text = String(value), from = 0) => {
+    range.min = String(from);
+    range.max = String(from + count - 1);
+    range.value = String(value);
+    range.setAttribute("aria-valuetext", text);
+    output.textContent = text;
+  };
+  return { element: make("label", { class: "slider" }, make("span", {}, label), range, output), range, update };
+}
+
+// rows: each its first cell, which names it, and its others; texts or elements.
+export function makeTable(caption, header, rows) {
+  return make(
+    "table",
+    {},
+    make("caption", {}, caption),
+    make("thead", {}, make("tr", {}, ...header.map((text) => make("th", { scope: "col" }, text)))),
+    make(
+      "tbody",
+      {},
+      ...rows.map(([first, ...others]) =>
+        make("tr", {}, make("th", { scope: "row" }, first), ...others.map((text) => make("td", { dir: "auto" }, text))),
+      ),
+    ),
+  );
+}
+
+// Numbers that most people leave folded: tables() makes them only while it is open, for they may be long.
+export function makeTables(summary, tables) {
+  const scroll = make("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": summary });
+  const element = make("details", { class: "table" }, make("summary", {}, summary), scroll);
+  const draw = () => scroll.replaceChildren(...(element.open ? tables() : []));
+  element.addEventListener("toggle", draw);
+  return { element, draw };
+}
