@@ -13,9 +13,6 @@ from regard._collector import paused
 def on_use(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package, whose `if TYPE_CHECKING:` says where each name is from.
 
-    Args:
-        package: its name.
-
     Example:
         >>> find, names = on_use("regard.core")
         >>> find("Causal").__module__, "Causal" in names()

@@ -12,12 +12,6 @@ def find_ffn(found: Survey, last: SeenCall, block: Execution, shape: tuple[int, 
     Its input are the neurons, its output is the network's. After the last attention of a layer nothing with
     parameters may run in it but norms and, on all tokens, two linear layers (up, down) or three (gate, up,
     down), the earlier ones of one input. So a mixture of experts, an adapter or a convolution is none.
-
-    Args:
-        found: the survey.
-        last: the last attention call of the layer.
-        block: the execution of the layer.
-        shape: (batch, positions) of its tokens.
     """
     if last.projection is None:
         return None

@@ -51,13 +51,7 @@ def _check_rows(ids: Tensor, rows: int) -> None:
 
 
 def first_run(model: Any, vocab_size: int, texts: int) -> tuple[dict[str, Any], Any]:
-    """Arguments that a model runs with, as long as its tables of positions allow, and what it makes of them.
-
-    Args:
-        model: a transformers model.
-        vocab_size: rows of its table of learned embeddings.
-        texts: 1, or 2 of different lengths.
-    """
+    """Arguments that a model runs with, as long as its tables allow, and what it makes of them."""
     limits = (getattr(config, "max_position_embeddings", None) for config in configs_of(model))
     length = min([_LENGTH, *(limit for limit in limits if isinstance(limit, int) and limit > 1)])
     while True:

@@ -69,13 +69,7 @@ def tied(state: dict[str, Tensor]) -> list[list[str]]:
 
 
 def written_as(group: Sequence[str], held: Iterable[str], keymap: KeyMap) -> tuple[str, Rename | Shared]:
-    """The name on disk of a tensor, without prefix, and its rule.
-
-    Args:
-        group: the tensor's names in the network.
-        held: the names of all tensors of the network.
-        keymap: the family's names.
-    """
+    """The name on disk of a tensor, without prefix, and its rule."""
     own: tuple[str, Rename] | None = None
     for name in group:
         own = own or keymap.rule_of(name)

@@ -50,14 +50,7 @@ def _keys_of(inputs: AttentionInputs, first_query: int, last_query: int) -> rang
 
 
 def by_blocks(inputs: AttentionInputs, block: Block, blocks: Plan, learned: tuple[Tensor, ...]) -> Tensor:
-    """The context, block by block; a block's scores are never kept.
-
-    Args:
-        inputs: the record, its padding silenced.
-        block: what works one block out.
-        blocks: see `plan`.
-        learned: the tensors of bias and sinks that may want a gradient.
-    """
+    """The context, block by block; a block's scores are never kept."""
     if torch.is_grad_enabled() and any(x.requires_grad for x in (inputs.q, inputs.k, inputs.v, *learned)):
         arguments = (inputs, block, blocks, inputs.q, inputs.k, inputs.v, *learned)
         context: Tensor = _Blocks.apply(*arguments)  # type: ignore[no-untyped-call]

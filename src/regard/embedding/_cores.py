@@ -8,11 +8,7 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def cores(root: Path = _CGROUP) -> int:
-    """The cores that the process may run on, at most as many as its control group grants time of; at least 1.
-
-    Args:
-        root: where control groups are mounted, of version 2.
-    """
+    """The cores that the process may run on, and that its control group grants time of; at least 1."""
     try:
         allowed = len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux

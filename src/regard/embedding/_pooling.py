@@ -133,14 +133,7 @@ def added(kinds: Sequence[Kind], parts: Sequence[Tensor]) -> Tensor:
 
 
 def _shares(kind: Kind, places: Tensor, lengths: Tensor, skip: int) -> Tensor:
-    """What each token is multiplied by before a text's are added: of any pooling but the largest entries.
-
-    Args:
-        kind: the pooling.
-        places: each token's number in its text, from 1.
-        lengths: for each the tokens of its text.
-        skip: as in `pool`.
-    """
+    """What each token is multiplied by before a text's are added: of any pooling but the largest entries."""
     counts = lengths - skip
     match kind:
         case "mean":

@@ -183,10 +183,6 @@ def dense_classifier(config: PostNormConfig, activation: str) -> Classifier:
 
     RoBERTa's, ELECTRA's and MPNet's, which do without the pooler. Its last layer is called `score`, since on
     disk it has another name than that of the classifier of tokens.
-
-    Args:
-        config: its sizes.
-        activation: a name in `regard.blocks.ACTIVATIONS`.
     """
     return Classifier(
         first_position,

@@ -255,12 +255,7 @@ _READERS: Mapping[str, Callable[[_File, Fields], RotaryScaling]] = {
 
 
 def write_rope(rotaries: Mapping[str, Rotary], spelling: RopeSpelling = _LLAMA) -> dict[str, Any]:
-    """The fields of config.json as `transformers` 5 writes them, and the older ones where those can say it.
-
-    Args:
-        rotaries: as `read_rope` returns them.
-        spelling: the family's.
-    """
+    """The fields of config.json as `transformers` 5 writes them, and the older ones where they can say it."""
     named = {kind: _write(rotary) for kind, rotary in rotaries.items()}
     is_flat = spelling.is_one and named[FULL] == named[SLIDING]
     written: dict[str, Any] = {"rope_parameters": named[FULL] if is_flat else named}

@@ -11,13 +11,7 @@ from regard.text._words import shown, split_words
 
 
 def assemble(texts: tuple[str, ...], row: Row, written: Mapping[int, str]) -> Encoding:
-    """The record of a text, or of a pair of texts, from what the tokenizer made of it.
-
-    Args:
-        texts: The original texts.
-        row: What the tokenizer gave, without trimmed offsets.
-        written: Special tokens by id, as the vocabulary has them.
-    """
+    """The record of a text, or of a pair of texts, from what the tokenizer made of it."""
     ids, pieces, type_ids = row.ids, list(row.tokens), row.type_ids
     # Each of these builds its list anew when it is read.
     offsets, sequences = row.offsets, row.sequence_ids

@@ -80,9 +80,6 @@ _MARKED_BLANK: Final = re.compile("W(?=[XZ])")
 def boundaries(text: str) -> list[int]:
     """The positions at which a text may be cut into words: its start, its end, and every boundary between.
 
-    Args:
-        text: Any string.
-
     Returns:
         Positions in code points, ascending, each once. In time linear in the length of the text.
     """

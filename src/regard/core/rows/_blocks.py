@@ -62,11 +62,7 @@ def places(inputs: AttentionInputs, rows: range, keys: range, entries: int) -> I
 
 
 def write_products(inputs: AttentionInputs, k: Tensor, place: Place, scores: Tensor) -> None:
-    """scale * q k^T, capped, into (items, heads, rows, keys); a group's query heads go through one product.
-
-    Args:
-        k: the record's keys in the type of the scores.
-    """
+    """scale * q k^T, capped, into (items, heads, rows, keys); a group's query heads in one product."""
     softcap = inputs.softcap
     factor = inputs.factor if softcap is None else inputs.factor / softcap
     some = k[place.items, place.of_keys, place.at_keys]

@@ -281,11 +281,7 @@ class _Pass:
         )
 
     def _read(self, scores: Tensor, weights: Tensor, block: _Block, place: Place) -> None:
-        """Everything that the scores (n, rows, keys) of some heads tell, which are lost by it.
-
-        Args:
-            weights: room for the weights, as large.
-        """
+        """Everything that the scores (n, rows, keys) of some heads tell, which are lost by it."""
         found, keys = self.found, place.keys
         most, at = largest(scores)
         empty = most <= self.floor / 2

@@ -43,11 +43,7 @@ class BlockSums:
             self._table[:, self._width : total] = self._distances.columns
 
     def of(self, weights: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """weights @ values (n, rows, C), and mean and spread of the distance (n, rows), each if asked for.
-
-        Args:
-            weights: (n, rows, keys), contiguous.
-        """
+        """weights @ values (n, rows, C), and mean and spread of the distance (n, rows), each if asked for."""
         if not self._table.shape[1]:
             return None, None, None
         sums = self._by_portion(weights)

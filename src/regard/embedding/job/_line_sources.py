@@ -38,11 +38,7 @@ class LineSource:
             self.fields = []
 
     def chunks(self, fields: list[Carried]) -> Iterator[Chunk]:
-        """All rows.
-
-        Args:
-            fields: the columns that are carried along, with the types that all sources share.
-        """
+        """All rows."""
         read: Callable[[bytes], Parsed] = self._object if self._json else self._line
         with self.opened.reading() as file:
             yield from gathered(self.opened.label, fields, map(read, lines(file)))

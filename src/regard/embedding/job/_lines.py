@@ -40,13 +40,7 @@ def undecodable(what: str, encoding: str, line: bytes, error: UnicodeDecodeError
 
 
 def gathered(name: str, fields: list[Carried], rows: Iterable[Parsed]) -> Iterator[Chunk]:
-    """Puts rows together to chunks.
-
-    Args:
-        name: of the source.
-        fields: the columns that are carried along.
-        rows: all of the source.
-    """
+    """Puts rows together to chunks."""
     rest, first = iter(rows), 0
     while batch := list(islice(rest, ROWS)):
         texts: list[str | None] = []

@@ -58,12 +58,7 @@ class Block:
     closes: bool
 
     def without(self, reasons: Mapping[int, str], *, has_id: bool) -> list[dict[str, Any]]:
-        """The rows that get no vector, in order: those that were rejected, and those that the model refuses.
-
-        Args:
-            reasons: why the model refuses a text, by its place.
-            has_id: whether the first column is the id.
-        """
+        """The rows that get no vector, in order: those rejected, and those that the model refuses."""
         refused = [
             _rejected(
                 self.rows[place],

@@ -46,13 +46,7 @@ def result_schema(inputs: Inputs, work: Work) -> Any:
 
 
 def table(schema: Any, rows: Sequence[int], columns: Sequence[Any], piece: Piece) -> Any:
-    """The rows of the result: number, id, what is carried along, and what was computed.
-
-    Args:
-        schema: of the result.
-        rows, columns: of the texts that `piece` was computed of, their numbers and what is carried along.
-        piece: what was computed.
-    """
+    """The rows of the result: number, id, what is carried along, and what was computed."""
     pa, _ = pyarrow()
     places = pa.array(piece.rows)
     numbers = pa.array(rows, pa.int64()).take(places)

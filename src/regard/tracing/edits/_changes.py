@@ -317,13 +317,7 @@ def _padding(mask: Mask | None) -> Tensor | None:
 
 
 def _others(real: Tensor, own: Sequence[int] | None, steps: Tensor) -> Tensor:
-    """int64 (batch, chosen), for each position chosen another token of its text; padding stays.
-
-    Args:
-        real: bool (batch, tokens), which are no padding.
-        own: the positions chosen; None for all.
-        steps: (chosen,), how many tokens further on, round and round.
-    """
+    """int64 (batch, chosen), for each position chosen another token of its text; padding stays."""
     at = torch.tensor(range(real.shape[1]) if own is None else own, device=real.device)
     chosen, count = real[:, at], real.sum(dim=1, keepdim=True)
     if bool((chosen & (count < 2)).any()):

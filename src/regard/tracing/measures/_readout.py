@@ -16,11 +16,6 @@ from regard.tracing.run import run_again
 def logits_of_layers(trace: Trace, layers: Sequence[int], rows: Sequence[int]) -> Iterator[Tensor]:
     """What the model's last norm and head make of the states after each number of layers.
 
-    Args:
-        trace: whose states.
-        layers: 0 is what layer 0 reads, L what the model itself reads its logits from.
-        rows: positions.
-
     Yields:
         For each of the layers (rows, vocab_size), in the model's type.
     """

@@ -95,11 +95,6 @@ def live_measures(
 ) -> LiveMeasures:
     """All measures that a notebook can have, none of them worked out yet.
 
-    Args:
-        trace: the trace.
-        of: as in `measures_of`.
-        way: how to say `of`, for messages.
-
     Returns:
         What there is of each kind, what there is not and why, and how a layer is worked out.
     """

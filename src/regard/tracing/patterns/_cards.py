@@ -163,12 +163,7 @@ class _Wanted:
         whole("seed", self.seed, least=0)
 
     def table(self, traces: Iterable[tuple[int, Trace]], *, with_target: bool) -> HeadTable | None:
-        """Count traces as they come, and make the cards of what was counted; None where none came.
-
-        Args:
-            traces: with the numbers of their texts.
-            with_target: whether a decoder beside an encoder reads anything.
-        """
+        """Count traces as they come, and make the cards of what was counted; None where none came."""
         counters: list[Counter] = []
         model, texts, tokens = "", 0, 0
         for text, trace in traces:

@@ -26,12 +26,7 @@ def traces_of(
     on_refused: Callable[[int, InputError], None] | None,
     refused: list[InputError],
 ) -> Iterator[tuple[int, Trace]]:
-    """The trace of each text that the model can take, with the text's number.
-
-    Args:
-        loaded, texts, targets, on_refused: see `heads`.
-        refused: the reasons for the texts that are passed over are added to it.
-    """
+    """The trace of each text that the model can take, with the text's number."""
     if not isinstance(loaded, Loaded):
         raise InputError(f"loaded must be a model, as model.loaded; got {type(loaded).__name__}.")
     for name, given in (("texts", texts), ("targets", targets)):

@@ -36,13 +36,7 @@ _LITTLE = 2**26
 
 
 def check_pairs(what: str, pairs: int, device: torch.device) -> None:
-    """Refuse weights or scores, float32, that memory would not hold.
-
-    Args:
-        what: they are, for the message.
-        pairs: of a query and a key, in all heads and layers.
-        device: where.
-    """
+    """Refuse weights or scores, float32, that memory would not hold."""
     if 4 * pairs >= _LITTLE:
         check_cost(
             what,

@@ -78,13 +78,7 @@ def forecast(
 
 
 def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
-    """Refuse a trace that memory would not hold.
-
-    Args:
-        loaded: the model.
-        keeping: what would be kept.
-        lengths: tokens of the text, and of what a decoder beside an encoder reads.
-    """
+    """Refuse a trace that memory would not hold."""
     network = loaded.network
     # To ask the system how much is free takes a tenth of the time of a short trace.
     roughly = _more_than(network, lengths)
