@@ -3,6 +3,7 @@
 import codecs
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -25,42 +26,33 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(
-    "look",
-    short_help="Draw every head's attention: one page.",
-    epilog='Example: regard look "He sat by the river bank." -o bank.html',
-    cls=Command,
-)(look.look)
-app.command(
-    "explain",
-    short_help="Work out one word's attention, step by step.",
-    epilog='Example: regard explain "He sat by the river bank." --word bank -l 3',
-    cls=Command,
-)(explain.explain)
-app.command(
-    "compare",
-    short_help="Compare one word between sentences, layer by layer.",
-    epilog='Example: regard compare "A river bank." "A bank loan." --word bank',
-    cls=Command,
-)(compare.compare)
-app.command(
-    "embed",
-    short_help="Embed many texts: words, tokens or sentences.",
-    epilog="Example: regard embed texts.parquet --id-column id -o vectors",
-    cls=RayCommand,
-)(embed.embed)
-app.command(
-    "prune",
-    short_help="Write a smaller model without some heads.",
-    epilog="Example: regard prune 3.5,4.1 -o smaller",
-    cls=Command,
-)(prune.prune)
-app.command(
-    "heads",
-    short_help="Say what each head does: a pattern, how strong, how sure.",
-    epilog='Example: regard heads "The cat sat on the mat, and the dog on the rug."',
-    cls=Command,
-)(heads.heads)
+_COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
+    look.look: ("Draw every head's attention: one page.", '"He sat by the river bank." -o bank.html'),
+    explain.explain: (
+        "Work out one word's attention, step by step.",
+        '"He sat by the river bank." --word bank -l 3',
+    ),
+    compare.compare: (
+        "Compare one word between sentences, layer by layer.",
+        '"A river bank." "A bank loan." --word bank',
+    ),
+    embed.embed: (
+        "Embed many texts: words, tokens or sentences.",
+        "texts.parquet --id-column id -o vectors",
+    ),
+    prune.prune: ("Write a smaller model without some heads.", "3.5,4.1 -o smaller"),
+    heads.heads: (
+        "Say what each head does: a pattern, how strong, how sure.",
+        '"The cat sat on the mat, and the dog on the rug."',
+    ),
+}
+for _run, (_does, _example) in _COMMANDS.items():
+    app.command(
+        (_name := _run.__name__),
+        short_help=_does,
+        epilog=f"Example: regard {_name} {_example}",
+        cls=RayCommand if _run is embed.embed else Command,
+    )(_run)
 app.add_typer(models.app, name="models", short_help="List and show what can be loaded from here.")
 
 

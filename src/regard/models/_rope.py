@@ -262,7 +262,10 @@ def write_rope(rotaries: Mapping[str, Rotary], spelling: RopeSpelling = _LLAMA) 
     if spelling.is_one and not is_flat:
         return written  # older files cannot say that
     # What older files say about scaling goes for all layers that their `rope_scaling` is about.
-    inside = {kind: _without_base(values) for kind, values in named.items()}
+    inside = {
+        kind: {name: value for name, value in each.items() if name != "rope_theta"}
+        for kind, each in named.items()
+    }
     sliding = inside[FULL] if spelling.sliding.is_scaled else {"rope_type": "default"}
     if inside[SLIDING] != sliding:
         return written
@@ -271,10 +274,6 @@ def write_rope(rotaries: Mapping[str, Rotary], spelling: RopeSpelling = _LLAMA) 
         # "type" is the word of the versions before 4.43, which know no family with two bases.
         written["rope_scaling"] = inside[FULL] | ({"type": name} if spelling.is_one else {})
     return written
-
-
-def _without_base(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key != "rope_theta"}
 
 
 def _write(rotary: Rotary) -> dict[str, Any]:

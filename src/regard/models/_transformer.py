@@ -136,7 +136,11 @@ class Transformer(Network):
     ) -> Output:
         entry = self.decoder if self.encoder is None else self.encoder
         assert entry is not None
-        self._check_types(entry, first.ids, token_types)
+        if token_types is not None:
+            table = entry.embeddings.token_types
+            if table is None:
+                raise InputError("token_types must be None: this model has no token types.")
+            check_beside("token_types", token_types, first.ids, table.num_embeddings, one_row=False)
         padding = as_mask("mask", first.mask, first.ids)
         if second is not None:
             decoder_mask = as_mask("decoder_mask", second.mask, second.ids)
@@ -186,13 +190,6 @@ class Transformer(Network):
             check_beside(
                 name.replace("token_ids", "positions"), positions, token_ids, _rows(stack), one_row=True
             )
-
-    def _check_types(self, stack: Stack, token_ids: Tensor, token_types: Tensor | None) -> None:
-        if token_types is not None:
-            if stack.embeddings.token_types is None:
-                raise InputError("token_types must be None: this model has no token types.")
-            size = stack.embeddings.token_types.num_embeddings
-            check_beside("token_types", token_types, token_ids, size, one_row=False)
 
 
 class _Beside(torch.autograd.Function):

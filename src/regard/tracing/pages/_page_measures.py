@@ -135,7 +135,8 @@ def live_measures(
                 scalars.append(_scalar(trace, of, way))
                 yield 0.0
             scalar, said = scalars[0]
-            values = _gradient(trace, scalar, kind, layer)
+            keys = len(trace.sides(kind)[1].encoding.tokens)
+            values = attention_gradients(trace, layer, of=scalar, kind=kind)[..., :keys]
         return MeasureRecord(name=name, layers=(_finite(name, values),), of=said)
 
     return LiveMeasures(names=names, left_out=left, work=work)
@@ -155,11 +156,6 @@ def _norms(trace: Trace, kind: Kind, layer: int) -> Tensor:
     wide = v.double().repeat_interleave(heads // len(v), dim=0)
     norms: Tensor = (wide @ triangle.mT).norm(dim=2)
     return norms
-
-
-def _gradient(trace: Trace, of: Scalar, kind: Kind, layer: int) -> Tensor:
-    keys = len(trace.sides(kind)[1].encoding.tokens)
-    return attention_gradients(trace, layer, of=of, kind=kind)[..., :keys]
 
 
 def _scalar(trace: Trace, of: Scalar | None, way: str) -> tuple[Scalar, str]:
