@@ -144,14 +144,15 @@ def open_page(browser: Browser, usual_context: BrowserContext) -> Iterator[OpenP
 
 @pytest.fixture(scope="session")
 def compared_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A page of a word in two texts, "movement", and one of how they differ, "difference"."""
+    """Pages of a text, "text", of a word in two of them, "movement", and of how they differ, "difference"."""
     folder = tmp_path_factory.mktemp("pages")
     torch.manual_seed(0)
     write_tokenizer(write(folder, "bert"), 31)
     one, other = regard.load(str(folder)).trace(["w3 w5 w7 w1", "w9 w5 w2 w1 w4"])
     comparison_page([one, other], "w5").write(folder / "movement.html")
     one.difference_page(other).write(folder / "difference.html")
-    return {name: folder / f"{name}.html" for name in ("movement", "difference")}
+    one.write_page(folder / "text.html")
+    return {name: folder / f"{name}.html" for name in ("movement", "difference", "text")}
 
 
 class Jupyter(NamedTuple):

@@ -21,9 +21,9 @@ TEXTS = ["w3 w5 w7 w1", "w9 w5 w2 w1 w4"]
 PAGES = {
     "movement": ("movement", "heads", "model", "neuron", "positions"),
     "difference": ("difference", "heads", "model"),
-    "pair": ("heads", "model", "neuron", "positions"),
-    "decoder": ("heads", "model", "neuron", "positions"),
-    "both": ("heads", "model", "neuron", "positions"),
+    "pair": ("heads", "story", "model", "neuron", "positions"),
+    "decoder": ("heads", "story", "model", "neuron", "positions"),
+    "both": ("heads", "story", "model", "neuron", "positions"),
     "arrays": ("heads", "model"),
     "held": ("heads", "model", "neuron", "positions"),
 }
@@ -33,7 +33,12 @@ LOOKS = {"light": ("light", DESK), "dark": ("dark", DESK), "phone": ("light", PH
 SEVERAL = "&also=1.1,0.2,1.0&pin=query-1-2"
 OTHERS = {
     "pair": ["view=heads&what=value_zeroing&pin=query-2", "view=model&what=norm", f"view=heads{SEVERAL}"],
-    "both": ["view=heads&kind=cross&pin=query-1", "view=neuron&kind=cross", "view=positions&kind=decoder"],
+    "both": [
+        "view=heads&kind=cross&pin=query-1",
+        "view=neuron&kind=cross",
+        "view=positions&kind=decoder",
+        *(f"view=story&kind=cross&step={step}&pin=query-1" for step in range(1, 9)),
+    ],
     "difference": ["view=heads&run=1&pin=key-2"],
     "decoder": ["view=heads&row=2", "view=heads&row=3&pin=key-1", "view=model&row=1", "view=neuron&row=2"],
     "held": ["view=heads&layer=1&head=5", "view=heads&also=0.5,1.5", "view=model&layer=1&head=5"],

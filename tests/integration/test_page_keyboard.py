@@ -13,6 +13,7 @@ OpenPage = Callable[..., BrowserPage]
 VIEWS = {
     "movement": "movement",
     "heads": "movement",
+    "story": "text",
     "model": "movement",
     "neuron": "movement",
     "positions": "movement",

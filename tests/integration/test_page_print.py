@@ -18,6 +18,7 @@ OpenPage = Callable[..., BrowserPage]
 VIEWS = {
     "movement": ("movement", 1, 40),
     "heads": ("movement", 1, 25),
+    "story": ("text", 1, 20),
     "model": ("movement", 1, 20),
     "neuron": ("movement", 2, 60),
     "positions": ("movement", 1, 10),
@@ -72,7 +73,11 @@ def test_a_view_on_paper(open_page: OpenPage, compared_pages: dict[str, Path], v
     assert page.evaluate(_CUT) == []
     controls = page.locator("button, input, select, summary").filter(visible=True)
     # Lists of heads and weights are made of buttons, which print as lines of text.
-    left = [each for each in controls.all() if not each.evaluate("e => e.closest('.top, .strongest-heads')")]
+    left = [
+        each
+        for each in controls.all()
+        if not each.evaluate("e => e.closest('.top, .strongest-heads, .story')")
+    ]
     assert [each.evaluate("e => e.outerHTML") for each in left] == []
 
 

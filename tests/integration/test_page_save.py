@@ -117,6 +117,7 @@ def test_a_title_is_whole_however_short_the_words(open_page: OpenPage, tmp_path:
         ("movement", "neuron", "weight", "image"),
         ("movement", "positions", "positions", "image"),
         ("movement", "model", "0.0", "image"),
+        ("text", "story", "The text is cut into tokens", "rect"),
         ("difference", "difference", "Likeness", "rect"),
     ],
 )

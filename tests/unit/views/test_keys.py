@@ -18,6 +18,7 @@ PLACES = {
     "heads": ("pictures of heads, in any view", "in *Heads*", "words in *Heads*"),
     "model": ("pictures of heads, in any view", "in *Model*, *Difference*"),
     "difference": ("pictures of heads, in any view", "in *Model*, *Difference*"),
+    "story": ("in *Story*",),
     "neuron": ("keys in *Calculation*",),
 }
 EVERYWHERE = {"Escape"}  # a menu in a view listens to it too

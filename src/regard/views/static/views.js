@@ -28,6 +28,7 @@ import { VIEW as MODEL } from "./model/view.js";
 import { VIEW as MOVEMENT } from "./movement/view.js";
 import { VIEW as NEURON } from "./neuron/view.js";
 import { VIEW as POSITIONS } from "./positions/view.js";
+import { VIEW as STORY } from "./story/view.js";
 
 // A page opens with the first that fits it.
-export const VIEWS = [MOVEMENT, DIFFERENCE, HEADS, MODEL, NEURON, POSITIONS];
+export const VIEWS = [MOVEMENT, DIFFERENCE, HEADS, STORY, MODEL, NEURON, POSITIONS];

@@ -29,6 +29,8 @@
 //                                      by distance, head by head, from key - query = 1 - queries on; dense, and
 //                                      without values, where it depends on more than the distance
 //   rotary(kind, layer)                null, or { frequencies, layout, amplitude }: radians a position of each pair
+//   story(stack)                       the way of the words of the "encoder" or "decoder" through it, see story.js;
+//                                      null where it cannot be told
 //   facts.values                       { held: "all" | "some" | "none", difference, every }, of v, where there is any
 //
 // and three that may have to be fetched:
@@ -58,6 +60,7 @@ import { GivenLayer } from "./given.js";
 import { Layer } from "./layer.js";
 import { Matrices, Norms } from "./measures.js";
 import { decodeBase64, decodeValues } from "./numbers.js";
+import { decodeStory } from "./story.js";
 
 // What a column needs first is one number for each row of the head, which is quadratic: up to so many products it
 // is worked out at once, in less than half a frame, and beyond it in idle time.
@@ -205,6 +208,13 @@ export class FileSource {
     const { rotary } = this.layerFacts(kind, layer);
     if (!rotary) return null;
     return { ...rotary, frequencies: new Float32Array(decodeBase64(this.readBlock(rotary.frequencies)).buffer) };
+  }
+
+  story(stack) {
+    const facts = this.facts.story?.[stack];
+    const name = `story.${stack}`;
+    if (facts && !this.decoded.has(name)) this.decoded.set(name, decodeStory(facts, this.readBlock));
+    return this.decoded.get(name) ?? null;
   }
 
   listen(listener) {

@@ -1,0 +1,121 @@
+// What the steps are drawn with: vectors as bars, equations that hold as they are printed, tables.
+
+import { makeTable } from "../base/controls.js";
+import { make, SVG } from "../base/dom.js";
+
+const shape = (tag, attributes) => {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  return element;
+};
+
+export const minus = (text) => text.replaceAll("-", "−");
+// Vectors are held in 16 bits: what is further behind the point is not known.
+export const decimals = (value, digits = 3) => minus((Number(value.toFixed(digits)) || 0).toFixed(digits));
+export const digits = (value, count = 4) => minus(value.toPrecision(count));
+export const percent = (share) => `${(100 * share).toFixed(1)} %`;
+
+export function largestOf(...lists) {
+  let largest = 0;
+  for (const list of lists) for (const value of list) largest = Math.max(largest, Math.abs(value));
+  return largest;
+}
+
+// Bars above the middle for numbers above 0, below it for those below; as wide as there is room. `largest` is a
+// full bar.
+export function strip(values, largest) {
+  const svg = shape("svg", {
+    viewBox: `0 0 ${values.length} 2`,
+    preserveAspectRatio: "none",
+    class: "story-strip",
+    "aria-hidden": "true",
+  });
+  for (const sign of [1, -1]) {
+    const bars = Array.from(values, (value, i) => {
+      const size = largest > 0 ? Math.min(1, (value * sign) / largest) : 0;
+      return size > 0 ? `M${i + 0.12} 1h.76v${(-sign * Math.max(size, 0.02)).toFixed(3)}h-.76z` : "";
+    });
+    svg.append(shape("path", { d: bars.join(""), class: sign > 0 ? "more" : "less" }));
+  }
+  return svg;
+}
+
+// Lines one below the other: [{ sign, name, values, note, kind, own }], all to one scale, but those with `own`.
+// `equations`, functions of a dimension, are written below: of the dimension under the pointer; before that, of the
+// one that is largest in the last line.
+export function vectorLines(lines, equations = []) {
+  const largest = largestOf(...lines.map(({ values, own }) => (own ? [] : values)));
+  const rows = lines.map(({ sign = "", name, values, note = "", kind = "", own = false }) =>
+    make(
+      "li",
+      { class: `story-line ${kind}` },
+      make("span", { class: "story-sign", "aria-hidden": "true" }, sign),
+      make("span", { class: "story-name" }, ...[name].flat()),
+      make("span", { class: "story-bars" }, strip(values, own ? largestOf(values) : largest)),
+      make("span", { class: "story-note" }, ...[note].flat()),
+    ),
+  );
+  const list = make("ol", { class: "story-lines" }, ...rows);
+  if (equations.length === 0) return list;
+  const last = lines.findLast(({ own }) => !own).values;
+  let best = 0;
+  last.forEach((value, i) => (best = Math.abs(value) > Math.abs(last[best]) ? i : best));
+  const said = equations.map(() => make("p", { class: "equation story-equation" }));
+  const show = (dim) => {
+    list.style.setProperty("--at", String((dim + 0.5) / last.length));
+    equations.forEach((equation, i) =>
+      said[i].replaceChildren(make("span", { class: "story-dim" }, `Dimension ${dim}:`), " ", equation(dim)),
+    );
+  };
+  const point = (event) => {
+    const bars = event.target.closest(".story-bars");
+    if (!bars) return;
+    const box = bars.getBoundingClientRect();
+    const at = Math.floor(((event.clientX - box.left) / box.width) * last.length);
+    show(Math.max(0, Math.min(last.length - 1, at)));
+  };
+  list.addEventListener("pointermove", point);
+  list.addEventListener("pointerdown", point);
+  list.classList.add("pointed");
+  show(best);
+  return make("div", {}, list, ...said);
+}
+
+// a + b + c = total: the terms with three decimals, or with four where the printed ones would not add up, and
+// the total with as many, or fewer.
+const PLACES = [
+  [3, 3],
+  [4, 4],
+  [4, 3],
+  [4, 2],
+];
+export function sumEquation(terms, total) {
+  const added = (places) => terms.reduce((sum, term) => sum + Number(term.toFixed(places)), 0);
+  const found = PLACES.find(([of, to]) => decimals(added(of), to) === decimals(total, to));
+  const [of, to] = found ?? PLACES[0];
+  const written = terms.map((term, i) =>
+    i === 0 ? decimals(term, of) : `${Number(term.toFixed(of)) < 0 ? "−" : "+"} ${decimals(Math.abs(term), of)}`,
+  );
+  return `${written.join(" ")} ${found ? "=" : "≈"} ${decimals(total, to)}`;
+}
+
+// The result in as many digits, five at most, as whoever works it out from the printed numbers finds too.
+export function agreed(result, fromPrinted) {
+  for (let count = 5; count > 1; count -= 1)
+    if (result.toPrecision(count) === fromPrinted.toPrecision(count))
+      return { text: minus(result.toPrecision(count)), value: Number(result.toPrecision(count)), sign: "=" };
+  return { text: digits(result), value: Number(result.toPrecision(4)), sign: "≈" };
+}
+
+// A vector a column, a dimension a row.
+export function vectorTable(caption, columns) {
+  const count = Math.max(...columns.map(([, values]) => values.length));
+  return makeTable(
+    caption,
+    ["Dimension", ...columns.map(([name]) => name)],
+    Array.from({ length: count }, (_, dim) => [
+      String(dim),
+      ...columns.map(([, values]) => (dim < values.length ? decimals(values[dim]) : "")),
+    ]),
+  );
+}

@@ -1,0 +1,154 @@
+// Step 8: all layers, from the learned to the contextual embedding.
+
+import { makeTable } from "../base/controls.js";
+import { make } from "../base/dom.js";
+import { digits, largestOf, percent, strip, vectorTable } from "./figures.js";
+
+const NEIGHBOURS = 5; // that are named
+
+export const JOURNEY = {
+  name: "Context",
+  title: "Layer upon layer: the contextual embedding",
+  said: (at) => [
+    `Each of the ${at.layers} layers does this again. At the end `,
+    at.word(),
+    " is no longer a row of a table: it is ",
+    at.word(),
+    " in this sentence.",
+  ],
+  draw(at) {
+    const { story, place } = at;
+    const states = stateRows(at);
+    const rows = [0, ...states.filter((row) => row !== 0)];
+    const ways = rows.map((row) => {
+      const { hidden } = story.rows[row];
+      const moved = hidden === undefined ? { cosine: 1, distance: 0 } : story.moved(hidden, place);
+      const values = at.vector(row);
+      const bar = make("span", { class: "story-portion" });
+      bar.style.setProperty("--weight", String(moved ? Math.max(0, moved.cosine) : 0));
+      const last = hidden === at.layers;
+      const item = make(
+        "li",
+        { class: `story-line story-state${last ? " result" : row === 0 ? " followed" : ""}` },
+        make("span", { class: "story-name" }, stateName(hidden, last)),
+        make("span", { class: "story-bars" }, strip(values, largestOf(values))),
+        make("span", { class: "story-number" }, moved ? cosine(moved.cosine) : ""),
+        make("span", { class: "story-bar", "aria-hidden": "true" }, bar),
+      );
+      return item;
+    });
+    const end = story.moved(at.layers, place);
+    const drawn = drawnFrom(at);
+    const named = drawn.ranked.slice(0, NEIGHBOURS);
+    return [
+      make(
+        "div",
+        { class: "story-journey" },
+        make(
+          "div",
+          {},
+          make("p", { class: "story-label" }, "After each layer, and how alike it still is to the learned embedding"),
+          make("ol", { class: "story-lines story-states" }, ...ways),
+        ),
+        make(
+          "section",
+          { class: "story-worked" },
+          make("h3", {}, "Where it came to"),
+          end
+            ? make(
+                "p",
+                {},
+                "The cosine to its learned embedding is now ",
+                make("strong", {}, cosine(end.cosine)),
+                ` (1 is the same direction, 0 nothing in common); it moved by ${digits(end.distance)}.`,
+              )
+            : "",
+          make("h3", {}, "Words it drew from"),
+          named.length > 0
+            ? make(
+                "ol",
+                { class: "story-drawn" },
+                ...named.map(([index, share]) => neighbour(at, index, share, named[0][1])),
+              )
+            : make("p", {}, drawn.waiting ? "The numbers are on their way." : "There is no other word to draw from."),
+          make("p", { class: "note" }, drawn.said),
+        ),
+      ),
+    ];
+  },
+  numbers(at) {
+    const { story, place } = at;
+    const rows = stateRows(at);
+    return [
+      makeTable(
+        "How far the word is from its learned embedding",
+        ["State", "Cosine", "Distance", "Length"],
+        rows.map((row) => {
+          const { hidden } = story.rows[row];
+          const moved = story.moved(hidden, place);
+          return [
+            stateName(hidden, hidden === at.layers),
+            moved ? cosine(moved.cosine) : "",
+            moved ? digits(moved.distance) : "",
+            digits(at.length(row)),
+          ];
+        }),
+      ),
+      vectorTable(`Learned and contextual embedding: ${at.shownOf()}`, [
+        ["Learned", at.vector(0)],
+        ["Contextual", at.vector(at.hidden(at.layers))],
+      ]),
+    ];
+  },
+};
+
+const cosine = (value) => value.toFixed(4).replace("-", "−");
+const stateRows = ({ story }) => story.rows.flatMap(({ hidden }, row) => (hidden === undefined ? [] : [row]));
+
+function stateName(hidden, last) {
+  if (hidden === undefined) return "learned embedding";
+  if (last) return `after layer ${hidden - 1}: contextual`;
+  return hidden === 0 ? "enters layer 0" : `after layer ${hidden - 1}`;
+}
+
+function neighbour(at, index, share, most) {
+  const bar = make("span", { class: "story-portion" });
+  bar.style.setProperty("--weight", String(share / most));
+  return make(
+    "li",
+    {},
+    at.word("key", index),
+    make("span", { class: "story-number" }, percent(share)),
+    make("span", { class: "story-bar", "aria-hidden": "true" }, bar),
+  );
+}
+
+// The mean share that each other word has, over all heads and layers that the page holds.
+export function drawnFrom(at) {
+  const { source, chosen } = at;
+  const { kind, query, keys } = chosen;
+  const total = new Float64Array(keys.length);
+  let rows = 0;
+  let all = 0;
+  for (const layer of source.layers(kind)) {
+    for (let head = 0; head < source.heads(kind, layer); head += 1) {
+      all += 1;
+      if (!source.holds(kind, layer, head)) continue;
+      const row = source.row(kind, layer, head, query);
+      if (!row) return { ranked: [], waiting: true, said: "" };
+      row.forEach((weight, key) => (total[key] += weight));
+      rows += 1;
+    }
+  }
+  const others = keys
+    .map((token, key) => [key, total[key] / rows, token])
+    .filter(([key, share, token]) => share > 0 && !token.special && !(kind !== "cross" && key === query));
+  const ranked = others.sort((a, b) => b[1] - a[1]).map(([key, share]) => [key, share]);
+  const rest = 1 - ranked.reduce((sum, [, share]) => sum + share, 0);
+  const own = kind === "cross" ? "" : `, ${percent(total[query] / rows)} to itself`;
+  return {
+    ranked,
+    waiting: false,
+    said: `Shares of its attention, the mean of ${rows === all ? `all ${all}` : `${rows} of ${all}`} heads${own}${rest > 0.0005 && keys.some(({ special }) => special) ? ", and the rest to marks" : ""}. Attention is not all: it does not say what the network then makes of it.`,
+  };
+}

@@ -1,0 +1,183 @@
+// The story: one word's way through the model in eight steps, each with the numbers of this run.
+
+import { makeTables } from "../base/controls.js";
+import { make } from "../base/dom.js";
+import { heldOf } from "../base/held.js";
+import { ATTENTION } from "./attention.js";
+import { BEGINNING } from "./beginning.js";
+import { Followed } from "./followed.js";
+import { JOURNEY } from "./journey.js";
+import { LAYER } from "./layer.js";
+
+const STEPS = [...BEGINNING, ...ATTENTION, LAYER, JOURNEY];
+const HELP = [
+  ["← →, Home, End in the story", "another step"],
+  ["A word of the sentence above the story", "click it to follow that one"],
+];
+
+const step = {
+  initial: 1,
+  read: (text) => (/^[1-8]$/.test(text) ? Number(text) : undefined),
+  write: (value) => (value === 1 ? null : String(value)),
+};
+
+function open(page) {
+  const { source, state } = page;
+  const at = new Followed(page);
+  const here = () => STEPS[state.values.step - 1];
+  const go = (to) => state.set({ step: Math.max(1, Math.min(STEPS.length, to)) });
+
+  const sentence = make("div", { class: "story-sentence" });
+  sentence.addEventListener("click", (event) => {
+    const token = event.target.closest("[data-token]");
+    if (!token) return;
+    const index = Number(token.dataset.token);
+    if (token.dataset.side === "query") state.set({ ...at.chosen.reach(index), key: null });
+    else state.set({ key: index });
+  });
+
+  const links = STEPS.map(({ name }, i) => {
+    const button = make(
+      "button",
+      { type: "button", class: "story-to", "data-step": String(i + 1) },
+      make("span", { class: "story-count" }, String(i + 1)),
+      make("span", { class: "story-step" }, name),
+    );
+    button.addEventListener("click", () => go(i + 1));
+    return button;
+  });
+  const turn = (label, by, sign) => {
+    const word = make("span", { class: "story-turn" }, label);
+    const parts = by < 0 ? [sign, " ", word] : [word, " ", sign];
+    const button = make("button", { type: "button", class: "button", "aria-label": label }, ...parts);
+    button.addEventListener("click", () => go(state.values.step + by));
+    return button;
+  };
+  const before = turn("Previous", -1, "‹");
+  const after = turn("Next", 1, "›");
+  const rail = make(
+    "nav",
+    { class: "story-rail", "aria-label": "Steps of the story" },
+    before,
+    make("ol", {}, ...links.map((link) => make("li", {}, link))),
+    after,
+  );
+
+  const count = make("span", { class: "story-count" });
+  const title = make("span", {});
+  const said = make("p", { class: "story-said" });
+  const picks = {
+    layer: pick("Layer", (layer) => state.set({ layer, also: [], key: null })),
+    head: pick("Head", (head) => state.set({ head, also: [], key: null })),
+  };
+  const choose = make("div", { class: "controls story-picks" }, picks.layer.element, picks.head.element);
+  const drawing = make("div", { class: "story-drawing" });
+  const numbers = makeTables("The numbers", () => (ready ? here().numbers(at) : []));
+  numbers.element.classList.add("story-numbers");
+  const stage = make(
+    "section",
+    { class: "story-stage", "aria-label": "The step" },
+    make("div", { class: "story-top" }, make("h2", { class: "story-title" }, count, title), choose),
+    said,
+    drawing,
+    numbers.element,
+  );
+  const live = make("p", { class: "sr-only", role: "status", "aria-live": "polite" });
+  const element = make("div", { class: "story" }, sentence, rail, stage, live);
+
+  let ready = false;
+  function draw() {
+    const why = at.update();
+    const { step: number, kind, layer, head } = state.values;
+    const { name, title: heading, said: saying, draw: drawStep, inHead, inLayer } = here();
+    links.forEach((link, i) => {
+      if (i + 1 === number) link.setAttribute("aria-current", "step");
+      else link.removeAttribute("aria-current");
+    });
+    before.disabled = number === 1;
+    after.disabled = number === STEPS.length;
+    count.textContent = String(number);
+    title.textContent = heading;
+    ready = why === null && at.steps !== null;
+    choose.hidden = !(inHead || inLayer) || why !== null;
+    picks.head.element.hidden = !inHead;
+    picks.layer.update(
+      source.layers(kind).filter((each) => heldOf(source, kind, each).length > 0),
+      layer,
+    );
+    picks.head.update(heldOf(source, kind, layer), head);
+    sentence.replaceChildren(...sentences(at, number));
+    said.replaceChildren(...(ready ? saying(at) : [why ?? "The numbers are on their way."]));
+    drawing.replaceChildren(...(ready ? drawStep(at).filter(Boolean) : []));
+    numbers.element.hidden = !ready;
+    numbers.draw();
+    stage.dataset.told = String(number);
+    live.textContent = `Step ${number} of ${STEPS.length}: ${name}. ${said.textContent}`;
+  }
+
+  element.ownerDocument.addEventListener("keydown", (event) => {
+    const now = state.values.step;
+    const to = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 1, End: STEPS.length }[event.key];
+    // Where nothing has the focus, the keys are the story's, but not a notebook's.
+    const idle = event.target === document.body && element.getRootNode() === document;
+    const inside = element.contains(event.composedPath()[0]);
+    if (to === undefined || element.hidden || !(idle || inside) || event.altKey || event.ctrlKey || event.metaKey)
+      return;
+    if (event.target.matches?.("select, input, .table-scroll")) return;
+    event.preventDefault();
+    go(to);
+  });
+
+  const changed = (names) => {
+    if (!(names.size === 1 && (names.has("hover") || names.has("look")))) draw();
+  };
+  return { element, start: draw, changed };
+}
+
+function pick(label, onChange) {
+  const select = make("select", { "aria-label": label });
+  select.addEventListener("change", () => onChange(Number(select.value)));
+  const element = make("label", { class: "pick" }, make("span", {}, label), select);
+  let filled = "";
+  const update = (values, value) => {
+    if (String(values) !== filled) select.replaceChildren(...values.map((each) => make("option", {}, String(each))));
+    filled = String(values);
+    select.value = String(value);
+  };
+  return { element, update };
+}
+
+// The text, always in view: the followed word is blue. From the scores on, what it looks at is orange, by its share.
+function sentences(at, number) {
+  const { chosen, source } = at;
+  const { kind, query } = chosen;
+  const looks = number >= 5 && number <= 6 && chosen.steps;
+  const line = (side, label) => {
+    const list = make("p", { class: "story-line-of", "aria-label": label });
+    source.tokens(kind, side).forEach((token, index) => {
+      if (token.sink) return;
+      const on = side === "query" && index === query;
+      const shaded = looks && (kind === "cross" ? side === "key" : true);
+      const button = make(
+        "button",
+        {
+          type: "button",
+          class: `story-token${on ? " followed" : ""}${token.special ? " special" : ""}`,
+          "data-side": side,
+          "data-token": String(index),
+          "aria-pressed": side === "query" ? String(on) : null,
+        },
+        chosen.pieces(side).element(index),
+      );
+      if (shaded) button.style.setProperty("--weight", String(chosen.steps.weights[index]));
+      list.append(button, " ");
+    });
+    return list;
+  };
+  if (kind !== "cross") return [line("query", "The sentence: choose the word to follow")];
+  return [line("query", "What the decoder writes: choose the word to follow"), line("key", "What the encoder read")];
+}
+
+const fits = (source) => Boolean(source.facts.story) && source.kinds.every((kind) => source.computed(kind));
+
+export const VIEW = { name: "story", label: "Story", fields: { step }, help: HELP, fits, open };
