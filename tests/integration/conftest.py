@@ -52,6 +52,9 @@ AS_ROOT = ["--no-sandbox", "--disable-dev-shm-usage"]
 # A kernel, a server and a browser share the processor with other tests.
 PATIENCE_MS = 30_000
 
+# What tests of one thing begin with: it stays what it is whatever a page opens on.
+PLAIN = {"layer": "0", "head": "0", "specials": "shown"}
+
 OpenPage = Callable[..., Page]
 
 
@@ -93,16 +96,24 @@ def usual_context(browser: Browser) -> Iterator[BrowserContext]:
 def open_page(browser: Browser, usual_context: BrowserContext) -> Iterator[OpenPage]:
     """A function that opens a file, `open_page(path, fragment="", viewport=None, **context options)`.
 
-    It returns the page. The test fails if anything is written to the console as a warning or an error, if a
-    script throws, if a dialog opens, or if anything but the file itself is requested. The machine counts as
-    offline.
+    It opens on the first head, with special tokens, unless the fragment says otherwise, or `start=True` asks
+    for what a reader gets. It returns the page. The test fails if anything is written to the console as a
+    warning or an error, if a script throws, if a dialog opens, or if anything but the file itself is
+    requested. The machine counts as offline.
     """
     opened: list[Page | BrowserContext] = []
     troubles: list[str] = []
 
     def open_(
-        path: Path, fragment: str = "", viewport: ViewportSize | None = None, **options: object
+        path: Path,
+        fragment: str = "",
+        viewport: ViewportSize | None = None,
+        start: bool = False,
+        **options: object,
     ) -> Page:
+        if not start:
+            said = [f"{name}={value}" for name, value in PLAIN.items() if f"{name}=" not in fragment]
+            fragment = "&".join((fragment or "#", *said))
         context = usual_context
         if options:
             context = browser.new_context(offline=True, **options)  # type: ignore[arg-type]

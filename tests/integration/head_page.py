@@ -75,6 +75,11 @@ def state(page: BrowserPage) -> dict[str, Any]:
     return state
 
 
+def address(page: BrowserPage) -> str:
+    """What the page's address says, but for the special tokens, which tests see unless they hide them."""
+    return page.url.partition("#")[2].replace("&specials=shown", "")
+
+
 def ink(page: BrowserPage, canvas: str) -> Any:
     """How opaque each pixel of a canvas is, 0 to 255: (height, width)."""
     drawn(page)

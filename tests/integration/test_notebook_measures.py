@@ -162,7 +162,7 @@ def test_a_long_measure_says_how_far_it_is_and_can_be_stopped(lab: BrowserPage, 
 def test_what_python_refuses_is_said_in_the_widget(lab: BrowserPage) -> None:
     shown = widget_of(lab, WRONG)
     shown.get_by_label("What is drawn").select_option("gradient")
-    expect(shown.locator(".strip")).to_contain_text("layer 0: of must give one floating-point number")
+    expect(shown.locator(".strip")).to_contain_text("of must give one floating-point number")
     shown.get_by_label("What is drawn").select_option("weights")
     expect(shown.locator(".strip")).to_be_hidden()
 
@@ -186,7 +186,7 @@ def test_the_difference_is_of_both_traces(lab: BrowserPage, jupyter: Jupyter) ->
     wanted = [float(theirs[b] - ours[a]) for a, b in ((0, 0), (2, 1), (3, 2), (4, 5))]
     np.testing.assert_allclose([value for both, value in read if both], wanted, rtol=0, atol=WEIGHTS)
     assert [value for both, value in read if not both] == [0] * 4
-    shown.locator(".runs input").nth(2).evaluate("input => input.click()")
+    shown.locator('input[name="regard-run"]').nth(2).evaluate("input => input.click()")
     expect(shown.locator('.token[data-side="query"]')).to_have_count(6)
     shown.locator('.token[data-side="query"]').nth(5).click()
     numbers = shown.locator('.token[data-side="key"] .number')
@@ -210,19 +210,21 @@ def test_of_two_thousand_tokens_a_row_and_a_column(lab: BrowserPage, jupyter: Ju
     np.testing.assert_allclose(read[2], trace.norm_weighted(1)[3, 1900], rtol=1e-4, atol=WEIGHTS)
     shown.get_by_role("gridcell", name="Layer 1, head 3").click()
     expect(shown.locator(".grid.drawn")).to_be_visible(timeout=SHOWN_S)
+    lab.keyboard.press("Escape")  # lets go of the word that it opened on
     strongest = f"{float(weights.max()):.4f}"
     expect(shown.locator(".top .top-number").first).to_have_text(strongest, timeout=SHOWN_S)
 
 
 def test_one_widget_in_two_cells_and_another_of_its_trace(lab: BrowserPage) -> None:
     first, again = widget_of(lab, FIRST), widget_of(lab, AGAIN)
+    of_another = state_of(lab, WRONG)["head"]
     again.get_by_role("gridcell", name="Layer 1, head 2").click()
     expect(again.locator(".top .top-number").first).to_be_visible()
     expect(first.locator(".where")).to_have_text("Layer 1, head 2")  # they share an address
     expect(first.locator(".top .top-number").first).to_have_text(
         again.locator(".top .top-number").first.inner_text()
     )
-    assert state_of(lab, WRONG)["head"] == 0
+    assert state_of(lab, WRONG)["head"] == of_another != 2
 
 
 def test_a_closed_widget_leaves_the_page_and_the_memory(browser: Browser, jupyter: Jupyter) -> None:

@@ -36,7 +36,7 @@ def test_themes(open_page: OpenPage, path: Path, scheme: str) -> None:
     assert brightness() > 380
     page.get_by_role("button", name="Theme: light").click()
     assert brightness() < 380
-    assert page.url.endswith("theme=dark")
+    assert head_page.address(page).endswith("theme=dark")
 
 
 @pytest.mark.parametrize("width", [360, 800, 1440])

@@ -143,7 +143,7 @@ def test_a_link_opens_the_kind_and_a_wrong_layer_is_mended(open_page: OpenPage, 
     some = replace(decoder, cross_attention=decoder.cross_attention[::2], cross_layers=(0, 2))
     replace(trace, decoder=some).write_page(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#kind=cross&layer=2&head=1&pin=query-1")
-    assert page.url.endswith("#kind=cross&layer=2&head=1&pin=query-1")
+    assert head_page.address(page) == "kind=cross&layer=2&head=1&pin=query-1"
     row = trace.weights(2, 1, kind="cross", query=1)[0].tolist()
     assert _shown(_numbers(page, "key")) == _four(row)
     assert page.locator("[role=rowheader]").all_inner_texts() == ["0", "2"]

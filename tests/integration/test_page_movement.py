@@ -9,6 +9,7 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
+from integration.head_page import address
 from regard.tracing import Trace, comparison_page, movement
 from regard.tracing.comparison import Movement
 
@@ -67,7 +68,7 @@ def test_opens_with_the_map_and_its_table_is_pythons(
         assert f"a drawn distance is {100 * projection.length:.1f} % of the true one" in said
         apart = 100 * projection.drawn.sum() / projection.true.sum()
         assert f"Between the sentences, at the same step, it is {apart:.1f} %" in said
-    assert page.url.endswith("way=vectors&couple=2")
+    assert address(page).endswith("way=vectors&couple=2")
 
 
 def test_the_drawing_keeps_distances_in_one_scale(open_page: OpenPage, path: Path, moved: Movement) -> None:
@@ -104,7 +105,7 @@ def test_steps_by_keyboard_by_pointer_and_by_address(
     expect(slider).to_have_attribute("aria-valuetext", "learned embedding")
     page.locator(".between tr[data-step='2']").click()
     expect(current).to_have_attribute("data-step", "2")
-    assert page.url.endswith("step=2")
+    assert address(page).endswith("step=2")
     page.get_by_role("button", name="Play").click()
     expect(current).to_have_attribute("data-step", "3")
     page.get_by_role("button", name="Stop").click()

@@ -344,7 +344,7 @@ def test_by_keyboard(open_page: OpenPage, path: Path) -> None:
     for key, wanted in (("Home", 0), ("End", 6), ("ArrowUp", 5)):
         page.keyboard.press(key)
         assert page.evaluate("regard.state().key") == wanted
-    assert page.url.endswith("&pin=query-3&key=5&dim=3")
+    assert head_page.address(page).endswith("&pin=query-3&key=5&dim=3")
     slider = page.get_by_label("Dimension of q and k")
     slider.focus()
     page.keyboard.press("ArrowLeft")

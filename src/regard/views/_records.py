@@ -170,6 +170,16 @@ class HeldHeads:
         return self.heads.get((kind, layer.layer), ())
 
 
+def every_head(record: AttentionRecord) -> HeldHeads:
+    """All heads of a run."""
+    heads = {
+        (kind, layer.layer): tuple(range(layer.heads))
+        for kind, layers in record.layers.items()
+        for layer in layers
+    }
+    return HeldHeads(heads=heads, every=True)
+
+
 def check_measures(names: Sequence[str]) -> list[MeasureName]:
     """The measures that are asked for, each once, in a fixed order.
 

@@ -19,7 +19,7 @@ from regard.core import (
     attention_weights,
 )
 from regard.core.errors import InputError
-from regard.models import Kind, StackKind
+from regard.models import Kind, StackKind, stack_of
 from regard.tracing.measures import Scalar
 from regard.tracing.pages._page_extras import (
     as_array,
@@ -29,7 +29,7 @@ from regard.tracing.pages._page_extras import (
     values_of,
 )
 from regard.tracing.pages._page_measures import measures_of
-from regard.tracing.pages._story import story_record
+from regard.tracing.pages._story import MOST_TOKENS, story_record
 from regard.tracing.record import Trace
 from regard.views import (
     AttentionRecord,
@@ -38,6 +38,8 @@ from regard.views import (
     PageToken,
     Side,
     StoryRecord,
+    every_head,
+    find_start,
     weight_rows,
 )
 
@@ -81,7 +83,7 @@ def page_record(
     """
     made = _Made()
     drawn, left = ({}, {}) if measures is None else measures_of(trace, measures, of)
-    return AttentionRecord(
+    record = AttentionRecord(
         model=trace.model,
         encoder=None if trace.encoder is None else _side(trace, "encoder"),
         decoder=None if trace.decoder is None else _side(trace, "decoder"),
@@ -89,14 +91,21 @@ def page_record(
         statistics={kind: head_statistics(trace, kind) for kind in trace.kinds} if statistics else {},
         measures=drawn,
         left_out=left,
-        story=_stories(trace) if story else {},
     )
+    return replace(record, story=_stories(trace, record)) if story else record
 
 
-def _stories(trace: Trace) -> dict[StackKind, StoryRecord]:
+def _stories(trace: Trace, record: AttentionRecord) -> dict[StackKind, StoryRecord]:
+    """Of each stack that can be told of; of a long text, around the word that the page opens on."""
     stacks: list[StackKind] = [kind for kind in ("encoder", "decoder") if getattr(trace, kind) is not None]
-    told = {kind: story_record(trace, kind) for kind in stacks}
-    return {kind: story for kind, story in told.items() if story is not None}
+    long = any(len(trace.passage(kind).encoding.tokens) > MOST_TOKENS for kind in stacks)
+    start = find_start(record, every_head(record)) if long else None
+    told: dict[StackKind, StoryRecord] = {}
+    for kind in stacks:
+        around = start["pin"] if start and stack_of(start["kind"]) == kind else 0
+        story = story_record(trace, kind, around)
+        told |= {} if story is None else {kind: story}
+    return told
 
 
 def _side(trace: Trace, kind: StackKind) -> Side:

@@ -103,7 +103,8 @@ def sublayers(
         if name == "ffn":
             part = partial(_feed_forward, _widened(layer.ffn, widen))
         else:
-            given = trace.attention_of(index, "cross" if name == "cross_attention" else kind).output
+            of: Kind = "cross" if name == "cross_attention" else kind
+            given = trace.attention_of(index, of).output if index in trace.layers_of(of) else None
             if given is None:
                 return []
             part = partial(_given, said, given[rows].to(dtype))

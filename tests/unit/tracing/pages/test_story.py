@@ -151,6 +151,11 @@ def test_says_what_can_be_seen_and_no_more(trace: Trace) -> None:
     assert (rows[-1]["part"], rows[-1]["hidden"]) == ("output", 2)
     facts = _told(replace(trace, loaded=None).page()).facts
     assert (facts["neurons"], facts["parts"], facts["vocabulary"]) == (None, None, None)
+    both: Trace = TRACES["both"]()
+    assert both.decoder is not None
+    crossed = replace(both.decoder, cross_attention=both.decoder.cross_attention[::2], cross_layers=(0, 2))
+    rows = _told(replace(both, decoder=crossed).page(), "decoder").facts["rows"]
+    assert [row["name"] for row in rows if row["layer"] == 1] == ["attention", "output"]
     kept = trace_text(make_loaded(), TEXT, keeping=Keeping(keep="qkv"))
     assert '"story"' not in kept.page().html
 

@@ -3,7 +3,7 @@
 // A field is { initial, read(text, state), write(value, state) }. `read` is handed what stands in the address,
 // typed by hand or cut short in a mail, and returns a value or undefined for what it does not understand; `write`
 // returns null for what need not be said. A field without them (`hover`) is not in the address. Views add their
-// own fields.
+// own fields. An address that says nothing of START is on the head and the word that Python chose (facts.start).
 //
 // Shared fields: view; kind; layer, head (the head under the cursor); also (further heads, [{ layer, head }]); pin
 // and hover (a token { side: "query" | "key", index }, or a span of them with `to`, its last); row (of a decoder, the
@@ -88,12 +88,18 @@ const FIELDS = {
       source.kinds.some((kind) => quantities(source, kind).includes(text)) ? text : undefined,
     write: (what, state) => (what === quantities(state.source, state.values.kind)[0] ? null : what),
   },
-  specials: { initial: true, read: (text) => text !== "hidden", write: (shown) => (shown ? null : "hidden") },
+  specials: {
+    initial: false,
+    read: (text) => (text === "shown" ? true : text === "hidden" ? false : undefined),
+    write: (shown) => (shown ? "shown" : null),
+  },
   units: oneOf(["pieces", "words"]),
   theme: oneOf(THEMES),
   hover: { initial: null },
   refused: { initial: null }, // heads that were asked for and that the source does not hold, [{ layer, head }]
 };
+
+const START = ["run", "kind", "layer", "head", "also", "pin"];
 
 // Fields of one name would be written over each other's.
 function joined(sets) {
@@ -227,9 +233,14 @@ export class State {
   // Whether the unit that begins at this token is on show.
   isShown(side, index, values = this.values) {
     const unit = this.units(side, values).at(index);
-    if (unit.special && !values.specials) return false;
+    if (unit.special && !values.specials && !this.allSpecial(side, values)) return false;
     const wanted = PAIR_FILTERS.find((each) => each.name === values.filter)[side];
     return wanted === null || unit.sequence === wanted;
+  }
+
+  // Whether a side has nothing else: then they are shown.
+  allSpecial(side, values) {
+    return this.units(side, values).all.every(({ special }) => special);
   }
 
   // Whether the unit that begins at this token is there when the query of `row` is being written.
@@ -277,7 +288,10 @@ export class State {
       const value = read && text !== null ? read(text, this) : undefined;
       values[name] = value === undefined ? initial : value;
     }
-    return values;
+    const { start } = this.source.facts;
+    if (!start || START.some((name) => given.has(name))) return values;
+    const { kind, layer, head, pin } = start;
+    return { ...values, kind, layer, head, pin: { side: "query", index: pin } };
   }
 
   writeAddress(step = false) {

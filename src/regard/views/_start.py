@@ -1,0 +1,171 @@
+"""What a page opens on: the head and the word where most is to be seen."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.views._blocks import Facts
+from regard.views._layer_record import LayerRecord
+from regard.views._records import AttentionRecord, HeldHeads, PageToken, RecordKind
+from regard.views._weights import weight_rows
+
+_Floats = npt.NDArray[np.float64]
+_Places = npt.NDArray[np.int64]
+
+_MOST_QUERIES, _MOST_WEIGHTS = 64, 1 << 22
+"""Words that are asked of each head, and weights of all: of a longer text, evenly spaced words."""
+
+_Counts = Literal["content", "plain", "any"]
+
+# Which tokens count, and how far away a key has to be: the first of these that leaves a link.
+_WANTED: tuple[tuple[_Counts, int], ...] = (
+    ("content", 2),
+    ("content", 1),
+    ("plain", 1),
+    ("plain", 0),
+    ("any", 0),
+)
+
+
+def start_of(
+    records: Sequence[AttentionRecord], held: HeldHeads, difference: Facts | None = None
+) -> dict[str, Any] | None:
+    """The start of a page of one run, or of how a second differs: see `find_start` and `find_difference`."""
+    return (
+        find_start(records[0], held)
+        if difference is None
+        else find_difference(records[0], records[1], held, difference)
+    )
+
+
+def find_start(record: AttentionRecord, held: HeldHeads) -> dict[str, Any] | None:
+    """The head and the query that a page opens on.
+
+    The head has the largest mean of `far_links` over the content words; the query is the one with the
+    largest of them in it. A content word has a letter or a digit, and a key counts from two tokens away on,
+    unless it is a piece of the same word. Where there is no such link, the next token counts too, then what
+    is no content, then the token itself, and at last special tokens.
+
+    Args:
+        record: What is shown.
+        held: The heads that the page holds: the start is among them.
+
+    Returns:
+        `kind`, `layer`, `head`, and `pin`, the query's token; None for a page without tokens.
+    """
+    heads = list(_heads(record, held))
+    size = sum(layer.keys for _, layer, _ in heads)
+    most = min(_MOST_QUERIES, max(8, _MOST_WEIGHTS // max(1, size)))
+    for counts, apart in _WANTED:
+        best: tuple[float, dict[str, Any]] | None = None
+        for kind, layer, head in heads:
+            of_queries, of_keys = (side.tokens for side in record.sides(kind))
+            queries, keys = _places(of_queries, counts), _places(of_keys, counts)
+            queries = queries[:: -(-len(queries) // most) or 1]
+            far = np.ones((len(queries), len(keys)), bool)
+            if kind != "cross":
+                far = _apart(of_queries, queries, keys, apart)
+            if not far.any():
+                continue
+            links = far_links(weight_rows(layer, head, queries)[:, keys], far)
+            if best is None or np.nanmean(links) > best[0]:
+                pin = int(queries[np.nanargmax(links)])
+                start = {"kind": kind, "layer": layer.layer, "head": head, "pin": pin}
+                best = float(np.nanmean(links)), start
+        if best is not None:
+            return best[1]
+    return None
+
+
+def far_links(weights: _Floats, far: npt.NDArray[np.bool_]) -> _Floats:
+    """How much of each query goes to the one key that gets most, of those that are far enough.
+
+        link_i = max over j, far_ij, of weight_ij
+
+    Args:
+        weights: (queries, keys).
+        far: Of the same shape, whether a key counts.
+
+    Returns:
+        (queries,), NaN where no key counts.
+
+    Example:
+        >>> weights = np.array([[0.1, 0.6, 0.2, 0.1], [0.0, 0.2, 0.3, 0.5]])
+        >>> far_links(weights, np.array([[0, 0, 1, 1], [0, 0, 0, 1]], bool)).tolist()
+        [0.2, 0.5]
+        >>> far_links(weights, np.array([[0, 0, 1, 1], [0, 0, 0, 0]], bool)).tolist()
+        [0.2, nan]
+    """
+    largest = np.where(far, weights, -1.0).max(axis=1, initial=-1.0)
+    return np.where(far.any(axis=1), largest, np.nan)
+
+
+def find_difference(
+    one: AttentionRecord, other: AttentionRecord, held: HeldHeads, difference: Facts
+) -> dict[str, Any] | None:
+    """The head and the query that a page of two runs opens on.
+
+    The head has the largest divergence of those that the page holds, and the query is the content word whose
+    row differs most in it: the sum over the keys with partners of |weight of the other - weight of the one|.
+
+    Args:
+        one, other: The runs.
+        held: The heads that the page holds.
+        difference: How the other differs.
+
+    Returns:
+        As `find_start`; `pin` counts the tokens of both, as the page shows them. None where nothing can be
+        compared.
+    """
+    best: tuple[float, RecordKind, int, int] | None = None
+    for kind, layer, head in _heads(one, held):
+        if kind in difference["kinds"]:
+            place = one.layers[kind].index(layer)
+            value = difference["kinds"][kind]["divergence"][place][head]
+            if value is not None and (best is None or value > best[0]):
+                best = value, kind, place, head
+    if best is None:
+        return None
+    _, kind, place, head = best
+    queries, keys = (np.array(difference["kinds"][kind][name], np.int64) for name in ("queries", "keys"))
+    rows = [
+        weight_rows(record.layers[kind][place], head, queries[:, run])[:, keys[:, run]]
+        for run, record in enumerate((one, other))
+    ]
+    apart = np.abs(rows[1] - rows[0]).sum(axis=1)
+    tokens = one.sides(kind)[0].tokens
+    counted = np.isin(queries[:, 0], _places(tokens, "content"))
+    pair = int(np.argmax(np.where(counted if counted.any() else True, apart, -1.0)))
+    # Before a pair stand the pairs before it, and what only the one or only the other has.
+    pin = int(queries[pair].sum()) - pair
+    return {"kind": kind, "layer": one.layers[kind][place].layer, "head": head, "pin": pin}
+
+
+def _heads(record: AttentionRecord, held: HeldHeads) -> Iterator[tuple[RecordKind, LayerRecord, int]]:
+    for kind in record.kinds:
+        for layer in record.layers[kind]:
+            for head in held.of(kind, layer):
+                yield kind, layer, head
+
+
+def _places(tokens: Sequence[PageToken], counts: _Counts) -> _Places:
+    def counted(token: PageToken) -> bool:
+        if counts == "any" or token.special:
+            return counts == "any"
+        read = token.text if token.surface is None else token.surface
+        return counts == "plain" or any(map(str.isalnum, read))
+
+    return np.flatnonzero([counted(token) for token in tokens])
+
+
+def _apart(tokens: Sequence[PageToken], queries: _Places, keys: _Places, apart: int) -> npt.NDArray[np.bool_]:
+    """Whether each key is so many tokens away from each query, and in another word."""
+    far: npt.NDArray[np.bool_] = np.abs(queries[:, None] - keys) >= apart
+    if apart:
+        words = np.array(
+            [-1 - place if token.word is None else token.word for place, token in enumerate(tokens)]
+        )
+        far &= words[queries][:, None] != words[keys]
+    return far
