@@ -74,8 +74,9 @@ oldest: $(VENV)/.test ## Test the command line with the oldest versions that pyp
 bench: $(VENV)/.bench ## Run every benchmark; each prints one line of JSON
 	@for file in $(wildcard benchmarks/bench_*.py); do $(BIN)/python "$$file" || exit 1; done
 
-pictures: $(VENV)/.test ## Draw the pictures of docs/images
+pictures: $(VENV)/.test page ## Draw the pictures of docs/images, and the pages of docs/examples
 	$(BIN)/python scripts/pictures.py
+	$(BIN)/python scripts/examples.py
 
 clean: ## Remove the environment and what tools have left
 	rm -rf $(VENV) node_modules src/regard/views/static/built build dist .mypy_cache .pytest_cache .ruff_cache

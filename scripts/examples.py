@@ -1,0 +1,171 @@
+"""Write the example pages, docs/examples: five texts, each with what is to be seen in it.
+
+    make pictures                       these and the pictures of the documentation
+    .venv/bin/python scripts/examples.py [--to FOLDER]
+
+Two of them need models that no package brings: examples_models.py trains them, in about three minutes.
+"""
+
+import argparse
+import contextlib
+import html
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import examples_models
+
+import regard
+from regard.views import Page
+
+FOLDER = Path(__file__).parent.parent / "docs" / "examples"
+LONG = " ".join(Path(__file__).with_name("examples_long.txt").read_text(encoding="utf-8").split())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One page: its file, its title, what is to be seen, what its address opens."""
+
+    name: str
+    title: str
+    text: str
+    fragment: str
+    make: Callable[[Path], Page]
+
+
+def default_page(*texts: str, max_mb: float = 32.0) -> Page:
+    """The page of a text in the default model, or of how it differs from a second one."""
+    model = regard.load()
+    first = model.trace(texts[0])
+    return first.difference_page(model.trace(texts[1])) if len(texts) > 1 else first.page(max_mb=max_mb)
+
+
+def trained(train: Callable[[Path], float], text: str, folder: Path, target: str | None = None) -> Page:
+    """The page of a model that is trained now."""
+    name = f"small-{train.__name__}"
+    if not Path(name).exists():
+        train(folder / name)
+    return regard.load(name).trace(text, target=target).page()
+
+
+LIST = "moon table wolf paper river stone moon table wolf paper river"
+ENGLISH, GERMAN = "four thousand two hundred thirty seven", "vier tausend zwei hundert sieben und dreißig"
+TROPHY = "The trophy does not fit in the suitcase because it is too {}."
+
+EXAMPLES = (
+    Example(
+        name="bank",
+        title="A bank of a river",
+        text=(
+            "“bank” gets its meaning from its neighbours: in the last layer this head looks back from"
+            " it to “fishing” and “river”. Point at any other word, or choose another head."
+        ),
+        fragment="",
+        make=lambda folder: default_page("Write a poem about a man fishing on a river bank."),
+    ),
+    Example(
+        name="winograd",
+        title="What is too big?",
+        text=(
+            "The trophy is too big; or else the suitcase is too small. One word decides what “it” "
+            "means (Winograd 1972; Levesque 2011). Head 3.1 looks from “it” to “trophy” in both: a "
+            "clear line is not yet an understanding. The page shows which heads notice the other word"
+            " at all."
+        ),
+        fragment="view=heads&layer=3&head=1&specials=hidden&pin=query-10",
+        make=lambda folder: default_page(TROPHY.format("big"), TROPHY.format("small")),
+    ),
+    Example(
+        name="induction",
+        title="Once more from the list",
+        text=(
+            "A decoder of two layers, trained on lists of random words that are said twice. In the "
+            "second half it knows what comes: one head finds where the word stood before, and looks "
+            "at the word after it."
+        ),
+        fragment="",
+        make=lambda folder: trained(examples_models.repeater, LIST, folder),
+    ),
+    Example(
+        name="translation",
+        title="Seven and thirty",
+        text=(
+            "A small encoder-decoder that translates English numbers to German, where the ones come "
+            "before the tens. In the cross-attention the lines cross just there: to write “sieben” it"
+            " looks at “seven”, then back at “thirty”."
+        ),
+        fragment="view=heads&kind=cross&layer=1&head=1",
+        make=lambda folder: trained(examples_models.numbers, ENGLISH, folder, GERMAN),
+    ),
+    Example(
+        name="long",
+        title="512 tokens",
+        text=(
+            "A short story, as long as the model can read. Every weight is on the page: choose a "
+            "word, and see what it looks at over the whole text."
+        ),
+        fragment="",
+        make=lambda folder: default_page(LONG, max_mb=3),
+    ),
+)
+
+
+def index(examples: tuple[Example, ...]) -> str:
+    """The page that holds them, each in a frame of its own."""
+    cards = []
+    for each in examples:
+        page, opened = f"{each.name}.html", html.escape(each.fragment)
+        cards.append(f'<h2><a href="{page}#{opened}">{each.title}</a></h2>\n<p>{each.text}</p>')
+        cards.append(f'<iframe title="{each.title}" src="{page}#bare&amp;{opened}" loading="lazy"></iframe>')
+    shown = "\n".join(cards)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Five texts · regard</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 17px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 0 auto; padding: 24px 16px 80px; }}
+h1 {{ font-size: 25px; margin-bottom: 0; }}
+h2 {{ font-size: 17px; margin: 48px 0 4px; }}
+p {{ margin: 0 0 12px; max-width: 46em; }}
+iframe {{ width: 100%; height: 520px; border: 1px solid; border-radius: 8px; }}
+</style>
+</head>
+<body>
+<h1>Five texts, and what attention does in them</h1>
+<p>Each frame is a page of its own: the title opens it whole. All of them work without a network.</p>
+{shown}
+</body>
+</html>
+"""
+
+
+def main() -> None:
+    """Writes the pages."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="names of examples; all of them by default")
+    parser.add_argument("--to", type=Path, default=FOLDER)
+    arguments = parser.parse_args()
+    to = arguments.to.resolve()
+    to.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+    ):  # a page names a model, and no folder
+        for each in EXAMPLES:
+            if arguments.names and each.name not in arguments.names:
+                continue
+            page = each.make(Path(folder))
+            page.write(to / f"{each.name}.html")
+            print(f"{to / each.name}.html  {os.path.getsize(to / f'{each.name}.html') // 1000} kB")
+    (to / "index.html").write_text(index(EXAMPLES), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
