@@ -194,7 +194,7 @@ def test_styles_stay_where_they_are(lab: BrowserPage) -> None:
         "() => [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).map((rule) => rule.cssText)"
     )
     assert len(rules) > 1000  # the notebook's own
-    assert not [rule for rule in rules if ".regard" in rule or ".wall-cell" in rule]
+    assert not [rule for rule in rules if ".regard" in rule or ".wall .grid-cell" in rule]
     assert lab.evaluate("() => document.querySelectorAll('#regard-view').length") == 0
     family = widget_of(lab, ENCODER).locator(".brand").evaluate("e => getComputedStyle(e).fontFamily")
     assert family.startswith("system-ui")

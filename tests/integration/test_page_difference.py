@@ -1,6 +1,7 @@
 """The difference view: two texts or two models, with Python's numbers."""
 
 import copy
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +56,7 @@ def of_models(models: list[Trace], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def _map(page: BrowserPage) -> Any:
-    cells = page.locator(".divergences [data-head]")
+    cells = page.locator(".divergences .grid-cell")
     said = cells.evaluate_all("all => all.map(e => e.ariaLabel.match(/: (.*) bits/)[1])")
     return np.array(said, dtype=float).reshape(6, 12)
 
@@ -91,7 +92,7 @@ def test_the_map_is_pythons_divergence(
 def test_a_stronger_colour_is_a_larger_divergence(open_page: OpenPage, of_texts: Path, theme: str) -> None:
     """In the dark what differs more is lighter: the page speaks of neither."""
     page = open_page(of_texts, f"#theme={theme}")
-    cells = page.locator(".divergences [data-head]")
+    cells = page.locator(".divergences .grid-cell")
     colours = cells.evaluate_all("all => all.map(e => getComputedStyle(e).backgroundColor)")
     strengths = np.array([float(each.rpartition("/ ")[2].rstrip(")")) for each in colours])
     order = np.argsort(_map(page).ravel(), kind="stable")
@@ -205,7 +206,7 @@ def test_a_head_is_opened_by_keyboard_and_by_pointer(open_page: OpenPage, of_mod
     expect(page.get_by_role("tab", selected=True)).to_have_text("Heads")
     expect(page.locator(".where").locator("visible=true")).to_have_text("Layer 2, head 10")
     page.get_by_role("tab", name="Difference").click()
-    page.locator('.divergences [data-layer="2"][data-head="5"]').click()
+    page.locator('.divergences [data-cell="29"]').click()
     assert "view=heads" in page.url
     assert "layer=2&head=5" in page.url
 
@@ -221,7 +222,7 @@ def test_each_of_the_two_has_its_own_attention(
         _close(_rows(page, 3, 5, len(trace.tokens)), trace.weights(3, 5))
     page.get_by_role("tab", name="Difference").click()
     with page.expect_navigation():
-        page.locator('.divergences [data-layer="4"][data-head="1"]').click()
+        page.locator('.divergences [data-cell="49"]').click()
     expect(page.get_by_label("Difference", exact=True)).to_be_checked()
     expect(page.locator(".where").locator("visible=true")).to_have_text("Layer 4, head 1")
 
@@ -233,7 +234,7 @@ def test_the_wall_has_the_divergence_of_each_head(
     expect(page.locator(".wall.drawn")).to_be_visible()
     wanted = divergence(*models).heads
     layer, head = divmod(int(wanted.argmax()), 12)
-    first = page.locator(".wall-cell").first
+    first = page.locator(".wall .grid-cell").first
     expect(first).to_contain_text(f"{layer}.{head}")
     expect(first.locator(".wall-number")).to_have_text(f"{wanted.max():.3f}")
 
@@ -242,6 +243,11 @@ def test_fits_a_phone_and_the_dark(open_page: OpenPage, of_texts: Path) -> None:
     page = open_page(of_texts, "#theme=dark", viewport={"width": 390, "height": 800})
     expect(page.locator(".divergences")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    # The table of twelve heads scrolls by itself, under a title that does not.
+    # Twelve heads stand beside each other, with two digits.
     assert page.locator(".differing").evaluate("e => e.scrollWidth <= e.clientWidth")
-    assert page.locator(".difference-map .difference-scroll").evaluate("e => e.scrollWidth > e.clientWidth")
+    cells = page.locator(".divergences .grid-line").first.locator(".grid-cell")
+    assert cells.count() == 12
+    assert all(re.fullmatch(r"\.\d\d", text) for text in cells.all_inner_texts())
+    assert (
+        max(box["right"] for box in cells.evaluate_all("a => a.map(e => e.getBoundingClientRect())")) <= 390
+    )

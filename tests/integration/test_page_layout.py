@@ -116,16 +116,20 @@ def test_help_can_be_read(open_page: OpenPage, path: Path) -> None:
 def test_thumbnail_shows_the_weights_of_its_own_head(open_page: OpenPage, path: Path) -> None:
     page = open_page(path)
     expect(page.locator(".grid.drawn")).to_be_visible()
-    ink = head_page.ink(page, ".thumbnails")
+    expect(page.locator(".grid-line canvas")).to_have_count(head_page.LAYERS)
+    inks = [head_page.ink(page, f".grid-line:nth-child({layer + 2}) canvas") for layer in range(2)]
     boxes = page.locator(".grid-cell").evaluate_all(
-        "all => all.map(e => [e.offsetLeft, e.offsetTop, e.offsetWidth, e.offsetHeight])"
+        """all => all.map(e => [
+            e.offsetLeft - e.closest(".grid-line").querySelector("canvas").offsetLeft,
+            e.offsetWidth, e.offsetHeight,
+        ])"""
     )
     middles = (np.arange(head_page.TOKENS) + 0.5) / head_page.TOKENS
-    for index, (left, top, width, height) in enumerate(boxes):
+    for index, (left, width, height) in enumerate(boxes):
         layer, head = divmod(index, head_page.HEADS)
         weights = head_page.weights(head_page.record(), layer, head)
-        rows, columns = (top + height * middles).astype(int), (left + width * middles).astype(int)
-        drawn = ink[np.ix_(rows, columns)]
+        rows, columns = (height * middles).astype(int), (left + width * middles).astype(int)
+        drawn = inks[layer][np.ix_(rows, columns)]
         np.testing.assert_allclose(drawn, 255 * np.sqrt(weights / weights.max()), atol=2)
 
 

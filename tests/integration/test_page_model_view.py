@@ -109,7 +109,7 @@ def _open(open_page: OpenPage, path: Path, fragment: str = "", **options: Any) -
 
 
 def _cell(page: BrowserPage, layer: int, head: int) -> Any:
-    return page.locator(".wall-cell").filter(has_text=f"{layer}.{head}").first
+    return page.locator(".wall .grid-cell").filter(has_text=f"{layer}.{head}").first
 
 
 def _order(page: BrowserPage) -> list[str]:
@@ -174,7 +174,7 @@ def test_kinds_have_their_own_heads_and_statistics(open_page: OpenPage, tmp_path
     for kind in ("cross", "decoder", "encoder"):
         page.locator(f'input[value="{kind}"]').check()
         expect(page.locator(".wall.drawn")).to_be_visible()
-        expect(page.locator(".wall-cell")).to_have_count(counts[kind])
+        expect(page.locator(".wall .grid-cell")).to_have_count(counts[kind])
         _check(page, record, kind)
         # Between two texts there is no distance.
         assert page.evaluate("regard.state().stat") == "entropy"
@@ -217,11 +217,11 @@ def test_broken_address_falls_back(open_page: OpenPage, path: Path, fragment: st
 def test_a_thumbnail_shows_its_own_head(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
     page = _open(open_page, path, "&stat=largest&by=most")
     found = page.evaluate(
-        """size => [...document.querySelectorAll(".wall-line")].flatMap(line => {
+        """size => [...document.querySelectorAll(".wall .grid-line")].flatMap(line => {
             const canvas = line.querySelector("canvas");
             const all = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
             const ratio = canvas.width / canvas.clientWidth, corner = canvas.getBoundingClientRect();
-            return [...line.querySelectorAll(".wall-cell")].map(cell => {
+            return [...line.querySelectorAll(".wall .grid-cell")].map(cell => {
                 const box = cell.querySelector(".wall-picture").getBoundingClientRect();
                 const place = (from, to, part) => Math.floor((from - to + part / size) * ratio);
                 const at = (y, x) => all[4 * (
@@ -267,13 +267,13 @@ def test_a_click_opens_the_head(open_page: OpenPage, path: Path) -> None:
     expect(page.locator(".headview")).to_be_visible()
     expect(page.locator(".where")).to_have_text("Layer 2, head 3")
     page.get_by_role("tab", name="Model").click()
-    expect(page.locator('.wall-cell[aria-selected="true"]')).to_contain_text("2.3")
+    expect(page.locator('.wall .grid-cell[aria-selected="true"]')).to_contain_text("2.3")
 
 
 def test_keyboard_walks_and_opens(open_page: OpenPage, path: Path) -> None:
     page = _open(open_page, path)
-    assert page.locator('.wall-cell[tabindex="0"]').count() == 1
-    page.locator('.wall-cell[tabindex="0"]').focus()
+    assert page.locator('.wall .grid-cell[tabindex="0"]').count() == 1
+    page.locator('.wall .grid-cell[tabindex="0"]').focus()
     walk = {
         "ArrowRight": "0.1",
         "ArrowDown": "1.1",
@@ -284,15 +284,15 @@ def test_keyboard_walks_and_opens(open_page: OpenPage, path: Path) -> None:
     }
     for key, name in walk.items():
         page.keyboard.press(key)
-        expect(page.locator(".wall-cell:focus")).to_contain_text(name)
-        expect(page.locator('.wall-cell[aria-selected="true"]')).to_contain_text(name)
+        expect(page.locator(".wall .grid-cell:focus")).to_contain_text(name)
+        expect(page.locator('.wall .grid-cell[aria-selected="true"]')).to_contain_text(name)
     page.get_by_label("Smallest first").check()
     first, second = _order(page)[:2]
-    page.locator('.wall-cell[tabindex="0"]').focus()
-    while page.locator(".wall-cell:focus .wall-name").inner_text() != first:
+    page.locator('.wall .grid-cell[tabindex="0"]').focus()
+    while page.locator(".wall .grid-cell:focus .wall-name").inner_text() != first:
         page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".wall-cell:focus .wall-name")).to_have_text(second)
+    expect(page.locator(".wall .grid-cell:focus .wall-name")).to_have_text(second)
     page.keyboard.press("Enter")
     layer, head = second.split(".")
     expect(page.locator(".where")).to_have_text(f"Layer {layer}, head {head}")
@@ -313,11 +313,11 @@ def test_hidden_tokens_are_hidden_in_the_pictures_only(
     open_page: OpenPage, path: Path, record: AttentionRecord
 ) -> None:
     page = _open(open_page, path)
-    picture = "document.querySelector('.wall-canvas').toDataURL()"
+    picture = "document.querySelector('.wall canvas').toDataURL()"
     before = page.evaluate(picture)
     page.locator(".model-controls").get_by_label("Special tokens").uncheck()
     expect(page.locator(".model-note")).to_contain_text("Hidden tokens are hidden in the pictures only.")
-    expect(page.locator(".wall.drawn .wall-canvas").first).to_be_attached()
+    expect(page.locator(".wall.drawn canvas").first).to_be_attached()
     assert page.evaluate(picture) != before
     _check(page, record)
 
@@ -328,7 +328,7 @@ def test_themes_change_the_ink(open_page: OpenPage, path: Path, scheme: str) -> 
     ink = """() => {
         // Read from a copy: Chromium warns of a canvas that is read twice.
         const copy = new OffscreenCanvas(60, 60).getContext("2d");
-        copy.drawImage(document.querySelector('.wall-canvas'), 0, 0);
+        copy.drawImage(document.querySelector('.wall canvas'), 0, 0);
         const { data } = copy.getImageData(0, 0, 60, 60);
         let at = 0;
         for (let i = 0; i < data.length; i += 4) if (data[i + 3] > data[at + 3]) at = i;
@@ -339,7 +339,7 @@ def test_themes_change_the_ink(open_page: OpenPage, path: Path, scheme: str) -> 
     other = "dark" if scheme == "light" else "light"
     while page.evaluate("regard.state().theme") != other:
         page.locator(".theme").click()
-    page.wait_for_selector(".wall-canvas")
+    page.wait_for_selector(".wall canvas")
     np.testing.assert_allclose(page.evaluate(ink), inks[other], atol=3)
 
 
@@ -348,7 +348,9 @@ def test_fits_the_width(open_page: OpenPage, tmp_path: Path, width: int) -> None
     write_page(_record(layers=4, heads=16), tmp_path / "page.html")
     page = _open(open_page, tmp_path / "page.html", viewport={"width": width, "height": 780})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    boxes = page.locator(".wall-cell").evaluate_all("all => all.map(e => e.getBoundingClientRect().toJSON())")
+    boxes = page.locator(".wall .grid-cell").evaluate_all(
+        "all => all.map(e => e.getBoundingClientRect().toJSON())"
+    )
     assert min(box["width"] for box in boxes) >= 56
     assert max(box["right"] for box in boxes) <= width
     for caption in page.locator(".wall-caption").all()[:5]:
@@ -358,20 +360,20 @@ def test_fits_the_width(open_page: OpenPage, tmp_path: Path, width: int) -> None
 def test_only_lines_in_view_are_drawn(open_page: OpenPage, tmp_path: Path) -> None:
     write_page(_record(layers=48, heads=16), tmp_path / "page.html")
     page = _open(open_page, tmp_path / "page.html", viewport={"width": 1440, "height": 900})
-    drawn = "[...document.querySelectorAll('.wall-line')].map(e => e.querySelector('canvas') !== null)"
+    drawn = "[...document.querySelectorAll('.wall .grid-line')].map(e => e.querySelector('canvas') !== null)"
     top = page.evaluate(drawn)
     assert len(top) == 48
     assert top[0]
     assert 5 <= sum(top) <= 16
     assert not top[-1]
-    page.locator(".wall-cell").last.scroll_into_view_if_needed()
-    expect(page.locator(".wall-line").last.locator("canvas")).to_be_attached()
+    page.locator(".wall .grid-cell").last.scroll_into_view_if_needed()
+    expect(page.locator(".wall .grid-line").last.locator("canvas")).to_be_attached()
     bottom = page.evaluate(drawn)
     assert not bottom[0]
     assert sum(bottom) <= 16
     # Whatever is on the screen is drawn.
     seen = page.evaluate(
-        """() => [...document.querySelectorAll(".wall-line")].map(line => {
+        """() => [...document.querySelectorAll(".wall .grid-line")].map(line => {
             const clip = document.querySelector(".wall-scroll").getBoundingClientRect();
             const box = line.getBoundingClientRect();
             return box.bottom > clip.top && box.top < clip.bottom;
@@ -383,7 +385,7 @@ def test_only_lines_in_view_are_drawn(open_page: OpenPage, tmp_path: Path) -> No
 def test_lines_come_where_the_whole_page_scrolls(open_page: OpenPage, tmp_path: Path) -> None:
     write_page(_record(layers=48), tmp_path / "page.html")
     page = _open(open_page, tmp_path / "page.html", viewport={"width": 390, "height": 844})
-    last = page.locator(".wall-line").last
+    last = page.locator(".wall .grid-line").last
     expect(last.locator("canvas")).to_have_count(0)
     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
     assert page.locator(".wall-scroll").evaluate("e => e.scrollTop") == 0
@@ -396,7 +398,7 @@ def test_the_wall_leaves_the_browser_its_keys(open_page: OpenPage, path: Path, m
     page = _open(open_page, path, "&layer=1&head=2")
     press = """(cell, [key, modifier]) => cell.dispatchEvent(
         new KeyboardEvent("keydown", { key, [modifier]: true, bubbles: true, cancelable: true }))"""
-    cell = page.locator('.wall-cell[aria-selected="true"]')
+    cell = page.locator('.wall .grid-cell[aria-selected="true"]')
     before = page.evaluate("regard.state()")
     for key in ("ArrowDown", "ArrowLeft", "Home", "Enter", " "):
         assert cell.evaluate(press, [key, modifier]) is True, key  # nobody took it
@@ -408,9 +410,9 @@ def test_prints_every_head(open_page: OpenPage, tmp_path: Path) -> None:
     write_page(_record(layers=30), tmp_path / "page.html")
     page = _open(open_page, tmp_path / "page.html", viewport={"width": 1200, "height": 800})
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate("document.querySelectorAll('.wall-line canvas').length") == 30
+    assert page.evaluate("document.querySelectorAll('.wall .grid-line canvas').length") == 30
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    expect(page.locator(".wall-line canvas")).not_to_have_count(30)
+    expect(page.locator(".wall .grid-line canvas")).not_to_have_count(30)
 
 
 def test_numbers_of_a_large_model_are_there_at_once(open_page: OpenPage, tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_cap_bias_mask_and_sink_are_steps(open_page: OpenPage, tmp_path: Path) -
     _close(_figure(page, "weight"), weights[10])
     _close(_figure(page, "score"), 3.0)
     # The bar of 100 %: of keys that weigh something, each as wide as its weight; a click works another out.
-    shares = page.locator("button.share")
+    shares = page.locator(".share[data-key]")
     assert shares.count() == sum(weight > 0 for weight in weights)
     grown = shares.evaluate_all("all => all.map(e => Number(e.style.flexGrow))")
     _close(grown, [weight for weight in weights if weight > 0])

@@ -2,7 +2,7 @@
 
 import { formatWeight, make } from "../base/dom.js";
 import { KIND_NAMES } from "../base/header.js";
-import { DivergenceMap } from "./map.js";
+import { makeDivergenceMap } from "./map.js";
 import { makeAlignment, makeLikeness } from "./tokens.js";
 
 const HELP = [
@@ -12,11 +12,12 @@ const HELP = [
 
 const fits = (source) => Boolean(source.facts.compared);
 
-function open({ source, state }) {
+function open(page) {
+  const { source, state } = page;
   const { compared } = source.facts;
   const texts = compared.between === "texts";
   const openHead = ({ layer, head }) => state.set({ view: "heads", run: 0, layer, head, also: [], hover: null });
-  const map = new DivergenceMap({ source, state }, openHead);
+  const map = makeDivergenceMap(page, openHead);
   const said = make("p", { class: "note" });
   const partners = make("p", { class: "note" });
   const aligned = make("div", {});
@@ -121,7 +122,8 @@ function open({ source, state }) {
     if (names.has("kind")) rebuild();
     else if (names.has("layer") || names.has("head")) map.mark();
   };
-  return { element, start: rebuild, changed };
+  const print = (on) => () => map.print(on);
+  return { element, start: rebuild, changed, print };
 }
 
 export const VIEW = { name: "difference", label: "Difference", fits, help: HELP, open };

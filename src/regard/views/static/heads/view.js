@@ -5,7 +5,7 @@ import { inIdleTime, make } from "../base/dom.js";
 import { makeControls, makeLegend } from "./controls.js";
 import { Diagram } from "./diagram.js";
 import { makeDrawn, makeSaid } from "./drawn.js";
-import { HeadGrid } from "./grid.js";
+import { makePicker } from "./grid.js";
 import { Panel } from "./panel.js";
 import { linesSheet } from "./picture.js";
 import { makeSteps } from "./steps.js";
@@ -33,7 +33,7 @@ const HELP = [
 function open(page) {
   const { state } = page;
   const weights = new Weights(page);
-  const grid = new HeadGrid(page);
+  const grid = makePicker(page);
   const diagram = new Diagram(page, weights);
   const panel = new Panel(page, weights, diagram);
   const legend = makeLegend(page);

@@ -6,7 +6,7 @@ import { oneOf } from "../base/state.js";
 import { makeDrawn, makeSaid } from "../heads/drawn.js";
 import { Detail, Table } from "./detail.js";
 import { HeadStatistics, STATISTICS } from "./statistics.js";
-import { Wall } from "./wall.js";
+import { makeWall } from "./wall.js";
 
 const ORDERS = [
   { name: "place", label: "Layers" },
@@ -33,7 +33,7 @@ function open({ source, state, colours }) {
   const openHead = ({ layer, head }) => state.set({ view: "heads", layer, head, also: [], hover: null });
   const detail = new Detail(page, { statistics: told, open: openHead });
   const isBeside = ({ layer, head }) => detail.head().layer === layer && detail.head().head === head;
-  const wall = new Wall(page, {
+  const wall = makeWall(page, {
     statistics: told,
     point: (head) => detail.point(head),
     open: openHead,
@@ -111,7 +111,7 @@ function open({ source, state, colours }) {
       rebuild();
       return;
     }
-    if (has("rows")) wall.drawing.resume();
+    if (has("rows")) wall.resume();
     if (has("what")) said.update();
     if (has("specials", "filter", "what")) wall.restart();
     if (has("stat", "by")) {
@@ -127,13 +127,8 @@ function open({ source, state, colours }) {
     detail.request();
   };
 
-  // On paper the wall is as long as it is.
   const print = (on) => () => {
-    wall.all = on;
-    wall.width = 0;
-    wall.resize();
-    wall.repaint();
-    wall.draw();
+    wall.print(on);
     detail.draw();
   };
 

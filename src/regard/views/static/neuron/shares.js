@@ -5,37 +5,36 @@ const NAMED = 0.09; // of the whole: parts that are wide enough for their word
 
 const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
 
-// A row of weights as one bar of 100 %, a part for each key, in the order of the text.
+// A row of weights as one bar of 100 %, a part for each key, in the order of the text. By keyboard and in words there is the list of keys.
 export function makeShares(chosen, choose) {
   const { weights } = chosen.steps;
   const bySize = Array.from(weights, (_, key) => key).sort((a, b) => weights[b] - weights[a]);
   const listed = new Set([...bySize.slice(0, LISTED), chosen.key].filter((key) => weights[key] > 0));
   const others = bySize.filter((key) => weights[key] > 0 && !listed.has(key));
-  const bar = make("div", { class: "shares", role: "group", "aria-label": "The weights as shares of 100 %" });
+  const bar = make("div", { class: "shares", "aria-hidden": "true" });
   const append = (part, share) => {
     part.style.flexGrow = String(share);
     bar.append(part);
   };
   for (const key of [...listed].sort((a, b) => a - b)) {
     const name = chosen.nameOf("key", key);
-    const said = `${name}, token ${key}, ${percent(weights[key])}`;
     const part = make(
-      "button",
+      "span",
       {
-        type: "button",
-        tabindex: "-1",
-        class: "share",
-        title: said,
-        "aria-label": said,
-        "aria-pressed": String(key === chosen.key),
+        class: key === chosen.key ? "share on" : "share",
+        title: `${name}, token ${key}, ${percent(weights[key])}`,
+        "data-key": String(key),
       },
       ...(weights[key] < NAMED ? [] : [make("bdi", { dir: "auto" }, name), make("span", {}, percent(weights[key]))]),
     );
-    part.addEventListener("click", () => choose(key));
     append(part, weights[key]);
   }
   const rest = others.reduce((sum, key) => sum + weights[key], 0);
   if (rest > 0)
     append(make("span", { class: "share", title: `${others.length} others together ${percent(rest)}` }), rest);
+  bar.addEventListener("click", ({ target }) => {
+    const part = target.closest("[data-key]");
+    if (part) choose(Number(part.dataset.key));
+  });
   return bar;
 }

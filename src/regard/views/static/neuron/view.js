@@ -77,7 +77,7 @@ function open(page) {
   function describe(point) {
     const { steps, key, dim } = chosen;
     if (!steps) return;
-    const named = (index) => `“${chosen.nameOf("key", index)}”`;
+    const named = (index) => make("bdi", { class: "neuron-named", dir: "auto" }, `“${chosen.nameOf("key", index)}”`);
     const { what, index } = point || { what: "product", index: dim };
     const of = point && point.key !== null ? point.key : key;
     if (what === "context") readout.textContent = `Result, dimension ${index}: ${formatNumber(steps.context[index])}.`;
@@ -87,11 +87,13 @@ function open(page) {
       const v = steps.v[of * steps.vDim + index];
       const product = steps.weights[of] * v;
       const [weight, value] = printed([steps.weights[of], v], times, product);
-      readout.textContent = `Dimension ${index} of v, ${named(of)}: weight ${weight} × v ${value} = ${formatNumber(product)}.`;
+      const said = `: weight ${weight} × v ${value} = ${formatNumber(product)}.`;
+      readout.replaceChildren(`Dimension ${index} of v, `, named(of), said);
     } else {
       const both = [steps.q[index], steps.k[of * steps.dim + index]];
       const [q, k] = printed(both, times, times(...both));
-      readout.textContent = `Dimension ${index}, ${named(of)}: q ${q} × k ${k} = ${formatNumber(times(...both))}.`;
+      const said = `: q ${q} × k ${k} = ${formatNumber(times(...both))}.`;
+      readout.replaceChildren(`Dimension ${index}, `, named(of), said);
     }
   }
 
