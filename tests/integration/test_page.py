@@ -38,8 +38,13 @@ def test_every_row_is_pythons_within_the_stated_difference(
         assert np.abs(rows - head_page.weights(record, layer, head)).max() <= written.largest_difference
         columns = np.array(page.evaluate(read_columns, [layer, head, head_page.TOKENS]))
         np.testing.assert_allclose(columns.T, rows, rtol=0, atol=1e-12)
-    stated = page.locator(".difference").inner_text()
-    assert f"{written.largest_difference:.1e}" in stated
+    page.locator(".exact summary").click()
+    expect(page.locator(".difference")).to_contain_text(f"{written.largest_difference:.1e}")
+    # The chip has one digit, rounded up.
+    chip = float(page.locator(".exact summary").inner_text().removeprefix("exact to "))
+    assert written.largest_difference <= chip < 2 * written.largest_difference
+    page.keyboard.press("Escape")
+    expect(page.locator(".difference")).to_be_hidden()
 
 
 def test_pointing_at_a_query_shows_its_row(open_page: OpenPage, path: Path) -> None:

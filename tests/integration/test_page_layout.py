@@ -96,6 +96,55 @@ def test_one_long_token_moves_nothing(open_page: OpenPage, tmp_path: Path, fragm
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (1280, 720), (1920, 1080), (390, 844)])
+def test_the_lines_are_in_the_first_window(
+    open_page: OpenPage, tmp_path: Path, width: int, height: int
+) -> None:
+    """Above them is a header of one line in a low window, and on a phone no grid of heads."""
+    write_page(head_page.record(tokens=14, pair=True), tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", viewport={"width": width, "height": height})
+    top = page.locator(".stage").evaluate("e => e.getBoundingClientRect().top")
+    assert top < (340 if width == 390 else 310 if height > 900 else 190)
+    header = page.locator(".header").bounding_box()
+    assert header is not None
+    assert header["height"] < (120 if width == 390 else 160 if height > 900 else 50)
+    expect(page.locator(".guide")).to_have_text(
+        "Each word on the left spreads 100 % of its attention over the words on the right. Point at a word."
+    )
+    page.get_by_role("tab", name="Positions").click()
+    expect(page.locator(".guide")).to_contain_text("where a word stands")
+
+
+def test_header_views_and_footer_begin_at_one_line(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, viewport={"width": 1920, "height": 1080})
+    left = [
+        page.locator(name).first.evaluate("e => e.getBoundingClientRect().left")
+        for name in (".brand", ".sentence", ".tab", ".picker .axes", ".caution")
+    ]
+    assert max(left) - min(left) <= 1
+    right = [
+        page.locator(name).first.evaluate("e => e.getBoundingClientRect().right")
+        for name in (".header .buttons", ".panel .top", ".footer .buttons")
+    ]
+    assert max(right) - min(right) <= 9
+
+
+def test_bare_is_the_view_alone(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#bare&layer=1&head=2&pin=query-1", viewport={"width": 800, "height": 450})
+    for name in (".header", ".choose", ".footer", ".picker", ".panel"):
+        expect(page.locator(name)).to_be_hidden()
+    stage = page.locator(".stage").bounding_box()
+    assert stage is not None
+    assert stage["height"] > 250
+    assert stage["width"] > 700
+    assert page.evaluate("document.documentElement.scrollHeight") <= 450
+    head_page.token(page, "query", 2).click()
+    assert page.url.partition("#")[2].startswith("bare&layer=1&head=2&pin=query-2")
+    link = page.get_by_role("link")
+    link.hover()
+    assert "page.html#layer=1&head=2&pin=query-2" in str(link.get_attribute("href"))
+
+
 def test_help_can_be_read(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#view=heads", viewport={"width": 1280, "height": 800})
     page.keyboard.press("?")

@@ -1,7 +1,6 @@
 """The page's JavaScript and CSS, as `scripts/page.mjs` has bundled them from the sources in `static`."""
 
 import json
-import re
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -22,17 +21,8 @@ def module() -> str:
 
     It is bundled from the page's own files. A widget is shown in a shadow root, by the width of its cell.
     """
-    return f"const STYLE = {json.dumps(_in_a_cell())};\n{_built('widget.js')}"
-
-
-def _in_a_cell() -> str:
-    """All CSS, where the width and height of the cell take the place of the window's."""
-    css = _built("widget.css")
-    widths = r"@media screen and ?((?:\((?:min|max)-width: ?\d+px\)(?: ?and ?)?)+)"
-    css = re.sub(widths, r"@container regard \1", css)
-    css = re.sub(r"(@container regard [^{]*?)(?: ?and ?)?\(min-height: ?\d+px\) ?\{", r"\1{", css)
-    css = re.sub(r"\b(\d+)vw\b", r"\1cqi", css)
-    return re.sub(r"\b(\d+)vh\b", r"calc(\1 / 100 * var(--regard-height))", css)
+    style = json.dumps(_built("widget.css"))
+    return f"const STYLE = {style};\n{_built('widget.js')}"
 
 
 @cache

@@ -54,3 +54,13 @@ def test_numbers_in_a_map_can_be_read() -> None:
     for part in np.linspace(0, 1, 101):
         two = sorted((light(_shade(float(part))), light(_ink_on(_shade(float(part))))))
         assert two[1] / two[0] >= 4.5
+
+
+def test_the_room_decides_and_not_the_window() -> None:
+    """So that one style serves a page and a notebook's cell."""
+    for sheet in SHEETS:
+        style = sheet.read_text(encoding="utf-8")
+        assert "@media screen" not in style, sheet.name
+        assert [line for line in re.findall(r".*\d+v[hw]\b.*", style) if "--regard-height:" not in line] == []
+    assert "@container regard" in _assets.style()
+    assert "@media screen" not in _assets.module()

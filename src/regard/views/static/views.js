@@ -2,11 +2,12 @@
 //
 // **Adding a view** is adding a folder with a view.js, a line here and, for its style, one in style.css. The view is
 //
-//   export const VIEW = { name, label, fields, help, fits, open };
+//   export const VIEW = { name, label, fields, guide, help, fits, open };
 //
 //   name      its word in the address ("view=heads"); label: what its tab says
 //   fields    what it keeps in the state and in the address beside the shared fields (see state.js)
 //   help      [[what to do, what it does], ...] for the help dialog
+//   guide     one plain sentence on what is to be seen, or (source, values) => such a sentence
 //   fits      (source) => whether there is something for it to show; without it, always
 //   open      called once, when the view is first shown, with page = { source, state, colours }; returns
 //               element           what to show; the tab bar hides it while another view is on

@@ -2,23 +2,41 @@
 
 import { Colours } from "./colours.js";
 import { make } from "./dom.js";
-import { makeHeader } from "./header.js";
+import { makeFooter, makeHeader, makeOpener } from "./header.js";
 import { makeRefusal } from "./held.js";
 import { makeSave } from "./save.js";
 import { sheetOf } from "./sheet.js";
 import { State } from "./state.js";
 import { makeBar } from "./tabs.js";
 
+const WHOLE = 720; // CSS pixels
+const HIGH = 900;
+
 export function mount(root, source, host, offered) {
   const views = offered.filter(({ fits }) => !fits || fits(source));
   const state = new State(source, views, host.address);
   root.dataset.theme = host.theme(state.values.theme);
   const colours = new Colours(root);
+  // A window that is high enough is filled, and the parts of a view scroll in it; in a low one the header is a line.
+  const fit = () => {
+    const { bare } = state.values;
+    root.classList.toggle("bare", bare);
+    root.classList.toggle("whole", bare || host.height() >= WHOLE);
+    root.classList.toggle("low", host.height() < HIGH);
+  };
+  fit();
+  host.resized(fit);
   const panel = make("div", { class: "shown", id: "regard-view", role: views.length > 1 ? "tabpanel" : null });
-  const bar = makeBar(source, views, state, panel.id, host, makeSave(picture));
+  const bar = makeBar(source, views, state, panel.id, host);
   const refusal = makeRefusal(source, state);
   const place = make(host.landmark, { class: "place" }, ...[panel, refusal].filter(Boolean));
-  root.replaceChildren(...[makeHeader(source, state, views, host), bar, place]);
+  root.replaceChildren(
+    makeHeader(source, state, views, host),
+    bar,
+    place,
+    makeFooter(state, host, makeSave(picture)),
+    makeOpener(host, source, state),
+  );
 
   const open = new Map(); // name to { view, missed }
   let current = null;
@@ -52,6 +70,7 @@ export function mount(root, source, host, offered) {
 
   state.listen((changed) => {
     if (changed.has("theme")) look();
+    if (changed.has("bare")) fit();
     if (changed.has("view")) show();
     // Which view is on is nothing to a view: it is shown, or it is not told.
     const names = new Set([...changed].filter((name) => name !== "view"));

@@ -30,6 +30,24 @@ export function makeChoice({ name, legend, options, value, choose, classes = "" 
   return { element, update };
 }
 
+// A button with what it unfolds, which lies over the view: a click beside it, or Escape, puts it away.
+export function makeMenu(label, classes, ...body) {
+  const element = make(
+    "details",
+    { class: `menu ${classes}` },
+    make("summary", { class: "button" }, label),
+    make("div", { class: "menu-body" }, ...body),
+  );
+  document.addEventListener("pointerdown", (event) => event.composedPath().includes(element) || (element.open = false));
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !element.open) return;
+    event.stopPropagation();
+    element.open = false;
+    /** @type {HTMLElement} */ (element.firstChild).focus();
+  });
+  return element;
+}
+
 // update(value, count, text, from): of so many values, the first of which is `from`; text: how it is said.
 export function makeSlider(label, onInput, attributes = {}) {
   const range = make("input", { type: "range", min: "0", step: "1", "aria-label": label, ...attributes });

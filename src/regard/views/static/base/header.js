@@ -1,11 +1,12 @@
-// What stands above every view: the texts, the model, what the numbers are; the theme and the help.
+// What stands around every view: above it the texts, the model, how exact the numbers are and the help.
 
+import { makeMenu } from "./controls.js";
 import { formatDifference, make, readable } from "./dom.js";
 import { makeHeld } from "./held.js";
 import { quantities } from "./measures.js";
 import { THEMES } from "./state.js";
+import { makeTitle } from "./title.js";
 
-const LONG = 240; // characters
 const HELP = [
   ["← → on the tabs", "another view"],
   ["Escape", "lets go of what is pinned; closes a menu"],
@@ -17,59 +18,39 @@ function counted(count, one) {
   return `${count} ${one}${count === 1 ? "" : "s"}`;
 }
 
-// The texts as [badge, text]: of a pair A and B, of two stacks what each reads.
-function textsOf({ encoder, decoder }) {
+// The texts, for makeTitle: of a pair A and B, of two stacks what each reads.
+function textsOf(source, run) {
+  const { movement, compared, sides } = source.facts;
+  const several = movement ? movement.texts : compared?.between === "texts" ? compared.names : null;
+  if (several) {
+    // Of several runs, only that on show has its tokens here; of two that are compared, run 0 is their difference.
+    const shown = movement ? run : run - 1;
+    return several.map((text, i) => ({
+      badge: String(i + 1),
+      text,
+      stack: i === shown ? "encoder" : null,
+      sequence: 0,
+    }));
+  }
+  const { encoder, decoder } = sides;
+  const stack = encoder ? "encoder" : "decoder";
   const side = encoder || decoder;
   const plain = ({ text, tokens }) => (text === null ? `${counted(tokens.length, "token id")}, without a text` : text);
   const texts =
     side.pair === null
-      ? [["", plain(side)]]
-      : [
-          ["A", plain(side)],
-          ["B", side.pair],
-        ];
+      ? [{ badge: "", text: plain(side), stack, sequence: 0 }]
+      : [plain(side), side.pair].map((text, sequence) => ({ badge: "AB"[sequence], text, stack, sequence }));
   if (!encoder || !decoder) return texts;
-  const named = texts.map(([badge, text]) => [badge || "Encoder reads", text]);
+  const read = decoder.text === "" || decoder.text === null ? null : decoder.text;
   return [
-    ...named,
-    ["Decoder reads", decoder.text === "" || decoder.text === null ? "only its start token" : decoder.text],
+    ...texts.map((each) => ({ ...each, badge: each.badge || "Encoder reads" })),
+    { badge: "Decoder reads", text: read ?? "only its start token", stack: read && "decoder", sequence: 0 },
   ];
 }
 
-export function makeHeader(source, state, views, host) {
+// How exact the numbers are: in a word, and on a click in full.
+function makeExact(source) {
   const { facts } = source;
-  const theme = make("button", { type: "button", class: "button theme" });
-  const showTheme = () => (theme.textContent = `Theme: ${state.values.theme}`);
-  theme.addEventListener("click", () =>
-    state.set({ theme: THEMES[(THEMES.indexOf(state.values.theme) + 1) % THEMES.length] }),
-  );
-  state.listen((changed) => changed.has("theme") && showTheme());
-  showTheme();
-  const dialog = makeHelp(views, state, host.addressed);
-  const ask = make("button", { type: "button", class: "button", "aria-label": "Help", "aria-haspopup": "dialog" }, "?");
-  ask.addEventListener("click", dialog.show);
-  host.keys.addEventListener("keydown", (event) => {
-    const typing = event.target.matches?.("input[type=text], textarea");
-    if (event.key === "?" && !dialog.element.open && !typing) dialog.show();
-  });
-  const { movement, compared } = facts;
-  const numbered = (names) => names.map((name, i) => [String(i + 1), name]);
-  const texts = movement
-    ? numbered(movement.texts)
-    : compared && compared.between === "texts"
-      ? numbered(compared.names)
-      : textsOf(facts.sides);
-  host.title(`${readable(texts[0][1]).slice(0, 60)} · regard`);
-  const long = texts.reduce((sum, [, text]) => sum + text.length, 0) > LONG;
-  const sentence = make("h1", { class: long ? "sentence long" : "sentence", tabindex: long ? "0" : null });
-  for (const [badge, text] of texts) {
-    const words = make("bdi", { dir: "auto" }, text);
-    sentence.append(badge ? make("span", { class: "part" }, make("span", { class: "badge" }, badge), words) : words);
-  }
-  const models =
-    compared && compared.between === "models" ? numbered(compared.names).map((each) => each.join(" ")) : [facts.model];
-  const sizes = make("p", { class: "facts" }, ...models.map((model) => make("span", { class: "model" }, model)));
-  for (const kind of source.kinds) sizes.append(make("span", {}, sizeOf(source, kind)));
   const share = facts.every > 1 ? `, in a sample of one query in ${facts.every}` : "";
   const differs = source.kinds.every((kind) => quantities(source, kind)[0] === "difference");
   const origin = differs
@@ -77,35 +58,106 @@ export function makeHeader(source, state, views, host) {
     : source.kinds.every((kind) => source.computed(kind))
       ? "computed here from q and k; largest difference from Python"
       : "as they were given; largest difference from them";
-  const honest = make(
-    "p",
-    { class: "honest" },
-    make(
-      "span",
-      { class: "difference" },
-      facts.kernel
-        ? "Python works every number out when you look at it."
-        : `Weights ${origin} ${formatDifference(facts.difference)}${share}.`,
-    ),
-    " ",
-    make("span", { class: "caution" }, "Attention is not explanation (Jain and Wallace 2019, arXiv 1902.10186)."),
+  const said = facts.kernel
+    ? "Python works every number out when you look at it."
+    : `Weights ${origin} ${formatDifference(facts.difference)}${share}.`;
+  return makeMenu(
+    facts.kernel ? "from Python" : `exact to ${roughly(facts.difference)}`,
+    "exact",
+    make("p", { class: "difference" }, said),
+    ...source.kinds.map((kind) => make("p", {}, `${sizeOf(source, kind)}.`)),
   );
+}
+
+// One digit, rounded up: 3.6e-05 as 4e-5.
+function roughly(value) {
+  const power = Math.floor(Math.log10(value));
+  const digit = Math.ceil(Number((value / 10 ** power).toFixed(6)));
+  return digit === 10 ? `1e${power + 1}` : `${digit}e${power}`;
+}
+
+export function makeHeader(source, state, views, host) {
+  const { facts } = source;
+  const dialog = makeHelp(views, state, host.addressed);
+  const ask = make("button", { type: "button", class: "button", "aria-label": "Help", "aria-haspopup": "dialog" }, "?");
+  ask.addEventListener("click", dialog.show);
+  host.keys.addEventListener("keydown", (event) => {
+    const typing = event.target.matches?.("input[type=text], textarea");
+    if (event.key === "?" && !dialog.element.open && !typing) dialog.show();
+  });
+  const texts = textsOf(source, state.values.run);
+  host.title(`${readable(texts[0].text).slice(0, 60)} · regard`);
+  const { compared } = facts;
+  const models =
+    compared && compared.between === "models" ? compared.names.map((name, i) => `${i + 1} ${name}`) : [facts.model];
+  const said = make(
+    "p",
+    { class: "facts" },
+    ...models.map((model) => make("span", { class: "model", title: model }, model)),
+  );
+  for (const kind of source.kinds) said.append(make("span", { class: "size" }, sizeOf(source, kind)));
   const held = makeHeld(source, state);
   return make(
     "header",
     { class: "header" },
     make(
       "div",
-      { class: "bar" },
+      { class: "inside" },
       make("span", { class: "brand" }, "regard"),
-      make("span", { class: "buttons" }, theme, ask),
+      makeTitle(source, state, texts),
+      said,
+      make("span", { class: "buttons" }, makeExact(source), ask),
+      ...(held ? [held] : []),
     ),
-    sentence,
-    sizes,
-    honest,
-    ...(held ? [held] : []),
     dialog.element,
   );
+}
+
+// What stands below every view: a caution, and what can be done with the page.
+export function makeFooter(state, host, saves) {
+  const theme = make("button", { type: "button", class: "button theme" });
+  const showTheme = () => (theme.textContent = `Theme: ${state.values.theme}`);
+  theme.addEventListener("click", () =>
+    state.set({ theme: THEMES[(THEMES.indexOf(state.values.theme) + 1) % THEMES.length] }),
+  );
+  state.listen((changed) => changed.has("theme") && showTheme());
+  showTheme();
+  return make(
+    "footer",
+    { class: "footer" },
+    make("p", { class: "caution" }, "Attention is not explanation (Jain and Wallace 2019, arXiv 1902.10186)."),
+    make("span", { class: "buttons" }, ...(host.link ? makeLink(host.link) : []), ...saves, theme),
+  );
+}
+
+// link(): { address, said }: the address that opens what is on show, and what is to be known of it.
+function makeLink(link) {
+  const button = make("button", { type: "button", class: "button" }, "Copy link");
+  const told = make("span", { class: "told", "aria-live": "polite" });
+  button.addEventListener("click", async () => {
+    const { address, said } = link();
+    try {
+      await navigator.clipboard.writeText(address);
+      told.textContent = `Copied. ${said}`;
+    } catch {
+      told.textContent = "The browser does not let this page copy: take the link from the address bar.";
+    }
+  });
+  return [told, button];
+}
+
+// All that a page says of itself inside another one (#bare), where there is the view and nothing around it.
+export function makeOpener(host, source, state) {
+  const link = make("a", { class: "opener", target: "_blank", rel: "noopener" }, `regard · ${source.facts.model}`);
+  const update = () => {
+    link.hidden = !state.values.bare;
+    if (!link.hidden && host.link) link.href = host.link().address.replace(/#bare&?/, "#");
+  };
+  link.addEventListener("pointerenter", update);
+  link.addEventListener("focus", update);
+  state.listen((changed) => changed.has("bare") && update());
+  update();
+  return link;
 }
 
 function sizeOf(source, kind) {

@@ -9,6 +9,9 @@
 //   landmark       the element around the views: "main" where the page is ours
 //   title(text)    names the window, where it is ours
 //   printing       (print) => calls print(true) before and print(false) after printing, where that can be known
+//   height()       how many CSS pixels high the room for the page is
+//   resized        (listener) => called when it has another size
+//   link           () => { address, said }: the address of what is on show and what to know of it; null where there is none
 //   restart()      begins anew, with what the address says
 
 // The state's text in the address bar.
@@ -28,7 +31,8 @@ const bar = {
 
 export const pageHost = {
   address: bar,
-  addressed: "The address of this page keeps what you chose: copy it to show someone else the same view.",
+  addressed:
+    "The address of this page keeps what you chose; 'Copy link' takes it with you. With #bare in it, a frame on another page shows the view alone.",
   keys: document,
   theme: (chosen) => chosen,
   surroundings: (listener) => matchMedia("(prefers-color-scheme: dark)").addEventListener("change", listener),
@@ -38,5 +42,14 @@ export const pageHost = {
     window.addEventListener("beforeprint", () => print(true));
     window.addEventListener("afterprint", () => print(false));
   },
+  height: () => window.innerHeight,
+  resized: (listener) => window.addEventListener("resize", listener),
+  link: () => ({
+    address: location.href,
+    said:
+      location.protocol === "file:"
+        ? "It leads to this file on this computer: others need the file too, or a place on the web where it lies."
+        : "It opens the page as it is now.",
+  }),
   restart: () => location.reload(),
 };

@@ -5,7 +5,7 @@
 // returns null for what need not be said. A field without them (`hover`) is not in the address. Views add their
 // own fields. An address that says nothing of START is on the head and the word that Python chose (facts.start).
 //
-// Shared fields: view; kind; layer, head (the head under the cursor); also (further heads, [{ layer, head }]); pin
+// Shared fields: bare; view; kind; layer, head (the head under the cursor); also (further heads, [{ layer, head }]); pin
 // and hover (a token { side: "query" | "key", index }, or a span of them with `to`, its last); row (of a decoder, the
 // query that is being written: what comes after it is not there yet; null for all); specials; filter (of a pair);
 // units ("pieces" | "words"); what (the weights or another measure, see measures.js); theme.
@@ -37,6 +37,7 @@ export function oneOf(words) {
 const isCount = (text) => /^\d{1,6}$/.test(text);
 
 const FIELDS = {
+  bare: { initial: false, read: () => true, write: (bare) => (bare ? "" : null) }, // the view, and nothing around it
   view: {
     initial: "",
     read: (text, state) => (state.views.includes(text) ? text : undefined),
@@ -300,7 +301,7 @@ export class State {
       const text = write ? write(this.values[name], this) : null;
       if (text !== null) parts.set(name, text);
     }
-    this.address.write(`#${parts}`, step);
+    this.address.write(`#${parts}`.replace(/^#bare=/, "#bare"), step);
   }
 }
 

@@ -67,12 +67,23 @@ function makeRuns(source, state, host) {
   return element;
 }
 
-// saves: the buttons that save what is shown.
-export function makeBar(source, views, state, panelId, host, saves) {
+// One sentence on what is on show, for whoever sees it for the first time.
+function makeGuide(source, views, state) {
+  const line = make("p", { class: "guide" });
+  const update = () => {
+    const { guide = "" } = views.find(({ name }) => name === state.values.view);
+    line.textContent = typeof guide === "function" ? guide(source, state.values) : guide;
+    line.hidden = line.textContent === "";
+  };
+  state.listen((changed) => ["view", "kind", "what"].some((name) => changed.has(name)) && update());
+  update();
+  return line;
+}
+
+export function makeBar(source, views, state, panelId, host) {
   const parts = [];
   if (views.length > 1) parts.push(makeTabs(views, state, panelId));
   if (runsOf(source.facts).length > 0) parts.push(makeRuns(source, state, host));
   if (source.kinds.length > 1) parts.push(makeKinds(source, state));
-  parts.push(make("span", { class: "saves" }, ...saves));
-  return make("nav", { class: "choose", "aria-label": "What is shown" }, ...parts);
+  return make("nav", { class: "choose", "aria-label": "What is shown" }, ...parts, makeGuide(source, views, state));
 }

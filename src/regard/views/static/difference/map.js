@@ -29,7 +29,7 @@ export function makeDivergenceMap({ source, state, colours }, open) {
           .flat()
           .filter((each) => each !== null),
       ) || 1;
-    shade(element, value / most, "--query");
+    shade(element, value / most, "--accent");
     element.classList.toggle("most", value === most);
   };
   return new HeadGrid(

@@ -41,7 +41,7 @@ export function makeLikeness({ words, layers, cosines }) {
   const rows = words.map((word, i) => {
     const cells = cosines[i].map((value) => {
       const cell = make("td", {}, value === null ? "–" : value.toFixed(3));
-      if (value !== null && least < 1) shade(cell, (1 - value) / (1 - least), "--key");
+      if (value !== null && least < 1) shade(cell, (1 - value) / (1 - least), "--less");
       return cell;
     });
     return make("tr", {}, make("th", { scope: "row" }, make("bdi", { dir: "auto" }, readable(word))), ...cells);

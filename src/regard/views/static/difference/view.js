@@ -126,4 +126,11 @@ function open(page) {
   return { element, start: rebuild, changed, print };
 }
 
-export const VIEW = { name: "difference", label: "Difference", fits, help: HELP, open };
+export const VIEW = {
+  name: "difference",
+  label: "Difference",
+  fits,
+  guide: "Which heads attend differently, in bits; the strongest are the darkest. Click one to see where.",
+  help: HELP,
+  open,
+};

@@ -1,6 +1,6 @@
 // The switches above the diagram, and the legend of the heads on show.
 
-import { makeChoice, makeSlider, makeSwitch } from "../base/controls.js";
+import { makeChoice, makeMenu, makeSlider, makeSwitch } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { PAIR_FILTERS } from "../base/state.js";
 import { toggleHead } from "./choice.js";
@@ -29,28 +29,14 @@ function makeStrength(state) {
   };
   state.listen((changed) => (changed.has("least") || changed.has("what")) && update());
   update();
-  const details = make(
-    "details",
-    { class: "strength" },
-    make("summary", { class: "button" }, "Lines"),
-    make(
-      "div",
-      { class: "strength-body" },
-      slider.element,
-      makeSwitch(state, "Logarithmic", "scale", ["linear", "log"]),
-      makeSwitch(state, "Each row to its own largest", "largest", ["one", "own"]),
-      make("p", { class: "note" }, "This changes what is drawn. Every number stays the weight."),
-    ),
+  return makeMenu(
+    "Display",
+    "strength",
+    slider.element,
+    makeSwitch(state, "Logarithmic", "scale", ["linear", "log"]),
+    makeSwitch(state, "Each row to its own largest", "largest", ["one", "own"]),
+    make("p", { class: "note" }, "This changes what is drawn. Every number stays the weight."),
   );
-  // It lies over the lines: a click beside it, or Escape, puts it away.
-  document.addEventListener("pointerdown", (event) => event.composedPath().includes(details) || (details.open = false));
-  details.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !details.open) return;
-    event.stopPropagation();
-    details.open = false;
-    details.firstChild.focus();
-  });
-  return details;
 }
 
 // Controls that only some kinds of attention need come and go with the kind.
@@ -70,9 +56,7 @@ export function makeControls({ source, state }) {
     update();
     parts.push(filter);
   }
-  const note =
-    parts.length > 0 ? [make("span", { class: "note" }, "Hiding only hides: no weight is renormalised.")] : [];
-  return make("div", { class: "controls" }, ...parts, makeStrength(state), ...note);
+  return make("div", { class: "controls" }, ...parts, makeStrength(state));
 }
 
 // The heads on show, where there are several: colour, dashes and letter of each; a click lets one go.

@@ -7,13 +7,26 @@ const UNASKED =
   "It is put in the page where somebody asks for it: regard look --measures, or trace.page(measures=[...]).";
 const MEASURES = ["norm", "value_zeroing", "rollout", "gradient"];
 
+// What this page does not have, each with the reason, as options that cannot be chosen.
+function missingFrom(source) {
+  const { leftOut } = source.facts;
+  if (!leftOut) return [];
+  const told = new Map(leftOut.map(({ name, reason }) => [name, reason]));
+  const there = new Set(source.kinds.flatMap((kind) => quantities(source, kind)));
+  const missing = MEASURES.filter((name) => !there.has(name)).map((name) =>
+    make("option", { disabled: true }, `${quantityOf(name).label}: ${told.get(name) || UNASKED}`),
+  );
+  return missing.length > 0 ? [make("optgroup", { label: "Not on this page" }, ...missing)] : [];
+}
+
 // A choice of what is drawn; null where there is nothing to choose and nothing to say.
 export function makeDrawn({ source, state }) {
-  const choose = make("select", { class: "button", "aria-label": "What is drawn" });
+  const choose = make("select", { class: "button", "aria-label": "Show: what is drawn" });
   const fill = () => {
     const { kind } = state.values;
     choose.replaceChildren(
       ...quantities(source, kind).map((name) => make("option", { value: name }, quantityOf(name).label)),
+      ...missingFrom(source),
     );
   };
   const update = () => (choose.value = state.values.what);
@@ -24,8 +37,8 @@ export function makeDrawn({ source, state }) {
   });
   fill();
   update();
-  const element = make("label", { class: "switch drawn" }, make("span", {}, "Drawn"), choose);
-  element.hidden = source.kinds.every((kind) => quantities(source, kind).length < 2);
+  const element = make("label", { class: "switch drawn" }, make("span", {}, "Show"), choose);
+  element.hidden = choose.options.length < 2 && source.kinds.every((kind) => quantities(source, kind).length < 2);
   return element;
 }
 
@@ -40,27 +53,12 @@ function sayDrawn(source, { kind, what }) {
   return parts.join(" ");
 }
 
-// What this page does not have, each with the reason.
-function makeMissing(source) {
-  const { leftOut } = source.facts;
-  if (!leftOut) return null;
-  const told = new Map(leftOut.map(({ name, reason }) => [name, reason]));
-  const there = new Set(source.kinds.flatMap((kind) => quantities(source, kind)));
-  const missing = MEASURES.filter((name) => !there.has(name));
-  if (missing.length === 0) return null;
-  const list = make("dl", {});
-  for (const name of missing)
-    list.append(make("dt", {}, quantityOf(name).label), make("dd", {}, told.get(name) || UNASKED));
-  return make("details", { class: "missing" }, make("summary", {}, "Measures that are not on this page"), list);
-}
-
-// The line and the list, in one element; update() when what is drawn has changed.
+// The line; update() when what is drawn has changed.
 export function makeSaid({ source, state }) {
   const line = make("p", { class: "note said-drawn", role: "status" });
-  const missing = makeMissing(source);
   const update = () => {
     line.hidden = state.values.what === "weights" || !source.measured;
     line.textContent = line.hidden ? "" : sayDrawn(source, state.values);
   };
-  return { line, missing, update };
+  return { line, update };
 }

@@ -2,6 +2,7 @@
 
 import { makeSwitch } from "../base/controls.js";
 import { inIdleTime, make } from "../base/dom.js";
+import { quantities } from "../base/measures.js";
 import { makeControls, makeLegend } from "./controls.js";
 import { Diagram } from "./diagram.js";
 import { makeDrawn, makeSaid } from "./drawn.js";
@@ -77,7 +78,6 @@ function open(page) {
         makeSwitch(state, "Several heads", "adding"),
         make("p", { class: "note" }, "Each thumbnail is scaled to its own largest weight."),
       ),
-      ...(said.missing ? [said.missing] : []),
     ),
     view,
     panel.element,
@@ -166,6 +166,12 @@ export const VIEW = {
   name: "heads",
   label: "Heads",
   fields: { ...STRENGTH_FIELDS, adding: { initial: false } },
+  guide: (source, { kind, what }) =>
+    what === quantities(source, kind)[0]
+      ? what === "weights"
+        ? "Each word on the left spreads 100 % of its attention over the words on the right. Point at a word."
+        : "Green: more attention in the second. Purple: less. Point at a word."
+      : "",
   help: HELP,
   open,
 };

@@ -70,7 +70,7 @@ function open({ source, state, colours }) {
   const top = make(
     "div",
     { class: "controls model-controls" },
-    make("label", { class: "switch" }, make("span", {}, "Number"), choose),
+    make("label", { class: "switch" }, make("span", {}, "Sort by / label"), choose),
     orders,
     makeDrawn(page),
     ...(specials ? [makeSwitch(state, "Special tokens", "specials")] : []),
@@ -139,6 +139,8 @@ export const VIEW = {
   name: "model",
   label: "Model",
   fields: { stat: oneOf(STATISTICS.map(({ name }) => name)), by: oneOf(ORDERS.map(({ name }) => name)) },
+  guide:
+    "Each square is a head: a row for each word that looks, a column for each that is looked at. Click one to open it.",
   help: HELP,
   open,
 };

@@ -240,4 +240,13 @@ const fields = {
   },
 };
 
-export const VIEW = { name: "movement", label: "Movement", fits, fields, help: HELP, open };
+export const VIEW = {
+  name: "movement",
+  label: "Movement",
+  fits,
+  fields,
+  guide:
+    "Each path is a word's vector on its way through the layers. Where paths part, their sentences tell them apart.",
+  help: HELP,
+  open,
+};

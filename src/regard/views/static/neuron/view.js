@@ -157,4 +157,12 @@ function open(page) {
 
 const fits = (source) => source.kinds.every((kind) => source.computed(kind));
 
-export const VIEW = { name: "neuron", label: "Calculation", fields: NEURON_FIELDS, help: HELP, fits, open };
+export const VIEW = {
+  name: "neuron",
+  label: "Calculation",
+  fields: NEURON_FIELDS,
+  guide: "How one weight comes about, from left to right. Click a word to have it worked out.",
+  help: HELP,
+  fits,
+  open,
+};

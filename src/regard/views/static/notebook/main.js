@@ -12,6 +12,8 @@ import { isDark, watchTheme } from "./theme.js";
 
 const SETTLED = 120; // milliseconds in which the views have asked for what they still need
 
+const HEIGHT = 760; // CSS pixels; as in notebook.css
+
 let opened = 0;
 
 function render({ model, el }) {
@@ -95,6 +97,9 @@ function render({ model, el }) {
         landmark: "div", // the notebook has a main of its own
         title: () => {},
         printing: () => {},
+        height: () => HEIGHT,
+        resized: () => {},
+        link: null,
         restart: () => {
           close();
           start();

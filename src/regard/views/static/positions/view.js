@@ -96,4 +96,11 @@ function reason(kind, tables, bias, rotary, known) {
 
 const fits = (source) => source.kinds.every((kind) => source.computed(kind));
 
-export const VIEW = { name: "positions", label: "Positions", help: HELP, fits, open };
+export const VIEW = {
+  name: "positions",
+  label: "Positions",
+  guide: "How the model knows where a word stands. Point at a picture to read a number.",
+  help: HELP,
+  fits,
+  open,
+};

@@ -180,4 +180,12 @@ function sentences(at, number) {
 
 const fits = (source) => Boolean(source.facts.story) && source.kinds.every((kind) => source.computed(kind));
 
-export const VIEW = { name: "story", label: "Story", fields: { step }, help: HELP, fits, open };
+export const VIEW = {
+  name: "story",
+  label: "Story",
+  fields: { step },
+  guide: "One word, followed through the model in eight steps. Next, or →, goes on.",
+  help: HELP,
+  fits,
+  open,
+};
