@@ -1,6 +1,8 @@
 """axe finds nothing to complain of in any view of any page: light, dark, and as wide as a phone."""
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +140,31 @@ def test_axe_finds_nothing_in_other_states(
         if f"{name} {fragment}".startswith(place):
             expect(page.locator(element)).to_be_visible()
     assert _complaints(page) == []
+
+
+def test_a_word_that_the_model_does_not_know_is_said_to_be_so(open_page: OpenPage, tmp_path: Path) -> None:
+    record = head_page.record()
+    tokens = tuple(
+        replace(each, text="[UNK]", surface="🍕") if each.text == "time" else each
+        for each in record.encoder.tokens
+    )
+    encoder = replace(
+        record.encoder, text="🍕 flies", tokens=tokens, words=("", "🍕", "flies", "", "", "fruit", "bananas")
+    )
+    html = render_page(replace(record, encoder=encoder)).html
+    path = tmp_path / "page.html"
+    path.write_text(re.sub(r'"text": ?"\[UNK\]"', r'\g<0>, "unknown": true', html), encoding="utf-8")
+    page = open_page(path, "#pin=query-1&layer=1")
+    for side in ("Queries", "Keys"):
+        option = page.get_by_role("listbox", name=side).get_by_role("option", name="🍕 unknown to the model")
+        expect(option.locator(".read-as")).to_have_text("[UNK]")
+        expect(option).to_have_accessible_description("token 1")
+        assert option.locator(".unknown").evaluate("e => getComputedStyle(e).borderTopStyle") == "dashed"
+    expect(page.locator(".panel-title")).to_contain_text("🍕 [UNK]")
+    expect(page.locator("h1 .unknown-word")).to_have_text("🍕")
+    assert _complaints(page) == []
+    page.get_by_role("tab", name="Calculation").click()
+    expect(page.locator(".neuron-row").nth(1)).to_contain_text("🍕 [UNK]")
 
 
 def test_axe_finds_nothing_in_the_help(open_page: OpenPage, pages: dict[str, Path]) -> None:

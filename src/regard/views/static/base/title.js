@@ -12,11 +12,11 @@ const FAINTEST = 0.02; // of the largest weight; a lighter shade would not be se
 function placesOf(text, units) {
   const places = [];
   let from = 0;
-  for (const { text: word, first, last, special } of units) {
+  for (const { text: word, first, last, special, unknown } of units) {
     const at = special || word === "" ? -1 : text.indexOf(word, from);
     if (at < 0) continue;
     from = at + word.length;
-    places.push({ from: at, to: from, first, last });
+    places.push({ from: at, to: from, first, last, unknown });
   }
   return places;
 }
@@ -35,7 +35,15 @@ export function makeTitle(source, state, texts) {
     const bdi = make("bdi", { dir: "auto" });
     let done = 0;
     for (const place of stack ? placesOf(text, wordsOf(source, state, stack, sequence)) : []) {
-      const word = make("span", { class: "word", "data-word": String(words.length) }, text.slice(place.from, place.to));
+      const word = make(
+        "span",
+        {
+          class: place.unknown ? "word unknown-word" : "word",
+          "data-word": String(words.length),
+          title: place.unknown ? `The model does not know it, and has read ${place.unknown}` : null,
+        },
+        text.slice(place.from, place.to),
+      );
       bdi.append(text.slice(done, place.from), word);
       words.push({ element: word, stack, ...place });
       done = place.to;

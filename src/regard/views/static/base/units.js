@@ -9,7 +9,8 @@ export class Units {
   // tokens, words: of one side, from the row source; byWords: words in place of pieces.
   constructor(tokens, words, byWords) {
     this.tokens = tokens;
-    this.all = []; // { first, last (included), text, special, sequence, sink, only, mark, continues, continued }
+    // { first, last (included), text, special, sequence, sink, only, unknown, mark, continues, continued }
+    this.all = [];
     this.of = new Int32Array(tokens.length); // the place in `all` of each token's unit
     tokens.forEach((token, i) => {
       const above = tokens[i - 1];
@@ -19,6 +20,7 @@ export class Units {
       if (joined && byWords) {
         unit.last = i;
         unit.text = words[token.word] ?? unit.text + bare(token);
+        unit.unknown ??= unknownOf(token);
       } else {
         const text = byWords && token.word !== null ? (words[token.word] ?? shownText(token)) : shownText(token);
         const { special, sequence, sink, only } = token;
@@ -30,6 +32,7 @@ export class Units {
           sequence,
           sink: Boolean(sink),
           only,
+          unknown: unknownOf(token),
           mark: "",
           continues: joined,
           continued: false,
@@ -49,22 +52,33 @@ export class Units {
   }
 
   name(token) {
-    const unit = this.at(token);
-    return readable(unit.mark + unit.text);
+    const { mark, text, unknown } = this.at(token);
+    return readable(mark + text) + (unknown ? ` ${unknown}` : "");
   }
 
   // A unit's text as an element, isolated so that a right-to-left token cannot reorder its neighbours.
   element(token) {
-    const { mark, text } = this.at(token);
+    const { mark, text, unknown } = this.at(token);
     const bdi = make("bdi", { dir: "auto", class: "text" });
     if (mark) bdi.append(make("span", { class: "mark" }, mark));
-    bdi.append(readable(text));
+    if (!unknown) {
+      bdi.append(readable(text));
+      return bdi;
+    }
+    bdi.classList.add("unknown");
+    bdi.append(
+      make("span", { class: "surface" }, readable(text)),
+      make("span", { class: "read-as", "aria-hidden": "true" }, unknown),
+      make("span", { class: "sr-only" }, "unknown to the model"),
+    );
     return bdi;
   }
 }
 
 // WordPiece writes a piece that goes on as "##ing": people read that. Of other signs for it the surface is shown.
 const marked = (token) => token.text.startsWith("##") && token.text.length > 2;
+// What the model has read in the place of a token that its vocabulary lacks: "[UNK]"; undefined of any other.
+const unknownOf = ({ unknown, text }) => (unknown ? text : undefined);
 const shownText = (token) => (token.surface === undefined || marked(token) ? token.text : token.surface);
 const bare = (token) => (marked(token) ? token.text.slice(2) : shownText(token));
 

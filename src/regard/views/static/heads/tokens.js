@@ -55,6 +55,7 @@ export class TokenColumn {
       "aria-selected": "false",
       "data-side": this.side,
       "data-token": String(index),
+      "aria-description": unit.special ? null : `token ${index}`, // a text has many an "a"
       title: unit.sink ? "What the softmax gives to nothing: a column of its own, without a value" : null,
     });
     if (unit.only !== undefined) element.title = `Only in ${unit.only + 1}: there is no difference to show`;
