@@ -14,8 +14,7 @@ from typing import Final
 
 import regex  # type: ignore[import-untyped, unused-ignore]
 
-# The sign of each Word_Break class. An Extended_Pictographic can be a letter too ("ℹ").
-_SIGNS: Final = {
+SIGNS: Final = {
     "C": r"\p{WB=CR}",
     "L": r"\p{WB=LF}",
     "N": r"\p{WB=Newline}",
@@ -37,7 +36,9 @@ _SIGNS: Final = {
     "W": r"\p{WB=WSegSpace}",
     "O": r"(?s:.)",
 }
-_SIGN_PATTERNS: Final = {sign: regex.compile(rf"(?V1){pattern}") for sign, pattern in _SIGNS.items()}
+"""The signs of the Word_Break classes. The first that fits counts: some pictographs are letters too ("ℹ")."""
+
+_SIGN_PATTERNS: Final = {sign: regex.compile(rf"(?V1){pattern}") for sign, pattern in SIGNS.items()}
 
 
 class _SignOf(dict[int, str]):
@@ -71,6 +72,9 @@ _JOINED: Final = "|".join(
 )
 # A row of letters first: it is nearly all of most texts.
 _SEGMENT: Final = re.compile(rf".(?:(?<={_LETTER}){_LETTER}+|(?:{_JOINED}).)*")
+SEGMENT: Final = _SEGMENT.pattern
+"""From one boundary to the next, in signs; JavaScript reads it too."""
+
 _HANGING: Final = re.compile("[XZ]+")
 _NOT_HANGING: Final = re.compile("[^XZ]")
 _AT_START: Final = re.compile("(?:^|(?<=[CLN]))[XZ]")

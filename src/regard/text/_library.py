@@ -1,5 +1,6 @@
 """Calls of the `tokenizers` library, whose failures become errors that name the file."""
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import tokenizers
+from tokenizers import processors
 
 from regard.core.errors import CheckpointError
 from regard.core.wording import reason
@@ -99,3 +101,20 @@ def encode(backend: Any, source: str, *texts: str | None, add_special_tokens: bo
             "(post_processor) must name one token for each id"
         )
     return row
+
+
+def keep_blanks(processor: object) -> None:
+    """Has a byte-level post-processor report the blanks at a token's ends.
+
+    It cuts them off by itself, but leaves a token of blanks with an empty span, sometimes in the wrong place.
+    """
+    if isinstance(processor, processors.ByteLevel | processors.RobertaProcessing):
+        processor.trim_offsets = False
+    elif isinstance(processor, processors.Sequence):
+        # It has an index, but neither a length nor an iterator.
+        for index in itertools.count():
+            try:
+                part = processor[index]
+            except IndexError:
+                break
+            keep_blanks(part)

@@ -1,16 +1,14 @@
 """A tokenizer file as a function from text to tokens, each with its word and its place in the text."""
 
 import hashlib
-import itertools
 import operator
 import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import tokenizers
-from tokenizers import processors
 
 from regard.core.errors import CheckpointError, InputError
 from regard.core.tokenizer_files import TOKENIZER
@@ -19,7 +17,8 @@ from regard.text._bulk import Bulk
 from regard.text._checks import check_rows, checked, surrogate
 from regard.text._encoding import Encoding
 from regard.text._folder import Built, build, complete
-from regard.text._library import encode, failing_as, parse_backend, read_backend
+from regard.text._library import encode, failing_as, keep_blanks, parse_backend, read_backend
+from regard.text._portable import portable
 from regard.text._renumbered import Renumbered
 from regard.text._special import SpecialIds
 from regard.text._words import shown
@@ -60,7 +59,7 @@ class Tokenizer:
         """Takes over `backend`, which it alters; `source` names it in messages; `rows` is as in `within`."""
         backend.no_truncation()
         backend.no_padding()
-        _keep_blanks(backend.post_processor)
+        keep_blanks(backend.post_processor)
         self._backend = backend
         self._source = source
         self._special = {
@@ -337,6 +336,14 @@ class Tokenizer:
         with failing_as(f"{self._source}: the tokenizer failed on the ids"):
             return str(self._backend.decode(numbers, skip_special_tokens=skip_special))
 
+    def portable(self, limit: int | None = None) -> dict[str, Any]:
+        """All of it as values for JSON, which the page's JavaScript reads; `limit` is the model's, in tokens.
+
+        Raises:
+            InputError: It has a component that JavaScript does not; the message names it.
+        """
+        return portable(self._backend, self._source, rows=self._rows, limit=limit)
+
     @property
     def bulk(self) -> Bulk:
         """Many texts at once: see `regard.text.Bulk`."""
@@ -374,20 +381,3 @@ class Tokenizer:
         if self._rows is not None:
             check_rows(self.piece_of, row.ids, self._rows)
         return assemble(texts, row, self._special)
-
-
-def _keep_blanks(processor: object) -> None:
-    """Has a byte-level post-processor report the blanks at a token's ends.
-
-    It cuts them off by itself, but leaves a token of blanks with an empty span, sometimes in the wrong place.
-    """
-    if isinstance(processor, processors.ByteLevel | processors.RobertaProcessing):
-        processor.trim_offsets = False
-    elif isinstance(processor, processors.Sequence):
-        # It has an index, but neither a length nor an iterator.
-        for index in itertools.count():
-            try:
-                part = processor[index]
-            except IndexError:
-                break
-            _keep_blanks(part)

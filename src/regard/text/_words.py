@@ -13,9 +13,10 @@ import regex  # type: ignore[import-untyped, unused-ignore]
 from regard.core.errors import InputError
 from regard.text._boundaries import boundaries
 
-# What prints nothing. The prepended marks (the Arabic number sign, ...) are format characters that print.
-_INVISIBLE: Final = r"[\p{White_Space}\p{Cc}\p{DI}[\p{Cf}--\p{PCM}]]"
-_UNSEEN_HEAD: Final = regex.compile(rf"(?V1){_INVISIBLE}*+")
+INVISIBLE: Final = r"[\p{White_Space}\p{Cc}\p{DI}[\p{Cf}--\p{PCM}]]"
+"""What prints nothing. The prepended marks (the Arabic number sign, ...) are format characters that print."""
+
+_UNSEEN_HEAD: Final = regex.compile(rf"(?V1){INVISIBLE}*+")
 
 _IGNORABLE: Final = regex.compile(r"(?V1)\p{DI}+")
 _BLANKS: Final = regex.compile(r"(?V1)\p{White_Space}+")

@@ -1,0 +1,232 @@
+"""What a tokenizer takes each code point for, asked of the libraries that decide it.
+
+No two libraries know the same Unicode: the newest letters of one are nothing to the other. So a page that is
+to give the same tokens as Python carries what Python's libraries say of each of the 1,114,112 code points.
+"""
+
+import itertools
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import regex  # type: ignore[import-untyped, unused-ignore]
+from tokenizers import Regex, normalizers, pre_tokenizers
+
+from regard.text._boundaries import SIGNS
+from regard.text._words import INVISIBLE
+
+Bools = npt.NDArray[np.bool_]
+
+_COUNT: Final = 0x110000
+_HALVES: Final = range(0xD800, 0xE000)
+_HANGUL: Final = range(0xAC00, 0xD7A4)
+
+# Above plane 3 all code points of a plane are alike but for its last two, and some tags: the first is asked.
+_ALIKE: Final = [
+    range(0xE1000 if plane == 0xE else plane << 16, (plane << 16) + 0xFFFE) for plane in range(4, 0x11)
+]
+
+_OFF: Final = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False}
+"""A normaliser of BERT's that changes nothing."""
+
+
+@cache
+def _every() -> str:
+    """All code points, each at its own place."""
+    return "".join(map(chr, range(_COUNT)))
+
+
+@cache
+def _asked() -> npt.NDArray[np.int64]:
+    """The code points that `tokenizers` is asked about."""
+    return np.setdiff1d(np.arange(_COUNT), np.concatenate([_HALVES, *(alike[1:] for alike in _ALIKE)]))
+
+
+@cache
+def _text() -> str:
+    """These as one text."""
+    return "".join(map(chr, _asked()))
+
+
+class Table:
+    """Properties of every code point, and what becomes of some of them; `facts` gives it in short."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, npt.NDArray[np.int64]] = {}
+        self._maps: dict[str, list[list[int]]] = {}
+
+    def number(self, name: str, values: npt.NDArray[Any]) -> None:
+        """Adds a number of each code point."""
+        self._columns[name] = values.astype(np.int64)
+
+    def flags(self, found: Mapping[str, Bools]) -> None:
+        """Adds properties that a code point has or has not."""
+        self._columns.update((name, each.astype(np.int64)) for name, each in found.items())
+
+    def map(self, name: str, becomes: Mapping[str, str]) -> None:
+        """Adds what some code points become."""
+        self._maps[name] = [[ord(one), *map(ord, many)] for one, many in becomes.items()]
+
+    def facts(self) -> dict[str, Any]:
+        """`classes`, the sets of properties that there are; `runs`, in turn how many code points and of which
+        class; and each map as lists of a code point and those that it becomes."""
+        columns = list(self._columns.values())
+        key = np.zeros(_COUNT, np.int64)
+        for column in columns:
+            key = key * (int(column.max()) + 1) + column
+        _, first, of = np.unique(key, return_index=True, return_inverse=True)
+        cuts = np.flatnonzero(np.diff(of)) + 1
+        starts = np.concatenate(([0], cuts))
+        lengths = np.diff(np.concatenate((starts, [_COUNT])))
+        classes = [
+            {name: int(column[at]) for name, column in self._columns.items() if column[at]} for at in first
+        ]
+        return {
+            "classes": classes,
+            "runs": np.stack((lengths, of[starts]), axis=1).ravel().tolist(),
+            **self._maps,
+        }
+
+
+@cache
+def of_words() -> Mapping[str, npt.NDArray[Any]]:
+    """What `split_words` and `align_spans` ask: `sign`, an index into SIGNS, and flags."""
+    sign = np.full(_COUNT, len(SIGNS) - 1)
+    # The first that fits counts, so it is written last.
+    for index, pattern in reversed(list(enumerate(SIGNS.values()))[:-1]):
+        sign[_matches(pattern)] = index
+    return {
+        "sign": sign,
+        "unseen": _matches(INVISIBLE),
+        "mark": _matches(r"\p{M}"),
+        "space": _matches(r"\p{White_Space}"),
+        "strip": _members(filter(str.isspace, _every())),
+    }
+
+
+def folds(texts: Iterable[str]) -> dict[str, str]:
+    """The characters that may turn into parts of these texts when case is folded."""
+    known = {character for text in texts for character in text.casefold()}
+    return {
+        one: many
+        for one in _every()
+        if (many := one.casefold()) != one and known.issuperset(many)
+    }  # fmt: skip
+
+
+@cache
+def of_byte_level() -> dict[str, Bools]:
+    """How GPT-2's expression sees a character: letter, number, blank, or none of these."""
+    patterns = {"letter": r"\p{L}", "number": r"\p{N}", "blank": r"\s"}
+    return {name: _gaps(pre_tokenizers.Split(Regex(each), "removed")) for name, each in patterns.items()}
+
+
+@cache
+def of_bert() -> dict[str, Bools]:
+    """What BERT's normaliser drops, takes for a blank or sets apart, and where its pre-tokenizer cuts."""
+    cleaned = normalizers.BertNormalizer(**_OFF | {"clean_text": True})
+    gone = set(_text()) - set(cleaned.normalize_str(_text()))
+    into = _one_by_one(cleaned.normalize_str, gone)
+    spaced = normalizers.BertNormalizer(**_OFF | {"handle_chinese_chars": True})
+    chinese = [one for one, many in _changed(spaced.normalize_str).items() if many == f" {one} "]
+    cutting = pre_tokenizers.BertPreTokenizer()
+    alone = {piece for piece, _ in cutting.pre_tokenize_str(_text()) if len(piece) == 1}
+    # One that stands alone here may be a letter between two signs; not so between other letters.
+    within = cutting.pre_tokenize_str("aa" + "aa".join(sorted(alone)) + "aa")
+    return {
+        "dropped": _members(one for one, many in into.items() if not many),
+        "blank": _members(one for one, many in into.items() if many == " "),
+        "chinese": _members(chinese),
+        "separator": _gaps(cutting),
+        "punctuation": _members(piece for piece, _ in within if len(piece) == 1),
+    }
+
+
+@cache
+def decomposed() -> dict[str, str]:
+    """What NFD makes of single code points; Hangul syllables only where it is not what arithmetic makes."""
+    found = _changed(normalizers.NFD().normalize_str)
+    return {
+        one: found.get(one, one)
+        for one in dict.fromkeys((*found, *map(chr, _HANGUL)))
+        if ord(one) not in _HANGUL or found.get(one) != unicodedata.normalize("NFD", one)
+    }
+
+
+@cache
+def ranks() -> npt.NDArray[np.int64]:
+    """The order into which NFD brings marks that follow each other: 0 of what is no such mark."""
+    nfd = normalizers.NFD().normalize_str
+    # Whatever moves before the last of all marks has a class of its own; and so has that.
+    last = "\u0345"
+    own = [one for one in _text() if one not in decomposed() and ord(one) not in _HANGUL and one != "-"]
+    swapped = nfd("-".join(last + one for one in own)).split("-")
+    marks = "".join(one for one, pair in zip(own, swapped, strict=True) if pair != last + one) + last
+    # Equals stay as they came: they come out the other way round when they are put in so.
+    forward, backward = nfd("a" + marks)[1:], nfd("a" + marks[::-1])[1:]
+    place = {one: at for at, one in enumerate(backward)}
+    found = np.zeros(_COUNT, np.int64)
+    rank = 1
+    for before, one in itertools.pairwise(("", *forward)):
+        if before and place[before] < place[one]:
+            rank += 1
+        found[ord(one)] = rank
+    return found
+
+
+@cache
+def nonspacing() -> Bools:
+    """The marks that BERT strips after NFD."""
+    stripped = _one_by_one(
+        normalizers.BertNormalizer(**_OFF | {"strip_accents": True}).normalize_str,
+        (one for one in _text() if one not in decomposed() and ord(one) not in _HANGUL),
+    )
+    return _members(one for one, many in stripped.items() if not many)
+
+
+@cache
+def lowered() -> dict[str, str]:
+    """What characters become in lower case, each by itself."""
+    return _changed(normalizers.BertNormalizer(**_OFF | {"lowercase": True}).normalize_str)
+
+
+def _changed(function: Callable[[str], str]) -> dict[str, str]:
+    """The characters that a function changes, and into what."""
+    return {one: many for one, many in _one_by_one(function, _text()).items() if one != many}
+
+
+def _one_by_one(function: Callable[[str], str], characters: Iterable[str]) -> dict[str, str]:
+    """What a function makes of each character by itself, in one call; a hyphen is taken to be kept."""
+    some = [one for one in dict.fromkeys(characters) if one != "-"]
+    return dict(zip(some, function("-".join(some)).split("-"), strict=True))
+
+
+def _matches(pattern: str) -> Bools:
+    found = np.zeros(_COUNT, np.bool_)
+    for each in regex.finditer(rf"(?V1)(?:{pattern})+", _every()):
+        found[each.start() : each.end()] = True
+    return found
+
+
+def _gaps(cutting: pre_tokenizers.PreTokenizer) -> Bools:
+    """The characters that a pre-tokenizer leaves out."""
+    found = np.ones(_COUNT, np.bool_)
+    for _, (start, end) in cutting.pre_tokenize_str(_text()):
+        found[_asked()[start:end]] = False
+    return _spread(found)
+
+
+def _members(characters: Iterable[str]) -> Bools:
+    found = np.zeros(_COUNT, np.bool_)
+    found[[ord(one) for one in characters]] = True
+    return _spread(found)
+
+
+def _spread(found: Bools) -> Bools:
+    """Gives what holds of the first code point to those that are like it."""
+    for alike in _ALIKE:
+        found[alike.start : alike.stop] = found[alike.start]
+    return found
