@@ -1,6 +1,7 @@
 """The difference view: two texts or two models, with Python's numbers."""
 
 import copy
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,12 +16,14 @@ from playwright.sync_api import expect
 
 import regard
 from regard.tracing import Trace, divergence, trace_text
+from regard.views._assets import read
 from tolerances import PAGE
 
 OpenPage = Callable[..., BrowserPage]
 
 TEXTS = ["He was fishing on the <i>river</i> bank.", "She withdrew money from the bank."]
 SIZE = {"width": 1400, "height": 1000}
+PALETTE = json.loads(read("palette.json"))
 
 
 @pytest.fixture(scope="module")
@@ -88,16 +91,35 @@ def test_the_map_is_pythons_divergence(
         assert page.locator("h1 i, .aligned i").count() == 0
 
 
+def _contrast(one: list[int], other: list[int]) -> float:
+    """Of two colours, after WCAG 2."""
+
+    def light(colour: list[int]) -> float:
+        parts = [part / 255 for part in colour]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return float(np.dot([0.2126, 0.7152, 0.0722], linear)) + 0.05
+
+    return max(light(one) / light(other), light(other) / light(one))
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_stronger_colour_is_a_larger_divergence(open_page: OpenPage, of_texts: Path, theme: str) -> None:
     """In the dark what differs more is lighter: the page speaks of neither."""
     page = open_page(of_texts, f"#theme={theme}")
     cells = page.locator(".divergences .grid-cell")
     colours = cells.evaluate_all("all => all.map(e => getComputedStyle(e).backgroundColor)")
-    strengths = np.array([float(each.rpartition("/ ")[2].rstrip(")")) for each in colours])
+    inks = cells.evaluate_all("all => all.map(e => getComputedStyle(e).color)")
+    colours, inks = (
+        [[int(part) for part in re.findall(r"\d+", each)] for each in some] for some in (colours, inks)
+    )
+    card, full = (
+        [int(part, 16) for part in re.findall("..", PALETTE[theme][name][1:])] for name in ("card", "accent")
+    )
+    strengths = (np.array(colours) - card)[:, 0] / (full[0] - card[0])
+    assert min(_contrast(*pair) for pair in zip(colours, inks, strict=True)) >= 4.5
     order = np.argsort(_map(page).ravel(), kind="stable")
-    assert strengths.max() == pytest.approx(0.44, abs=0.002)
-    assert (np.diff(strengths[order]) > -2e-3).all()
+    assert strengths.max() == pytest.approx(1, abs=0.002)
+    assert (np.diff(strengths[order]) > -1e-2).all()
     said = page.get_by_role("tabpanel").inner_text()
     assert said.count("The stronger a cell's colour, the ") == 2
     assert "darker" not in said.lower()
@@ -184,6 +206,10 @@ def test_likeness_of_words_is_pythons(open_page: OpenPage, of_texts: Path, texts
         for row in table.all()
     }
     assert set(found) >= {"the", "bank"}
+    last = [numbers[-1] for numbers in found.values()]
+    assert last == sorted(last)
+    said = page.get_by_text("Most moved").inner_text()
+    assert said.startswith(f"Most moved, by the last layer: {next(iter(found))} {last[0]:.3f}, ")
     for word in ("the", "bank"):
         wanted = [
             torch.cosine_similarity(*(trace.embedding(word, layer) for trace in texts), dim=0).item()
@@ -227,6 +253,20 @@ def test_each_of_the_two_has_its_own_attention(
     expect(page.locator(".where").locator("visible=true")).to_have_text("Layer 4, head 1")
 
 
+_INK = """() => [...document.querySelectorAll(".wall .grid-line")].flatMap(line => {
+    const canvas = line.querySelector("canvas"), cells = [...line.querySelectorAll(".grid-cell")];
+    const { width, height } = canvas, first = cells[0].offsetLeft;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+    return cells.map(({ offsetLeft, offsetWidth }) => {
+        let most = 0;
+        for (let y = 0; y < height; y += 1)
+            for (let x = 0; x < offsetWidth; x += 1)
+                most = Math.max(most, data[4 * (y * width + x + offsetLeft - first) + 3]);
+        return most;
+    });
+})"""
+
+
 def test_the_wall_has_the_divergence_of_each_head(
     open_page: OpenPage, of_models: Path, models: list[Trace]
 ) -> None:
@@ -234,6 +274,14 @@ def test_the_wall_has_the_divergence_of_each_head(
     expect(page.locator(".wall.drawn")).to_be_visible()
     wanted = divergence(*models).heads
     layer, head = divmod(int(wanted.argmax()), 12)
+    # One scale for all heads: the strongest colour of a thumbnail is its head's largest difference.
+    ink = page.evaluate(_INK)
+    most = np.array(page.evaluate("regard.facts.compared.kinds.encoder.most")).ravel()
+    order = page.locator(".wall-name").all_text_contents()
+    wanted_most = np.array(
+        [most[int(name.partition(".")[0]) * 12 + int(name.partition(".")[2])] for name in order]
+    )
+    np.testing.assert_allclose(ink, 255 * np.sqrt(wanted_most / most.max()), atol=2)
     first = page.locator(".wall .grid-cell").first
     expect(first).to_contain_text(f"{layer}.{head}")
     expect(first.locator(".wall-number")).to_have_text(f"{wanted.max():.3f}")

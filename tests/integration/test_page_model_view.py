@@ -249,16 +249,45 @@ def test_pointing_shows_one_head_larger(open_page: OpenPage, path: Path, record:
     expect(detail.locator("h2")).to_have_text("Layer 1, head 2")
     _cell(page, 2, 4).hover()
     expect(detail.locator("h2")).to_have_text("Layer 2, head 4")
-    terms = [term.partition(",")[0] for term in detail.locator("dt").all_inner_texts()]
-    shown = dict(zip(terms, detail.locator("dd").all_inner_texts(), strict=True))
+    standing = detail.locator(".detail-standing dd").all_inner_texts()
+    assert len(standing) == 3
+    detail.get_by_text("All numbers of this head").click()
+    _cell(page, 2, 4).hover()
+    expect(detail.locator("h2")).to_have_text("Layer 2, head 4")
+    terms = [term.partition(",")[0] for term in detail.locator("details dt").all_inner_texts()]
+    shown = dict(zip(terms, detail.locator("details dd").all_inner_texts(), strict=True))
     for name, value in _statistics(record, 2, 4).items():
         assert float(shown[NAMES[name]]) == pytest.approx(value, abs=1e-3)
     assert page.locator(".detail-picture").evaluate(
         "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(value => value > 0)"
     )
+    # What stands above the others: how far this head is from the mean of all, in standard deviations.
+    every = {
+        name: np.array(
+            [_statistics(record, layer, head)[name] for layer in range(LAYERS) for head in range(HEADS)]
+        )
+        for name in _statistics(record, 2, 4)
+    }
+    apart = {
+        name: abs(_statistics(record, 2, 4)[name] - values.mean()) / (values.std() or 1)
+        for name, values in every.items()
+    }
+    first = [NAMES[name] for name in sorted(apart, key=lambda name: -apart[name])[:3]]
+    assert [
+        term.partition(",")[0] for term in detail.locator(".detail-standing dt").all_inner_texts()
+    ] == first
     page.mouse.move(2, 2)
     expect(detail.locator("h2")).to_have_text("Layer 1, head 2")
     assert page.evaluate("regard.state().layer") == 1
+
+
+def test_the_first_tap_shows_a_head_and_the_second_opens_it(open_page: OpenPage, path: Path) -> None:
+    page = _open(open_page, path, viewport={"width": 390, "height": 844}, has_touch=True)
+    for view in ("model", "heads"):
+        _cell(page, 2, 3).tap()
+        expect(page.locator(".detail h2")).to_have_text("Layer 2, head 3")
+        assert page.evaluate("[regard.state().view, regard.state().layer]") == [view, 2]
+    expect(page.locator(".where")).to_have_text("Layer 2, head 3")
 
 
 def test_a_click_opens_the_head(open_page: OpenPage, path: Path) -> None:

@@ -19,7 +19,7 @@ VIEWS = {
     "movement": ("movement", 1, 40),
     "heads": ("movement", 1, 25),
     "story": ("text", 1, 20),
-    "model": ("movement", 1, 20),
+    "model": ("movement", 1, 15),
     "neuron": ("movement", 2, 60),
     "positions": ("movement", 1, 10),
     "difference": ("difference", 1, 40),

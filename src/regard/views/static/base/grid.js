@@ -22,6 +22,7 @@
 
 import { make, onceAFrame } from "./dom.js";
 import { cellIn, onKeys } from "./keys.js";
+import { quantityOf } from "./measures.js";
 import { drawThumbnail, thumbnailsOf } from "./thumbnails.js";
 
 const AROUND = 2; // lines above and below the view that are drawn already
@@ -95,6 +96,12 @@ export class HeadGrid {
     });
     const name = `Layer ${layer}, head ${head}`;
     return { layer, head, held, element, name, missing: held ? "" : ", not in this file" };
+  }
+
+  scaleSaid() {
+    return quantityOf(this.state.values.what).shared
+      ? "All thumbnails have one scale."
+      : "Each thumbnail is scaled to its own largest weight.";
   }
 
   // Draws the thumbnails again, as they come.

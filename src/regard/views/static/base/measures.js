@@ -40,6 +40,7 @@ const QUANTITIES = {
     label: "Difference",
     one: "difference",
     signed: true,
+    shared: true, // one scale for the pictures of all heads: how much they differ is what is asked
     more: "is more in 2",
     less: "more in 1",
     says: "the weight in the second less the weight in the first",

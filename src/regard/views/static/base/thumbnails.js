@@ -5,9 +5,10 @@
 
 import { parseColour } from "./colours.js";
 import { inIdleTime, make } from "./dom.js";
-import { quantityOf } from "./measures.js";
+import { fullOf, quantityOf } from "./measures.js";
 
 const SIDE = 32; // sampled queries and bins of keys at most: what a cell can show, whatever the text's length
+const FAINTEST = 12; // of 255: below it there is hardly a colour, and no stroke
 
 class Thumbnails {
   constructor({ source, state, colours }) {
@@ -101,6 +102,15 @@ class Thumbnails {
     return shown.flatMap(({ first, last }) => Array.from({ length: last - first + 1 }, (_, i) => first + i));
   }
 
+  // The largest number of any head, where all pictures have one scale.
+  most() {
+    const { kind, what } = this.state.values;
+    const heads = this.source
+      .layers(kind)
+      .flatMap((layer) => Array.from({ length: this.source.heads(kind, layer) }, (_, head) => ({ layer, head })));
+    return fullOf(this.source, { kind, what }, heads);
+  }
+
   // A head's weights between shown tokens as a small picture, -255 to 255. Long texts are sampled: evenly spaced
   // queries, and for each bin of keys its largest weight, so that a single strong link stays visible.
   levels({ layer, head }) {
@@ -130,6 +140,7 @@ class Thumbnails {
       }
     }
     for (const weight of picture) if (Math.abs(weight) > largest) largest = Math.abs(weight);
+    if (quantityOf(what).shared) largest = this.most();
     // Square root: a weight of 0.1 beside one of 1 would otherwise vanish.
     const pixels = Int16Array.from(picture, (weight) =>
       largest > 0 ? Math.sign(weight) * 255 * Math.sqrt(Math.abs(weight) / largest) : 0,
@@ -137,30 +148,38 @@ class Thumbnails {
     return { width, height, pixels, canvas: null, ink: null };
   }
 
-  // The levels as the strength of a colour; of two where there are signs. Then a cell is two pixels wide and high, and
-  // what is below zero has holes: it is known by them where colours are not.
+  // The levels as the strength of a colour; of two where there are signs.
   ink(picture, colours) {
     const { width, height, pixels } = picture;
-    const by = colours.length;
     const canvas = (picture.canvas =
-      picture.canvas || make("canvas", { width: String(by * width), height: String(by * height) }));
+      picture.canvas || Object.assign(make("canvas", { width: String(width), height: String(height) }), { pixels }));
     picture.ink = colours.join();
     canvas.hatch = picture.missing ? this.colours.of("--soft") : null;
     if (pixels.length === 0) return;
     const inks = colours.map(parseColour);
-    const image = new ImageData(by * width, by * height);
-    for (let y = 0; y < by * height; y += 1) {
-      for (let x = 0; x < by * width; x += 1) {
-        const level = pixels[Math.floor(y / by) * width + Math.floor(x / by)];
-        if (level === 0 || (level < 0 && (x + y) % 2 === 1)) continue;
-        const at = 4 * (y * by * width + x);
-        const ink = inks[level < 0 ? 1 : 0];
-        for (let i = 0; i < 3; i += 1) image.data[at + i] = ink[i];
-        image.data[at + 3] = Math.abs(level);
-      }
-    }
+    const image = new ImageData(width, height);
+    pixels.forEach((level, at) => {
+      const ink = inks[level < 0 ? 1 : 0];
+      for (let i = 0; i < 3; i += 1) image.data[4 * at + i] = ink[i];
+      image.data[4 * at + 3] = Math.abs(level);
+    });
     canvas.getContext("2d").putImageData(image, 0, 0);
   }
+}
+
+// Where cells are large enough, a stroke through each below zero: it is known by that where colours are not.
+export function strikeNegative(context, { width, height, pixels }, side, ink) {
+  const [across, down] = [side / width, side / height];
+  context.strokeStyle = ink;
+  context.lineWidth = window.devicePixelRatio || 1;
+  context.beginPath();
+  pixels.forEach((level, at) => {
+    if (level > -FAINTEST) return;
+    const [x, y] = [(at % width) * across, Math.floor(at / width) * down];
+    context.moveTo(x + 0.25 * across, y + 0.75 * down);
+    context.lineTo(x + 0.75 * across, y + 0.25 * down);
+  });
+  context.stroke();
 }
 
 // Draws a picture into a box of device pixels.

@@ -1,13 +1,14 @@
 // How differently each head attends, as a grid of layers and heads: a number in each cell, and its strength behind it.
 
 import { HeadGrid } from "../base/grid.js";
+import { inkOn, mixed } from "../base/shade.js";
 
-const STRONGEST = 44; // per cent of the colour behind a number, so that it stays readable
 const NARROW = 40; // pixels: less has room for two digits
 
-// A number with a strength from 0 to 1 behind it.
-export function shade(element, strength, colour) {
-  element.style.backgroundColor = `color-mix(in srgb, var(${colour}) ${(STRONGEST * strength).toFixed(1)}%, transparent)`;
+// A number on a colour whose strength is from 0 to 1.
+export function shade(element, strength, colours) {
+  const colour = mixed(colours.of("--card"), colours.of("--accent"), strength);
+  Object.assign(element.style, { backgroundColor: colour, color: inkOn(colour) });
 }
 
 // open(head): what a click does.
@@ -29,7 +30,7 @@ export function makeDivergenceMap({ source, state, colours }, open) {
           .flat()
           .filter((each) => each !== null),
       ) || 1;
-    shade(element, value / most, "--accent");
+    shade(element, value / most, colours);
     element.classList.toggle("most", value === most);
   };
   return new HeadGrid(

@@ -3,6 +3,8 @@
 import { make, readable } from "../base/dom.js";
 import { shade } from "./map.js";
 
+const MOVED = 5; // words that are named
+
 // A column for each token of either text; what has no partner is faded, dashed, and alone in its column.
 export function makeAlignment(source, kind) {
   const list = make("ol", { class: "aligned", "aria-label": "Tokens of both texts" });
@@ -30,7 +32,10 @@ export function makeAlignment(source, kind) {
   return list;
 }
 
-export function makeLikeness({ words, layers, cosines }) {
+// The words by how far they have moved at the end, the farthest first; and which those are, in words.
+export function makeLikeness({ words, layers, cosines }, colours) {
+  const last = (i) => cosines[i].findLast((value) => value !== null) ?? 1;
+  const order = words.map((_, i) => i).sort((a, b) => last(a) - last(b));
   const header = make(
     "tr",
     {},
@@ -38,15 +43,24 @@ export function makeLikeness({ words, layers, cosines }) {
     ...layers.map((name) => make("th", { scope: "col" }, name)),
   );
   const least = Math.min(1, ...cosines.flat().filter((value) => value !== null));
-  const rows = words.map((word, i) => {
+  const shades = [];
+  const rows = order.map((i) => {
     const cells = cosines[i].map((value) => {
       const cell = make("td", {}, value === null ? "–" : value.toFixed(3));
-      if (value !== null && least < 1) shade(cell, (1 - value) / (1 - least), "--less");
+      if (value !== null && least < 1) shades.push([cell, (1 - value) / (1 - least)]);
       return cell;
     });
-    return make("tr", {}, make("th", { scope: "row" }, make("bdi", { dir: "auto" }, readable(word))), ...cells);
+    return make("tr", {}, make("th", { scope: "row" }, make("bdi", { dir: "auto" }, readable(words[i]))), ...cells);
   });
-  return make(
+  const moved = order
+    .slice(0, MOVED)
+    .flatMap((i, place) => [
+      place > 0 ? ", " : "",
+      make("bdi", { dir: "auto" }, readable(words[i])),
+      ` ${last(i).toFixed(3)}`,
+    ]);
+  const said = make("p", {}, "Most moved, by the last layer: ", ...moved, ".");
+  const table = make(
     "div",
     { class: "difference-scroll", tabindex: "0", role: "region", "aria-label": "Likeness of words by layer" },
     make(
@@ -57,4 +71,8 @@ export function makeLikeness({ words, layers, cosines }) {
       make("tbody", {}, ...rows),
     ),
   );
+  // In the colours of the theme, or of paper.
+  const draw = () => shades.forEach(([cell, strength]) => shade(cell, strength, colours));
+  draw();
+  return { said, table, draw };
 }

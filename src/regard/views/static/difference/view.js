@@ -13,7 +13,7 @@ const HELP = [
 const fits = (source) => Boolean(source.facts.compared);
 
 function open(page) {
-  const { source, state } = page;
+  const { source, state, colours } = page;
   const { compared } = source.facts;
   const texts = compared.between === "texts";
   const openHead = ({ layer, head }) => state.set({ view: "heads", run: 0, layer, head, also: [], hover: null });
@@ -54,7 +54,8 @@ function open(page) {
         aligned,
       ),
     );
-  if (compared.likeness) {
+  const likeness = compared.likeness ? makeLikeness(compared.likeness, colours) : null;
+  if (likeness) {
     parts.push(
       make(
         "section",
@@ -65,7 +66,8 @@ function open(page) {
           { class: "note" },
           "The cosine of the word's two vectors at each embedding layer: 1 is the same direction. The stronger a cell's colour, the less alike.",
         ),
-        makeLikeness(compared.likeness),
+        likeness.said,
+        likeness.table,
       ),
     );
   }
@@ -119,10 +121,18 @@ function open(page) {
     aligned.replaceChildren(...(source.merged ? [makeAlignment(source, kind)] : []));
   };
   const changed = (names) => {
+    if (names.has("look")) paint();
     if (names.has("kind")) rebuild();
     else if (names.has("layer") || names.has("head")) map.mark();
   };
-  const print = (on) => () => map.print(on);
+  const paint = () => {
+    map.fill();
+    likeness?.draw();
+  };
+  const print = (on) => () => {
+    map.print(on);
+    paint();
+  };
   return { element, start: rebuild, changed, print };
 }
 

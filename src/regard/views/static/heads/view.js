@@ -76,7 +76,7 @@ function open(page) {
         "div",
         { class: "picker-foot" },
         makeSwitch(state, "Several heads", "adding"),
-        make("p", { class: "note" }, "Each thumbnail is scaled to its own largest weight."),
+        make("p", { class: "note" }, grid.scaleSaid()),
       ),
     ),
     view,

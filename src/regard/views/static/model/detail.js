@@ -2,10 +2,12 @@
 // the numbers of all heads as a table.
 
 import { make, onceAFrame } from "../base/dom.js";
-import { drawThumbnail, thumbnailsOf } from "../base/thumbnails.js";
+import { quantityOf } from "../base/measures.js";
+import { drawThumbnail, strikeNegative, thumbnailsOf } from "../base/thumbnails.js";
 import { formatStatistic } from "./statistics.js";
 
 const SIDE = 224;
+const STANDING = 3; // numbers that stand above the others
 
 export class Detail {
   constructor(page, { statistics, open }) {
@@ -17,7 +19,9 @@ export class Detail {
     this.pointed = null;
     this.request = onceAFrame(() => this.draw());
     this.title = make("h2", { class: "panel-title" });
+    this.note = make("p", { class: "note" });
     this.canvas = make("canvas", { class: "detail-picture", "aria-hidden": "true" });
+    this.standing = make("dl", { class: "detail-numbers detail-standing" });
     this.numbers = make("dl", { class: "detail-numbers" });
     const button = make("button", { type: "button", class: "button" }, "Open this head");
     button.addEventListener("click", () => open(this.head()));
@@ -26,13 +30,10 @@ export class Detail {
       { class: "detail", "aria-label": "One head" },
       this.title,
       this.canvas,
-      make(
-        "p",
-        { class: "note" },
-        "A row for each query, a column for each key, scaled to the head's largest weight; a long text is sampled.",
-      ),
+      this.note,
+      this.standing,
       button,
-      this.numbers,
+      make("details", { class: "table" }, make("summary", {}, "All numbers of this head"), this.numbers),
     );
   }
 
@@ -54,25 +55,52 @@ export class Detail {
       const term = make("dt", { title: says }, unit ? `${label}, ${unit}` : label);
       return { name, term, value, text: value.firstChild };
     });
+    this.usual = new Map(this.rows.map(({ name }) => [name, this.statistics().usual(name)]));
     this.numbers.replaceChildren(...this.rows.flatMap(({ term, value }) => [term, value]));
     this.pointed = null;
     this.request();
   }
 
+  // The numbers in which this head is least like the others.
+  drawStanding(head) {
+    const found = this.rows
+      .map(({ name, term }) => {
+        const { mean, spread } = this.usual.get(name);
+        const value = this.statistics().of(head, name);
+        return { label: term.textContent, value, mean, apart: value === null ? -1 : Math.abs(value - mean) / spread };
+      })
+      .filter(({ apart }) => apart >= 0)
+      .sort((a, b) => b.apart - a.apart)
+      .slice(0, STANDING);
+    this.standing.replaceChildren(
+      ...found.flatMap(({ label, value, mean }) => [
+        make("dt", {}, label),
+        make("dd", {}, formatStatistic(value, 4), make("small", {}, `all heads ${formatStatistic(mean, 4)}`)),
+      ]),
+    );
+  }
+
   draw() {
     const head = this.head();
     this.title.textContent = `Layer ${head.layer}, head ${head.head}`;
-    const { stat } = this.state.values;
+    const { stat, what } = this.state.values;
+    const { shared, signed } = quantityOf(what);
+    const scale = shared ? "all heads have one scale" : "scaled to the head's largest number";
+    const signs = signed ? " Green is above zero; purple, with a stroke, below." : "";
+    this.note.textContent = `A row for each query, a column for each key; ${scale}. A long text is sampled.${signs}`;
     for (const { name, term, value, text } of this.rows) {
       text.data = formatStatistic(this.statistics().of(head, name), 4);
       for (const element of [term, value]) element.classList.toggle("chosen", name === stat);
     }
+    this.drawStanding(head);
     const picture = this.thumbnails.get(head);
     const side = Math.round(SIDE * (window.devicePixelRatio || 1));
     if (this.canvas.width !== side) this.canvas.width = this.canvas.height = side;
     const context = this.canvas.getContext("2d");
     context.clearRect(0, 0, side, side);
-    if (picture) drawThumbnail(context, picture, 0, 0, side, side);
+    if (!picture) return;
+    drawThumbnail(context, picture, 0, 0, side, side);
+    strikeNegative(context, picture, side, this.colours.of("--ink"));
   }
 }
 

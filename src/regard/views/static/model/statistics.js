@@ -62,6 +62,14 @@ export class HeadStatistics {
   of({ layer, head }, name) {
     return this.values[name][this.places.get(layer)][head];
   }
+
+  // What all heads have: the mean and the standard deviation.
+  usual(name) {
+    const all = this.values[name].flat().filter((value) => value !== null);
+    const mean = all.reduce((sum, value) => sum + value, 0) / all.length;
+    const square = all.reduce((sum, value) => sum + (value - mean) ** 2, 0) / all.length;
+    return { mean, spread: Math.sqrt(square) || 1 };
+  }
 }
 
 // In digits; what a head does not have is a dash.

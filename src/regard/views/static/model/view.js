@@ -16,7 +16,7 @@ const ORDERS = [
 
 const HELP = [
   ["In the model view, point at a head", "shows it larger, with all its numbers"],
-  ["Click, Enter or Space on a head", "opens it"],
+  ["Click, Enter or Space on a head", "opens it; of two taps with a finger the first shows it"],
   ["Arrow keys, Home, End on the wall", "another head"],
 ];
 
@@ -30,13 +30,20 @@ function open({ source, state, colours }) {
       state.set({ stat: statistics.offered[0].name });
   };
 
+  // With a finger there is no pointing: the first tap shows a head, the second opens it.
+  const tapHead = (cell, { pointerType }) => {
+    const { layer, head } = state.values;
+    if (pointerType === "touch" && (cell.layer !== layer || cell.head !== head))
+      state.set({ layer: cell.layer, head: cell.head });
+    else openHead(cell);
+  };
   const openHead = ({ layer, head }) => state.set({ view: "heads", layer, head, also: [], hover: null });
   const detail = new Detail(page, { statistics: told, open: openHead });
   const isBeside = ({ layer, head }) => detail.head().layer === layer && detail.head().head === head;
   const wall = makeWall(page, {
     statistics: told,
     point: (head) => detail.point(head),
-    open: openHead,
+    open: tapHead,
     drawn: (cell) => isBeside(cell) && detail.request(),
   });
   const table = new Table(state, told, () => wall.order);
