@@ -8,7 +8,7 @@ import torch
 
 from regard.core.errors import InputError
 from regard.models import Kind
-from regard.tracing.patterns._bootstrap import Bootstrap, Effects
+from regard.tracing.patterns._bootstrap import Bootstrap
 from regard.tracing.patterns._patterns import HeadPattern, KeyPattern, Sides
 from regard.tracing.patterns._rows import EXAMPLES, Asked, Rows, Seen, look_at_mask, measure, same_view
 from regard.tracing.patterns._table import HeadCard, HeadExample, HeadFinding
@@ -98,6 +98,9 @@ class Counter:
         seed: int,
     ) -> None:
         self.kind, self.patterns = kind, tuple(patterns)
+        self.names = [each.name for each in self.patterns]
+        self.details = [each.detail for each in self.patterns]
+        self.of_key = [number for number, each in enumerate(self.patterns) if isinstance(each, KeyPattern)]
         # Where no attention was kept, reading the first layer says so.
         kept = list(trace.layers_of(kind)) or [0]
         self.layers = kept if layer is None else [trace.layer_index(layer, kind)]
@@ -138,8 +141,9 @@ class Counter:
         """The cards of these layers and heads."""
         for place, layer in enumerate(self.layers):
             effects = self.counted[place].effects(self._levels(level))
+            numbers = {name: getattr(effects, name).tolist() for name in (*_NUMBERS, "queries")}
             for head in self.heads[place]:
-                yield self._card(place, layer, head, effects, threshold)
+                yield self._card(place, layer, head, numbers, threshold)
 
     @staticmethod
     def _chosen(head: int | None, count: int) -> Sequence[int]:
@@ -154,21 +158,22 @@ class Counter:
 
     def _levels(self, level: float) -> np.ndarray:
         """For each pattern: by chance the best of n variants exceeds a bound n times as often as one."""
-        names = [pattern.name for pattern in self.patterns]
-        return np.array([1.0 - (1.0 - level) / names.count(name) for name in names])
+        return np.array([1.0 - (1.0 - level) / self.names.count(name) for name in self.names])
 
-    def _card(self, place: int, layer: int, head: int, effects: Effects, threshold: float) -> HeadCard:
+    def _card(
+        self, place: int, layer: int, head: int, numbers: dict[str, list[list[float]]], threshold: float
+    ) -> HeadCard:
         variants = [
             (
                 HeadFinding(
-                    pattern=pattern.name,
-                    detail=self._detail(place, head, pattern),
-                    queries=int(effects.queries[head, number]),
-                    **{name: float(getattr(effects, name)[head, number]) for name in _NUMBERS},
+                    pattern=self.names[number],
+                    detail=self._detail(place, head, number),
+                    queries=int(numbers["queries"][head][number]),
+                    **{name: numbers[name][head][number] for name in _NUMBERS},
                 ),
                 number,
             )
-            for number, pattern in enumerate(self.patterns)
+            for number in range(len(self.patterns))
         ]
 
         def order(variant: tuple[HeadFinding, int]) -> tuple[bool, float]:
@@ -190,14 +195,13 @@ class Counter:
             examples=self.examples.of(place, head, number),
         )
 
-    def _detail(self, place: int, head: int, pattern: HeadPattern) -> str:
+    def _detail(self, place: int, head: int, number: int) -> str:
         """Of a key pattern the part that gets most, where it gets more than the others together."""
-        if not isinstance(pattern, KeyPattern):
-            return pattern.detail
-        of_key = [each for each in self.patterns if isinstance(each, KeyPattern)]
-        at = next(index for index, each in enumerate(of_key) if each is pattern)
+        if number not in self.of_key:
+            return self.details[number]
         parts = self.parts[place]
         assert isinstance(parts, torch.Tensor)
+        at = self.of_key.index(number)
         shares = torch.split(parts[head], [len(names) for names in self.part_names])[at].tolist()
         most = max(range(len(shares)), key=shares.__getitem__)
         return self.part_names[at][most] if shares[most] > sum(shares) / 2 else ""
