@@ -70,6 +70,7 @@ def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
     kinds = {}
     for kind in record.kinds:
         kinds[kind] = {
+            "names": None if record.names is None else record.names["kinds"].get(kind),
             "query": "encoder" if kind == "encoder" else "decoder",
             "key": "decoder" if kind == "decoder" else "encoder",
             "layers": [_layer(f"{kind}-{each.layer}", each, blocks) for each in record.layers[kind]],
@@ -82,6 +83,9 @@ def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
         "every": 1,
         "sides": {name: _side(name, side, blocks) for name, side in sides.items() if side is not None},
         "kinds": kinds,
+        "names": None
+        if record.names is None
+        else {name: record.names[name] for name in ("said", "patterns")},
     }
     return facts, blocks
 

@@ -11,7 +11,7 @@ attend to nothing has weights of zero. Weights from another library are given as
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -123,6 +123,9 @@ class AttentionRecord:
         statistics: Of each head, for the kinds where they are known; the page works out those of the others.
         measures: What can be drawn in the place of the weights.
         left_out: Measures that it does not have, each with the reason.
+        names: What each head does, as plain values: `said`, what the names are of; `patterns`, each with its
+            `name` and what it `says`; and `kinds`: for each a list of layers, of heads, of what a head shows,
+            strongest first, each with `name`, `detail` and `effect`. None where nothing is known.
         story: The way of some tokens through each stack, where that is to be shown.
     """
 
@@ -133,6 +136,7 @@ class AttentionRecord:
     statistics: Mapping[RecordKind, HeadStatistics] = field(default_factory=dict)
     measures: Mapping[RecordKind, tuple[MeasureRecord, ...]] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, Any] | None = None
     story: Mapping[Literal["encoder", "decoder"], StoryRecord] = field(default_factory=dict)
 
     @property

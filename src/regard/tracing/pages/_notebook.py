@@ -6,6 +6,7 @@ from regard.models import Kind
 from regard.tracing.comparison import difference
 from regard.tracing.edits import ablation
 from regard.tracing.measures import Scalar
+from regard.tracing.pages._names import MOST_OF_A_WIDGET
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._page_extras import head_statistics
 from regard.tracing.pages._page_measures import live_measures
@@ -76,7 +77,7 @@ def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
         return {"tokens": list(found.tokens), "moved": moved, "cosine": cosine, **tops}
 
     return LiveRun(
-        record=page_record(trace, None, statistics=False, story=True),
+        record=page_record(trace, None, statistics=False, story=True, names=MOST_OF_A_WIDGET),
         statistics=lambda kind: head_statistics(trace, kind),
         check=None if trace.loaded is None else check,
         measures=live_measures(trace, of),

@@ -21,6 +21,7 @@ from regard.core import (
 from regard.core.errors import InputError
 from regard.models import Kind, StackKind, stack_of
 from regard.tracing.measures import Scalar
+from regard.tracing.pages._names import names_of
 from regard.tracing.pages._page_extras import (
     as_array,
     head_statistics,
@@ -65,6 +66,7 @@ def page_record(
     *,
     statistics: bool = True,
     story: bool = False,
+    names: int = 0,
 ) -> AttentionRecord:
     """What the page needs of a trace: tokens, and q, k, scale, mask and bias of every layer of every kind.
 
@@ -76,6 +78,7 @@ def page_record(
         of: what "gradient" is of, as in `Trace.attention_gradients`.
         statistics: whether it has the statistics of every head; a notebook asks for them when it shows them.
         story: whether it has the way of each token through the layers, where that can be seen.
+        names: how many weights may be read to name the heads by what they do; 0 for no names.
 
     Raises:
         InputError: a layer has something that the page cannot draw exactly: it would show other weights than
@@ -91,6 +94,7 @@ def page_record(
         statistics={kind: head_statistics(trace, kind) for kind in trace.kinds} if statistics else {},
         measures=drawn,
         left_out=left,
+        names=names_of(trace, names) if names else None,
     )
     return replace(record, story=_stories(trace, record)) if story else record
 

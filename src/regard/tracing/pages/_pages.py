@@ -6,6 +6,7 @@ from os import PathLike
 from regard.core.errors import InputError
 from regard.tracing.comparison import difference, movement
 from regard.tracing.measures import Scalar
+from regard.tracing.pages._names import MOST_WEIGHTS
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._page_extras import PageHead, page_heads
 from regard.tracing.record import Trace
@@ -42,7 +43,7 @@ def page(
     """
 
     of_values, held = page_heads(self, values, "values"), page_heads(self, heads, "heads")
-    record = page_record(self, measures, of, story=True)
+    record = page_record(self, measures, of, story=True, names=MOST_WEIGHTS)
     return render_page(record, values=of_values, heads=held, max_mb=max_mb)
 
 

@@ -55,6 +55,11 @@ class HeadPattern(ABC):
         """What tells it from others of its name: "-2"; "" where there are none."""
         return ""
 
+    @property
+    def says(self) -> str:
+        """What a head with this pattern does, in one plain sentence; "" to leave it unsaid."""
+        return ""
+
 
 class RowPattern(HeadPattern):
     """Each query has keys of its own.
@@ -96,6 +101,12 @@ class Offset(RowPattern):
     def detail(self) -> str:
         return f"{self.offset:+d}" if abs(self.offset) > 1 else ""
 
+    @property
+    def says(self) -> str:
+        near = {-1: "the token just before it", 0: "itself", 1: "the token just after it"}
+        far = "the token a fixed number of places before or after it"
+        return f"Each token looks at {near.get(self.offset, far)}."
+
     def places(self, sides: Sides) -> Tensor:
         keys = torch.arange(len(sides.queries)) + self.offset
         return torch.where((keys >= 0) & (keys < len(sides.keys)), keys, -1)[:, None]
@@ -116,6 +127,10 @@ class DuplicateToken(RowPattern):
     def name(self) -> str:
         return "duplicate token"
 
+    @property
+    def says(self) -> str:
+        return "Each token looks at other places where the same token stands."
+
     def places(self, sides: Sides) -> Tensor:
         return _beside_occurrences(sides, 0)
 
@@ -131,6 +146,10 @@ class Induction(RowPattern):
     @property
     def name(self) -> str:
         return "induction"
+
+    @property
+    def says(self) -> str:
+        return "Each token looks at what came after the same token elsewhere, where a copy would go on."
 
     def places(self, sides: Sides) -> Tensor:
         return _beside_occurrences(sides, 1)
@@ -175,6 +194,10 @@ class Alignment(RowPattern):
     def name(self) -> str:
         return "alignment"
 
+    @property
+    def says(self) -> str:
+        return "Each token looks as far into the other text as it stands in its own."
+
     def places(self, sides: Sides) -> Tensor:
         queries, keys = len(sides.queries), len(sides.keys)
         middle = [round(each * (keys - 1) / max(1, queries - 1)) for each in range(queries)]
@@ -192,6 +215,10 @@ class DelimiterSink(KeyPattern):
     @property
     def name(self) -> str:
         return "delimiter sink"
+
+    @property
+    def says(self) -> str:
+        return "Tokens look at special tokens, at punctuation, or at the first token."
 
     def parts(self, sides: Sides) -> dict[str, Tensor]:
         special = torch.tensor([token.special for token in sides.keys])
@@ -222,6 +249,10 @@ class Broadcast(HeadPattern):
     @property
     def name(self) -> str:
         return "broadcast"
+
+    @property
+    def says(self) -> str:
+        return "All tokens look at the same few words."
 
 
 _STRIDES = (-8, -7, -6, -5, -4, -3, -2, 2, 3, 4, 5, 6, 7, 8)

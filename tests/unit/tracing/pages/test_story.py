@@ -157,7 +157,7 @@ def test_says_what_can_be_seen_and_no_more(trace: Trace) -> None:
     rows = _told(replace(both, decoder=crossed).page(), "decoder").facts["rows"]
     assert [row["name"] for row in rows if row["layer"] == 1] == ["attention", "output"]
     kept = trace_text(make_loaded(), TEXT, keeping=Keeping(keep="qkv"))
-    assert '"story"' not in kept.page().html
+    assert "encoder-story" not in kept.page().html
 
 
 def test_a_long_text_s_story_is_of_the_tokens_around_a_place(

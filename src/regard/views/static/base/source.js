@@ -18,6 +18,9 @@
 //   allows(kind, layer, head, query, key)  whether the mask lets a query look at a key; without this method, always
 //   statistics(kind)                   means over the queries, by name: { entropy: [a row a layer, of a number a
 //                                      head, null where there is none], ... }
+//   names(kind)                        null, or what each head does: [a row a layer, of a list a head, of what it shows,
+//                                      strongest first, { name, detail?, effect }]; what the names mean is in
+//                                      facts.names, { said, patterns: [{ name, says }] }; may be missing
 //   measures(kind)                     what can be drawn, names of measures.js: "weights" and what the source has of
 //                                      the others; without this method, the weights alone
 //   most(kind, layer, head, what)      the number that a full line of a measure stands for
@@ -158,6 +161,10 @@ export class FileSource {
 
   statistics(kind) {
     return this.facts.kinds[kind].statistics;
+  }
+
+  names(kind) {
+    return this.facts.kinds[kind].names;
   }
 
   measures(kind) {
