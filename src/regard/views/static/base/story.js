@@ -5,8 +5,9 @@ import { decodeBase64, decodeValues } from "./numbers.js";
 // facts: of one stack. Returns the facts and, of the token at a place in facts.tokens,
 //   vector(row, place)        Float64Array, the first numbers of a row's vector; of a sum, its rows added up
 //   length(row, place)        of the whole vector
-//   moved(state, place)       { cosine, distance } of the row with `hidden: state` to the learned embedding, by the
-//                             whole vectors; null where the two have not the same size
+//   moved(state, place, to)   { cosine, distance } of the row with `hidden: state`, by the whole vectors, to the learned
+//                             embedding (to = 0), to what enters layer 0 (1), to the state before (2); null where
+//                             the two have not the same size
 //   neurons(layer, place)     { places, values, active }, of the feed-forward network; null where it is not seen
 //   parts(kind, layer, place) of each head, the length of what it adds to the attention's output; null where unknown
 export function decodeStory(facts, readBlock) {
@@ -36,8 +37,8 @@ export function decodeStory(facts, readBlock) {
     return terms[0].map((_, i) => terms.reduce((total, term) => total + term[i], 0));
   }
 
-  function moved(state, place) {
-    const of = (what) => ways[(what * 3 * states + state) * count + place];
+  function moved(state, place, to = 0) {
+    const of = (what) => ways[((what * 3 + to) * states + state) * count + place];
     return ways && !Number.isNaN(of(0)) ? { cosine: of(0), distance: of(1) } : null;
   }
 

@@ -68,11 +68,11 @@ export function makeTitle(source, state, texts) {
     if (token) state.set({ pin: token, hover: null });
   });
 
-  // Of a span, or of numbers with signs, nothing is shaded.
+  // Of a span, or of numbers with signs, nothing is shaded; the story has a sentence of its own.
   const shades = () => {
-    const { kind, layer, head, what } = state.values;
+    const { view, kind, layer, head, what } = state.values;
     const held = state.held();
-    if (!held || held.to !== undefined || quantityOf(what).signed) return null;
+    if (view === "story" || !held || held.to !== undefined || quantityOf(what).signed) return null;
     const other = held.side === "query" ? "key" : "query";
     const row =
       held.side === "query"
@@ -94,7 +94,7 @@ export function makeTitle(source, state, texts) {
     }
   };
   state.listen((changed) => {
-    if (["kind", "layer", "head", "pin", "row", "what"].some((name) => changed.has(name))) draw();
+    if (["view", "kind", "layer", "head", "pin", "row", "what"].some((name) => changed.has(name))) draw();
   });
   source.listen(draw);
   draw();

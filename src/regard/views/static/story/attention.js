@@ -6,6 +6,7 @@ import { makeShares } from "../neuron/shares.js";
 import {
   agreed,
   decimals,
+  drawn,
   largestOf,
   minus,
   percent,
@@ -17,6 +18,7 @@ import {
 import { isNorm } from "./followed.js";
 
 const LISTED = 6; // values that are drawn one by one; the others as one line
+const LARGE = 12; // scores whose powers of e are too long to be read
 const LISTED_SCORES = 12; // of a long text
 
 const headName = ({ chosen }) => `layer ${chosen.layer}, head ${chosen.head}`;
@@ -42,54 +44,46 @@ const THREE = {
     ", what it hands on.",
   ],
   draw(at) {
-    const { steps, chosen, story } = at;
-    const { q, k, v, dim, vDim } = steps;
-    const keyed = isCross(at) ? at.strongest(1).listed[0] : chosen.query;
-    const read = at.read();
-    const from = at.vector(read);
-    const given = isNorm(story.rows[read]) && at.attention() === read ? `, after ${story.rows[read].name}` : "";
+    const { q, k, v, dim, vDim } = at.steps;
+    const keyed = keyOf(at);
     const key = part(k, keyed, dim);
+    const value = v && part(v, keyed, vDim);
     const largest = largestOf(q, key);
-    const way = (side, letter, values, what, scale, of) =>
+    const inputs = inputsOf(at);
+    const way = (side, letter, values, scale, input, count) =>
       make(
         "li",
         { class: `story-way of-${side}` },
-        make("span", { class: "story-matrix" }, `× W`, make("sub", {}, letter)),
-        make("strong", {}, what),
+        make("span", { class: "story-matrix" }, "× W", make("sub", {}, letter), ` (${input.dim} × ${count ?? "?"})`),
+        make("strong", {}, side),
         values
           ? make("span", { class: "story-bars" }, strip(values, scale))
           : make("span", { class: "story-missing" }, "This page does not hold the values of this head."),
-        make("span", { class: "story-note" }, ...of),
+        make("span", { class: "story-note" }, "of ", input.word(), count ? `, ${count} numbers` : ""),
       );
-    const sides = isCross(at) ? ["query", "key"] : ["query", "query"];
-    const whose = (side) => (side === "query" ? at.word() : at.word("key", keyed));
-    const value = v && part(v, keyed, vDim);
+    const last = inputs[inputs.length - 1];
     return [
-      vectorLines([
-        {
-          name: ["x: ", at.word(), given || ` as layer ${chosen.layer} reads it`],
-          values: from,
-          note: at.shownOf(),
-          kind: "followed",
-        },
-      ]),
+      make(
+        "div",
+        { class: "story-inputs" },
+        ...inputs.map(({ name, word, values, note }, i) =>
+          vectorLines([{ name: ["x: ", word(), name], values, note, kind: i ? "looked" : "followed" }]),
+        ),
+      ),
+      threeArrows(inputs.length > 1),
       make(
         "ul",
         { class: "story-ways" },
-        way("query", "Q", q, "query", largest, ["of ", whose(sides[0]), `, ${q.length} numbers`]),
-        way("key", "K", key, "key", largest, ["of ", whose(sides[1]), `, ${dim} numbers`]),
-        way("value", "V", value, "value", value ? largestOf(value) : 0, [
-          "of ",
-          whose(sides[1]),
-          vDim ? `, ${vDim} numbers` : "",
-        ]),
+        way("query", "Q", q, largest, inputs[0], q.length),
+        way("key", "K", key, largest, last, dim),
+        way("value", "V", value, value ? largestOf(value) : 0, last, vDim),
       ),
       make("p", { class: "note" }, ...threeNotes(at)),
     ];
   },
   numbers(at) {
     const { steps, chosen } = at;
-    const keyed = isCross(at) ? at.strongest(1).listed[0] : chosen.query;
+    const keyed = keyOf(at);
     const columns = [
       [`q of ${at.name("query", chosen.query)}`, steps.q],
       [`k of ${at.name("key", keyed)}`, part(steps.k, keyed, steps.dim)],
@@ -102,6 +96,47 @@ const THREE = {
   },
 };
 
+// Whose key and value are drawn: the word's own, or of the encoder's words the one that it looks at most.
+const keyOf = (at) => (isCross(at) ? (at.strongest(1).listed[0] ?? 0) : at.chosen.query);
+
+// What the three are made from: the word as the layer reads it, and, of another stack, what that has made of its word.
+function inputsOf(at) {
+  const { story, chosen, source } = at;
+  const read = at.read();
+  const normed = isNorm(story.rows[read]) && at.attention() === read;
+  const own = {
+    word: () => at.word(),
+    name: normed ? `, after ${story.rows[read].name}` : ` as layer ${chosen.layer} reads it`,
+    values: at.vector(read),
+    note: at.shownOf(),
+    dim: story.dim,
+  };
+  if (!isCross(at)) return [own];
+  const keyed = keyOf(at);
+  const other = source.story("encoder");
+  const place = other ? other.tokens.indexOf(keyed) : -1;
+  const row = other ? other.rows.findLastIndex(({ hidden }) => hidden !== undefined) : -1;
+  const values = place < 0 ? [] : other.vector(row, place);
+  const name = ", the encoder's contextual embedding";
+  const word = () => at.word("key", keyed);
+  return [own, { word, name, values, note: place < 0 ? "not on this page" : "", dim: other?.dim ?? "?" }];
+}
+
+// From what is read to each of the three tables.
+function threeArrows(two) {
+  const svg = drawn("svg", {
+    viewBox: "0 0 6 1",
+    preserveAspectRatio: "none",
+    class: "story-arrows",
+    "aria-hidden": "true",
+  });
+  const from = two ? [1, 4, 4] : [3, 3, 3];
+  ["query", "key", "value"].forEach((side, i) =>
+    svg.append(drawn("path", { d: `M${from[i]} 0C${from[i]} .7 ${2 * i + 1} .3 ${2 * i + 1} 1`, class: `of-${side}` })),
+  );
+  return svg;
+}
+
 function threeNotes(at) {
   const { chosen, source } = at;
   const heads = source.heads(chosen.kind, chosen.layer);
@@ -109,7 +144,9 @@ function threeNotes(at) {
   if (isCross(at))
     notes.push("The query is the decoder's word's; keys and values are those of the words that the encoder has read. ");
   else notes.push("Every word has all three. ");
-  notes.push(`Each of the ${heads} heads of layer ${chosen.layer} has tables of its own; this is head ${chosen.head}.`);
+  notes.push(
+    `Each of the ${heads} heads of layer ${chosen.layer} has tables of its own (W, and often a bias to add); this is head ${chosen.head}.`,
+  );
   if (source.rotary(chosen.kind, chosen.layer))
     notes.push(
       " Query and key are drawn after they were turned by the place of the word: so the model knows distances.",
@@ -133,15 +170,26 @@ const SHARES = {
     const { chosen, state } = at;
     if (!(chosen.softmax.total > 0))
       return [make("p", {}, "The mask lets this word look at nothing: all shares are 0.")];
-    const { listed, others } = at.strongest(LISTED_SCORES);
+    const shown = at.shown(at.strongest(LISTED_SCORES).listed);
+    const others = chosen.keys.map((_, key) => key).filter((key) => !shown.includes(key) && at.steps.weights[key] > 0);
     const choose = (key) => state.set({ key });
-    const rows = at.shown(listed).map((key) => scoreRow(at, key, choose));
+    const rows = shown.map((key) => scoreRow(at, key, choose));
     return [
       makeShares(chosen, choose),
       make(
         "div",
         { class: "story-scores" },
-        make("div", {}, make("ul", { class: "story-keys" }, ...rows), maskNote(at, others)),
+        make(
+          "div",
+          {},
+          make(
+            "p",
+            { class: "story-key story-label", "aria-hidden": "true" },
+            ...["", "score", "", "share", ""].map((text) => make("span", { class: "story-number" }, text)),
+          ),
+          make("ul", { class: "story-keys" }, ...rows),
+          maskNote(at, others),
+        ),
         worked(at),
       ),
     ];
@@ -213,14 +261,11 @@ function worked(at) {
     line(`${minus(String(score))} ${bias < 0 ? "−" : "+"} ${Math.abs(bias)} ${sum.sign} ${sum.text}`);
     score = sum.value;
   }
-  const power = agreed(Math.exp(steps.scores[key]), Math.exp(score));
-  line(
-    "e",
-    make("span", { class: "sr-only" }, "^"),
-    make("sup", {}, minus(String(score))),
-    ` ${power.sign} ${power.text}`,
-  );
-  const total = Number((chosen.softmax.total * Math.exp(chosen.softmax.largest)).toPrecision(5));
+  const less = chosen.softmax.largest > LARGE ? Number(chosen.softmax.largest.toFixed(4)) : 0;
+  const written = minus(less ? `(${score} − ${less})` : String(score));
+  const power = agreed(Math.exp(steps.scores[key] - less), Math.exp(score - less));
+  line("e", make("span", { class: "sr-only" }, "^"), make("sup", {}, written), ` ${power.sign} ${power.text}`);
+  const total = Number((chosen.softmax.total * Math.exp(chosen.softmax.largest - less)).toPrecision(5));
   const found = agreed(100 * steps.weights[key], (100 * power.value) / total);
   line(`${power.text} / ${minus(String(total))} ${found.sign} `, make("strong", {}, `${found.text} %`));
   return make(
@@ -231,7 +276,7 @@ function worked(at) {
     make(
       "p",
       { class: "note" },
-      `${minus(String(total))} is that power of e for every word, added up. This is the softmax: no share is below 0, and together they are 100 %.`,
+      `${minus(String(total))} is that power of e for every word, added up. This is the softmax: no share is below 0, and together they are 100 %.${less ? ` The largest score, ${less}, is taken away from each first: that changes no share.` : ""}`,
     ),
   );
 }
@@ -283,7 +328,9 @@ const MIXED = {
   title: "The values are mixed by these shares",
   inHead: true,
   said: (at) => [
-    "Each word's value counts as much as its share. Added up, they are what this head brings to ",
+    "Each word's ",
+    make("span", { class: "story-value" }, "value"),
+    " counts as much as its share. Added up, they are what this head brings to ",
     at.word(),
     ".",
   ],
@@ -315,7 +362,7 @@ const MIXED = {
         lines.slice(0, -1).map(({ values }) => values[dim]),
         steps.context[dim],
       );
-    return [vectorLines(lines, [equation]), valueNote(at, listed[0])];
+    return [vectorLines(lines, [["", equation]]), valueNote(at, listed[0])];
   },
   numbers(at) {
     const { steps } = at;

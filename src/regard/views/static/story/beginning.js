@@ -53,7 +53,16 @@ const TOKENS = {
         make("span", { class: "story-pieces" }, ...places.map(piece)),
       );
     return [
-      make("ul", { class: "story-tokens" }, ...columns.map(column)),
+      make(
+        "ul",
+        { class: "story-tokens" },
+        make(
+          "li",
+          { class: "story-labels", "aria-hidden": "true" },
+          ...["text", "tokens", "numbers"].map((text) => make("span", {}, text)),
+        ),
+        ...columns.map(column),
+      ),
       make("p", { class: "note" }, ...tokenNotes(at, tokens)),
     ];
   },
@@ -110,39 +119,48 @@ const LEARNED = {
     const first = Math.max(0, Math.min(here - Math.floor(ROWS / 2), ids.length - ROWS));
     const shown = ids.slice(first, first + ROWS);
     const largest = largestOf(...shown.map((id) => story.vector(0, of.get(id))));
-    const gap = () => make("li", { class: "story-gap", "aria-hidden": "true" }, "⋮");
-    const lines = [];
-    let before = -1;
-    for (const id of shown) {
-      if (id > before + 1) lines.push(gap());
-      const place = of.get(id);
-      const on = id === idOf(at);
-      lines.push(
-        make(
-          "li",
-          { class: `story-line${on ? " followed" : ""}` },
-          make("span", { class: "story-id" }, String(id)),
-          make("bdi", { class: "story-name", dir: "auto" }, at.name("query", story.tokens[place])),
-          make("span", { class: "story-bars" }, strip(story.vector(0, place), largest)),
-        ),
-      );
-      before = id;
-    }
-    if (before + 1 !== story.vocabulary) lines.push(gap());
+    const lines = shown.map((id, i) =>
+      make(
+        "li",
+        {
+          class: `story-line${id === idOf(at) ? " followed" : ""}${id === (shown[i - 1] ?? -1) + 1 ? "" : " after-gap"}`,
+        },
+        make("span", { class: "story-id" }, String(id)),
+        make("bdi", { class: "story-name", dir: "auto" }, at.name("query", story.tokens[of.get(id)])),
+        make("span", { class: "story-bars" }, strip(story.vector(0, of.get(id)), largest)),
+      ),
+    );
     const times = story.ids.filter((id) => id === idOf(at)).length;
     const values = at.vector(0);
+    const dim = story.rows[0].dim ?? story.dim;
+    const size = story.vocabulary ? `${thousands(story.vocabulary)} rows of ` : "rows of ";
     return [
-      make("ol", { class: "story-lines story-table" }, ...lines),
+      make(
+        "div",
+        { class: "story-frame" },
+        make("p", { class: "story-label" }, `The table: ${size}${dim} numbers. Of these rows, those of this text:`),
+        make("ol", { class: "story-lines story-table" }, ...lines),
+      ),
+      vectorLines([
+        {
+          sign: "↳",
+          name: ["row ", String(idOf(at)), ": ", at.word()],
+          values,
+          note: at.shownOf(story.rows[0].dim),
+          kind: "large",
+        },
+      ]),
       make(
         "p",
         { class: "equation story-equation" },
         at.word(),
-        ` = (${Array.from(values.slice(0, 6), (value) => decimals(value)).join(", ")}, … )`,
+        ` = (${Array.from(values.slice(0, 5), (value) => decimals(value)).join(", ")}, … )`,
       ),
       make(
         "p",
         { class: "note" },
-        `Drawn: ${at.shownOf(story.rows[0].dim)} of each row; up and green is above 0, down and purple below. The rows are those of this text's tokens${ids.length > ROWS ? ", the nearest of them" : ""}.`,
+        "A bar up, green, is a number above 0; a bar down, purple, one below.",
+        ids.length > ROWS ? ` The text has ${ids.length} different tokens: drawn are the nearest.` : "",
         times > 1 ? ` The text has this token ${times} times: each starts from this same row.` : "",
       ),
     ];
@@ -188,11 +206,14 @@ const POSITION = {
     const equations =
       terms.length > 1
         ? [
-            (dim) =>
-              sumEquation(
-                terms.map((row) => at.vector(row)[dim]),
-                at.vector(summed)[dim],
-              ),
+            [
+              "",
+              (dim) =>
+                sumEquation(
+                  terms.map((row) => at.vector(row)[dim]),
+                  at.vector(summed)[dim],
+                ),
+            ],
           ]
         : [];
     return [
@@ -216,9 +237,10 @@ const POSITION = {
 
 const embeddingRows = (at) => at.story.rows.flatMap(({ part }, row) => (part === "embedding" ? [row] : []));
 
-function embeddingName(at, { name, hidden }) {
-  if (name === "position") return `position ${at.chosen.query}`;
-  if (name === "token type") return "which text it is in";
+function embeddingName({ source, chosen }, { name, hidden }) {
+  if (name === "position") return `place ${chosen.query}`;
+  if (name === "token type")
+    return `which text it is in: the ${source.tokens(chosen.kind, "query")[chosen.query].sequence ? "second" : "first"}`;
   if (name === "sum") return hidden === 0 ? "sum: enters layer 0" : "sum";
   return hidden === 0 && name !== "enters layer 0" ? `${name}: enters layer 0` : name;
 }

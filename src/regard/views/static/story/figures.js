@@ -3,7 +3,9 @@
 import { makeTable } from "../base/controls.js";
 import { make, SVG } from "../base/dom.js";
 
-const shape = (tag, attributes) => {
+const MANY = 6; // lines, beyond which they are drawn lower
+
+export const drawn = (tag, attributes) => {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
   return element;
@@ -24,7 +26,7 @@ export function largestOf(...lists) {
 // Bars above the middle for numbers above 0, below it for those below; as wide as there is room. `largest` is a
 // full bar.
 export function strip(values, largest) {
-  const svg = shape("svg", {
+  const svg = drawn("svg", {
     viewBox: `0 0 ${values.length} 2`,
     preserveAspectRatio: "none",
     class: "story-strip",
@@ -35,14 +37,14 @@ export function strip(values, largest) {
       const size = largest > 0 ? Math.min(1, (value * sign) / largest) : 0;
       return size > 0 ? `M${i + 0.12} 1h.76v${(-sign * Math.max(size, 0.02)).toFixed(3)}h-.76z` : "";
     });
-    svg.append(shape("path", { d: bars.join(""), class: sign > 0 ? "more" : "less" }));
+    svg.append(drawn("path", { d: bars.join(""), class: sign > 0 ? "more" : "less" }));
   }
   return svg;
 }
 
 // Lines one below the other: [{ sign, name, values, note, kind, own }], all to one scale, but those with `own`.
-// `equations`, functions of a dimension, are written below: of the dimension under the pointer; before that, of the
-// one that is largest in the last line.
+// `equations`, [what it is, function of a dimension], are written below: of the dimension under the pointer; before
+// that, of the one that is largest in the last line.
 export function vectorLines(lines, equations = []) {
   const largest = largestOf(...lines.map(({ values, own }) => (own ? [] : values)));
   const rows = lines.map(({ sign = "", name, values, note = "", kind = "", own = false }) =>
@@ -55,7 +57,8 @@ export function vectorLines(lines, equations = []) {
       make("span", { class: "story-note" }, ...[note].flat()),
     ),
   );
-  const list = make("ol", { class: "story-lines" }, ...rows);
+  rows.forEach((row, i) => row.style.setProperty("--line", String(i)));
+  const list = make("ol", { class: `story-lines${lines.length > MANY ? " many" : ""}` }, ...rows);
   if (equations.length === 0) return list;
   const last = lines.findLast(({ own }) => !own).values;
   let best = 0;
@@ -63,8 +66,8 @@ export function vectorLines(lines, equations = []) {
   const said = equations.map(() => make("p", { class: "equation story-equation" }));
   const show = (dim) => {
     list.style.setProperty("--at", String((dim + 0.5) / last.length));
-    equations.forEach((equation, i) =>
-      said[i].replaceChildren(make("span", { class: "story-dim" }, `Dimension ${dim}:`), " ", equation(dim)),
+    equations.forEach(([what, equation], i) =>
+      said[i].replaceChildren(make("span", { class: "story-dim" }, `Dimension ${dim}${what}:`), " ", equation(dim)),
     );
   };
   const point = (event) => {

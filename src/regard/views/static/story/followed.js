@@ -24,7 +24,7 @@ export class Followed {
     const { tokens } = this.story;
     return this.place >= 0
       ? null
-      : `Of a text as long as this, the page tells the story of ${tokens.length} tokens, ${tokens[0]} to ${tokens[tokens.length - 1]}: choose one of them.`;
+      : `Of a text as long as this, the page tells the story of ${tokens.length} tokens, ${tokens[0]} to ${tokens[tokens.length - 1]}.`;
   }
 
   get steps() {

@@ -30,7 +30,7 @@ export const JOURNEY = {
       const item = make(
         "li",
         { class: `story-line story-state${last ? " result" : row === 0 ? " followed" : ""}` },
-        make("span", { class: "story-name" }, stateName(hidden, last)),
+        make("span", { class: "story-name" }, stateName(hidden, last, row)),
         make("span", { class: "story-bars" }, strip(values, largestOf(values))),
         make("span", { class: "story-number" }, moved ? cosine(moved.cosine) : ""),
         make("span", { class: "story-bar", "aria-hidden": "true" }, bar),
@@ -38,6 +38,10 @@ export const JOURNEY = {
       return item;
     });
     const end = story.moved(at.layers, place);
+    const turns = states
+      .slice(1)
+      .map((row) => [story.rows[row].hidden - 1, story.moved(story.rows[row].hidden, place, 2)]);
+    const largest = turns.reduce((best, each) => (each[1].cosine < best[1].cosine ? each : best), turns[0]);
     const drawn = drawnFrom(at);
     const named = drawn.ranked.slice(0, NEIGHBOURS);
     return [
@@ -60,7 +64,14 @@ export const JOURNEY = {
                 {},
                 "The cosine to its learned embedding is now ",
                 make("strong", {}, cosine(end.cosine)),
-                ` (1 is the same direction, 0 nothing in common); it moved by ${digits(end.distance)}.`,
+                ": 1 would be the same direction, 0 nothing in common.",
+              )
+            : "",
+          largest
+            ? make(
+                "p",
+                {},
+                `Layer ${largest[0]} turned it most: the cosine of what it read and what it made of it is ${cosine(largest[1].cosine)}.`,
               )
             : "",
           make("h3", {}, "Words it drew from"),
@@ -72,6 +83,13 @@ export const JOURNEY = {
               )
             : make("p", {}, drawn.waiting ? "The numbers are on their way." : "There is no other word to draw from."),
           make("p", { class: "note" }, drawn.said),
+          make(
+            "p",
+            { class: "note" },
+            "In another sentence the same row ends elsewhere: ",
+            make("code", {}, "regard compare"),
+            " draws both ways.",
+          ),
         ),
       ),
     ];
@@ -87,7 +105,7 @@ export const JOURNEY = {
           const { hidden } = story.rows[row];
           const moved = story.moved(hidden, place);
           return [
-            stateName(hidden, hidden === at.layers),
+            stateName(hidden, hidden === at.layers, row),
             moved ? cosine(moved.cosine) : "",
             moved ? digits(moved.distance) : "",
             digits(at.length(row)),
@@ -105,8 +123,8 @@ export const JOURNEY = {
 const cosine = (value) => value.toFixed(4).replace("-", "−");
 const stateRows = ({ story }) => story.rows.flatMap(({ hidden }, row) => (hidden === undefined ? [] : [row]));
 
-function stateName(hidden, last) {
-  if (hidden === undefined) return "learned embedding";
+function stateName(hidden, last, row) {
+  if (row === 0) return "learned embedding";
   if (last) return `after layer ${hidden - 1}: contextual`;
   return hidden === 0 ? "enters layer 0" : `after layer ${hidden - 1}`;
 }
@@ -130,16 +148,18 @@ export function drawnFrom(at) {
   const total = new Float64Array(keys.length);
   let rows = 0;
   let all = 0;
+  let waiting = false;
   for (const layer of source.layers(kind)) {
     for (let head = 0; head < source.heads(kind, layer); head += 1) {
       all += 1;
       if (!source.holds(kind, layer, head)) continue;
       const row = source.row(kind, layer, head, query);
-      if (!row) return { ranked: [], waiting: true, said: "" };
-      row.forEach((weight, key) => (total[key] += weight));
+      if (row) row.forEach((weight, key) => (total[key] += weight));
+      else waiting = true; // and the others are asked for at once
       rows += 1;
     }
   }
+  if (waiting) return { ranked: [], means: null, waiting, said: "" };
   const others = keys
     .map((token, key) => [key, total[key] / rows, token])
     .filter(([key, share, token]) => share > 0 && !token.special && !(kind !== "cross" && key === query));
@@ -148,7 +168,8 @@ export function drawnFrom(at) {
   const own = kind === "cross" ? "" : `, ${percent(total[query] / rows)} to itself`;
   return {
     ranked,
-    waiting: false,
+    means: total.map((each, key) => (keys[key].special ? 0 : each / rows)),
+    waiting,
     said: `Shares of its attention, the mean of ${rows === all ? `all ${all}` : `${rows} of ${all}`} heads${own}${rest > 0.0005 && keys.some(({ special }) => special) ? ", and the rest to marks" : ""}. Attention is not all: it does not say what the network then makes of it.`,
   };
 }

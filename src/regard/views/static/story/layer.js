@@ -9,7 +9,7 @@ const MOST_HEADS = 16; // whose results are drawn one beside the other
 
 export const LAYER = {
   name: "Layer",
-  title: "Heads joined, added to the word, and thought over",
+  title: "All heads together, and the rest of the layer",
   inLayer: true,
   said: (at) => [
     `The results of all ${at.source.heads(at.chosen.kind, at.chosen.layer)} heads are joined and mixed, and added to what `,
@@ -23,13 +23,13 @@ export const LAYER = {
     const lines = rows.map((row, i) => layerLine(at, row, i === 0, row === result));
     const equations = rows
       .filter((row) => story.rows[row].sum)
-      .map((row) => (dim) => {
-        const { sum } = story.rows[row];
-        return sumEquation(
-          sum.map((each) => at.vector(each)[dim]),
-          at.vector(row)[dim],
-        );
-      });
+      .map((row) => [
+        `, ${ADDED[story.rows[row].part]} added`,
+        (dim) => {
+          const terms = story.rows[row].sum.map((each) => at.vector(each)[dim]);
+          return sumEquation(terms, at.vector(row)[dim]);
+        },
+      ]);
     return [
       joined(at),
       rows.length > 1
@@ -86,7 +86,11 @@ function layerLine(at, row, isFirst, isResult) {
   const values = at.vector(row);
   if (isFirst)
     return { name: ["x: ", at.word(), ` as layer ${chosen.layer} reads it`], values, note, kind: "followed" };
-  const sign = sum ? "=" : isNorm(story.rows[row]) ? "→" : name === "output" ? "→" : "+";
+  const norm = isNorm(story.rows[row]);
+  const summed = story.rows.some((each) => each.sum?.includes(row));
+  if (norm && !summed && !isResult)
+    return { name: `${name}, for ${READER[story.rows[row].part]}`, values, note, kind: "aside", own: true };
+  const sign = sum ? "=" : norm || name === "output" ? "→" : "+";
   const label = LABELS[name] ?? (sum ? "together" : name);
   const last = hidden === at.layers ? "the contextual embedding" : `what layer ${hidden} reads`;
   return {
@@ -94,7 +98,7 @@ function layerLine(at, row, isFirst, isResult) {
     name: isResult ? [label === "output" ? "" : `${label}: `, last] : label,
     values,
     note,
-    own: isNorm(story.rows[row]),
+    own: norm,
     kind: isResult ? "result" : "",
   };
 }
@@ -103,6 +107,14 @@ const LABELS = {
   attention: "what the heads bring",
   "cross-attention": "what the heads bring from the encoder",
   "feed-forward": "what the network answers",
+};
+const ADDED = { attention: "attention", "cross-attention": "cross-attention", "feed-forward": "network" };
+// Who reads a norm that is on no way to the sums.
+const READER = {
+  attention: "the heads",
+  "cross-attention": "the heads",
+  "feed-forward": "the network",
+  final: "the end",
 };
 
 // The results of the heads, side by side, and how much each adds.

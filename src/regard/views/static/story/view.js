@@ -6,7 +6,7 @@ import { heldOf } from "../base/held.js";
 import { ATTENTION } from "./attention.js";
 import { BEGINNING } from "./beginning.js";
 import { Followed } from "./followed.js";
-import { JOURNEY } from "./journey.js";
+import { drawnFrom, JOURNEY } from "./journey.js";
 import { LAYER } from "./layer.js";
 
 const STEPS = [...BEGINNING, ...ATTENTION, LAYER, JOURNEY];
@@ -107,12 +107,28 @@ function open(page) {
     );
     picks.head.update(heldOf(source, kind, layer), head);
     sentence.replaceChildren(...sentences(at, number));
-    said.replaceChildren(...(ready ? saying(at) : [why ?? "The numbers are on their way."]));
+    const followed = sentence.querySelector(".followed");
+    if (followed) {
+      const [box, room] = [followed.getBoundingClientRect(), sentence.getBoundingClientRect()];
+      if (box.top < room.top || box.bottom > room.bottom) sentence.scrollTop += box.top - room.top - 30;
+    }
+    said.replaceChildren(...(ready ? saying(at) : why ? [why, " ", instead(at)] : ["The numbers are on their way."]));
     drawing.replaceChildren(...(ready ? drawStep(at).filter(Boolean) : []));
     numbers.element.hidden = !ready;
     numbers.draw();
+    stage.classList.toggle("arriving", stage.dataset.told !== String(number));
     stage.dataset.told = String(number);
     live.textContent = `Step ${number} of ${STEPS.length}: ${name}. ${said.textContent}`;
+  }
+
+  // Of a long text, a word whose story is told: the one that the page opens on, which is in their midst.
+  function instead({ story, chosen }) {
+    if (!story) return "";
+    const { start } = source.facts;
+    const index = story.tokens.includes(start?.pin) ? start.pin : story.tokens[story.tokens.length >> 1];
+    const button = make("button", { type: "button", class: "button" }, "Follow ", at.word("query", index));
+    button.addEventListener("click", () => state.set({ ...chosen.reach(index), key: null }));
+    return button;
   }
 
   element.ownerDocument.addEventListener("keydown", (event) => {
@@ -151,31 +167,39 @@ function pick(label, onChange) {
 function sentences(at, number) {
   const { chosen, source } = at;
   const { kind, query } = chosen;
-  const looks = number >= 5 && number <= 6 && chosen.steps;
+  const weights = !chosen.steps || at.place < 0 ? null : shares(at, number);
+  const most = weights && Math.max(...weights);
+  const told = (side, index) => side === "key" || !at.story || at.story.tokens.includes(index);
   const line = (side, label) => {
     const list = make("p", { class: "story-line-of", "aria-label": label });
     source.tokens(kind, side).forEach((token, index) => {
       if (token.sink) return;
       const on = side === "query" && index === query;
-      const shaded = looks && (kind === "cross" ? side === "key" : true);
+      const shaded = weights && (kind !== "cross" || side === "key");
       const button = make(
         "button",
         {
           type: "button",
-          class: `story-token${on ? " followed" : ""}${token.special ? " special" : ""}`,
+          class: `story-token${on ? " followed" : ""}${token.special ? " special" : ""}${told(side, index) ? "" : " untold"}`,
           "data-side": side,
           "data-token": String(index),
           "aria-pressed": side === "query" ? String(on) : null,
         },
         chosen.pieces(side).element(index),
       );
-      if (shaded) button.style.setProperty("--weight", String(chosen.steps.weights[index]));
+      if (shaded) button.style.setProperty("--weight", String(weights[index] / most));
       list.append(button, " ");
     });
     return list;
   };
   if (kind !== "cross") return [line("query", "The sentence: choose the word to follow")];
   return [line("query", "What the decoder writes: choose the word to follow"), line("key", "What the encoder read")];
+}
+
+// How much each word counts in a step, for the shades below the sentence; null where nothing looks at anything.
+function shares(at, number) {
+  if (number === 5 || number === 6) return at.chosen.steps.weights;
+  return number === STEPS.length ? drawnFrom(at).means : null;
 }
 
 const fits = (source) => Boolean(source.facts.story) && source.kinds.every((kind) => source.computed(kind));
