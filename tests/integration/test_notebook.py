@@ -109,7 +109,7 @@ def test_keys_are_the_widgets_while_it_has_them(lab: BrowserPage) -> None:
     shown = widget_of(lab, ENCODER)
     cells = lab.locator(".jp-Notebook .jp-CodeCell").count()
     shown.get_by_role("gridcell", name="Layer 0, head 0").click()
-    for key in ("ArrowRight", "ArrowDown", "b", "a", "d", "d", "m", "Enter"):
+    for key in ("ArrowRight", "ArrowDown", "Enter", "b", "a", "d", "d", "m"):
         lab.keyboard.press(key)
     state = state_of(lab, ENCODER)
     # A takes a whole layer; B, D and M, which make, delete and change cells, do nothing.

@@ -261,7 +261,7 @@ def test_the_wall_hatches_them_and_draws_measures_of_layers(open_page: OpenPage,
     expect(browser.locator(".wall.drawn")).to_be_visible(timeout=60_000)
     browser.locator("select").nth(1).select_option("rollout")
     expect(browser.locator(".wall.drawn")).to_be_visible(timeout=60_000)
-    browser.locator(".model-side .table summary").click()
-    rows = browser.locator(".model-side .table tbody tr")
+    browser.locator(".model-side > .table summary").click()
+    rows = browser.locator(".model-side > .table tbody tr")
     expect(rows).to_have_count(LAYERS * HEADS)
     assert "–" not in rows.nth(9).inner_text()  # statistics are there of all

@@ -117,7 +117,7 @@ def _order(page: BrowserPage) -> list[str]:
 
 
 def _table(page: BrowserPage) -> tuple[list[str], dict[str, list[float]]]:
-    details = page.locator(".model-side .table")
+    details = page.locator(".model-side > .table")
     if details.get_attribute("open") is None:
         details.locator("summary").click()
     expect(details.locator("tbody tr").first).to_be_attached()  # it is filled once it is open

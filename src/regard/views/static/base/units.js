@@ -53,7 +53,7 @@ export class Units {
 
   name(token) {
     const { mark, text, unknown } = this.at(token);
-    return readable(mark + text) + (unknown ? ` ${unknown}` : "");
+    return unknown ? `${unknown} ${readable(text)}` : readable(mark + text); // first, for a long one is cut off
   }
 
   // A unit's text as an element, isolated so that a right-to-left token cannot reorder its neighbours.

@@ -1,6 +1,7 @@
 // One head beside the wall, larger and with all its numbers: the one under the pointer, or else the chosen one. And
 // the numbers of all heads as a table.
 
+import { makeTable, makeTables } from "../base/controls.js";
 import { make, onceAFrame } from "../base/dom.js";
 import { quantityOf } from "../base/measures.js";
 import { drawThumbnail, strikeNegative, thumbnailsOf } from "../base/thumbnails.js";
@@ -104,39 +105,15 @@ export class Detail {
   }
 }
 
-export class Table {
-  // order(): the heads as they stand on the wall.
-  constructor(state, statistics, order) {
-    this.state = state;
-    this.statistics = statistics;
-    this.order = order;
-    this.caption = make("caption", {}, "Means over all queries");
-    this.head = make("thead");
-    this.body = make("tbody");
-    const table = make("table", {}, this.caption, this.head, this.body);
-    this.element = make(
-      "details",
-      { class: "table" },
-      make("summary", {}, "All numbers as a table"),
-      make("div", { class: "table-scroll", tabindex: "0" }, table),
-    );
-    this.element.addEventListener("toggle", () => this.fill());
-  }
-
-  // Only while it is open: for a large model it is long.
-  fill() {
-    if (!this.element.open) {
-      this.body.replaceChildren();
-      return;
-    }
-    const { offered } = this.statistics();
+// order(): the heads as they stand on the wall.
+export function makeNumbers(statistics, order) {
+  return makeTables("All numbers as a table", () => {
+    const { offered } = statistics();
     const titles = ["Head", ...offered.map(({ label, unit }) => (unit ? `${label}, ${unit}` : label))];
-    this.head.replaceChildren(make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title))));
-    this.body.replaceChildren(
-      ...this.order().map((head) => {
-        const cells = offered.map(({ name }) => make("td", {}, formatStatistic(this.statistics().of(head, name), 4)));
-        return make("tr", {}, make("th", { scope: "row" }, `${head.layer}.${head.head}`), ...cells);
-      }),
-    );
-  }
+    const rows = order().map((head) => [
+      `${head.layer}.${head.head}`,
+      ...offered.map(({ name }) => formatStatistic(statistics().of(head, name), 4)),
+    ]);
+    return [makeTable("Means over all queries", titles, rows)];
+  });
 }

@@ -1,10 +1,10 @@
 // The model view: every layer and head at a glance, in the order of any statistic.
 
-import { makeSwitch } from "../base/controls.js";
+import { makeChoice, makeSwitch } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { oneOf } from "../base/state.js";
 import { makeDrawn, makeSaid } from "../heads/drawn.js";
-import { Detail, Table } from "./detail.js";
+import { Detail, makeNumbers } from "./detail.js";
 import { HeadStatistics, STATISTICS } from "./statistics.js";
 import { makeWall } from "./wall.js";
 
@@ -46,26 +46,24 @@ function open({ source, state, colours }) {
     open: tapHead,
     drawn: (cell) => isBeside(cell) && detail.request(),
   });
-  const table = new Table(state, told, () => wall.order);
+  const table = makeNumbers(told, () => wall.order);
   const live = make("p", { class: "sr-only", role: "status", "aria-live": "polite" });
   const note = make("p", { class: "note model-note" });
 
   const said = makeSaid(page);
   const choose = make("select", { class: "button", "aria-label": "The number under each head" });
   choose.addEventListener("change", () => state.set({ stat: choose.value }));
-  const orders = make(
-    "fieldset",
-    { class: "filter model-orders" },
-    make("legend", { class: "sr-only" }, "In which order"),
-  );
-  for (const { name, label } of ORDERS) {
-    const radio = make("input", { type: "radio", name: "regard-model-order", value: name });
-    radio.addEventListener("change", () => state.set({ by: name }));
-    orders.append(make("label", {}, radio, make("span", {}, label)));
-  }
+  const orders = makeChoice({
+    name: "model-order",
+    legend: "In which order",
+    options: ORDERS.map(({ name, label }) => [name, label]),
+    value: () => state.values.by,
+    choose: (by) => state.set({ by }),
+    classes: "model-orders",
+  });
   const showChoice = () => {
     choose.value = state.values.stat;
-    for (const radio of orders.querySelectorAll("input")) radio.checked = radio.value === state.values.by;
+    orders.update();
     const { says } = STATISTICS.find(({ name }) => name === state.values.stat);
     const hides = !state.values.specials || state.values.filter !== "all";
     note.textContent = `Mean over all queries: ${says}.${hides ? " Hidden tokens are hidden in the pictures only." : ""}`;
@@ -78,7 +76,7 @@ function open({ source, state, colours }) {
     "div",
     { class: "controls model-controls" },
     make("label", { class: "switch" }, make("span", {}, "Sort by / label"), choose),
-    orders,
+    orders.element,
     makeDrawn(page),
     ...(specials ? [makeSwitch(state, "Special tokens", "specials")] : []),
   );
@@ -108,7 +106,7 @@ function open({ source, state, colours }) {
     said.update();
     wall.rebuild();
     detail.rebuild();
-    table.fill();
+    table.draw();
     showChoice();
   };
 
@@ -126,7 +124,7 @@ function open({ source, state, colours }) {
       wall.arrange();
       wall.request();
       live.textContent = sortedSay();
-      table.fill();
+      table.draw();
     }
     if (has("stat", "by", "specials", "filter")) showChoice();
     if (has("look")) wall.repaint();

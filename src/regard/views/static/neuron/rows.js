@@ -2,6 +2,7 @@
 // for each key; the result below. Only rows in view are in the page, so that a text of any length scrolls.
 
 import { make, onceAFrame } from "../base/dom.js";
+import { ACROSS, DOWN, onKeys, placeIn } from "../base/keys.js";
 import { drawBars, formatNumber, largestSize, scaleOf } from "./figures.js";
 
 const LOWEST = 26; // a row, in CSS pixels
@@ -29,7 +30,7 @@ export class KeyRows {
     this.foot = make("div", { class: "neuron-line neuron-foot", "aria-hidden": "true" });
     this.element = make("div", { class: "neuron-rows" }, this.head, this.query, this.list, this.foot);
     this.list.addEventListener("scroll", () => this.request(), { passive: true });
-    this.list.addEventListener("keydown", (event) => this.onKey(event));
+    onKeys(this.list, (key) => this.onKey(key));
     this.element.addEventListener("click", (event) => this.onClick(event));
     this.element.addEventListener("pointermove", (event) => this.onMove(event));
     this.element.addEventListener("pointerleave", () => this.onPoint(null));
@@ -269,23 +270,16 @@ export class KeyRows {
     this.state.set(patch);
   }
 
-  onKey(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey || !this.chosen.steps) return;
+  onKey(pressed) {
+    if (!this.chosen.steps) return false;
     const { key, dim, keys, steps } = this.chosen;
     const page = Math.max(1, Math.floor(this.list.clientHeight / this.height) - 1);
-    const to = {
-      ArrowDown: key + 1,
-      ArrowUp: key - 1,
-      PageDown: key + page,
-      PageUp: key - page,
-      Home: 0,
-      End: keys.length - 1,
-    }[event.key];
-    const turn = { ArrowRight: dim + 1, ArrowLeft: dim - 1 }[event.key];
-    if (to !== undefined) this.state.set({ key: Math.max(0, Math.min(keys.length - 1, to)) });
-    else if (turn !== undefined) this.state.set({ dim: Math.max(0, Math.min(steps.dim - 1, turn)) });
-    else return;
-    event.preventDefault();
+    const to = placeIn(keys.length, key, pressed, { ...DOWN, PageDown: page, PageUp: -page });
+    const turn = pressed in ACROSS ? placeIn(steps.dim, dim, pressed, ACROSS) : undefined;
+    if (turn !== undefined) this.state.set({ dim: turn });
+    else if (to !== undefined) this.state.set({ key: to });
+    else return false;
+    return true;
   }
 
   // Brings the chosen key into view.

@@ -1,6 +1,6 @@
 // All numbers of the calculation as tables; built only while they are open.
 
-import { make } from "../base/dom.js";
+import { makeTable, makeTables } from "../base/controls.js";
 import { formatNumber } from "./figures.js";
 
 export class NeuronTables {
@@ -9,27 +9,14 @@ export class NeuronTables {
     this.state = page.state;
     this.colours = page.colours;
     this.chosen = chosen;
-    this.scroll = make("div", {
-      class: "table-scroll",
-      tabindex: "0",
-      role: "region",
-      "aria-label": "All numbers of this calculation",
-    });
-    this.element = make(
-      "details",
-      { class: "table neuron-tables" },
-      make("summary", {}, "All numbers as tables"),
-      this.scroll,
-    );
-    this.element.addEventListener("toggle", () => this.draw());
+    const { element, draw } = makeTables("All numbers as tables", () => (chosen.steps ? this.tables() : []));
+    element.classList.add("neuron-tables");
+    this.element = element;
+    this.draw = draw;
   }
 
-  draw() {
+  tables() {
     const { chosen } = this;
-    if (!this.element.open || !chosen.steps) {
-      this.scroll.replaceChildren();
-      return;
-    }
     const { steps, key, query, layer, head } = chosen;
     const where = `layer ${layer}, head ${head}, query ${query} (${chosen.nameOf("query", query)})`;
     const { q, k, v, dim, vDim, products, scaled, capped, bias, allowed, scores, weights, context, sink } = steps;
@@ -53,7 +40,7 @@ export class NeuronTables {
       ];
     });
     const tables = [
-      this.table(
+      makeTable(
         `Every key: ${where}`,
         ["Position", "Key", ...columns.map(([name]) => name), "Mask", "Score", "Weight"],
         keys,
@@ -68,7 +55,7 @@ export class NeuronTables {
         formatNumber(terms[d]),
       ]);
       tables.push(
-        this.table(`q and k of key ${key} (${chosen.nameOf("key", key)})`, ["Dimension", "q", "k", "q × k"], rows),
+        makeTable(`q and k of key ${key} (${chosen.nameOf("key", key)})`, ["Dimension", "q", "k", "q × k"], rows),
       );
     }
     if (v) {
@@ -79,21 +66,8 @@ export class NeuronTables {
         ...(weighted ? [formatNumber(v[key * vDim + d]), formatNumber(weighted[d])] : []),
         formatNumber(context[d]),
       ]);
-      tables.push(this.table(`v of key ${key}, and the result of the query`, ["Dimension", ...of, "Result"], rows));
+      tables.push(makeTable(`v of key ${key}, and the result of the query`, ["Dimension", ...of, "Result"], rows));
     }
-    this.scroll.replaceChildren(...tables);
-  }
-
-  table(caption, header, rows) {
-    const body = rows.map(([first, ...others]) =>
-      make("tr", {}, make("th", { scope: "row" }, first), ...others.map((text) => make("td", { dir: "auto" }, text))),
-    );
-    return make(
-      "table",
-      {},
-      make("caption", {}, caption),
-      make("thead", {}, make("tr", {}, ...header.map((text) => make("th", { scope: "col" }, text)))),
-      make("tbody", {}, ...body),
-    );
+    return tables;
   }
 }

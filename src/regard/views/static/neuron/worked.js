@@ -1,5 +1,6 @@
 // "Why this number?": one weight, worked out step by step, each line with the numbers that stand in the row.
 
+import { makeSlider } from "../base/controls.js";
 import { formatDifference, make } from "../base/dom.js";
 import { formatNumber, printed, scaleOf, times } from "./figures.js";
 import { makeShares } from "./shares.js";
@@ -42,8 +43,11 @@ export class Worked {
       ` in layer ${layer}, head ${head}.`,
     );
     this.drawWord();
-    this.sliders.dim.update(chosen.dim, steps.dim, !chosen.isSink());
-    this.sliders.vdim.update(chosen.vdim, steps.vDim, Boolean(steps.v));
+    const { dim, vdim } = this.sliders;
+    dim.element.hidden = chosen.isSink();
+    vdim.element.hidden = !steps.v;
+    dim.update(chosen.dim, steps.dim);
+    if (steps.v) vdim.update(chosen.vdim, steps.vDim);
     this.steps.replaceChildren(...(chosen.isSink() ? this.sink() : this.lines()), ...this.result());
   }
 
@@ -108,18 +112,7 @@ export class Worked {
   }
 
   slider(label, field) {
-    const range = make("input", { type: "range", min: "0", step: "1", "aria-label": label, "data-field": field });
-    const said = make("span", {});
-    const element = make("label", { class: "dimension" }, said, range);
-    range.addEventListener("input", () => this.state.set({ [field]: Number(range.value) }));
-    const update = (value, count, on) => {
-      element.hidden = !on;
-      if (!on) return;
-      range.max = String(count - 1);
-      range.value = String(value);
-      said.textContent = `${label}: ${value}`;
-    };
-    return { element, update };
+    return makeSlider(label, (value) => this.state.set({ [field]: value }), { "data-field": field });
   }
 
   distance() {

@@ -1,9 +1,10 @@
 // What is added to the embedding at each position: the matrix, and how alike its rows are.
 
+import { makeChoice, makeSlider, makeTable, makeTables } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { formatNumber, largestSize } from "../neuron/figures.js";
 import { PositionMap } from "./heatmap.js";
-import { makePositionSection, makePositionSlider, makePositionTable, PositionProfile } from "./parts.js";
+import { makePositionSection, PositionProfile } from "./parts.js";
 
 export class AddedVectors {
   constructor(page, side) {
@@ -25,9 +26,9 @@ export class AddedVectors {
       onChoose: (row, column) => go({ position: row, other: column }),
     });
     this.sliders = {
-      position: makePositionSlider("Position", (position) => go({ position })),
-      dim: makePositionSlider("Dimension", (dim) => go({ dim })),
-      other: makePositionSlider("Other position", (other) => go({ other })),
+      position: makeSlider("Position", (position) => go({ position })),
+      dim: makeSlider("Dimension", (dim) => go({ dim })),
+      other: makeSlider("Other position", (other) => go({ other })),
     };
     this.profile = new PositionProfile(page);
     this.curve = new PositionProfile(page);
@@ -35,21 +36,21 @@ export class AddedVectors {
     this.entry = make("p", { class: "position-number added-entry" });
     this.pair = make("p", { class: "position-number added-pair" });
     this.note = make("p", { class: "note" });
-    this.measure = make(
-      "fieldset",
-      { class: "filter measure" },
-      make("legend", { class: "sr-only" }, "Measure"),
-      ...["Cosine", "Dot product"].map((text, i) => {
-        const radio = make("input", { type: "radio", name: `regard-measure-${side}`, value: String(i) });
-        radio.checked = i === 0;
-        radio.addEventListener("change", () => {
-          this.cosine = i === 0;
-          this.draw();
-        });
-        return make("label", {}, radio, make("span", {}, text));
-      }),
-    );
-    this.table = makePositionTable("Numbers of this position as a table", () => this.rows());
+    this.measure = makeChoice({
+      name: `measure-${side}`,
+      legend: "Measure",
+      options: [
+        ["cosine", "Cosine"],
+        ["product", "Dot product"],
+      ],
+      value: () => (this.cosine ? "cosine" : "product"),
+      choose: (measure) => {
+        this.cosine = measure === "cosine";
+        this.draw();
+      },
+      classes: "measure",
+    }).element;
+    this.table = makeTables("Numbers of this position as a table", () => this.tables());
     const vectors = makePositionSection(
       "Vectors added to the embeddings",
       this.note,
@@ -132,9 +133,9 @@ export class AddedVectors {
     const name = (place) => `${place} (${this.names[place]})`;
     this.map.mark(position, dim);
     this.alike.mark(position, other);
-    this.sliders.position.update(position, count, 0, name(position));
+    this.sliders.position.update(position, count, name(position));
     this.sliders.dim.update(dim, this.dim);
-    this.sliders.other.update(other, count, 0, name(other));
+    this.sliders.other.update(other, count, name(other));
     this.entry.textContent = `Position ${name(position)}, dimension ${dim}: ${formatNumber(values[position * this.dim + dim])}`;
     this.pair.textContent = `${this.cosine ? "Cosine" : "Dot product"} of positions ${position} and ${other}: ${formatNumber(this.like(position, other))}`;
     // By its own largest: beside the one large dimension of another position the bars of this one would be none.
@@ -148,7 +149,7 @@ export class AddedVectors {
     );
   }
 
-  rows() {
+  tables() {
     const { position } = this.at;
     const rows = this.names
       .slice(0, this.count)
@@ -158,10 +159,7 @@ export class AddedVectors {
         formatNumber(this.like(position, other, false)),
         formatNumber(this.like(position, other, true)),
       ]);
-    return {
-      caption: `Position ${position} with every position`,
-      header: ["Position", "Token", "Dot product", "Cosine"],
-      rows,
-    };
+    const header = ["Position", "Token", "Dot product", "Cosine"];
+    return [makeTable(`Position ${position} with every position`, header, rows)];
   }
 }

@@ -1,9 +1,10 @@
 // What depends on the distance of key and query: a bias of the scores, and the angles by which q and k are turned.
 
+import { makeSlider, makeTable, makeTables } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { formatNumber, largestSize } from "../neuron/figures.js";
 import { PositionMap } from "./heatmap.js";
-import { makePositionSection, makePositionSlider, makePositionTable, PositionProfile } from "./parts.js";
+import { makePositionSection, PositionProfile } from "./parts.js";
 
 export class BiasByDistance {
   constructor(page) {
@@ -22,15 +23,13 @@ export class BiasByDistance {
       onChoose: choose,
     });
     this.sliders = {
-      head: makePositionSlider("Head", (head) => this.state.set({ head })),
-      distance: makePositionSlider("Distance, key minus query", (distance) =>
-        choose(this.head(), distance - this.first),
-      ),
+      head: makeSlider("Head", (head) => this.state.set({ head })),
+      distance: makeSlider("Distance, key minus query", (distance) => choose(this.head(), distance - this.first)),
     };
     this.entry = make("p", { class: "position-number bias-entry" });
     this.note = make("p", { class: "note" });
     this.profile = new PositionProfile(page);
-    this.table = makePositionTable("Bias of every distance as a table", () => this.rows());
+    this.table = makeTables("Bias of every distance as a table", () => this.tables());
     this.element = makePositionSection(
       "Added to the scores, by distance",
       this.note,
@@ -65,22 +64,18 @@ export class BiasByDistance {
     const column = distance - first;
     this.map.mark(head, column);
     this.sliders.head.update(head, bias.heads);
-    this.sliders.distance.update(distance, count, first);
+    this.sliders.distance.update(distance, count, undefined, first);
     this.entry.textContent = `Head ${head}, distance ${distance}: ${formatNumber(bias.values[head * count + column])}`;
     this.profile.draw(bias.values.subarray(head * count, (head + 1) * count), this.limit);
   }
 
-  rows() {
+  tables() {
     const heads = Array.from({ length: this.bias.heads }, (_, head) => head);
     const rows = Array.from({ length: this.count }, (_, column) => [
       String(column + this.first),
       ...heads.map((head) => formatNumber(this.bias.values[head * this.count + column])),
     ]);
-    return {
-      caption: `Layer ${this.state.values.layer}`,
-      header: ["Distance", ...heads.map((head) => `Head ${head}`)],
-      rows,
-    };
+    return [makeTable(`Layer ${this.state.values.layer}`, ["Distance", ...heads.map((head) => `Head ${head}`)], rows)];
   }
 }
 
@@ -101,14 +96,14 @@ export class RotaryAngles {
       onChoose: (pair, distance) => go({ pair, distance }),
     });
     this.sliders = {
-      pair: makePositionSlider("Pair", (pair) => go({ pair })),
-      distance: makePositionSlider("Distance", (distance) => go({ distance })),
+      pair: makeSlider("Pair", (pair) => go({ pair })),
+      distance: makeSlider("Distance", (distance) => go({ distance })),
     };
     this.entry = make("p", { class: "position-number rotary-entry" });
     this.mean = make("p", { class: "position-number rotary-mean" });
     this.note = make("p", { class: "note" });
     this.profile = new PositionProfile(page);
-    this.table = makePositionTable("Angles at this distance as a table", () => this.rows());
+    this.table = makeTables("Angles at this distance as a table", () => this.tables());
     this.element = makePositionSection(
       "Turned by distance: rotary positions",
       this.note,
@@ -154,7 +149,7 @@ export class RotaryAngles {
     this.profile.draw(this.means, 1);
   }
 
-  rows() {
+  tables() {
     const { distance } = this.at;
     const rows = Array.from(this.frequencies, (frequency, pair) => [
       String(pair),
@@ -163,6 +158,6 @@ export class RotaryAngles {
       formatNumber(distance * frequency),
       formatNumber(Math.cos(distance * frequency)),
     ]);
-    return { caption: `Distance ${distance}`, header: ["Pair", "Entries", "Frequency", "Angle", "Cosine"], rows };
+    return [makeTable(`Distance ${distance}`, ["Pair", "Entries", "Frequency", "Angle", "Cosine"], rows)];
   }
 }

@@ -50,7 +50,7 @@ export class PositionMap {
       }
     }
     context.putImageData(image, 0, 0);
-    const [least, most] = [-limit, limit].map(formatNumber);
+    const [least, most] = [-limit, limit].map((each) => formatNumber(each));
     this.scale.replaceChildren(
       make("span", {}, beyond ? `${least} and below` : least),
       make("span", { class: "heat-bar" }),
