@@ -50,6 +50,9 @@ const entry = (source, name, more) =>
 await Promise.all([
   entry("main.js", "page.js", { format: "iife" }),
   entry("style.css", "page.css"),
+  entry("live/main.js", "live.js", { format: "iife" }),
+  entry("live/start.js", "live-worker.js", { format: "iife" }),
+  entry("live/style.css", "live.css"),
   entry("notebook/main.js", "widget.js", { format: "esm" }),
   entry("notebook/style.css", "widget.css"),
 ]);

@@ -125,7 +125,8 @@ def open_page(browser: Browser, usual_context: BrowserContext) -> Iterator[OpenP
         address = path.as_uri()
 
         def on_request(url: str) -> None:
-            if url.partition("#")[0] != address and url != "data:,":
+            # A live page's worker is text that stands in the page.
+            if url.partition("#")[0] != address and url != "data:," and not url.startswith("blob:"):
                 troubles.append(f"request: {url}")
 
         def on_dialog(dialog: Dialog) -> None:

@@ -30,6 +30,7 @@ def blocks(document: str, language: str) -> list[str]:
         "docs/traces.md",
         "docs/views.md",
         "docs/views_difference.md",
+        "docs/views_live.md",
     ],
 )
 def test_python_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,11 @@
 
 from regard._model._embedding import Embedding
 from regard._model._interventions import Interventions
+from regard._model._live import Live
 from regard._model._pruning import Pruning
 
 
-class Model(Interventions, Pruning, Embedding):
+class Model(Interventions, Pruning, Embedding, Live):
     """A network with its tokenizer; calling it calls the network.
 
     Example:

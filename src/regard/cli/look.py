@@ -4,11 +4,13 @@ import os
 import sys
 import tempfile
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli._errors import UsageError
 from regard.cli._head_names import parse_heads_or_layers
 from regard.cli._options import (
     DEFAULT_MODEL,
@@ -25,9 +27,15 @@ from regard.cli._options import (
 )
 from regard.core.errors import InputError, OutputError
 
+if TYPE_CHECKING:
+    from regard.views import Page
+
 
 def look(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence; - reads it from stdin.")],
+    context: typer.Context,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="The sentence; - reads it from stdin.")
+    ] = None,
     pair: Annotated[str | None, typer.Argument(metavar="PAIR", help="A second sentence.")] = None,
     target: TargetOption = None,
     model: ModelOption = DEFAULT_MODEL,
@@ -64,6 +72,13 @@ def look(
             help="What the page can draw beside weights: value_zeroing (slow if long), rollout, gradient.",
         ),
     ] = None,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Put the model itself into the page: type any sentence there. BERT, DistilBERT, GPT-2.",
+        ),
+    ] = False,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
     svg: Annotated[
         Path | None,
@@ -90,6 +105,9 @@ def look(
     Of an encoder-decoder the page has all three kinds of attention; --target is what its decoder reads. The
     page is self-contained: it needs no network, and can be kept, mailed or projected. Its path is printed.
 
+    With --live the page holds the model, and works out whatever is typed into it, offline. It has 35 MB of
+    the default model; TEXT is what it opens with.
+
     For a paper, --svg, --png and --pdf write a picture of the head that --layer and --head choose.
     """
     pictures = {
@@ -109,6 +127,15 @@ def look(
         raise InputError(
             "--layer, --head, --kind and --map choose a picture; give --svg, --png or --pdf too."
         )
+    if live:
+        beside = {"--target": target, "--values": values, "--heads": heads, "--measures": measures}
+        _check_live({**beside, **pictures})
+        opening = [_OPENING if text is None else text, *([] if pair is None else [pair])]
+        page = load_model(model).live_page(*read_texts(opening))
+        _deliver(page, output, {"largest_difference": page.live_difference} if as_json else None, no_open)
+        return
+    if text is None:
+        raise UsageError("Missing argument 'TEXT'.", context)
     texts = read_texts([text] if pair is None else [text, pair])
     trace = load_model(model).trace(*texts, target=None if target is None else as_typed(target))
     drawn = [str(file.resolve()) for file in pictures.values()]
@@ -136,29 +163,40 @@ def look(
             "and the statistics of the others. Choose some with --heads, or raise --max-mb.",
             err=True,
         )
+    told = {
+        "tokens": len(trace.tokens),
+        "kinds": list(trace.kinds),
+        "encoding": page.encoding,
+        "largest_difference": page.largest_difference,
+        "compared_one_query_in": page.every,
+        "heads": page.heads,
+        "held": [f"{kind}.{layer}.{each}" for (kind, layer), some in page.held.items() for each in some],
+        "values": page.values,
+        "left_out": dict(page.left_out),
+        **({"pictures": drawn} if drawn else {}),
+    }
+    _deliver(page, output, told if as_json else None, no_open)
+
+
+_OPENING = "The man who fishes on the river bank keeps his money in a bank."
+"""What a live page opens with where nothing is said."""
+
+
+def _check_live(beside: Mapping[str, object]) -> None:
+    """Refuse what a live page does not have."""
+    for option, value in beside.items():
+        if value is not None:
+            raise InputError(f"{option} must be left out with --live: the page works out what is typed.")
+
+
+def _deliver(page: "Page", output: Path | None, told: Mapping[str, Any] | None, no_open: bool) -> None:
+    """Write a page, say where it is, or in JSON what else is told of it, and open it."""
     path = _temporary() if output is None else output
     page.write(path)
-    if as_json:
-        print_json(
-            {
-                "path": str(path.resolve()),
-                "bytes": path.stat().st_size,
-                "tokens": len(trace.tokens),
-                "kinds": list(trace.kinds),
-                "encoding": page.encoding,
-                "largest_difference": page.largest_difference,
-                "compared_one_query_in": page.every,
-                "heads": page.heads,
-                "held": [
-                    f"{kind}.{layer}.{each}" for (kind, layer), some in page.held.items() for each in some
-                ],
-                "values": page.values,
-                "left_out": dict(page.left_out),
-                **({"pictures": drawn} if drawn else {}),
-            }
-        )
-    else:
+    if told is None:
         print_path(path.resolve())
+    else:
+        print_json({"path": str(path.resolve()), "bytes": path.stat().st_size, **told})
     if not no_open and not _open(path):
         typer.echo("There is no display here: open this file in a browser.", err=True)
 

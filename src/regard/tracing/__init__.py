@@ -50,7 +50,15 @@ if TYPE_CHECKING:
         Statistics,
         TokenLens,
     )
-    from regard.tracing.pages import Explanation, Step, comparison_page, difference_page, explain, page_record
+    from regard.tracing.pages import (
+        Explanation,
+        Step,
+        comparison_page,
+        difference_page,
+        explain,
+        live_page,
+        page_record,
+    )
     from regard.tracing.patterns import (
         Alignment,
         Broadcast,
@@ -143,6 +151,7 @@ __all__ = [
     "heads",
     "heads_of_trace",
     "kept_bytes",
+    "live_page",
     "movement",
     "page_record",
     "patch",

@@ -10,6 +10,7 @@ from regard.views._budget import MOST_MB
 from regard.views._figure import check_format, new_figure, write_figure
 from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord
 from regard.views._live import LiveMeasures, LiveRun, Work
+from regard.views._live_record import LivePooling, LiveRecord
 from regard.views._live_weights import LiveWeights
 from regard.views._measures import MOST_MEASURES, matrix_bytes
 from regard.views._page import Page, render_page
@@ -47,6 +48,8 @@ __all__ = [
     "Held",
     "LayerRecord",
     "LiveMeasures",
+    "LivePooling",
+    "LiveRecord",
     "LiveRun",
     "LiveWeights",
     "MaskRecord",

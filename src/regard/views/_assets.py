@@ -6,14 +6,19 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 
-def script() -> str:
-    """All JavaScript of a page, minified, in a scope of its own."""
-    return _built("page.js")
+def script(*, live: bool = False) -> str:
+    """All JavaScript of a page, minified, in a scope of its own; of a live page."""
+    return _built("live.js" if live else "page.js")
 
 
-def style() -> str:
-    """All CSS of a page, minified."""
-    return _built("page.css")
+def style(*, live: bool = False) -> str:
+    """All CSS of a page, minified; of a live page."""
+    return _built("live.css" if live else "page.css")
+
+
+def worker() -> str:
+    """The JavaScript that runs the model of a live page, for a worker."""
+    return _built("live-worker.js")
 
 
 def module() -> str:

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from regard.views import _assets
 from regard.views._blocks import Blocks, Facts, add_heads, as_json, block, facts_of
 from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads
 from regard.views._live import LiveRun
+from regard.views._live_record import LiveRecord, live_facts, live_html
 from regard.views._measures import add_matrices, add_norms, norm_bytes
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
 from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
@@ -26,6 +27,9 @@ from regard.views._story import add_story
 from regard.views._thumbnails import add_thumbnails, thumbnail_bytes
 from regard.views._values import MOST_BYTES, Held, add_values, wanted_bytes
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
+
+# What a live page may do besides: compile the module that it has put together, and start its own worker.
+_LIVE = " 'wasm-unsafe-eval'; worker-src blob:"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +48,8 @@ class Page:
         held: The heads that it holds, of each (kind, layer).
         records, movement, difference: What it was made from, for a notebook.
         left_out: Measures that it does not have, though they were asked for or are always wanted, and why.
+        live_difference: Of a live page the largest difference of an attention weight between its model and
+            Python's, over some texts; else None.
     """
 
     html: str = field(repr=False)
@@ -57,6 +63,7 @@ class Page:
     movement: Facts | None = field(default=None, repr=False, compare=False)
     difference: Facts | None = field(default=None, repr=False, compare=False)
     left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
+    live_difference: float | None = None
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the page, whole or not at all.
@@ -96,6 +103,7 @@ def render_page(
     values: Sequence[HeadName] = (),
     heads: Sequence[HeadName] = (),
     max_mb: float | None = MOST_MB,
+    live: LiveRecord | None = None,
 ) -> Page:
     """Renders a run, or several, as one self-contained HTML page.
 
@@ -111,7 +119,8 @@ def render_page(
         heads: Heads that the page holds in any case, where not all fit. The others that it holds are the
             first of each layer, the second of each, and so on; of those that it does not hold it has the
             statistics and a small picture, and it says so.
-        max_mb: What the page may take, in millions of bytes; None is no limit.
+        max_mb: What the page may take, in millions of bytes, without a model in it; None is no limit.
+        live: The model of one run, to be in the page.
 
     Returns:
         The page. What it says of differences from Python holds for every run.
@@ -128,7 +137,8 @@ def render_page(
         >>> page.encoding, page.largest_difference < 1e-3, "://" in page.html
         ('int16', True, False)
     """
-    page, style, script = _assets.read("page.html"), _assets.style(), _assets.script()
+    page, is_live = _assets.read("page.html"), live is not None
+    style, script = _assets.style(live=is_live), _assets.script(live=is_live)
     runs = []
     left: list[dict[str, str]] = []
     for record in records:
@@ -142,6 +152,8 @@ def render_page(
         runs[0][0]["movement"] = movement
     if difference is not None:
         runs[0][0]["compared"] = difference
+    if live is not None:
+        runs[0][0]["live"] = live_facts(replace(live, weight=_round_up(live.weight)))
     plain = sum(len(text.encode()) for text in (style, script, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
     held, packed = pack_records(records, heads, values, max_mb, size)
@@ -167,12 +179,13 @@ def render_page(
         size += blocks.size - before
     parts = {
         "policy": (
-            f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+            f"default-src 'none'; script-src '{_hash(script)}'{_LIVE * is_live}; style-src '{_hash(style)}'; "
             "img-src data:; base-uri 'none'; form-action 'none'"
         ),
         "style": style,
         "data": "\n".join(_data(run, f"run{number}-" if number else "") for number, run in enumerate(runs)),
         "script": script,
+        "model": "" if live is None else live_html(live),
     }
     # One pass, so that nothing inside a part is taken for a placeholder.
     html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], page)
@@ -188,6 +201,7 @@ def render_page(
         movement=movement,
         difference=difference,
         left_out={name: reason for each in left for name, reason in each.items()},
+        live_difference=None if live is None else _round_up(live.weight),
     )
 
 

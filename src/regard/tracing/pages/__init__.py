@@ -2,6 +2,7 @@
 
 from regard.tracing.pages._explain import explain
 from regard.tracing.pages._explanation import Explanation
+from regard.tracing.pages._live_page import live_page
 from regard.tracing.pages._notebook import display, mimebundle, widget
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._pages import comparison_page, difference_page, page, write_page
@@ -15,6 +16,7 @@ __all__ = [
     "difference_page",
     "display",
     "explain",
+    "live_page",
     "mimebundle",
     "page",
     "page_record",

@@ -5,9 +5,12 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from regard.blocks import MultiHeadAttention, SelfAttentionLayer
+from regard.core import attention_weights
 from regard.core.errors import InputError
 from regard.models import LanguageModelHead, Loaded, Transformer
 from regard.tracing.run import trace_text
@@ -72,6 +75,8 @@ def live_model(loaded: Loaded) -> LiveModel:
         block = ".".join(short.split(".")[: 2 if short.startswith("layers.") else 1])
         read = weights.add(block, short, parameter.detach().cpu().numpy())
         parameter.data = torch.from_numpy(read).to(parameter.device)
+    for number, layer in enumerate(cast("list[SelfAttentionLayer]", list(copy.stack(kind).layers))):
+        weights.add(f"layers.{number}", f"layers.{number}.attention.triangles", _triangles(layer.attention))
     description = {
         "blocks": weights.sums(),
         "tensors": weights.tensors,
@@ -94,25 +99,24 @@ def live_model(loaded: Loaded) -> LiveModel:
     return LiveModel(description=description, weights=weights, rounded=replace(loaded, network=copy))
 
 
-def live_loss(loaded: Loaded, rounded: Loaded, texts: Iterable[str]) -> LiveLoss:
+def live_loss(loaded: Loaded, rounded: Loaded, texts: Iterable[tuple[str, str | None]]) -> LiveLoss:
     """Compare a model with the one that a page runs.
 
     Example:
         >>> import regard
         >>> loaded = regard.load().loaded
-        >>> loss = live_loss(loaded, live_model(loaded).rounded, ["a man fishing on a river bank"])
+        >>> loss = live_loss(loaded, live_model(loaded).rounded, [("a man fishing on a river bank", None)])
         >>> loss.weight < 0.05 and loss.embedding > 0.998
         True
     """
     count, weight, embedding = 0, 0.0, 1.0
-    for text in texts:
+    for text, pair in texts:
         count += 1
-        one, other = trace_text(loaded, text), trace_text(rounded, text)
+        one, other = trace_text(loaded, text, pair), trace_text(rounded, text, pair)
         (kind,) = one.kinds
         for layer in one.layers_of(kind):
-            for head in range(one.attention_of(layer, kind).inputs.num_heads):
-                apart = one.weights(layer, head) - other.weights(layer, head)
-                weight = max(weight, float(apart.abs().max()))
+            theirs, ours = (attention_weights(each.attention_of(layer, kind).inputs) for each in (one, other))
+            weight = max(weight, float((theirs - ours).abs().max()))
         alike = torch.cosine_similarity(one.embeddings().double(), other.embeddings().double())
         embedding = min(embedding, float(alike.min()))
     return LiveLoss(texts=count, weight=weight, embedding=embedding)
@@ -133,6 +137,18 @@ def _checked(loaded: Loaded) -> Transformer:
             f"{activation}; {_WAY_OUT}."
         )
     return network
+
+
+def _triangles(attention: MultiHeadAttention) -> npt.NDArray[np.float32]:
+    """R of each head, one after the other: |R v| is the length of what the output projection makes of v."""
+    weight = attention.output.weight.detach().double().cpu()
+    of_heads = torch.chunk(weight, attention.num_heads, dim=1)
+    triangles = [torch.linalg.qr(each, mode="r").R for each in of_heads]
+    size = of_heads[0].shape[1]
+    # Of a head that is wider than the residual stream, the rows that are missing are 0.
+    filled = [torch.nn.functional.pad(each, (0, 0, 0, size - len(each))) for each in triangles]
+    flat: npt.NDArray[np.float32] = torch.stack(filled).float().flatten().numpy()
+    return flat
 
 
 def _scale(attention: MultiHeadAttention) -> float:

@@ -1,27 +1,11 @@
-// The page: reads the data blocks, starts the views, and offers the numbers to whoever wants to check them.
+// The page: reads the data blocks and starts the views.
 
-import { mount } from "./base/app.js";
 import { pageHost } from "./base/host.js";
 import { fileSource } from "./base/source.js";
-import { VIEWS } from "./views.js";
+import { present } from "./present.js";
 
-const readBlock = (name) => document.getElementById(`regard-${name}`).textContent;
-const source = fileSource(readBlock);
-const app = mount(document.getElementById("regard"), source, pageHost, VIEWS);
-
-// Not with :has(): every text that changes then costs the browser a walk through the whole page.
-const showTheme = () => (document.body.dataset.theme = app.state.values.theme);
-app.state.listen((changed) => changed.has("theme") && showTheme());
-showTheme();
-
+present(
+  fileSource((name) => document.getElementById(`regard-${name}`).textContent),
+  pageHost(),
+);
 performance.mark("regard-interactive");
-window.regard = {
-  facts: source.facts,
-  source,
-  // Float64Array over the keys; over the queries for a column.
-  weightsRow: (layer, head, query, kind = app.state.values.kind) => source.row(kind, layer, head, query),
-  weightsColumn: (layer, head, key, kind = app.state.values.kind) => source.column(kind, layer, head, key),
-  state: () => ({ ...app.state.values }),
-  interactiveMs: performance.now(),
-  ready: true,
-};

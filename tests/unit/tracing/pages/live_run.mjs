@@ -5,6 +5,7 @@ import { pathToFileURL } from "node:url";
 
 const [folder, given] = process.argv.slice(2);
 const { LiveModel } = await import(pathToFileURL(`${folder}/live/model.js`).href);
+const { factsOf } = await import(pathToFileURL(`${folder}/live/facts.js`).href);
 const { description, requests, wasm } = JSON.parse(readFileSync(`${given}/given.json`, "utf8"));
 const read = (name) => new Uint8Array(readFileSync(`${given}/${name}`));
 let answer;
@@ -13,7 +14,8 @@ try {
   // One model for all requests, as on a page: what it keeps of the last one must not show in the next.
   const runs = requests.map((request) => {
     try {
-      return model.run(request);
+      const run = model.run(request);
+      return request.encoded ? factsOf(description, request.encoded, run) : run;
     } catch (error) {
       return { error: error.message };
     }
@@ -22,4 +24,10 @@ try {
 } catch (error) {
   answer = { error: error.message };
 }
-console.log(JSON.stringify(answer, (_, value) => (value instanceof Float32Array ? [...value] : value)));
+const plain = (_, value) =>
+  value instanceof Uint8Array
+    ? Buffer.from(value).toString("base64")
+    : ArrayBuffer.isView(value)
+      ? [...value]
+      : value;
+console.log(JSON.stringify(answer, plain));

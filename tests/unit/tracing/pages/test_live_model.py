@@ -1,6 +1,8 @@
 """The forward pass of a live page, in JavaScript, against Python's on the weights that the page holds."""
 
+import base64
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -152,6 +154,67 @@ def test_edits_are_pythons(family: str, tmp_path: Path) -> None:
         model = plain.edited(*edits) if edits else plain
         output = model(torch.tensor([IDS])).last_hidden_state.detach().ravel()
         np.testing.assert_allclose(run["hidden"][-1], output, atol=CLOSE)
+    # What a page adds to the scores gives the dragged weights: of two in one row, and of one that takes all.
+    for number, wanted in ((3, {3: 1.0}), (4, {3: 0.5, 0: 0.1})):
+        row = plain.trace(token_ids=IDS).weights(1, 2)[4].double()
+        for each in answer["runs"][number]["layers"][1]["dragged"]:
+            row[each["key"]] *= np.exp(each["bias"])
+        row /= row.sum()
+        for key, value in wanted.items():
+            assert float(row[key]) == pytest.approx(value, abs=1e-5)
+
+
+@pytest.mark.parametrize(("family", "changes"), [("bert", {}), ("gpt2", {"d_model": 36}), ("distilbert", {})])
+def test_the_facts_of_a_run_are_those_of_a_page(family: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    live = live_model(_loaded(family, **changes))
+    trace = regard.Model(live.rounded).trace(token_ids=IDS)
+    page = trace.page().html
+    tokens = [
+        {"text": str(id), "surface": str(id), "special": False, "sequence": 0, "word": None} for id in IDS
+    ]
+    encoded = {"text": None, "pair": None, "ids": IDS, "tokens": tokens, "words": []}
+    (made,) = _ran(live, tmp_path, [{"ids": IDS, "encoded": encoded}])["runs"]
+    (kind,) = trace.kinds
+    found = re.search(r'id="regard-facts">(.*?)</script>', page)
+    assert found is not None
+    wanted = json.loads(found[1])
+
+    ours, theirs = made["facts"]["kinds"][kind], wanted["kinds"][kind]
+    known = ("layer", "heads", "kvHeads", "headDim", "softcap", "mask", "bias", "sinks", "rotary")
+    for one, other in zip(ours["layers"], theirs["layers"], strict=True):
+        assert {name: one[name] for name in known} == {name: other[name] for name in known}
+        assert one["scale"] == pytest.approx(other["scale"])
+    # Those that only a trace can tell are not worked out in the browser.
+    for name, values in ours["statistics"].items():
+        np.testing.assert_allclose(values, theirs["statistics"][name], atol=CLOSE, err_msg=name)
+    for one, other in zip(ours["measures"][0]["layers"], theirs["measures"][0]["layers"], strict=True):
+        np.testing.assert_allclose(one["most"], other["most"], rtol=1e-3)
+
+    (told, expected) = (each["story"][kind] for each in (made["facts"], wanted))
+    for name in ("tokens", "ids", "vocabulary", "dim", "shown", "rows"):
+        assert told[name] == expected[name], name
+    for part in ("neurons", "parts"):
+        plain = {
+            name: value for name, value in told[part].items() if isinstance(expected[part][name], int | list)
+        }
+        assert plain == {name: expected[part][name] for name in plain}
+    named = ["lengths", "moved"]
+    pairs = [(told[name], expected[name]) for name in named]
+    pairs += [(told["neurons"][name], expected["neurons"][name]) for name in ("places", "values", "active")]
+    pairs += [(told["parts"]["lengths"], expected["parts"]["lengths"])]
+    for one, other in pairs:
+        dtype = "<i4" if other.endswith(("neurons", "active")) else "<f4"
+        numbers = np.frombuffer(base64.b64decode(made["blocks"][one]), dtype)
+        stored = re.search(f'id="regard-{other}">(.*?)</script>', page)
+        assert stored is not None
+        np.testing.assert_allclose(
+            numbers, np.frombuffer(base64.b64decode(stored[1]), dtype), atol=CLOSE, rtol=CLOSE, err_msg=other
+        )
+    # Of the vectors the first numbers: the contextual embedding is the last of those that are no sum.
+    rows = [row for row in told["rows"] if "sum" not in row]
+    values = np.frombuffer(base64.b64decode(made["blocks"][told["values"]["values"]]), "<f4")
+    last = values.reshape(len(rows), len(IDS), told["shown"])[-1]
+    np.testing.assert_allclose(last, trace.embeddings()[:, : told["shown"]], atol=CLOSE)
 
 
 _ROW = {"layer": 0, "head": 0, "query": 2, "key": 0, "value": 0.5}
@@ -197,7 +260,7 @@ def test_the_default_model(tmp_path: Path) -> None:
     answer = _ran(live, tmp_path, [{"ids": trace.token_ids}])
     _check(answer["runs"][0], trace)
     assert sum(map(len, live.weights.blocks.values())) < 26e6
-    loss = live_loss(loaded, live.rounded, [text])
+    loss = live_loss(loaded, live.rounded, [(text, None)])
     assert 0 < loss.weight < 0.05
     assert 0.998 < loss.embedding < 1
     # Loading is unharmed: what was packed is a copy.

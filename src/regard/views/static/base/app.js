@@ -15,6 +15,7 @@ const HIGH = 900;
 export function mount(root, source, host, offered) {
   const views = offered.filter(({ fits }) => !fits || fits(source));
   const state = new State(source, views, host.address);
+  state.gone = host.gone;
   root.dataset.theme = host.theme(state.values.theme);
   const colours = new Colours(root);
   // A window that is high enough is filled, and the parts of a view scroll in it; in a low one the header is a line.
@@ -30,13 +31,10 @@ export function mount(root, source, host, offered) {
   const bar = makeBar(source, views, state, panel.id, host);
   const refusal = makeRefusal(source, state);
   const place = make(host.landmark, { class: "place" }, ...[panel, refusal].filter(Boolean));
-  root.replaceChildren(
-    makeHeader(source, state, views, host),
-    bar,
-    place,
-    makeFooter(state, host, makeSave(picture)),
-    makeOpener(host, source, state),
-  );
+  // What stays in its place keeps the focus.
+  for (const old of [...root.children]) if (old !== host.slot) old.remove();
+  root.prepend(makeHeader(source, state, views, host));
+  root.append(bar, place, makeFooter(state, host, makeSave(picture)), makeOpener(host, source, state));
 
   const open = new Map(); // name to { view, missed }
   let current = null;

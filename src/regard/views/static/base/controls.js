@@ -38,7 +38,11 @@ export function makeMenu(label, classes, ...body) {
     make("summary", { class: "button" }, label),
     make("div", { class: "menu-body" }, ...body),
   );
-  document.addEventListener("pointerdown", (event) => event.composedPath().includes(element) || (element.open = false));
+  const away = (event) => event.composedPath().includes(element) || (element.open = false);
+  element.addEventListener("toggle", () => {
+    if (element.open) document.addEventListener("pointerdown", away);
+    else document.removeEventListener("pointerdown", away);
+  });
   element.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !element.open) return;
     event.stopPropagation();

@@ -50,7 +50,7 @@ export class HeadGrid {
     this.marked = [];
     this.spare = []; // canvases of lines that have left the view
     new ResizeObserver(() => this.resize()).observe(this.element);
-    document.addEventListener("scroll", () => this.request(), { capture: true, passive: true });
+    document.addEventListener("scroll", () => this.request(), { capture: true, passive: true, signal: state.gone });
     this.element.addEventListener("scroll", () => this.request(), { passive: true }); // from a shadow root it does not come out
     if (point) {
       this.body.addEventListener("pointerover", (event) => {

@@ -60,9 +60,11 @@ function makeExact(source) {
       : "as they were given; largest difference from them";
   const said = facts.kernel
     ? "Python works every number out when you look at it."
-    : `Weights ${origin} ${formatDifference(facts.difference)}${share}.`;
+    : facts.here
+      ? facts.here
+      : `Weights ${origin} ${formatDifference(facts.difference)}${share}.`;
   return makeMenu(
-    facts.kernel ? "from Python" : `exact to ${roughly(facts.difference)}`,
+    facts.kernel ? "from Python" : `${facts.here ? "within" : "exact to"} ${roughly(facts.difference)}`,
     "exact",
     make("p", { class: "difference" }, said),
     ...source.kinds.map((kind) => make("p", {}, `${sizeOf(source, kind)}.`)),

@@ -13,43 +13,49 @@
 //   resized        (listener) => called when it has another size
 //   link           () => { address, said }: the address of what is on show and what to know of it; null where there is none
 //   restart()      begins anew, with what the address says
+//   gone           aborted when another page takes the place of this one; undefined where none ever does
+//   slot           an element of the root that stays, between the header and the rest; undefined for none
 
-// The state's text in the address bar.
-const bar = {
-  read: () => location.hash,
-  write(text, step = false) {
-    bar.written = text;
-    try {
-      if (step) history.pushState(null, "", text);
-      else history.replaceState(null, "", text);
-    } catch {
-      // A page inside a sandboxed frame may not touch its address; the view works without.
-    }
-  },
-  listen: (listener) => window.addEventListener("hashchange", () => location.hash !== bar.written && listener()),
-};
-
-export const pageHost = {
-  address: bar,
-  addressed:
-    "The address of this page keeps what you chose; 'Copy link' takes it with you. With #bare in it, a frame on another page shows the view alone.",
-  keys: document,
-  theme: (chosen) => chosen,
-  surroundings: (listener) => matchMedia("(prefers-color-scheme: dark)").addEventListener("change", listener),
-  landmark: "main",
-  title: (text) => (document.title = text),
-  printing(print) {
-    window.addEventListener("beforeprint", () => print(true));
-    window.addEventListener("afterprint", () => print(false));
-  },
-  height: () => window.innerHeight,
-  resized: (listener) => window.addEventListener("resize", listener),
-  link: () => ({
-    address: location.href,
-    said:
-      location.protocol === "file:"
-        ? "It leads to this file on this computer: others need the file too, or a place on the web where it lies."
-        : "It opens the page as it is now.",
-  }),
-  restart: () => location.reload(),
-};
+// The page of a file. A live one begins anew with every sentence: `gone` then takes away what the one before listens to.
+export function pageHost(gone) {
+  const on = (target, type, listener) => target.addEventListener(type, listener, { signal: gone });
+  let written = null;
+  return {
+    // The state's text in the address bar.
+    address: {
+      read: () => location.hash,
+      write(text, step = false) {
+        written = text;
+        try {
+          if (step) history.pushState(null, "", text);
+          else history.replaceState(null, "", text);
+        } catch {
+          // A page inside a sandboxed frame may not touch its address; the view works without.
+        }
+      },
+      listen: (listener) => on(window, "hashchange", () => location.hash !== written && listener()),
+    },
+    addressed:
+      "The address of this page keeps what you chose; 'Copy link' takes it with you. With #bare in it, a frame on another page shows the view alone.",
+    keys: { addEventListener: (type, listener) => on(document, type, listener) },
+    theme: (chosen) => chosen,
+    surroundings: (listener) => on(matchMedia("(prefers-color-scheme: dark)"), "change", listener),
+    landmark: "main",
+    title: (text) => (document.title = text),
+    printing(print) {
+      on(window, "beforeprint", () => print(true));
+      on(window, "afterprint", () => print(false));
+    },
+    height: () => window.innerHeight,
+    resized: (listener) => on(window, "resize", listener),
+    link: () => ({
+      address: location.href,
+      said:
+        location.protocol === "file:"
+          ? "It leads to this file on this computer: others need the file too, or a place on the web where it lies."
+          : "It opens the page as it is now.",
+    }),
+    restart: () => location.reload(),
+    gone,
+  };
+}

@@ -1,6 +1,8 @@
 // From the page's base64 to numbers.
 
+// The bytes of a block. Those that a live page has worked out are bytes already.
 export function decodeBase64(text) {
+  if (typeof text !== "string") return text;
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
   const binary = atob(text);
   const bytes = new Uint8Array(binary.length);

@@ -119,6 +119,7 @@ export class State {
     this.fields = joined([FIELDS, ...views.map(({ fields }) => fields || {})]);
     this.listeners = [];
     this.kept = new Map();
+    this.gone = undefined; // aborted with the page: for what a view listens to outside of its element
     this.values = this.arrive(address.read());
     if (address.read()) this.writeAddress(); // without what was not understood
     address.listen(() => {

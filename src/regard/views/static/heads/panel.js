@@ -211,7 +211,7 @@ export class Panel {
     const strongest = [];
     let whole = true;
     let next = 0;
-    this.cancel = inIdleTime((deadline) => {
+    const scan = (deadline) => {
       for (; next < queue.length; next += 1) {
         const { head: of, query } = queue[next];
         const row = this.weights.makeRow(of, this.weights.units("query", query, query));
@@ -228,7 +228,9 @@ export class Panel {
       if (whole) this.scanned = { name, strongest };
       this.drawStrongest(strongest);
       return true;
-    });
+    };
+    // Of a short text at once.
+    if (!scan(performance.now() + 4)) this.cancel = inIdleTime(scan);
   }
 
   // Of a source that looks through a head by itself.
@@ -292,16 +294,21 @@ export class Panel {
     const number = make("span", { class: "top-number" }, "");
     const button = make("button", { type: "button" }, ...(head ? [head] : []), label, number);
     const why = makeWhy(this.state);
-    return { element: make("li", {}, button, why.element), button, head, names, number, why };
+    const drag = this.source.makeDrag?.(); // a live page's
+    const line = drag ? make("span", { class: "with-drag" }, button, drag.element) : button;
+    const element = make("li", {}, line, why.element);
+    return { element, button, head, names, number, why, drag };
   }
 
-  fillItem({ button, head, names, number, why }, { tokens, weight, head: of, marked = false, pin = false }) {
+  fillItem({ button, head, names, number, why, drag }, { tokens, weight, head: of, marked = false, pin = false }) {
     tokens.forEach((token, i) => {
       names[i].text.firstChild.data = this.name(token);
       names[i].position.firstChild.data = String(token.index);
     });
     number.firstChild.data = this.weights.format(weight);
-    why.update(this.weightOf(tokens, of), this.weights.format(weight));
+    const place = this.weightOf(tokens, of);
+    why.update(place, this.weights.format(weight));
+    drag?.update(place, weight, tokens.map((token) => this.name(token)).join(" → "));
     Object.assign(button.dataset, { side: tokens[0].side, token: String(tokens[0].index) });
     if (pin) button.dataset.pin = "yes";
     else delete button.dataset.pin;

@@ -5,6 +5,7 @@ import { likeliest, softmax } from "./arithmetic.js";
 import { crc32 } from "./blocks.js";
 import { drag, rowsOf } from "./edits.js";
 import { openKernel } from "./kernel.js";
+import { lengthsThrough, Means, neurons, vectors } from "./telling.js";
 import { Workspace } from "./workspace.js";
 
 /**
@@ -22,19 +23,39 @@ import { Workspace } from "./workspace.js";
  * @property {number} positions the most tokens
  * @property {"next" | "masked" | null} head what its head says
  * @property {string} output the tensor of the output layer
+ * @property {number | null} [mask] the token that stands for a word to be guessed
+ * @property {"mean" | "cls" | "last" | null} [pooling]
  *
  * @typedef {object} Request
  * @property {number[]} ids
  * @property {number[]} [types] token types, of a pair; 0 where left out
  * @property {[number, number][]} [off] heads switched off, [layer, head]: their results are 0
- * @property {import("./edits.js").Dragged[]} [weights]
+ * @property {Dragged[]} [weights]
  * @property {number[]} [predict] positions of which the head says what it expects there
+ * @property {boolean[]} [special] tokens that the model added, for the statistics
  *
+ * @typedef {import("./edits.js").Dragged} Dragged
+ * @typedef {import("./telling.js").Neurons} Neurons
+ * @typedef {import("./telling.js").Vectors} Vectors
  * @typedef {import("./workspace.js").Area} Area
  *
- * @typedef {{ heads: number, dim: number, q: Float32Array, k: Float32Array, v: Float32Array }} LayerRun
- *   q, k and v from head to head, from token to token
+ * @typedef {object} LayerRun arrays from head to head, then from token to token
+ * @property {number} heads
+ * @property {number} dim of a head
+ * @property {Float32Array} q
+ * @property {Float32Array} k
+ * @property {Float32Array} v
+ * @property {(Dragged & { bias: number })[]} dragged weights of this layer, and what stands for them in the scores
+ * @property {Record<string, number[]>} statistics means of the weights, of each head
+ * @property {Float32Array} norms how long what each head takes from each token is
+ * @property {Float32Array} most the largest weight times norm of each head
+ * @property {Float32Array} parts how long what each head gives each token is
+ * @property {Vectors[]} rows
+ * @property {number} inside the size of the feed-forward network
+ * @property {Neurons} neurons
+ *
  * @typedef {object} Run
+ * @property {{ rows: Vectors[], learned: Float32Array, positions: Float32Array | null }} embedding
  * @property {LayerRun[]} layers
  * @property {Float32Array[]} hidden the residual stream, token by token: what enters layer 0, and what each layer gives;
  *   the last is the contextual embeddings, after the final norm
@@ -105,24 +126,32 @@ export class LiveModel {
   *steps(request) {
     const asked = this.checked(request);
     const { work } = this;
-    const { layers, tensors } = this.description;
+    const { dim, layers, tensors } = this.description;
     work.take(asked.ids.length);
     // What comes before the first layer with another edit is what it was.
     const from = this.unchanged(asked);
     /** @type {Run} */
-    const run = { layers: [], hidden: [], predicted: [] };
+    const run = {
+      embedding: { rows: [], learned: work.floats, positions: null },
+      layers: [],
+      hidden: [],
+      predicted: [],
+    };
     if (this.last && from >= 0) {
+      run.embedding = this.last.run.embedding;
       run.layers = this.last.run.layers.slice(0, from);
       run.hidden = this.last.run.hidden.slice(0, from + 1);
       work.write(work.x, run.hidden[from]);
     } else {
-      this.embed(asked);
+      run.embedding = this.embed(asked);
       run.hidden.push(work.read(work.x));
     }
     for (let layer = Math.max(0, from); layer < layers.length; layer += 1) {
       run.layers.push(this.layer(layer, asked));
-      if (layer === layers.length - 1 && tensors["norm.weight"]) work.norm(work.x, "norm");
+      const isNormed = layer === layers.length - 1 && Boolean(tensors["norm.weight"]);
+      if (isNormed) work.norm(work.x, "norm");
       run.hidden.push(work.read(work.x));
+      if (isNormed) run.layers[layer].rows.push(vectors("final LayerNorm", "final", run.hidden[layer + 1], dim));
       yield layer;
     }
     run.predicted = this.predict(asked.predict, run.hidden[layers.length]);
@@ -131,7 +160,7 @@ export class LiveModel {
   }
 
   /** @param {Request} request @returns {Required<Request>} @throws {RangeError} in words */
-  checked({ ids, types = [], off = [], weights = [], predict = [] }) {
+  checked({ ids, types = [], off = [], weights = [], predict = [], special = [] }) {
     const { vocabulary, positions, layers, head } = this.description;
     if (ids.length < 1 || ids.length > positions)
       throw new RangeError(`The model reads 1 to ${positions} tokens; got ${ids.length}.`);
@@ -145,14 +174,15 @@ export class LiveModel {
       if (!(query >= 0 && query < ids.length)) throw new RangeError(`There is no token ${query}.`);
     if (predict.length > 0 && !head)
       throw new RangeError("This model has no language-model head: it says no next word.");
-    return { ids, types: ids.map((_, at) => types[at] ?? 0), off, weights, predict };
+    const each = ids.map((_, at) => ({ type: types[at] ?? 0, special: special[at] ?? false }));
+    return { ids, types: each.map(({ type }) => type), special: each.map((of) => of.special), off, weights, predict };
   }
 
   /** The first layer that has to be worked out; -1 where the tokens are others. @param {Required<Request>} asked */
   unchanged(asked) {
     if (!this.last) return -1;
     const { request } = this.last;
-    if (String([request.ids, request.types]) !== String([asked.ids, asked.types])) return -1;
+    if (["ids", "types", "special"].some((name) => String(request[name]) !== String(asked[name]))) return -1;
     const { layers } = this.description;
     const edits = (/** @type {Required<Request>} */ { off, weights }, /** @type {number} */ layer) =>
       JSON.stringify([off.filter(([of]) => of === layer), weights.filter((each) => each.layer === layer)]);
@@ -160,16 +190,31 @@ export class LiveModel {
     return first < 0 ? layers.length : first;
   }
 
-  /** @param {Required<Request>} asked */
+  /** @param {Required<Request>} asked @returns {Run["embedding"]} */
   embed({ ids, types }) {
     const { work } = this;
-    work.whole(work.x).fill(0);
-    ids.forEach((id, token) => {
-      work.addRow("embeddings.tokens.weight", id, token);
-      work.addRow("embeddings.positions.weight", token, token);
-      work.addRow("embeddings.token_types.weight", types[token], token);
-    });
-    if (this.description.tensors["embeddings.norm.weight"]) work.norm(work.x, "embeddings.norm");
+    const { dim, tensors } = this.description;
+    const table = (/** @type {string} */ name, /** @type {(token: number) => number} */ number) => {
+      const out = new Float32Array(ids.length * dim);
+      ids.forEach((_, token) => out.set(work.row(`embeddings.${name}.weight`, number(token)), token * dim));
+      return out;
+    };
+    const learned = table("tokens", (token) => ids[token]);
+    const positions = table("positions", (token) => token);
+    const given = [vectors("learned", "embedding", learned, dim), vectors("position", "embedding", positions, dim)];
+    const sum = learned.map((each, at) => each + positions[at]);
+    if (tensors["embeddings.token_types.weight"]) {
+      const ofTypes = table("token_types", (token) => types[token]);
+      given.push(vectors("token type", "embedding", ofTypes, dim));
+      for (let at = 0; at < sum.length; at += 1) sum[at] += ofTypes[at];
+    }
+    work.write(work.x, sum);
+    const rows = [...given, vectors("sum", "embedding", sum, dim)];
+    if (tensors["embeddings.norm.weight"]) {
+      work.norm(work.x, "embeddings.norm");
+      rows.push(vectors("LayerNorm", "embedding", work.read(work.x), dim));
+    }
+    return { rows, learned, positions };
   }
 
   /**
@@ -182,47 +227,66 @@ export class LiveModel {
     const { work } = this;
     const [name, pre] = [`layers.${number}`, this.description.norm === "pre"];
     const { heads } = this.description.layers[number];
-    const width = this.description.tensors[`${name}.attention.q.weight`].rows;
+    const { dim, tensors } = this.description;
+    const width = tensors[`${name}.attention.q.weight`].rows;
+    const inside = tensors[`${name}.ffn.hidden.weight`].rows;
     const linear = (/** @type {Area} */ from, /** @type {string} */ part, /** @type {Area} */ to) =>
       work.linear(from, `${name}.${part}.weight`, `${name}.${part}.bias`, to);
+    /** @type {Vectors[]} */
+    const rows = [];
+    const tell = (/** @type {string} */ what, /** @type {string} */ part, /** @type {Area} */ area) =>
+      rows.push(vectors(what, part, work.read(area), dim));
     // What a sublayer reads, and the residual sum after it: the norm is before the one or after the other.
-    const before = (/** @type {string} */ norm) => {
+    const before = (/** @type {string} */ part, /** @type {string} */ norm) => {
       if (!pre) return work.x;
       work.copy(work.x, work.y);
       work.norm(work.y, `${name}.${norm}.norm`);
+      tell("LayerNorm", part, work.y);
       return work.y;
     };
-    const after = (/** @type {string} */ norm) => {
+    const after = (/** @type {string} */ part, /** @type {string} */ norm) => {
+      tell(part, part, work.y);
       work.add();
-      if (!pre) work.norm(work.x, `${name}.${norm}.norm`);
+      tell(`x + ${part}`, part, work.x);
+      if (pre) return;
+      work.norm(work.x, `${name}.${norm}.norm`);
+      tell("LayerNorm", part, work.x);
     };
 
-    const read = before("attention_residual");
+    const read = before("attention", "attention_residual");
     linear(read, "attention.q", work.q);
     linear(read, "attention.k", work.k);
     linear(read, "attention.v", work.v);
     const [q, k, v] = [work.q, work.k, work.v].map((area) => work.byHead(area, width, heads));
-    const run = { heads, dim: width / heads, q, k, v };
-    this.attend(number, run, asked); // into work.q
+    const triangles = work.vector(`${name}.attention.triangles`);
+    const norms = lengthsThrough(triangles, v, heads, width / heads);
+    const attention = this.attend(number, { heads, dim: width / heads, q, k, v, norms }, asked); // into work.q
+    const parts = lengthsThrough(triangles, work.byHead(work.q, width, heads), heads, width / heads);
     linear(work.q, "attention.output", work.y);
-    after("attention_residual");
-    linear(before("ffn_residual"), "ffn.hidden", work.inner);
+    after("attention", "attention_residual");
+    linear(before("feed-forward", "ffn_residual"), "ffn.hidden", work.inner);
     work.activate(work.inner);
+    const inner = neurons(work.read(work.inner, inside), inside);
     linear(work.inner, "ffn.output", work.y);
-    after("ffn_residual");
-    return run;
+    after("feed-forward", "ffn_residual");
+    return { heads, dim: width / heads, q, k, v, norms, parts, ...attention, rows, inside, neurons: inner };
   }
 
   /**
    * Weights and contexts of a layer; the contexts take the place of q.
    * @param {number} layer
-   * @param {LayerRun} run
+   * @param {Pick<LayerRun, "heads" | "dim" | "q" | "k" | "v" | "norms">} run
    * @param {Required<Request>} asked
+   * @returns {Pick<LayerRun, "most" | "statistics" | "dragged">}
    */
-  attend(layer, { heads, dim, q, k, v }, { off, weights }) {
+  attend(layer, { heads, dim, q, k, v, norms }, { off, weights, special }) {
     const { tokens, floats, q: out } = this.work;
     const { causal, layers } = this.description;
     const row = new Float64Array(tokens);
+    const means = new Means(heads, tokens, special);
+    const most = new Float32Array(heads);
+    /** @type {LayerRun["dragged"]} */
+    const dragged = [];
     for (let head = 0; head < heads; head += 1) {
       const start = head * tokens * dim;
       const changes = rowsOf(weights, layer, head);
@@ -230,6 +294,7 @@ export class LiveModel {
       for (let query = 0; query < tokens; query += 1) {
         const seen = causal ? query + 1 : tokens;
         const at = start + query * dim;
+        row.fill(0, seen);
         for (let key = 0; key < seen; key += 1) {
           let sum = 0;
           for (let i = 0, of = start + key * dim; i < dim; i += 1) sum += q[at + i] * k[of + i];
@@ -237,16 +302,19 @@ export class LiveModel {
         }
         softmax(row, seen);
         const changed = changes.get(query);
-        if (changed) drag(row, changed, seen);
+        if (changed) drag(row, changed, seen).forEach((bias, i) => dragged.push({ ...changed[i], bias }));
+        means.add(head, query, row);
         const to = (out.at + query * out.stride) / 4 + head * dim;
         floats.fill(0, to, to + dim);
-        if (isOff) continue;
         for (let key = 0; key < seen; key += 1) {
           const weight = row[key];
+          most[head] = Math.max(most[head], weight * norms[head * tokens + key]);
+          if (isOff) continue;
           for (let i = 0, of = start + key * dim; i < dim; i += 1) floats[to + i] += weight * v[of + i];
         }
       }
     }
+    return { most, statistics: means.found(), dragged };
   }
 
   /**

@@ -1,5 +1,5 @@
 // The two loops in which a forward pass spends its time, as a WebAssembly module with 128-bit vectors, put together
-// here byte by byte: 700 bytes need no compiler in the build. kernel.js has the same two functions in JavaScript.
+// here byte by byte: 1.3 kB need no compiler in the build. kernel.js has the same two functions in JavaScript.
 
 const I32 = 0x7f;
 const V128 = 0x7b;

@@ -119,15 +119,13 @@ export class Workspace {
     return this.floats.subarray(from, from + columns);
   }
 
-  /** Adds a row of a table to one of this.x; nothing where there is no such table. @param {string} name @param {number} number @param {number} token */
-  addRow(name, number, token) {
-    if (!this.description.tensors[name]) return;
+  /** A row of a table. @param {string} name @param {number} number */
+  row(name, number) {
     const { block, at, rows, columns } = this.description.tensors[name];
     const [width, start] = [upTo(columns, 32), this.starts[block] + at];
     const integers = new Int8Array(this.kernel.buffer(), start + number * width, columns);
     const scales = (start + upTo(rows, 4) * width) / 4 + (number * width) / 32;
-    const to = (this.x.at + token * this.x.stride) / 4;
-    for (let i = 0; i < columns; i += 1) this.floats[to + i] += integers[i] * this.floats[scales + (i >> 5)];
+    return Float32Array.from(integers, (each, i) => each * this.floats[scales + (i >> 5)]);
   }
 
   /**

@@ -1,0 +1,52 @@
+"""The model itself in a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from regard import tracing
+from regard._model._held import Held
+from regard.embedding import Unit, read_sentence_settings
+
+if TYPE_CHECKING:
+    from regard.views import LivePooling, Page
+
+
+class Live(Held):
+    """A model that leaves Python."""
+
+    def live_page(self, text: str, pair: str | None = None) -> Page:
+        """A page that holds the model itself: type any sentence into it, offline, and every view follows.
+
+        In it heads can be switched off and weights dragged; it says which words' contextual embeddings move,
+        how alike two sentences are, and what a language-model head expects. Its weights have 8 bits: what
+        that changes is measured over some sentences, and stated as `live_difference` and on the page.
+
+        Args:
+            text: what the page opens with, worked out here.
+            pair: a second text beside it, which the model reads too.
+
+        Returns:
+            The page: `model.live_page("...").write("live.html")`. Of the default model it has 35 MB.
+
+        Raises:
+            InputError: a model that is no BERT, DistilBERT or GPT-2, or one with edits; or as `trace`.
+
+        Example:
+            >>> import regard
+            >>> page = regard.load().live_page("time flies like an arrow")
+            >>> len(page.html) < 40e6, page.live_difference < 0.05
+            (True, True)
+        """
+        return tracing.live_page(self.loaded, text, pair, pooling=self._pooling())
+
+    def _pooling(self) -> LivePooling | None:
+        """How a page makes one vector of a text; None where the checkpoint asks for more than it has."""
+        settings = read_sentence_settings(self.loaded.source.folder)
+        plain = all(isinstance(step, Unit) for step in settings.steps) and not settings.lowercases
+        if len(settings.pooling) > 1 or not plain or settings.prompt():
+            return None
+        match settings.pooling[0]:
+            case "mean" | "cls" | "last" as kind:
+                return kind
+        return None

@@ -1,0 +1,186 @@
+// What stands above the views of a live page: the text fields, what is edited, and what comes of it.
+
+import { make, readable } from "../base/dom.js";
+import { makeMoved, makePredicted } from "./found.js";
+
+const ROWS = 4; // lines of text that are in view
+
+/** @param {string} label @param {string} text */
+function makeField(label, text) {
+  const field = make("textarea", {
+    rows: "1",
+    "aria-label": label,
+    placeholder: label,
+    dir: "auto",
+    spellcheck: "false",
+    disabled: true,
+  });
+  field.value = text;
+  return field;
+}
+
+export class LiveBar {
+  // live: the page's facts of the model; side: the first sentence; told: { typed, switched, released, undone, kept }.
+  constructor(live, side, told) {
+    this.live = live;
+    this.told = told;
+    const pair = side.pair !== null;
+    this.fields = [makeField(pair ? "First text" : "Type a sentence", side.text ?? "")];
+    if (pair) this.fields.push(makeField("Second text", side.pair));
+    this.other = makeField("Another sentence, to compare with", "");
+    this.status = make("span", { role: "status" }, "Reading the model…");
+    this.note = make("span", { class: "live-note" });
+    this.switch = make("button", { type: "button", class: "button", disabled: true });
+    this.alike = make("output", { class: "live-alike" });
+    this.edited = make("ul", { class: "live-edits", "aria-label": "Edits" });
+    this.moved = makeMoved(() => told.kept());
+    this.predicted = live.head ? makePredicted(live.head, (at, text) => this.take(at, text)) : null;
+    this.compare = live.pooling ? this.makeCompare() : null;
+    this.switch.addEventListener("click", () => told.switched(this.at.layer, this.at.head));
+    this.all = [...this.fields, this.other];
+    for (const field of this.all) {
+      field.addEventListener("input", () => {
+        this.fit();
+        told.typed(field !== this.other);
+      });
+    }
+    this.found = make("div", {}, this.moved.element, ...(this.predicted ? [this.predicted.element] : []));
+    this.element = make(
+      "section",
+      { class: "live", "aria-label": "Your sentence" },
+      make("div", { class: "live-texts" }, ...this.fields),
+      make(
+        "div",
+        { class: "live-line" },
+        make("p", { class: "live-status" }, this.status, " ", this.note),
+        this.edited,
+        this.switch,
+        ...(this.compare ? [this.compare.button] : []),
+      ),
+      ...(this.compare ? [this.compare.element] : []),
+      this.found,
+    );
+    this.at = { layer: 0, head: 0 };
+    this.off = [];
+  }
+
+  // The field for another sentence, and the button that shows it.
+  makeCompare() {
+    const element = make("div", { class: "live-other", hidden: true }, this.other, this.alike);
+    const button = make("button", { type: "button", class: "button", "aria-expanded": "false" }, "Another sentence");
+    button.addEventListener("click", () => {
+      element.hidden = !element.hidden;
+      button.setAttribute("aria-expanded", String(!element.hidden));
+      if (element.hidden) this.other.value = "";
+      else this.other.focus();
+      this.told.typed(false);
+    });
+    return { element, button };
+  }
+
+  get texts() {
+    return this.fields.map(({ value }) => value);
+  }
+
+  get second() {
+    return this.other.value;
+  }
+
+  // As many lines as the text has, up to some.
+  fit() {
+    for (const field of this.all) {
+      field.rows = 1;
+      while (field.rows < ROWS && field.scrollHeight > field.clientHeight + 2) field.rows += 1;
+    }
+  }
+
+  say(text, isRefused = false) {
+    this.element.classList.remove("working");
+    this.element.classList.toggle("refused", isRefused);
+    this.found.hidden = isRefused;
+    this.status.textContent = text;
+    if (isRefused) this.alike.textContent = "";
+  }
+
+  // How the model runs here.
+  opened(how, where) {
+    const slow = how === "js" ? "This browser runs the model without WebAssembly, which is slower. " : "";
+    const still = where === "page" ? "It allows no worker: the page stands still while it computes." : "";
+    this.note.textContent = slow + still;
+    for (const field of this.all) field.disabled = false;
+    this.fit();
+  }
+
+  broken(why) {
+    this.say(`${why} What Python worked out of this sentence is below; no other can be typed.`, true);
+  }
+
+  refused(why) {
+    this.say(why, true);
+  }
+
+  work() {
+    this.element.classList.add("working");
+  }
+
+  // The head that the button switches off.
+  head(layer, head) {
+    this.at = { layer, head };
+    const isOff = this.off.some(([l, h]) => l === layer && h === head);
+    this.switch.textContent = `Switch head ${layer}.${head} ${isOff ? "on" : "off"}`;
+    this.switch.setAttribute("aria-pressed", String(isOff));
+  }
+
+  edits({ off, weights }) {
+    this.off = off;
+    this.head(this.at.layer, this.at.head);
+    const chip = (text, take) => {
+      const button = make("button", { type: "button", class: "live-chip", title: "Undo" }, text, " ×");
+      button.addEventListener("click", take);
+      return make("li", {}, button);
+    };
+    const chips = [
+      ...off.map(([layer, head]) => chip(`${layer}.${head} off`, () => this.told.switched(layer, head))),
+      ...weights.map((each) => {
+        const [query, key] = [each.query, each.key].map((token) => this.name(token));
+        const said = `${query} → ${key} = ${each.value.toFixed(2)} in ${each.layer}.${each.head}`;
+        return chip(said, () => this.told.released(each));
+      }),
+    ];
+    if (chips.length > 1) chips.push(chip("all edits", () => this.told.undone()));
+    this.edited.replaceChildren(...chips);
+  }
+
+  name(token) {
+    const { surface, text } = this.tokens?.[token] ?? { text: String(token) };
+    return readable(surface ?? text);
+  }
+
+  // What has come of it.
+  show({ encoded, milliseconds, likeness, predicted }, moved) {
+    this.tokens = encoded.tokens;
+    const unknown = encoded.tokens.filter((each) => each.unknown).map(({ surface }) => readable(surface));
+    const missing =
+      unknown.length > 0 ? ` The model does not know ${unknown.slice(0, 5).join(", ")}: it reads [UNK] there.` : "";
+    const count = `${encoded.ids.length} token${encoded.ids.length === 1 ? "" : "s"}`;
+    this.say(`${count}, ${Math.round(milliseconds)} ms.${missing}`);
+    this.switch.disabled = false;
+    const edits = this.edited.children.length > 0;
+    this.moved.show(moved, edits || moved.text !== this.texts.join(" "));
+    this.predicted?.show(predicted, encoded);
+    this.alike.textContent =
+      likeness === null
+        ? ""
+        : typeof likeness === "number"
+          ? `${likeness.toFixed(2)} alike (cosine)`
+          : likeness.refused;
+  }
+
+  // A predicted word is written into the text: at its end, or in the place of a [MASK].
+  take(span, text) {
+    const field = this.fields[this.fields.length - 1];
+    if (span) field.setRangeText(text, span[0], span[1], "end");
+    else field.value += text;
+    field.dispatchEvent(new Event("input"));
+  }
+}

@@ -1,0 +1,51 @@
+// The page's side of the worker: starts it, and asks it one question at a time; the newest wins.
+
+import { serve } from "./worker.js";
+
+/** @typedef {import("./worker.js").Asked} Asked */
+
+export class LiveClient {
+  /**
+   * @param {string} script of the worker
+   * @param {any} open what the worker is told first
+   * @param {(answer: any) => void} listener told { opened }, { broken }, an Answer or { refused }; of old questions nothing
+   */
+  constructor(script, open, listener) {
+    this.number = 0;
+    this.listener = listener;
+    /** @type {"worker" | "page"} */
+    this.how = "worker";
+    try {
+      const worker = new Worker(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
+      // Where the browser allows none, it says so here, or throws.
+      worker.onerror = () => this.how === "worker" && this.inPage(open);
+      this.listen(worker, open);
+    } catch {
+      this.inPage(open);
+    }
+  }
+
+  /** Without a worker: the page stands still while it computes. @param {any} open */
+  inPage(open) {
+    this.how = "page";
+    const { port1, port2 } = new MessageChannel();
+    serve(port2);
+    this.listen(port1, open);
+  }
+
+  /** @param {any} port @param {any} open */
+  listen(port, open) {
+    this.port = port;
+    port.onmessage = (/** @type {MessageEvent} */ { data }) => {
+      if (data.opened) port.onerror = () => this.listener({ broken: "It stopped; open the file again." });
+      if (data.number === undefined || data.number === this.number) this.listener(data);
+    };
+    port.postMessage({ open });
+  }
+
+  /** @param {Omit<Asked, "number">} asked */
+  ask(asked) {
+    this.number += 1;
+    this.port.postMessage({ number: this.number, ...asked });
+  }
+}

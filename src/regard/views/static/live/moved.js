@@ -1,0 +1,53 @@
+// Which words' contextual embeddings are others than before.
+
+import { between } from "./facts.js";
+
+/** @typedef {{ text: string, vector: Float32Array }} WordVector */
+
+/**
+ * One vector of each word: the mean of its pieces'.
+ * @param {import("./tokenizer.js").Encoded} encoded
+ * @param {Float32Array} contextual
+ * @returns {WordVector[]}
+ */
+export function wordVectors({ tokens, words }, contextual) {
+  const dim = contextual.length / tokens.length;
+  const found = words.map((text) => ({ text, vector: new Float32Array(dim), pieces: 0 }));
+  tokens.forEach(({ word }, token) => {
+    if (word === null) return;
+    found[word].pieces += 1;
+    for (let i = 0; i < dim; i += 1) found[word].vector[i] += contextual[token * dim + i];
+  });
+  return found.filter(({ pieces }) => pieces > 0);
+}
+
+/**
+ * The words that both have, in the order of both, with the cosine of their vectors.
+ * @param {WordVector[]} one
+ * @param {WordVector[]} other
+ * @returns {{ pairs: { text: string, cosine: number }[], isFar: boolean }} isFar: too few words are in both
+ */
+export function movedBetween(one, other) {
+  // The longest list of words that is in both: how long it is from each pair of places on.
+  const [rows, columns] = [one.length, other.length];
+  const longest = new Uint16Array((rows + 1) * (columns + 1));
+  const same = (/** @type {number} */ a, /** @type {number} */ b) =>
+    one[a].text.toLowerCase() === other[b].text.toLowerCase();
+  const at = (/** @type {number} */ a, /** @type {number} */ b) => longest[a * (columns + 1) + b];
+  for (let a = rows - 1; a >= 0; a -= 1) {
+    for (let b = columns - 1; b >= 0; b -= 1) {
+      longest[a * (columns + 1) + b] = same(a, b) ? at(a + 1, b + 1) + 1 : Math.max(at(a + 1, b), at(a, b + 1));
+    }
+  }
+  const pairs = [];
+  for (let [a, b] = [0, 0]; a < rows && b < columns; ) {
+    if (same(a, b)) {
+      const { cosine } = between(one[a].vector, other[b].vector, 0, one[a].vector.length);
+      pairs.push({ text: other[b].text, cosine });
+      a += 1;
+      b += 1;
+    } else if (at(a + 1, b) >= at(a, b + 1)) a += 1;
+    else b += 1;
+  }
+  return { pairs, isFar: pairs.length < Math.max(rows, columns) / 2 };
+}

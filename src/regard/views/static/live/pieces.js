@@ -1,0 +1,26 @@
+// A piece of the vocabulary as people read it: the bytes of GPT-2's alphabet are text again.
+
+const FIRST = 256; // bytes that are no sign of their own have the signs from here on
+const PLAIN = [
+  [0x21, 0x7e],
+  [0xa1, 0xac],
+  [0xae, 0xff],
+];
+
+/** @type {Map<number, number> | null} */
+let bytes = null;
+
+/** @param {string} piece @returns {string} */
+export function readPiece(piece) {
+  if (!bytes) {
+    bytes = new Map();
+    let next = FIRST;
+    for (let byte = 0; byte < 256; byte += 1) {
+      bytes.set(PLAIN.some(([low, high]) => byte >= low && byte <= high) ? byte : next++, byte);
+    }
+  }
+  const found = [...piece].map((sign) => bytes?.get(/** @type {number} */ (sign.codePointAt(0))));
+  return found.some((byte) => byte === undefined)
+    ? piece
+    : new TextDecoder().decode(Uint8Array.from(/** @type {number[]} */ (found)));
+}

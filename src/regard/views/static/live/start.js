@@ -1,0 +1,5 @@
+// The worker's script.
+
+import { serve } from "./worker.js";
+
+serve(self);

@@ -1,0 +1,201 @@
+// The model of a live page at work, in a worker of its own: `serve(self)`. It is told
+//
+//   { open: { description, tokenizer, blocks } }    once; it answers { opened: "wasm" | "js" } or { broken: why }
+//   { number, text, pair, off, weights, second }    of which it answers the newest alone: { number, ...what }, see Answer,
+//                                                   or { number, refused: why }
+
+import { fromBase64 } from "./blocks.js";
+import { between, factsOf } from "./facts.js";
+import { LiveModel } from "./model.js";
+import { readPiece } from "./pieces.js";
+import { makeTokenizer } from "./tokenizer.js";
+
+/**
+ * @typedef {object} Asked
+ * @property {number} number
+ * @property {string} text
+ * @property {string | null} pair a second text beside it, which the model reads too
+ * @property {[number, number][]} off
+ * @property {import("./edits.js").Dragged[]} weights
+ * @property {string} second a text to compare with; "" for none
+ *
+ * @typedef {object} Answer
+ * @property {Record<string, any>} facts
+ * @property {Record<string, Uint8Array>} blocks
+ * @property {import("./tokenizer.js").Encoded} encoded
+ * @property {Float32Array} contextual
+ * @property {{ at: number, best: { text: string, probability: number }[] }[]} predicted
+ * @property {number | { refused: string } | null} likeness with the second text
+ * @property {number} milliseconds
+ */
+
+const LONGEST = 200; // characters for each token that the model takes
+
+/** A port: a worker's own, or an end of a channel. @param {{ postMessage: (message: any) => void, onmessage: any }} port */
+export function serve(port) {
+  /** @type {Session | null} */
+  let session = null;
+  /** @type {Asked | null} */
+  let newest = null;
+  let isBusy = false;
+
+  port.onmessage = async ({ data }) => {
+    if (data.open) {
+      try {
+        session = await Session.open(data.open);
+        port.postMessage({ opened: session.model.how });
+      } catch (error) {
+        port.postMessage({ broken: error.message });
+      }
+      return;
+    }
+    newest = data;
+    if (!isBusy) work();
+  };
+
+  async function work() {
+    isBusy = true;
+    while (newest && session) {
+      const asked = newest;
+      newest = null;
+      try {
+        const answer = await session.answer(asked, () => newest !== null);
+        if (answer) port.postMessage({ number: asked.number, ...answer });
+      } catch (error) {
+        port.postMessage({ number: asked.number, refused: error.message });
+      }
+    }
+    isBusy = false;
+  }
+}
+
+class Session {
+  /** @param {{ description: any, tokenizer: any, blocks: Record<string, string> }} given */
+  static async open({ description, tokenizer, blocks }) {
+    const read = (/** @type {string} */ name) => {
+      const bytes = fromBase64(blocks[name] ?? "");
+      delete blocks[name]; // as bytes it takes less
+      return bytes;
+    };
+    const isBytes = tokenizer.model.type !== "WordPiece";
+    return new Session(await LiveModel.open(description, read), makeTokenizer(tokenizer), isBytes);
+  }
+
+  /** @param {LiveModel} model @param {import("./tokenizer.js").LiveTokenizer} tokenizer @param {boolean} isBytes */
+  constructor(model, tokenizer, isBytes) {
+    this.model = model;
+    this.tokenizer = tokenizer;
+    this.isBytes = isBytes; // whether pieces are bytes
+    this.pooled = { name: "", vector: new Float32Array(0) };
+  }
+
+  /**
+   * @param {Asked} asked
+   * @param {() => boolean} isStale
+   * @returns {Promise<Answer | null>} null where a newer question has come
+   */
+  async answer(asked, isStale) {
+    const began = performance.now();
+    const { description } = this.model;
+    // A pasted novel is not cut up first.
+    if (asked.text.length > LONGEST * description.positions) {
+      const [length, most] = [asked.text.length, description.positions];
+      throw new RangeError(`The text has ${length} characters; this model takes at most ${most} tokens: shorten it.`);
+    }
+    const encoded = this.tokenizer.encode(asked.text, asked.pair);
+    const likeness = this.compared(asked);
+    const steps = this.model.steps({
+      ids: encoded.ids,
+      types: encoded.types,
+      special: encoded.tokens.map(({ special }) => special),
+      off: asked.off,
+      weights: asked.weights,
+      predict: this.expects(encoded.ids),
+    });
+    for (;;) {
+      const { done, value } = steps.next();
+      if (done) {
+        const run = /** @type {import("./model.js").Run} */ (value);
+        const contextual = run.hidden[run.hidden.length - 1];
+        const predicted = run.predicted.map(({ at, best }) => ({
+          at,
+          best: best.map(({ id, probability }) => ({ text: this.piece(id), probability })),
+        }));
+        return {
+          ...factsOf(description, encoded, run),
+          encoded,
+          contextual,
+          predicted,
+          likeness: likeness?.vector
+            ? alike(this.pool(contextual), likeness.vector)
+            : likeness?.refused
+              ? likeness
+              : null,
+          milliseconds: performance.now() - began,
+        };
+      }
+      await aMoment();
+      if (isStale()) return null;
+    }
+  }
+
+  /** @param {number} id */
+  piece(id) {
+    const piece = this.tokenizer.pieceOf(id);
+    if (piece === null) return `token ${id}`;
+    return this.isBytes ? readPiece(piece) : piece;
+  }
+
+  /** Where the head is asked: after the last token, or at each [MASK]. @param {number[]} ids */
+  expects(ids) {
+    const { head, mask } = this.model.description;
+    if (head === "next") return [ids.length - 1];
+    return head === "masked" ? ids.flatMap((id, at) => (id === mask ? [at] : [])) : [];
+  }
+
+  /**
+   * The vector of the second text, with the same heads off.
+   * @param {Asked} asked
+   * @returns {{ vector?: Float32Array, refused: string } | null}
+   */
+  compared({ second, off }) {
+    if (second.trim() === "") return null;
+    const name = JSON.stringify([second, off]);
+    if (this.pooled.name !== name) {
+      try {
+        const { ids, types } = this.tokenizer.encode(second);
+        const { hidden } = this.model.run({ ids, types, off });
+        this.pooled = { name, vector: this.pool(hidden[hidden.length - 1]) };
+      } catch (error) {
+        return { refused: error.message };
+      }
+    }
+    return { vector: this.pooled.vector, refused: "" };
+  }
+
+  /** One vector of a text's, as its checkpoint wants it made. @param {Float32Array} rows */
+  pool(rows) {
+    const { dim, pooling } = this.model.description;
+    const tokens = rows.length / dim;
+    if (pooling === "cls") return rows.slice(0, dim);
+    if (pooling === "last") return rows.slice(-dim);
+    const mean = new Float32Array(dim);
+    for (let at = 0; at < rows.length; at += 1) mean[at % dim] += rows[at] / tokens;
+    return mean;
+  }
+}
+
+/** @param {Float32Array} one @param {Float32Array} other */
+const alike = (one, other) => between(one, other, 0, one.length).cosine;
+
+/** Until what has been asked meanwhile has come. @returns {Promise<void>} */
+function aMoment() {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}

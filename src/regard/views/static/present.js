@@ -1,0 +1,23 @@
+// Shows a source in the page, and offers its numbers to whoever wants to check them.
+
+import { mount } from "./base/app.js";
+import { VIEWS } from "./views.js";
+
+export function present(source, host) {
+  const app = mount(document.getElementById("regard"), source, host, VIEWS);
+  // Not with :has(): every text that changes then costs the browser a walk through the whole page.
+  const showTheme = () => (document.body.dataset.theme = app.state.values.theme);
+  app.state.listen((changed) => changed.has("theme") && showTheme());
+  showTheme();
+  window.regard = {
+    facts: source.facts,
+    source,
+    // Float64Array over the keys; over the queries for a column.
+    weightsRow: (layer, head, query, kind = app.state.values.kind) => source.row(kind, layer, head, query),
+    weightsColumn: (layer, head, key, kind = app.state.values.kind) => source.column(kind, layer, head, key),
+    state: () => ({ ...app.state.values }),
+    interactiveMs: performance.now(),
+    ready: true,
+  };
+  return app;
+}

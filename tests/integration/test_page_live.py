@@ -1,0 +1,358 @@
+"""The live page: what is typed into it is read, run and compared as Python would, or refused in words."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
+
+import regard
+from integration import test_cli
+from integration.live_models import MOST_TOKENS, live_model
+from integration.test_cli import DEFAULT_MODEL, Run, refused
+from regard.tracing import Trace, Write, Zero
+from regard.tracing.pages._live_model import live_model as packed
+from unit.models.folders import write, write_tokenizer
+
+run = test_cli.run
+
+OpenPage = Callable[..., BrowserPage]
+
+OPENING = "a man on the river bank."
+OTHER = "the man on a money bank."
+CLOSE = 1e-4
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, regard.Model]:
+    folder = tmp_path_factory.mktemp("live")
+    return {family: live_model(folder / family, family) for family in ("bert", "distilbert", "gpt2")}
+
+
+@pytest.fixture(scope="module")
+def paths(models: dict[str, regard.Model], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    for family, model in models.items():
+        model.live_page(OPENING).write(folder / f"{family}.html")
+    return {family: folder / f"{family}.html" for family in models}
+
+
+@pytest.fixture
+def open_live(open_page: OpenPage, paths: dict[str, Path]) -> OpenPage:
+    """Opens the page of a family, and waits until it has run its first sentence."""
+
+    def open_(family: str = "bert", **options: Any) -> BrowserPage:
+        page = open_page(paths[family], **options)
+        expect(page.locator(".live-status")).to_contain_text(" ms.")
+        return page
+
+    return open_
+
+
+def _rounded(model: regard.Model) -> regard.Model:
+    """The model with the weights that the page has."""
+    return regard.Model(replace(model.loaded, network=packed(model.loaded).rounded.network))
+
+
+def _type(page: BrowserPage, text: str, label: str = "Type a sentence") -> None:
+    """Types a text, and waits for what comes of it."""
+    page.get_by_label(label, exact=True).fill(text)
+    _settle(page)
+
+
+def _settle(page: BrowserPage) -> None:
+    expect(page.locator(".live")).not_to_have_class(re.compile("working"))
+
+
+def _check(page: BrowserPage, trace: Trace) -> None:
+    """Tokens, all weights and the values against Python's."""
+    (kind,) = trace.kinds
+    told = page.evaluate("window.regard.source.tokens(window.regard.source.kinds[0], 'query')")
+    for one, token in zip(told, trace.passage(None).encoding.tokens, strict=True):
+        assert (one["text"], one["special"], one["word"]) == (token.text, token.special, token.word)
+    for layer in trace.layers_of(kind):
+        for head in range(trace.attention_of(layer, kind).inputs.num_heads):
+            rows = page.evaluate(
+                "([kind, layer, head, count]) => Array.from({ length: count }, (_, query) =>"
+                " [...window.regard.weightsRow(layer, head, query)])",
+                [kind, layer, head, len(trace.tokens)],
+            )
+            np.testing.assert_allclose(rows, trace.weights(layer, head), atol=CLOSE)
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "gpt2"])
+def test_what_is_typed_is_what_python_says(
+    family: str, open_live: OpenPage, models: dict[str, regard.Model]
+) -> None:
+    page = open_live(family)
+    _check(page, models[family].trace(OPENING))  # Python's own numbers, until somebody types
+    assert page.evaluate("window.regard.facts.difference") < 1e-3
+    for text in (OTHER, "fishing", "a <b>man</b> the\n\t river &amp; 鱼", "the fish"):
+        _type(page, text)
+        _check(page, _rounded(models[family]).trace(text))
+        loss = page.evaluate("window.regard.facts.difference")
+        assert loss == pytest.approx(page.evaluate("window.regard.facts.live.weight"))
+    # And in words: the views are of the new text.
+    last = page.locator(".tokens.queries .token:not(.special)").last
+    expect(last).to_have_text("h" if family == "gpt2" else "fish")
+
+
+def test_an_edit_is_pythons(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+    page = open_live()
+    page.get_by_role("button", name="Switch head 0.0 off").click()
+    _settle(page)
+    model = _rounded(models["bert"])
+    zero = Zero("head", layer=0, head=0)
+    _check(page, model.edited(zero).trace(OPENING))
+    expect(page.get_by_role("button", name="Switch head 0.0 on")).to_have_attribute("aria-pressed", "true")
+
+    # A weight is dragged at the end of its bar, by the keyboard too.
+    page.locator('.token[data-side="query"][data-token="2"]').click()
+    handle = page.get_by_role("slider", name="Drag the weight of bank")
+    place = [int(part) for part in str(handle.get_attribute("data-place")).split(".")]
+    handle.focus()
+    handle.press("End")
+    _settle(page)
+    layer, head, query, key = place
+    row = page.evaluate("([l, h, q]) => [...window.regard.weightsRow(l, h, q)]", place[:3])
+    assert row[key] == pytest.approx(1, abs=1e-5)
+    assert sum(row) == pytest.approx(1, abs=1e-5)
+
+    def only(x: torch.Tensor) -> torch.Tensor:
+        x.zero_()
+        x[..., key] = 1
+        return x
+
+    edited = model.edited(zero, Write("weights", only, layer=layer, head=head, query=query))
+    # What follows from it, in the other layer.
+    found = page.evaluate("[...window.regard.weightsRow(1, 1, 3)]")
+    np.testing.assert_allclose(found, edited.trace(OPENING).weights(1, 1)[3], atol=CLOSE)
+    # The handle is where it was, though the list is another one now.
+    assert page.evaluate("document.activeElement.dataset.place") == ".".join(map(str, place))
+
+    page.get_by_role("button", name="all edits").click()
+    _settle(page)
+    _check(page, model.trace(OPENING))
+
+
+def test_says_which_words_moved(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+    page = open_live()
+    expect(page.locator(".live-found").first).to_contain_text("Change a word")
+    _type(page, OTHER)
+    model = _rounded(models["bert"])
+    one, other = model.trace(OPENING), model.trace(OTHER)
+    # What both have in this order: man, on, bank, and the full stop.
+    wanted = {
+        word: float(torch.cosine_similarity(one.embedding(word), other.embedding(word), dim=0))
+        for word in ("man", "on", "bank", ".")
+    }
+    shown = page.locator(".live-found").first.locator("li").all_inner_texts()
+    found = {word: float(number) for word, number in (each.split() for each in shown)}
+    assert found == pytest.approx(wanted, abs=6e-4)
+    assert list(found.values()) == sorted(found.values())
+    page.get_by_role("button", name="Compare from here").click()
+    expect(page.locator(".live-found").first).to_contain_text("Change a word")
+    _type(page, "fishing fishing fishing")
+    expect(page.locator(".live-found").first).to_contain_text("Too few words")
+
+
+def test_says_how_alike_two_sentences_are(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+    page = open_live()
+    page.get_by_role("button", name="Another sentence").click()
+    _type(page, OTHER, "Another sentence, to compare with")
+    model = _rounded(models["bert"])
+    one, other = (model.trace(text).embeddings().mean(dim=0) for text in (OPENING, OTHER))
+    wanted = float(torch.cosine_similarity(one, other, dim=0))
+    expect(page.locator(".live-alike")).to_have_text(f"{wanted:.2f} alike (cosine)")
+    _type(page, "", "Another sentence, to compare with")
+    expect(page.locator(".live-alike")).to_have_text("")
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_says_what_the_model_expects(
+    family: str, open_live: OpenPage, models: dict[str, regard.Model]
+) -> None:
+    page, model = open_live(family), _rounded(models[family])
+    text = "the man on the [MASK] bank" if family == "bert" else "the man on"
+    _type(page, text)
+    trace = model.trace(text)
+    at = trace.tokens.index("[MASK]") if family == "bert" else len(trace.tokens) - 1
+    with torch.no_grad():
+        logits = model.network(torch.tensor([trace.token_ids])).logits
+    assert logits is not None
+    best = logits[0, at].softmax(0).max(0)
+    first = page.locator(".live-expected button").first
+    share = 100 * float(best.values)
+    expect(first).to_contain_text(f"{share:.1f} %" if share < 10 else f"{share:.0f} %")
+    written = model.tokenizer.decode([int(best.indices)])
+    first.click()
+    _settle(page)
+    field = page.get_by_label("Type a sentence")
+    if family == "bert":
+        expect(field).not_to_have_value(re.compile("MASK"))
+        expect(page.locator(".live-expected")).to_have_text("")
+    else:
+        expect(field).to_have_value(text + written)
+
+
+REFUSED = {
+    "empty": ("", "is empty"),
+    "blank": (" \n\t ", "is empty"),
+    "too long": ("man " * MOST_TOKENS, f"{MOST_TOKENS + 2} tokens .* at most {MOST_TOKENS}"),
+    "a novel": ("the man on the river bank. " * 40_000, f"1080000 characters.* at most {MOST_TOKENS} tokens"),
+    "nothing that is seen": ("\u200b", "leaves no token|is empty"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_read_is_said_and_nothing_stays(name: str, open_live: OpenPage) -> None:
+    text, said = REFUSED[name]
+    page = open_live()
+    page.get_by_label("Type a sentence").fill(text)
+    expect(page.locator(".live-status")).to_contain_text(re.compile(said))
+    expect(page.locator("main")).to_be_hidden()
+    expect(page.locator(".live-found").first).to_be_hidden()
+    _type(page, OTHER)
+    expect(page.locator("main")).to_be_visible()
+    expect(page.locator(".tokens.queries .token").nth(4)).to_contain_text("a")
+
+
+def test_an_unknown_word_is_said(open_live: OpenPage) -> None:
+    page = open_live()
+    _type(page, "the man 鱼 on the bank")
+    expect(page.locator(".live-status")).to_contain_text("does not know 鱼: it reads [UNK] there")
+
+
+def test_hostile_text_is_text(open_live: OpenPage) -> None:
+    page = open_live()
+    for text in ("<img src=x onerror=alert(1)>", "</script><b>a", "a\u0000b\u202eriver", "{{script}} [CLS]"):
+        _type(page, text)
+        expect(page.locator("main")).to_be_visible()
+    assert page.locator("img").count() == 0
+
+
+def test_the_newest_wins(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+    page = open_live()
+    texts = [f"{'man ' * count}bank" for count in range(1, 12)]
+    page.get_by_label("Type a sentence").focus()
+    page.evaluate(
+        """(texts) => {
+          const field = document.activeElement;
+          for (const text of texts) {
+            field.value = text;
+            field.dispatchEvent(new Event("input"));
+          }
+        }""",
+        texts,
+    )
+    _settle(page)
+    _check(page, _rounded(models["bert"]).trace(texts[-1]))
+    assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"
+
+
+WITHOUT = {
+    "workers": ("delete window.Worker", "allows no worker"),
+    "a worker that starts": (
+        "window.Worker = class extends Worker { constructor() { super('data:,}') } }",
+        "no worker",
+    ),
+    "WebAssembly": ("delete window.WebAssembly; delete window.Worker", "without WebAssembly"),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_a_browser_without_is_told_so_and_served(
+    name: str, open_live: OpenPage, paths: dict[str, Path], models: dict[str, regard.Model], browser: Any
+) -> None:
+    script, said = WITHOUT[name]
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.add_init_script(script)
+    page.goto(paths["bert"].as_uri())
+    expect(page.locator(".live-note")).to_contain_text(said)
+    _type(page, OTHER)
+    _check(page, _rounded(models["bert"]).trace(OTHER))
+    context.close()
+
+
+def _cut(html: bytes, share: float) -> bytes:
+    """The file without its end: `share` of what follows the script is left."""
+    start = html.rindex(b'id="regard-live-worker"')
+    return html[: start + int(share * (len(html) - start))]
+
+
+@pytest.mark.parametrize("share", [0.02, 0.6, 0.9, 0.999])
+def test_a_file_cut_short_says_so(
+    share: float, open_page: OpenPage, paths: dict[str, Path], tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut.html"
+    cut.write_bytes(_cut(paths["bert"].read_bytes(), share))
+    page = open_page(cut)
+    expect(page.locator(".live-status")).to_contain_text("cut short")
+    expect(page.get_by_label("Type a sentence")).to_be_disabled()
+    expect(page.locator("main")).to_be_visible()  # what Python worked out is whole
+
+
+def test_a_damaged_model_says_so(open_page: OpenPage, paths: dict[str, Path], tmp_path: Path) -> None:
+    html = paths["bert"].read_text(encoding="utf-8")
+    at = html.index('id="regard-live-layers.1">') + 400
+    damaged = tmp_path / "damaged.html"
+    damaged.write_text(html[:at] + ("B" if html[at] == "A" else "A") + html[at + 1 :], encoding="utf-8")
+    page = open_page(damaged)
+    expect(page.locator(".live-status")).to_contain_text("damaged: its part layers.1")
+
+
+def test_what_is_chosen_stays(open_live: OpenPage) -> None:
+    page = open_live(fragment="#view=model&layer=1&head=2")
+    _type(page, OTHER)
+    state = page.evaluate("window.regard.state()")
+    assert (state["view"], state["layer"], state["head"]) == ("model", 1, 2)
+    page.get_by_role("tab", name="Heads").click()
+    expect(page.get_by_role("button", name="Switch head 1.2 off")).to_be_visible()
+    # Nothing of the sentences before still listens: one press of Escape lets go once.
+    page.locator('.token[data-side="query"][data-token="2"]').click()
+    assert page.evaluate("window.regard.state().pin.index") == 2
+    page.keyboard.press("Escape")
+    assert page.evaluate("window.regard.state().pin") is None
+
+
+def test_a_pair_has_two_fields(open_page: OpenPage, models: dict[str, regard.Model], tmp_path: Path) -> None:
+    models["bert"].live_page(OPENING, "the river").write(tmp_path / "pair.html")
+    page = open_page(tmp_path / "pair.html")
+    expect(page.locator(".live-status")).to_contain_text(" ms.")
+    _type(page, "a money bank", "Second text")
+    _check(page, _rounded(models["bert"]).trace(OPENING, "a money bank"))
+
+
+def test_the_default_model(run: Run, open_page: OpenPage, tmp_path: Path) -> None:
+    path = tmp_path / "live.html"
+    told = json.loads(run("look", "--live", "--no-open", "--json", "-o", str(path)).out)
+    assert told["path"] == str(path)
+    assert told["bytes"] == path.stat().st_size < 40e6
+    page = open_page(path)
+    expect(page.locator(".live-status")).to_contain_text(" ms.", timeout=30_000)
+    text = "Write a poem about a man fishing on a river bank."
+    _type(page, text)
+    rows = page.evaluate(
+        "Array.from({ length: 14 }, (_, query) => [...window.regard.weightsRow(5, 11, query)])"
+    )
+    apart = np.abs(np.array(rows) - regard.load(DEFAULT_MODEL).trace(text).weights(5, 11).numpy()).max()
+    assert 0 < apart < page.evaluate("window.regard.facts.difference") == told["largest_difference"]
+
+
+def test_the_command_says_what_it_cannot(run: Run, tmp_path: Path) -> None:
+    assert "--svg must be left out with --live" in refused(
+        run("look", "--live", "--svg", str(tmp_path / "x.svg")), 2
+    )
+    assert "--values must be left out with --live" in refused(run("look", "x", "--live", "--values", "1"), 2)
+    write_tokenizer(write(tmp_path, "t5"), 31)
+    said = refused(run("look", "w1", "--live", "-m", str(tmp_path)), 2)
+    assert "runs models of the families bert, distilbert, gpt2" in said
+    assert "without --live" in said
