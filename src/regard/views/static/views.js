@@ -32,4 +32,5 @@ import { VIEW as POSITIONS } from "./positions/view.js";
 import { VIEW as STORY } from "./story/view.js";
 
 // A page opens with the first that fits it.
+/** @type {import("./base/types").Offer[]} */
 export const VIEWS = [MOVEMENT, DIFFERENCE, HEADS, STORY, MODEL, NEURON, POSITIONS];

@@ -12,6 +12,12 @@ import { makeBar } from "./tabs.js";
 const WHOLE = 720; // CSS pixels
 const HIGH = 900;
 
+/**
+ * @param {HTMLElement} root
+ * @param {import("./types").Source} source
+ * @param {import("./types").Host} host
+ * @param {import("./types").Offer[]} offered
+ */
 export function mount(root, source, host, offered) {
   const views = offered.filter(({ fits }) => !fits || fits(source));
   const state = new State(source, views, host.address);

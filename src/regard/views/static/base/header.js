@@ -78,13 +78,19 @@ function roughly(value) {
   return digit === 10 ? `1e${power + 1}` : `${digit}e${power}`;
 }
 
+/**
+ * @param {import("./types").Source} source
+ * @param {import("./state.js").State} state
+ * @param {import("./types").Offer[]} views
+ * @param {import("./types").Host} host
+ */
 export function makeHeader(source, state, views, host) {
   const { facts } = source;
   const dialog = makeHelp(views, state, host.addressed);
   const ask = make("button", { type: "button", class: "button", "aria-label": "Help", "aria-haspopup": "dialog" }, "?");
   ask.addEventListener("click", dialog.show);
   host.keys.addEventListener("keydown", (event) => {
-    const typing = event.target.matches?.("input[type=text], textarea");
+    const typing = /** @type {Element} */ (event.target).matches?.("input[type=text], textarea");
     if (event.key === "?" && !dialog.element.open && !typing) dialog.show();
   });
   const texts = textsOf(source, state.values.run);

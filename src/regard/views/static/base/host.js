@@ -17,6 +17,7 @@
 //   slot           an element of the root that stays, between the header and the rest; undefined for none
 
 // The page of a file. A live one begins anew with every sentence: `gone` then takes away what the one before listens to.
+/** @returns {import("./types").Host} */
 export function pageHost(gone) {
   const on = (target, type, listener) => target.addEventListener(type, listener, { signal: gone });
   let written = null;

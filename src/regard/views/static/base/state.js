@@ -111,7 +111,11 @@ function joined(sets) {
 }
 
 export class State {
-  // views: [{ name, fields }] in the order of their tabs; address: see host.js.
+  /**
+   * @param {import("./types").Source} source
+   * @param {import("./types").Offer[]} views in the order of their tabs
+   * @param {import("./types").Host["address"]} address
+   */
   constructor(source, views, address) {
     this.source = source;
     this.address = address;
@@ -120,6 +124,7 @@ export class State {
     this.listeners = [];
     this.kept = new Map();
     this.gone = undefined; // aborted with the page: for what a view listens to outside of its element
+    /** @type {import("./types").Values} */
     this.values = this.arrive(address.read());
     if (address.read()) this.writeAddress(); // without what was not understood
     address.listen(() => {

@@ -23,6 +23,11 @@ function placesOf(text, units) {
 
 // texts: [{ badge, text, stack, sequence }]: whose tokens its words are, "encoder" or "decoder" (null: nobody's on this
 // page), and of which text of a pair.
+/**
+ * @param {import("./types").Source} source
+ * @param {import("./state.js").State} state
+ * @param {{ badge: string, text: string, stack: string | null, sequence: number }[]} texts
+ */
 export function makeTitle(source, state, texts) {
   const long = texts.reduce((sum, { text }) => sum + text.length, 0) > LONG;
   const element = make("h1", {

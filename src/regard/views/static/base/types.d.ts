@@ -1,0 +1,112 @@
+// What the parts of the page agree on. What each member means stands in source.js, state.js, views.js and host.js.
+
+import type { Colours } from "./colours.js";
+import type { State } from "./state.js";
+
+export type Kind = "encoder" | "decoder" | "cross";
+export type Side = "query" | "key";
+export type Row = Float64Array | null; // null: not yet
+
+export interface Head {
+  layer: number;
+  head: number;
+}
+
+export interface Token {
+  text: string;
+  surface?: string;
+  special: boolean;
+  sequence: number | null;
+  word: number | null;
+  unknown?: boolean;
+  sink?: boolean;
+  only?: number;
+}
+
+/** A token, or a span of them. */
+export interface Chosen {
+  side: Side;
+  index: number;
+  to?: number;
+}
+
+export interface Source {
+  facts: any; // JSON, as views/_blocks.py writes it
+  kinds: Kind[];
+  layers(kind: Kind): number[];
+  heads(kind: Kind, layer: number): number;
+  holds(kind: Kind, layer: number, head: number): boolean;
+  tokens(kind: Kind, side: Side): Token[];
+  words(kind: Kind, side: Side): string[];
+  pair(kind: Kind): boolean;
+  computed(kind: Kind): boolean;
+  statistics(kind: Kind): Record<string, number[][]> | null;
+  row(kind: Kind, layer: number, head: number, query: number, what?: string): Row;
+  column(kind: Kind, layer: number, head: number, key: number, what?: string): Row;
+  listen(listener: () => void): void;
+  allows?(kind: Kind, layer: number, head: number, query: number, key: number): boolean;
+  measures?(kind: Kind): string[];
+}
+
+/** The state's fields; a view may have more. */
+export interface Values {
+  bare: boolean;
+  view: string;
+  kind: Kind;
+  layer: number;
+  head: number;
+  also: Head[];
+  pin: Chosen | null;
+  hover: Chosen | null;
+  row: number | null;
+  run: number;
+  filter: string;
+  what: string;
+  specials: boolean;
+  units: "pieces" | "words";
+  theme: "auto" | "light" | "dark";
+  refused: Head[] | null;
+  [field: string]: any;
+}
+
+export interface Page {
+  source: Source;
+  state: State;
+  colours: Colours;
+}
+
+export interface View {
+  element: HTMLElement;
+  changed(names: Set<string>): void;
+  start?(): void;
+  print?(on: boolean): (() => void) | undefined;
+  picture?(): any;
+}
+
+/** What a view's module says of it. */
+export interface Offer {
+  name: string;
+  label: string;
+  fields?: Record<string, any>;
+  guide?: string | ((source: Source, values: Values) => string);
+  help?: string[][];
+  fits?(source: Source): boolean;
+  open(page: Page): View;
+}
+
+export interface Host {
+  address: { read(): string; write(text: string, step?: boolean): void; listen(listener: () => void): void };
+  addressed: string;
+  keys: Pick<GlobalEventHandlers, "addEventListener">;
+  theme(chosen: string): string;
+  surroundings(listener: () => void): void;
+  landmark: string;
+  title(text: string): void;
+  printing(print: (on: boolean) => void): void;
+  height(): number;
+  resized(listener: () => void): void;
+  link: (() => { address: string; said: string }) | null;
+  restart(): void;
+  gone?: AbortSignal;
+  slot?: HTMLElement;
+}
