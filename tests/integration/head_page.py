@@ -98,3 +98,8 @@ def ink(page: BrowserPage, canvas: str) -> Any:
 def has_class(name: str) -> re.Pattern[str]:
     """A class among others."""
     return re.compile(rf"(^|\s){name}(\s|$)")
+
+
+def token_of_text(page: BrowserPage, index: int) -> Any:
+    """A word of the running text, which stands for query and key."""
+    return page.locator(f'.running [data-token="{index}"]')

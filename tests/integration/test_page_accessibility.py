@@ -34,8 +34,16 @@ LOOKS = {"light": ("light", DESK), "dark": ("dark", DESK), "phone": ("light", PH
 # What a page begins with, where that is not all that there is to see.
 SEVERAL = "&also=1.1,0.2,1.0&pin=query-1-2"
 OTHERS = {
-    "pair": ["view=heads&what=value_zeroing&pin=query-2", "view=model&what=norm", f"view=heads{SEVERAL}"],
+    "pair": [
+        "view=heads&what=value_zeroing&pin=query-2",
+        "view=model&what=norm",
+        f"view=heads{SEVERAL}",
+        f"view=heads&form=map{SEVERAL}",
+        f"view=heads&form=text&together=mean{SEVERAL}",
+        "view=heads&form=all&pin=query-2",
+    ],
     "both": [
+        "view=heads&form=text&kind=cross&pin=query-1",
         "view=heads&kind=cross&pin=query-1",
         "view=neuron&kind=cross",
         "view=positions&kind=decoder",

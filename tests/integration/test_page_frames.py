@@ -49,7 +49,7 @@ _WATCH = """() => {
 @pytest.fixture
 def page(open_page: OpenPage, tmp_path: Path) -> BrowserPage:
     write_page(head_page.record(tokens=61), tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", "#layer=0&head=1")
+    page = open_page(tmp_path / "page.html", "#layer=0&head=1&form=lines")
     expect(page.locator(".grid.drawn")).to_be_visible()
     return page
 

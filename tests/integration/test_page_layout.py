@@ -186,7 +186,7 @@ def test_long_text_draws_only_what_is_in_view(open_page: OpenPage, tmp_path: Pat
     path = tmp_path / "page.html"
     record = head_page.record(tokens=503)
     write_page(record, path)
-    page = open_page(path, "#layer=1&head=1")
+    page = open_page(path, "#layer=1&head=1&form=lines")
     assert page.locator(".lines").first.evaluate("e => e.clientHeight") < 900
     page.locator(".stage").evaluate("e => { e.scrollTop = 5000; }")
     token = head_page.token(page, "query", 215)
@@ -206,7 +206,7 @@ def test_long_text_draws_only_what_is_in_view(open_page: OpenPage, tmp_path: Pat
 @pytest.mark.parametrize("width", [390, 800, 1280])
 def test_prints_the_whole_text_on_white(open_page: OpenPage, tmp_path: Path, width: int) -> None:
     path = tmp_path / "page.html"
-    write_page(head_page.record(tokens=61), path)
+    write_page(head_page.record(tokens=60), path)
     page = open_page(path, "#theme=dark", viewport={"width": width, "height": 800})
     measure = """() => {
         const size = name => {

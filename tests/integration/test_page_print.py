@@ -81,12 +81,17 @@ def test_a_view_on_paper(open_page: OpenPage, compared_pages: dict[str, Path], v
     assert [each.evaluate("e => e.outerHTML") for each in left] == []
 
 
-def test_a_long_text_goes_on_from_page_to_page(open_page: OpenPage, tmp_path: Path) -> None:
-    write_page(head_page.record(tokens=127), tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", viewport={"width": 1280, "height": 800})
+@pytest.mark.parametrize(("tokens", "form", "sheets"), [(60, "lines", 3), (127, "lines", 1), (127, "map", 1)])
+def test_a_long_text_is_printed_as_text(
+    open_page: OpenPage, tmp_path: Path, tokens: int, form: str, sheets: int
+) -> None:
+    write_page(head_page.record(tokens=tokens), tmp_path / "page.html")
+    fragment = f"#form={form}&specials=shown"
+    page = open_page(tmp_path / "page.html", fragment, viewport={"width": 1280, "height": 800})
     counts = _printed(page)
-    row = page.locator(".token").first.evaluate("e => e.offsetHeight")
-    assert len(counts) >= 127 * row / 1047  # of A4 in CSS pixels, less the margins
-    assert len(counts) <= 127 * row / 1047 + 3
+    assert len(counts) == sheets
     assert min(counts) > 3
-    assert sum(counts) > 2 * 127  # every token, on both sides
+    assert sum(counts) > (2 * tokens if tokens == 60 else tokens)  # every word; as lines, on both sides
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(page.locator(".forms input:checked")).to_have_value(form)
+    assert page.locator(".canvases, .matrix-canvases").first.is_visible()

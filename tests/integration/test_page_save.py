@@ -57,7 +57,9 @@ def test_svg_has_every_line_with_its_weight(open_page: OpenPage, path: Path, tmp
         said, _, number = title.rpartition(": ")
         query, key = (names.index(each) for each in said.split(" → "))
         assert float(number) == pytest.approx(weights[query, key], abs=1e-3)
-        assert float(line.get("stroke-width", "")) == pytest.approx(0.6 + 3.4 * weights[query, key], abs=4e-3)
+        assert float(line.get("stroke-width", "")) == pytest.approx(
+            0.6 + 3.4 * weights[query, key] / weights.max(), abs=4e-3
+        )
     root = ElementTree.fromstring(svg)
     assert {each.tag.removeprefix(NS) for each in root.iter()} == {"svg", "title", "rect", "path", "text"}
     assert [each.text for each in root.iter(f"{NS}text")].count("<b>&") == 2

@@ -57,7 +57,7 @@ def test_rows_as_they_were_written(open_page: OpenPage, tmp_path: Path) -> None:
     slider = page.get_by_label("Row that is being written")
     expect(slider).to_be_focused()
     expect(slider).to_have_attribute("max", str(TOKENS - 1))
-    expect(slider).to_have_attribute("aria-valuetext", f"row 1 of {TOKENS}, w3")
+    expect(slider).to_have_attribute("aria-valuetext", f"Row 1 of {TOKENS}: w3")
     for row in range(2, 5):
         page.keyboard.press("ArrowRight")
         _row(page, row)
@@ -161,7 +161,7 @@ def test_lines_of_rows_that_are_written(open_page: OpenPage, tmp_path: Path) -> 
 
 def test_a_decoder_beside_an_encoder(open_page: OpenPage, tmp_path: Path) -> None:
     trace = tiny.trace(tmp_path, "bart")
-    page = _page(open_page, trace, tmp_path, "&kind=cross&row=2")
+    page = _page(open_page, trace, tmp_path, "&kind=cross&row=2", viewport={"width": 1280, "height": 900})
     _row(page, 3, of=5)
     assert _there(page, "query") == [0, 1, 2]
     assert _there(page, "key") == list(range(TOKENS))

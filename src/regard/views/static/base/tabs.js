@@ -75,7 +75,7 @@ function makeGuide(source, views, state) {
     line.textContent = typeof guide === "function" ? guide(source, state.values) : guide;
     line.hidden = line.textContent === "";
   };
-  state.listen((changed) => ["view", "kind", "what"].some((name) => changed.has(name)) && update());
+  state.listen((changed) => ["view", "kind", "what", "form"].some((name) => changed.has(name)) && update());
   update();
   return line;
 }

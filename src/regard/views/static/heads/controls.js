@@ -29,14 +29,31 @@ function makeStrength(state) {
   };
   state.listen((changed) => (changed.has("least") || changed.has("what")) && update());
   update();
+  const full = makeChoice({
+    name: "largest",
+    legend: "What is drawn in full",
+    options: [
+      ["head", "Head's largest", "The largest weight of the head among the tokens on show"],
+      ["own", "Row's", "Of each row its own largest weight"],
+      ["one", "1", "A weight of 1, or what a measure is at most"],
+    ],
+    value: () => state.values.largest,
+    choose: (largest) => state.set({ largest }),
+  });
+  state.listen((changed) => changed.has("largest") && full.update());
   return makeMenu(
     "Display",
     "strength",
     slider.element,
     makeSwitch(state, "Logarithmic", "scale", ["linear", "log"]),
-    makeSwitch(state, "Each row to its own largest", "largest", ["one", "own"]),
+    make("div", { class: "full" }, make("span", {}, "In full"), full.element),
     make("p", { class: "note" }, "This changes what is drawn. Every number stays the weight."),
   );
+}
+
+function noted(element, title) {
+  element.title = title;
+  return element;
 }
 
 // Controls that only some kinds of attention need come and go with the kind.
@@ -48,7 +65,7 @@ export function makeControls({ source, state }) {
     parts.push(makeSwitch(state, "Whole words", "units", ["pieces", "words"]));
   }
   if (any((tokens) => tokens.some((token) => token.special)))
-    parts.push(makeSwitch(state, "Special tokens", "specials"));
+    parts.push(noted(makeSwitch(state, "Special tokens", "specials"), "Hiding only hides: no weight is renormalised."));
   if (source.kinds.some((kind) => source.pair(kind))) {
     const filter = makeFilter(state);
     const update = () => (filter.hidden = !source.pair(state.values.kind));

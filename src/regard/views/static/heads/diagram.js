@@ -2,12 +2,12 @@
 
 import { make, onceAFrame } from "../base/dom.js";
 import { quantityOf } from "../base/measures.js";
-import { sameToken } from "../base/state.js";
 import { LineCanvas, strongestLines } from "./lines.js";
 import { MiniMap } from "./minimap.js";
+import { linesSheet } from "./picture.js";
+import { Pointing } from "./pointing.js";
 import { TokenColumn } from "./tokens.js";
 import { largestOf } from "./weights.js";
-import { askWhy } from "./why.js";
 
 const MOST_LINES = 4000; // in the overview; beyond it the thinnest are left out
 const FLOORS = { linear: 0.004, log: 0.0005 }; // a smaller weight's line in the overview would be invisible
@@ -17,7 +17,7 @@ const MOST_OF_SEVERAL = 360; // of several heads together
 
 export class Diagram {
   constructor(page, weights) {
-    this.source = page.source;
+    this.page = page;
     this.state = page.state;
     this.colours = page.colours;
     this.weights = weights;
@@ -33,38 +33,15 @@ export class Diagram {
     });
     this.framed = make("div", { class: "frame" }, this.stage, this.map.canvas);
     this.note = make("p", { class: "note floor" });
-    this.empty = make(
-      "p",
-      { class: "empty" },
-      "Every token is hidden. Show the special tokens or choose another filter.",
-    );
-    this.element = make("div", { class: "headview" }, this.framed, this.empty);
+    this.element = make("div", { class: "headview" }, this.framed);
     this.listen();
   }
 
   listen() {
+    this.pointing = new Pointing(this.page, this.weights, this);
     this.stage.addEventListener("scroll", () => this.scrolled(), { passive: true });
     new ResizeObserver(() => this.request(true)).observe(this.stage);
-    this.sheet.addEventListener("pointerover", (event) => this.onPointer(event));
-    this.sheet.addEventListener("pointerdown", (event) => (this.touch = event.pointerType === "touch"));
-    this.sheet.addEventListener(
-      "pointerleave",
-      (event) => event.pointerType !== "touch" && this.state.set({ hover: null }),
-    );
-    this.sheet.addEventListener("click", (event) => this.onClick(event));
     this.sheet.addEventListener("keydown", (event) => this.onKey(event));
-    this.sheet.addEventListener("focusin", (event) => {
-      const token = this.tokenOf(event.target);
-      if (!token) return;
-      for (const [name, side] of Object.entries(this.sides)) side.rove(token.index, name === token.side);
-      // A click focuses too, but there the pointer already says what is meant.
-      if (event.target.matches(":focus-visible")) this.state.set({ hover: token });
-    });
-    // On the way into the panel the row stays: the panel lists it.
-    this.sheet.addEventListener(
-      "focusout",
-      ({ relatedTarget: to }) => to?.closest(".panel") || this.state.set({ hover: null }),
-    );
   }
 
   tokenOf(target) {
@@ -73,58 +50,36 @@ export class Diagram {
     return { side: element.dataset.side, index: Number(element.dataset.token) };
   }
 
-  onPointer(event) {
-    if (event.pointerType === "touch") return;
-    this.pointing = true; // while everyone is told of it
-    this.state.set({ hover: this.tokenOf(event.target) });
-    this.pointing = false;
+  pinOf(target) {
+    return this.tokenOf(target);
   }
 
-  onClick(event) {
-    const token = this.tokenOf(event.target);
-    if (!token) return;
-    const { pin, hover } = this.state.values;
-    const asked = event.target.closest(".number") ? this.weightAt(token) : null;
-    if (asked) askWhy(this.state, asked);
-    else if (event.shiftKey && pin && pin.side === token.side) this.extend(token.index);
-    // A finger cannot point without a tap: beside a pinned token, a tap on the other side reads one weight.
-    else if (!this.touch || event.detail === 0) this.togglePin(token);
-    else if (pin && pin.side !== token.side) this.state.set({ hover: sameToken(hover, token) ? null : token });
-    else this.state.set({ pin: sameToken(pin, token) ? null : token, hover: null });
+  rove(token) {
+    for (const [name, side] of Object.entries(this.sides)) side.rove(token.index, name === token.side);
   }
 
-  // The weight whose number stands beside a token, of the head that has the largest; null where there is none, or
-  // where it is of a span, whose weights are means.
-  weightAt({ side, index }) {
-    const pin = this.state.held();
-    const { kind, what } = this.state.values;
-    if (!pin || pin.side === side || pin.to !== undefined || what !== "weights" || !this.source.computed(kind))
-      return null;
-    const at = ({ weights }) => weights[index];
-    const series = this.weights.heads
-      .map((head) => ({ head, weights: this.weights.focused(head, pin) }))
-      .filter(({ weights }) => weights);
-    if (series.length === 0) return null;
-    const { layer, head } = series.reduce((best, each) => (at(each) > at(best) ? each : best)).head;
-    return side === "key"
-      ? { layer, head, query: pin.index, key: index }
-      : { layer, head, query: index, key: pin.index };
+  picture() {
+    return linesSheet(this.page, this.weights);
   }
 
-  togglePin(token) {
-    this.state.set({ pin: sameToken(this.state.values.pin, token) ? null : token });
+  // The steps of the legend; of a row's own largest there is no one number.
+  scale() {
+    if (this.state.values.largest === "own") return null;
+    return [0.1, 0.4, 1].map((strength) => ({ strength, number: this.weights.short(this.weights.numberAt(strength)) }));
   }
 
-  // From what was pinned first to this token, on either side of it.
-  extend(index) {
-    const { pin } = this.state.values;
-    const anchor =
-      this.anchor && this.anchor.side === pin.side && [pin.index, pin.to].includes(this.anchor.index)
-        ? this.anchor.index
-        : pin.index;
-    this.anchor = { side: pin.side, index: anchor };
-    const [first, last] = anchor <= index ? [anchor, index] : [index, anchor];
-    this.state.set({ pin: { side: pin.side, index: first, to: last }, hover: null });
+  // Fixed in one piece, so that tokens and lines stay side by side from page to page.
+  print(on, view) {
+    if (on) this.place = this.stage.scrollTop;
+    return () => {
+      Object.assign(
+        view.style,
+        on ? { height: `${view.offsetHeight}px`, contain: "size" } : { height: "", contain: "" },
+      );
+      if (!on && this.place !== undefined) this.stage.scrollTop = this.place;
+      this.resized = true;
+      this.draw();
+    };
   }
 
   onKey(event) {
@@ -137,14 +92,8 @@ export class Diagram {
       const to = this.written(side);
       if (to.length === 0) return;
       const index = to[Math.max(0, Math.min(to.length - 1, position))];
-      const { pin } = this.state.values;
-      if (!event.shiftKey || side !== token.side) {
-        this.focusToken({ side, index });
-        return;
-      }
-      if (!pin || pin.side !== side || ![pin.index, pin.to].includes(token.index)) this.state.set({ pin: token });
-      this.focusToken({ side, index });
-      this.extend(index);
+      if (event.shiftKey && side === token.side) this.pointing.extendFrom(token, index);
+      else this.focusToken({ side, index });
     };
     if (event.key === "ArrowDown") go(token.side, at + 1);
     else if (event.key === "ArrowUp") go(token.side, at - 1);
@@ -152,7 +101,7 @@ export class Diagram {
     else if (event.key === "End") go(token.side, order.length - 1);
     else if (event.key === "ArrowRight") go("key", at);
     else if (event.key === "ArrowLeft") go("query", at);
-    else if (event.key === "Enter" || event.key === " ") this.togglePin(token);
+    else if (event.key === "Enter" || event.key === " ") this.pointing.togglePin(token);
     else return;
     event.preventDefault();
   }
@@ -180,8 +129,6 @@ export class Diagram {
     this.element.style.setProperty("--row", `${this.rowHeight}px`);
     this.sides.query.fill(shown.queries);
     this.sides.key.fill(shown.keys);
-    this.empty.hidden = shown.queries.length > 0 && shown.keys.length > 0;
-    this.framed.hidden = !this.empty.hidden;
     this.sheet.style.height = `${rows * this.rowHeight}px`;
     this.request(true);
   }
@@ -226,7 +173,6 @@ export class Diagram {
 
   draw() {
     this.wanted = false;
-    if (this.framed.hidden) return;
     if (this.resized) this.measure();
     if (this.resized) return; // it is not on show
     this.first = Math.max(0, Math.floor(this.top / this.rowHeight) - 1);
@@ -322,12 +268,15 @@ export class Diagram {
 
   // All the lines that start in view. A hover only fades them, so they are drawn again only when they change.
   drawOverview() {
-    const { layer, head, also, filter, specials, units, kind, what, least, scale, largest, row } = this.state.values;
+    const { layer, head, also, together, filter, specials, units, kind, what, least, scale, largest, row } =
+      this.state.values;
     const view = JSON.stringify([
       row,
       layer,
       head,
       also,
+      together,
+      this.weights.thickest,
       filter,
       specials,
       units,
@@ -358,11 +307,12 @@ export class Diagram {
       }),
     );
     this.overview.draw(groups, { faint: true });
-    const from = Math.max(least, FLOORS[scale]);
+    const by = largest === "own" ? 1 : this.weights.share(this.weights.fullest());
+    const from = Math.max(least, FLOORS[scale] * by);
     this.overviewNote =
       floor !== null && (scale === "log" || largest === "own")
         ? `Overview: the ${MOST_LINES} strongest lines of the queries in view.`
-        : `Overview: a line for every ${this.one()} from ${this.fromWhere(floor === null ? from : Math.max(from, floor), from)}${largest === "own" ? " of its row's largest" : ""} up, of the queries in view.`;
+        : `Overview: a line for every ${this.one()} from ${this.fromWhere(floor === null ? from : Math.max(from, floor * by), from)}${largest === "own" ? " of its row's largest" : ""} up, of the queries in view.`;
   }
 
   fromWhere(share, from) {
@@ -384,7 +334,7 @@ export class Diagram {
     const { values } = this.state;
     const keys = this.sides.key.order;
     const most = largestOf(row, keys);
-    const floor = FLOORS[values.scale] * (values.largest === "own" ? this.weights.share(most) : 1);
+    const floor = FLOORS[values.scale] * this.weights.share(this.weights.fullest(most));
     const y = this.y("query", query) + this.shift(head.place);
     for (const key of keys) {
       const weight = sign * row[key];

@@ -5,6 +5,9 @@ import { make } from "../base/dom.js";
 
 const LEVELS = 20;
 
+// How a line of a strength from 0 to 1 is drawn, on the page and in every picture (views/_picture.py has the same).
+export const lineLook = (strength) => ({ width: 0.6 + 3.4 * strength, opacity: 0.06 + 0.94 * strength ** 0.65 });
+
 export class LineCanvas {
   constructor(className) {
     this.canvas = make("canvas", { class: className, "aria-hidden": "true" });
@@ -60,9 +63,9 @@ export class LineCanvas {
     context.setLineDash(dashes);
     paths.forEach((path, level) => {
       if (!path) return;
-      const strength = (level / LEVELS) ** 2;
-      context.globalAlpha = faint ? 0.05 + 0.95 * strength ** 0.65 : least + (1 - least) * strength ** 0.5;
-      context.lineWidth = faint ? 0.6 + 1.9 * strength : 0.8 + 3.2 * strength;
+      const { width, opacity } = lineLook((level / LEVELS) ** 2);
+      context.globalAlpha = faint ? opacity : Math.max(least, opacity);
+      context.lineWidth = width;
       context.stroke(path);
     });
   }

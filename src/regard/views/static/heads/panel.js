@@ -1,19 +1,21 @@
 // The row or column on show, in numbers: the largest ones as a list, all of them as a table, and one sentence for a
 // screen reader. Without a row, the strongest weights of the chosen heads.
 
-import { inIdleTime, make, onceAFrame } from "../base/dom.js";
+import { make, onceAFrame } from "../base/dom.js";
 import { quantityOf } from "../base/measures.js";
+import { STRONGEST } from "./strongest.js";
 import { makeWhy } from "./why.js";
 
-const STRONGEST = 10;
-
 export class Panel {
-  constructor(page, weights, diagram) {
+  // strongest: see strongest.js; form(): what is drawn beside it; drawn(): the list is.
+  constructor(page, weights, strongest, form, drawn) {
     this.source = page.source;
     this.state = page.state;
     this.colours = page.colours;
     this.weights = weights;
-    this.diagram = diagram;
+    this.strongest = strongest;
+    this.form = form;
+    this.drawn = drawn;
     this.request = onceAFrame(() => this.draw());
     this.title = make("h2", { class: "panel-title" });
     this.subtitle = make("p", { class: "note" });
@@ -54,6 +56,12 @@ export class Panel {
     return to === index + 1 ? `${units.name(index)} ${units.name(to)}` : `${units.name(index)} … ${units.name(to)}`;
   }
 
+  // Which head, or what of several heads.
+  where() {
+    const named = this.weights.named();
+    return named[0].toUpperCase() + named.slice(1);
+  }
+
   several() {
     return this.weights.heads.length > 1;
   }
@@ -63,22 +71,22 @@ export class Panel {
     if (!button) return;
     const token = { side: button.dataset.side, index: Number(button.dataset.token) };
     if (!button.dataset.pin) {
-      this.diagram.reveal(token);
+      this.form().reveal(token);
       return;
     }
     this.state.set({ pin: token, hover: null });
     // The list makes way for the row, and with it the button that had the focus; a click has no detail from a key.
-    this.diagram.focusToken(token, event.detail === 0);
+    this.form().focusToken(token, event.detail === 0);
   }
 
   draw() {
     const { on, at } = this.state.focus();
-    if (this.cancel) this.cancel();
     this.element.classList.toggle("of-key", Boolean(on) && on.side === "key");
     this.details.hidden = !on;
     if (!on) this.drawHead();
     else this.drawFocus(on, at);
     this.fillTable();
+    this.drawn();
   }
 
   // The rows or columns of what has the focus, one for each head whose numbers are there: [{ head, weights }].
@@ -126,6 +134,11 @@ export class Panel {
     const { what } = this.state.values;
     if (what !== "weights") return this.describeMeasure(on, byQuery, quantityOf(what));
     const units = this.state.values.units === "words" ? "words" : "tokens";
+    const [combined] = this.weights.heads.filter(({ of }) => of);
+    if (combined) {
+      const sums = combined.name === "mean" && byQuery ? ", which sums to 1" : ", which need not sum to 1";
+      return `${byQuery ? "Row of query" : "Column of key"} ${on.index}: ${this.weights.named()}${sums}.`;
+    }
     if (on.to !== undefined) {
       return byQuery
         ? `Queries ${on.index} to ${on.to}: the mean of their rows, which sums to 1.`
@@ -160,7 +173,7 @@ export class Panel {
   }
 
   sumUp(weights, others, byQuery, side) {
-    if (this.state.values.what !== "weights") return "";
+    if (this.state.values.what !== "weights" || this.weights.heads[0].name === "largest") return "";
     let total = 0;
     let visible = 0;
     for (const { first } of this.state.units(side).all) total += weights[first];
@@ -177,8 +190,7 @@ export class Panel {
   // Spoken once the choice has rested: neither a moving pointer nor a held arrow key must chatter.
   announce(on, at, series, listed, side) {
     const several = this.several();
-    const { layer, head } = this.state.values;
-    const where = several ? `${series.length} heads.` : `Layer ${layer}, head ${head}.`;
+    const where = several ? `${series.length} heads.` : `${this.where()}.`;
     const number = ({ weight, head: of }) =>
       several ? `${this.weights.format(weight)} in ${of.layer}.${of.head}` : this.weights.format(weight);
     const said = at
@@ -192,64 +204,11 @@ export class Panel {
   }
 
   drawHead() {
-    const { kind, what, layer, head, also, filter, specials, units } = this.state.values;
-    this.title.textContent = this.several() ? "Strongest in these heads" : "Strongest in this head";
+    this.title.textContent = this.weights.chosen.length > 1 ? "Strongest in these heads" : "Strongest in this head";
     this.subtitle.textContent = "Query → key, among the tokens that are shown.";
-    this.sum.textContent = "Click one to pin its query.";
-    const name = JSON.stringify([kind, what, layer, head, also, filter, specials, units]);
-    if (this.scanned && this.scanned.name === name) {
-      this.drawStrongest(this.scanned.strongest);
-      return;
-    }
-    const shown = this.state.shown();
-    if (this.source.strongest) {
-      this.askStrongest(shown);
-      return;
-    }
-    const keys = shown.keys.filter((index) => this.isCompared("key", index));
-    const queue = this.weights.heads.flatMap((each) => shown.queries.map((query) => ({ head: each, query })));
-    const strongest = [];
-    let whole = true;
-    let next = 0;
-    const scan = (deadline) => {
-      for (; next < queue.length; next += 1) {
-        const { head: of, query } = queue[next];
-        const row = this.weights.makeRow(of, this.weights.units("query", query, query));
-        if (row)
-          collect(strongest, row, keys, { head: of, query }, (key) =>
-            this.weights.isThere({ side: "query", index: query }, key),
-          );
-        else whole = false;
-        if (performance.now() > deadline) {
-          next += 1;
-          return false;
-        }
-      }
-      if (whole) this.scanned = { name, strongest };
-      this.drawStrongest(strongest);
-      return true;
-    };
-    // Of a short text at once.
-    if (!scan(performance.now() + 4)) this.cancel = inIdleTime(scan);
-  }
-
-  // Of a source that looks through a head by itself.
-  askStrongest(shown) {
-    const { heads } = this.weights;
-    const units = (side, order) => order.map((first) => this.state.units(side).at(first));
-    const { kind, what } = this.state.values;
-    const found = this.source.strongest(
-      kind,
-      heads,
-      units("query", shown.queries),
-      units("key", shown.keys),
-      STRONGEST,
-      what,
-    );
-    const headOf = (of) => heads.find(({ layer, head }) => layer === of.layer && head === of.head);
-    const there = (found || []).filter(({ query, key }) => this.weights.isThere({ side: "query", index: query }, key));
-    this.drawStrongest(there.map((each) => ({ ...each, head: headOf(each) })));
-    if (!found) this.sum.textContent = "The numbers are on their way.";
+    const { list } = this.strongest;
+    this.sum.textContent = list ? "Click one to pin its query." : "The numbers are on their way.";
+    this.drawStrongest(list || []);
   }
 
   drawStrongest(strongest) {
@@ -305,10 +264,13 @@ export class Panel {
       names[i].text.firstChild.data = this.name(token);
       names[i].position.firstChild.data = String(token.index);
     });
-    number.firstChild.data = this.weights.format(weight);
+    const said = this.weights.format(weight);
+    number.firstChild.data = said;
     const place = this.weightOf(tokens, of);
-    why.update(place, this.weights.format(weight));
+    why.update(place, said, (side, index) => this.name({ side, index }));
     drag?.update(place, weight, tokens.map((token) => this.name(token)).join(" → "));
+    const places = tokens.map((token) => `${this.name(token)}, token ${token.index}`).join(", looks at ");
+    button.setAttribute("aria-label", `${places}, ${said}${head ? `, in head ${of.name}` : ""}`);
     Object.assign(button.dataset, { side: tokens[0].side, token: String(tokens[0].index) });
     if (pin) button.dataset.pin = "yes";
     else delete button.dataset.pin;
@@ -323,10 +285,11 @@ export class Panel {
   }
 
   // What the calculation of a line's weight is of; null where it is the mean of a span, or was given.
-  weightOf(tokens, { layer, head }) {
+  weightOf(tokens, { layer, head, of }) {
     const { on } = this.state.focus();
     const { kind, what } = this.state.values;
-    if (what !== "weights" || !this.source.computed(kind) || (tokens.length < 2 && on.to !== undefined)) return null;
+    if (of || what !== "weights" || !this.source.computed(kind) || (tokens.length < 2 && on.to !== undefined))
+      return null;
     const [one, other] = tokens.length > 1 ? tokens : [on, tokens[0]];
     const [query, key] = one.side === "query" ? [one, other] : [other, one];
     return { layer, head, query: query.index, key: key.index };
@@ -345,10 +308,9 @@ export class Panel {
       this.body.replaceChildren();
       return;
     }
-    const { layer, head } = this.state.values;
     const series = this.series(on);
     const side = on.side === "query" ? "key" : "query";
-    const where = this.several() ? `${series.length} heads` : `Layer ${layer}, head ${head}`;
+    const where = this.several() ? `${series.length} heads` : this.where();
     this.caption.textContent = `${where}, ${on.side} ${on.index} (${this.name(on)})`;
     const columns = this.several()
       ? series.map(({ head: of }) => `Layer ${of.layer}, head ${of.head}`)
@@ -398,15 +360,4 @@ function strongestOf(series, places, count) {
 
 function ofUnit(series, index) {
   return series.map(({ head, weights }) => ({ index, weight: weights[index], head }));
-}
-
-function collect(strongest, row, keys, { head, query }, isThere) {
-  for (const key of keys) {
-    const weight = row[key];
-    if (strongest.length === STRONGEST && Math.abs(weight) <= Math.abs(strongest[STRONGEST - 1].weight)) continue;
-    if (!isThere(key)) continue;
-    strongest.push({ query, key, weight, head });
-    strongest.sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight));
-    if (strongest.length > STRONGEST) strongest.pop();
-  }
 }

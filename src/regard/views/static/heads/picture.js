@@ -4,8 +4,7 @@
 import { quantityOf } from "../base/measures.js";
 import { widthOf } from "../base/save.js";
 import { arrived } from "../base/source.js";
-import { chosenHeads } from "./choice.js";
-import { strongestLines } from "./lines.js";
+import { lineLook, strongestLines } from "./lines.js";
 import { largestOf } from "./weights.js";
 
 const ROW = 22;
@@ -22,10 +21,10 @@ function lines({ source, state, colours }, weights) {
   const of = (side, index) =>
     source.pair(values.kind) ? ([" (A)", " (B)"][state.units(side).at(index).sequence] ?? "") : "";
   const nameOf = (side, index) => state.units(side).name(index) + of(side, index);
-  const heads = chosenHeads(values);
+  const { heads } = weights;
   const on = state.held();
   const drawn = values.what === "weights" ? "" : `, ${quantityOf(values.what).label.toLowerCase()}`;
-  const where = (heads.length > 1 ? `${heads.length} heads` : `layer ${values.layer}, head ${values.head}`) + drawn;
+  const where = `${weights.named()}${drawn}`;
   const title = `${source.facts.model}: ${where}`;
   const widest = (side, order) =>
     Math.min(260, Math.max(40, ...order.map((index) => widthOf(nameOf(side, index), SIZE))));
@@ -71,7 +70,7 @@ function lines({ source, state, colours }, weights) {
       });
     }
   }
-  const name = heads.length > 1 ? "heads" : `layer-${values.layer}-head-${values.head}`;
+  const name = weights.chosen.length > 1 ? "heads" : `layer-${values.layer}-head-${values.head}`;
   return { width, height, shapes, title, name };
 
   function look({ place }, weight, several) {
@@ -115,8 +114,7 @@ function lines({ source, state, colours }, weights) {
         from: [left + 6, at.query.get(query) + shift],
         to: [right + 6, at.key.get(key) + shift],
         ...look(head, weight, several),
-        width: 0.6 + 3.4 * strength,
-        opacity: 0.06 + 0.94 * strength ** 0.65,
+        ...lineLook(strength),
         said: several ? `${head.name} ${said}` : said,
         strength,
       });
@@ -130,7 +128,7 @@ export async function linesSheet(page, weights) {
   const { source, state } = page;
   const whole = () => {
     const pin = state.held();
-    const rows = chosenHeads(state.values).flatMap((head) =>
+    const rows = weights.heads.flatMap((head) =>
       pin ? [weights.focused(head, pin)] : state.shown().queries.map((query) => weights.row(head, query)),
     );
     return rows.every(Boolean) || null;

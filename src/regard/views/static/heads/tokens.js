@@ -39,34 +39,13 @@ export class TokenColumn {
 
   make(units, index, above) {
     const unit = units.at(index);
-    const classes = ["token"];
-    if (unit.special) classes.push("special");
-    if (unit.sink) classes.push("sink");
-    if (!SHORT.test(unit.text)) classes.push("long");
-    if (unit.only !== undefined) classes.push("only");
-    if (unit.continues && above === index - 1) classes.push("continues");
-    if (unit.continued) classes.push("continued");
+    const element = tokenElement(units, index, this.side);
+    if (!SHORT.test(unit.text)) element.classList.add("long");
+    if (unit.continues && above === index - 1) element.classList.add("continues");
+    if (unit.continued) element.classList.add("continued");
     if (above !== undefined && units.at(above).sequence !== unit.sequence && unit.sequence === 1)
-      classes.push("second");
-    const element = make("div", {
-      class: classes.join(" "),
-      role: "option",
-      tabindex: "-1",
-      "aria-selected": "false",
-      "data-side": this.side,
-      "data-token": String(index),
-      "aria-description": unit.special ? null : `token ${index}`, // a text has many an "a"
-      title: unit.sink ? "What the softmax gives to nothing: a column of its own, without a value" : null,
-    });
-    if (unit.only !== undefined) element.title = `Only in ${unit.only + 1}: there is no difference to show`;
-    const badge =
-      unit.only === undefined
-        ? []
-        : [make("span", { class: "only-in" }, make("span", { class: "sr-only" }, "only in "), String(unit.only + 1))];
-    element.append(
-      make("span", { class: "chip" }, units.element(index), ...badge),
-      make("span", { class: "number" }, ""),
-    );
+      element.classList.add("second");
+    element.append(make("span", { class: "number" }, ""));
     return element;
   }
 
@@ -174,6 +153,38 @@ export class TokenColumn {
       })
       .join(", ");
   }
+}
+
+// A word as something to be chosen; side: "" where it stands for both.
+export function tokenElement(units, index, side) {
+  const { special, sink, only } = units.at(index);
+  const classes = [
+    ["token", true],
+    ["special", special],
+    ["sink", sink],
+    ["only", only !== undefined],
+  ];
+  const said =
+    only !== undefined
+      ? `Only in ${only + 1}: there is no difference to show`
+      : sink
+        ? "What the softmax gives to nothing: a column of its own, without a value"
+        : null;
+  const badge =
+    only === undefined
+      ? []
+      : [make("span", { class: "only-in" }, make("span", { class: "sr-only" }, "only in "), String(only + 1))];
+  const attributes = {
+    class: classes.flatMap(([name, has]) => (has ? [name] : [])).join(" "),
+    role: "option",
+    tabindex: "-1",
+    "aria-selected": "false",
+    "data-side": side || null,
+    "data-token": String(index),
+    "aria-description": special ? null : `token ${index}`, // a text has many an "a"
+    title: said,
+  };
+  return make("div", attributes, make("span", { class: "chip" }, units.element(index), ...badge));
 }
 
 function strongestOf(series, index) {

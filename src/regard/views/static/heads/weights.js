@@ -6,6 +6,7 @@ import { meanUnits, sumUnits } from "../base/units.js";
 import { chosenHeads } from "./choice.js";
 
 const MOST_ROWS = 1200;
+const DECADES = 4; // of the logarithmic scale
 export const THRESHOLDS = [0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5];
 
 export const STRENGTH_FIELDS = {
@@ -15,16 +16,9 @@ export const STRENGTH_FIELDS = {
     write: (least) => (least > 0 ? String(least) : null),
   },
   scale: oneOf(["linear", "log"]),
-  largest: oneOf(["one", "own"]), // what a full line stands for: a weight of 1, or the row's own largest
+  largest: oneOf(["head", "one", "own"]), // what a full line stands for: the head's largest, a weight of 1, the row's
+  together: oneOf(["each", "mean", "largest"]), // how several heads are drawn
 };
-
-// How strongly a number is drawn, from 0 to 1, whatever its sign; `largest` is the largest that it is drawn beside,
-// `full` what a full line stands for.
-function strengthOf(weight, largest, { scale, largest: by }, full = 1) {
-  const part = Math.min(1, Math.abs(weight) / (by === "own" && largest > 0 ? largest : full));
-  if (scale !== "log") return part;
-  return part > 0 ? Math.max(0, 1 + Math.log10(part) / 4) : 0; // four decades
-}
 
 export class Weights {
   constructor({ source, state }) {
@@ -38,14 +32,31 @@ export class Weights {
     const { values } = this.state;
     this.rows = new Map();
     this.spans = new Map();
-    this.heads = chosenHeads(values);
+    this.chosen = chosenHeads(values);
+    const combined = values.together !== "each" && this.chosen.length > 1;
+    this.heads = combined ? [{ name: values.together, place: 0, of: this.chosen }] : this.chosen;
+    this.thickest = null; // the largest of these heads, once it is known (strongest.js)
     this.measure();
     this.signed = Boolean(quantityOf(values.what).signed);
   }
 
+  // Which heads these are, in words.
+  named() {
+    const { layer, head, together } = this.state.values;
+    const count = this.chosen.length;
+    if (count < 2) return `layer ${layer}, head ${head}`;
+    if (together === "each") return `${count} heads`;
+    const [first] = this.chosen;
+    const whole =
+      this.chosen.every((each) => each.layer === first.layer) &&
+      count === this.source.heads(this.state.values.kind, first.layer);
+    const of = whole ? `all ${count} heads of layer ${first.layer}` : `${count} heads`;
+    return `${together === "mean" ? "mean" : "largest"} of ${of}`;
+  }
+
   // What a full line stands for; of a measure that is still worked out it comes with the numbers.
   measure() {
-    this.full = fullOf(this.source, this.state.values, this.heads);
+    this.full = fullOf(this.source, this.state.values, this.chosen);
   }
 
   // A number as a share of what a full line stands for: the number itself, of weights.
@@ -53,12 +64,36 @@ export class Weights {
     return Math.abs(weight) / this.full;
   }
 
+  // How strongly a number is drawn, from 0 to 1, whatever its sign; `largest` is the largest of its row.
   strength(weight, largest) {
-    return strengthOf(weight, largest, this.state.values, this.full);
+    return this.strengthBy(weight, this.fullest(largest));
+  }
+
+  strengthBy(weight, full) {
+    const part = Math.min(1, Math.abs(weight) / full) || 0;
+    if (this.state.values.scale !== "log") return part;
+    return part > 0 ? Math.max(0, 1 + Math.log10(part) / DECADES) : 0;
+  }
+
+  // The number that is drawn in full.
+  fullest(largest) {
+    return { head: this.thickest, one: this.full, own: largest }[this.state.values.largest] || this.full;
+  }
+
+  // The number that is drawn this strongly.
+  numberAt(strength, largest) {
+    const part = this.state.values.scale === "log" ? 10 ** (DECADES * (strength - 1)) : strength;
+    return part * this.fullest(largest);
   }
 
   format(weight) {
     return formatQuantity(weight, this.state.values.what, this.full);
+  }
+
+  // For a legend: two digits that count.
+  short(weight) {
+    const text = String(Number(weight.toPrecision(2)));
+    return this.signed ? `±${text}` : text;
   }
 
   // The weights of a query unit over the key units, at their first tokens; null while they are not there.
@@ -82,7 +117,7 @@ export class Weights {
       const units = this.units(side, index, to);
       weights = side === "query" ? this.makeRow(head, units) : this.makeColumn(head, units);
       if (!weights) return null;
-      if (this.spans.size > 200) this.spans.clear();
+      if (this.spans.size > 500) this.spans.clear();
       this.spans.set(name, weights);
     }
     return weights;
@@ -101,7 +136,7 @@ export class Weights {
     const ends = (units, from, last) => [units.at(from).first, units.at(last).last];
     const [first, end] = ends(this.state.units(side), index, to);
     const [otherFirst, otherEnd] = ends(this.state.units(across), other, other);
-    for (const { layer, head } of this.heads) {
+    for (const { layer, head } of this.chosen) {
       for (let one = first; one <= end; one += 1) {
         for (let two = otherFirst; two <= otherEnd; two += 1) {
           const [query, key] = side === "query" ? [one, two] : [two, one];
@@ -121,7 +156,8 @@ export class Weights {
   }
 
   // A span looks as its tokens do on average.
-  makeRow({ layer, head }, units) {
+  makeRow({ layer, head, of }, units) {
+    if (of) return this.combined(of.map((each) => this.makeRow(each, units)));
     const { kind, what } = this.state.values;
     const keys = this.state.units("key");
     let total = null;
@@ -139,7 +175,8 @@ export class Weights {
   }
 
   // What is given to a span is what is given to all of it.
-  makeColumn({ layer, head }, units) {
+  makeColumn({ layer, head, of }, units) {
+    if (of) return this.combined(of.map((each) => this.makeColumn(each, units)));
     const { kind, what } = this.state.values;
     let total = null;
     for (const { first, last } of units) {
@@ -151,6 +188,17 @@ export class Weights {
       }
     }
     return meanUnits(total, this.state.units("query"));
+  }
+
+  // Of several heads, number by number: the mean, or what is largest whatever its sign.
+  combined(each) {
+    if (!each.every(Boolean)) return null;
+    const mean = this.state.values.together === "mean";
+    return each[0].map((_, i) =>
+      mean
+        ? each.reduce((sum, weights) => sum + weights[i], 0) / each.length
+        : each.reduce((most, weights) => (Math.abs(weights[i]) > Math.abs(most) ? weights[i] : most), 0),
+    );
   }
 }
 

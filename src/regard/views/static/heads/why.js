@@ -20,7 +20,7 @@ export function askWhy(state, { layer, head, query, key }, from = null) {
   if (list) list.focus();
 }
 
-// A button for one weight; update(what, weight) says which, and null that there is nothing to ask.
+// A button for one weight; update(what, weight, name) says which, and null that there is nothing to ask; name(side, index): of its tokens.
 export function makeWhy(state) {
   const element = make("button", { type: "button", class: "why" }, "why?");
   let asked = null;
@@ -28,10 +28,11 @@ export function makeWhy(state) {
     event.stopPropagation();
     askWhy(state, asked, event.detail === 0 ? element : null);
   });
-  const update = (what, weight) => {
+  const update = (what, weight, name) => {
     asked = what;
     element.hidden = !what;
-    if (what) element.setAttribute("aria-label", `Why ${weight}?`);
+    if (!what) return;
+    element.setAttribute("aria-label", `Why ${name("query", what.query)} looks at ${name("key", what.key)}, ${weight}`);
   };
   return { element, update };
 }

@@ -1,0 +1,220 @@
+// One word's row in every head, layer by layer: a strip for each head, a column for each key.
+
+import { make } from "../base/dom.js";
+import { Matrix } from "./matrix.js";
+import { makePlayer } from "./player.js";
+import { largestOf } from "./weights.js";
+
+export class Strips extends Matrix {
+  constructor(page, weights) {
+    super(page, weights);
+    this.corner.textContent = "head ↓ key →";
+    this.least = 96;
+    this.flat = 14;
+    this.layer = null; // the one that stands out
+    this.rowNames.setAttribute("aria-label", "Heads");
+    this.columnNames.removeAttribute("role");
+    this.columnNames.removeAttribute("aria-orientation");
+    this.pointing = { moving: false };
+    this.player = makePlayer({
+      label: "Layer",
+      count: () => this.layers.length,
+      place: () => (this.layer === null ? -1 : this.layers.indexOf(this.layer)),
+      go: (place) => {
+        this.layer = this.layers[place];
+        this.bring(
+          "row",
+          this.rows.findIndex(({ of }) => of.layer === this.layer),
+        );
+        this.request();
+      },
+      said: (place) => [`Layer ${this.layers[place]}`],
+      all: () => {
+        this.layer = null;
+        this.request();
+      },
+    });
+    this.element.prepend(this.player.element);
+    this.body.addEventListener("click", (event) => {
+      const cell = this.cellUnder(event);
+      if (cell && event.pointerType === "touch") this.point(cell);
+      else if (cell) this.choose(cell.row);
+    });
+    this.rowNames.addEventListener("click", (event) => {
+      const row = this.rows.findIndex(({ element }) => element.contains(event.target));
+      if (row >= 0) this.choose(row);
+    });
+    this.rowNames.addEventListener("keydown", (event) => this.onKey(event));
+  }
+
+  fill() {
+    const { kind } = this.state.values;
+    const { source } = this.page;
+    this.keys = this.state.shown().keys;
+    this.layers = source.layers(kind);
+    const heads = this.layers.flatMap((layer) =>
+      Array.from({ length: source.heads(kind, layer) }, (_, head) => ({ layer, head, name: `${layer}.${head}` })),
+    );
+    const rows = heads
+      .filter(({ layer, head }) => source.holds(kind, layer, head))
+      .map((of) => ({ of, name: of.name, element: this.makeName(of) }));
+    const units = this.state.units("key");
+    const columns = this.keys.map((index) => ({
+      name: units.name(index),
+      element: make("div", { class: "token" }, make("span", { class: "chip" }, units.element(index))),
+    }));
+    this.put(rows, columns);
+    this.roved = null;
+    this.kept = new Map();
+    this.player.update();
+  }
+
+  makeName({ layer, head, name }) {
+    const label = `Layer ${layer}, head ${head}`;
+    return make(
+      "div",
+      { class: "token strip-name", role: "option", tabindex: "-1", "aria-selected": "false", "aria-label": label },
+      name,
+    );
+  }
+
+  // Whose row: of a key that is pinned there is none.
+  query() {
+    const { on } = this.state.focus();
+    return on?.side === "query" ? on : null;
+  }
+
+  redraw() {
+    this.kept = new Map();
+    super.redraw();
+  }
+
+  request(resized = false) {
+    const name = JSON.stringify(this.query());
+    if (name !== this.drawn) this.redraw();
+    this.drawn = name;
+    super.request(resized);
+  }
+
+  draw() {
+    if (this.stale && this.rows) this.most = this.largest();
+    super.draw();
+  }
+
+  row(head, query) {
+    const name = `${head.name}.${query.index}.${query.to}`;
+    if (!this.kept.has(name)) {
+      const weights = this.weights.focused(head, query);
+      if (!weights) return null;
+      this.kept.set(name, weights);
+    }
+    return this.kept.get(name);
+  }
+
+  // All strips have one scale: the largest of all of them.
+  largest() {
+    const query = this.query();
+    if (!query) return 0;
+    const rows = this.rows.map(({ of }) => this.row(of, query)).filter(Boolean);
+    return Math.max(0, ...rows.map((row) => largestOf(row, this.keys)));
+  }
+
+  at(row, column) {
+    const query = this.query();
+    const key = this.keys[column];
+    if (!query || !this.state.isWritten("key", key)) return null;
+    const weights = this.row(this.rows[row].of, query);
+    if (!weights) {
+      this.lacking = true;
+      return null;
+    }
+    if (!this.weights.isThere(query, key)) return null;
+    const full = this.state.values.largest === "one" ? this.weights.full : this.most;
+    return { weight: weights[key], place: 0, strength: this.weights.strengthBy(weights[key], full) };
+  }
+
+  fullColour({ weight }) {
+    return this.colours.of(this.weights.signed ? (weight < 0 ? "--less" : "--more") : "--query");
+  }
+
+  said(row, column) {
+    const found = this.at(row, column);
+    const { name } = this.columns[column];
+    return `Head ${this.rows[row].name}, ${name}: ${found ? this.weights.format(found.weight) : "no weight"}`;
+  }
+
+  lit() {
+    const { layer, head } = this.state.values;
+    const here = this.rows.findIndex(({ of }) => of.layer === layer && of.head === head);
+    const faint =
+      this.layer === null ? [] : this.rows.flatMap(({ of }, i) => (of.layer === this.layer ? [] : [[i, i + 1]]));
+    if (this.roved !== here) {
+      this.rove(here);
+      this.bring("row", here);
+    }
+    return { rows: here < 0 ? [] : [{ from: here, to: here + 1, colour: "--query" }], columns: [], faint };
+  }
+
+  rove(here) {
+    const old = this.rows[this.roved]?.element;
+    if (old) old.tabIndex = -1;
+    old?.setAttribute("aria-selected", "false");
+    this.roved = here;
+    const element = this.rows[here]?.element;
+    if (element) element.tabIndex = 0;
+    element?.setAttribute("aria-selected", "true");
+  }
+
+  move() {}
+
+  choose(row) {
+    const { layer, head } = this.rows[row].of;
+    this.state.set({ layer, head, also: [] });
+  }
+
+  onKey(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return; // the browser's own keys
+    const at = this.roved;
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: this.rows.length - 1 }[event.key];
+    if (to === undefined) return;
+    const row = Math.max(0, Math.min(this.rows.length - 1, to));
+    this.choose(row);
+    this.bring("row", row);
+    this.rows[row].element.focus({ preventScroll: true, focusVisible: true });
+    event.preventDefault();
+  }
+
+  // The panel lists words, which are columns here.
+  reveal({ index }) {
+    this.bring("column", Math.max(0, this.keys.indexOf(index)));
+  }
+
+  focusToken(token) {
+    this.reveal(token);
+  }
+
+  describe() {
+    const query = this.query();
+    const name = query && this.state.units("query").name(query.index);
+    this.note.textContent = query
+      ? `What ${name} looks at in every head; a stronger colour is more, up to ${this.weights.format(this.most || 0)}. Click a strip to choose its head.`
+      : "Pin a word that looks (in Lines, Map or Text): its row in every head is drawn here.";
+  }
+
+  scale() {
+    if (!this.query() || !this.most) return null;
+    const { largest } = this.state.values;
+    const full = largest === "one" ? this.weights.full : this.most;
+    return [0.25, 0.5, 1].map((part) => ({
+      number: this.weights.short(part * full),
+      colour: this.colourOf({ weight: 1, strength: this.weights.strengthBy(part, 1) }),
+    }));
+  }
+
+  async picture() {
+    const { source } = this.page;
+    const name = this.query() ? this.state.units("query").name(this.query().index) : "";
+    const sheet = this.sheetOf(`${source.facts.model}: ${name} in every head`, this.note.textContent, "head ↓  key →");
+    return { ...sheet, name: "all-heads" };
+  }
+}
