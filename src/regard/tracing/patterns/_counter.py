@@ -30,7 +30,8 @@ class Examples:
         self._mass = [np.full(room, -1.0) for room in rooms]
         # text, query, key, and which of its text's rows it is
         self._where = [np.full((*room, 4), -1, dtype=np.int64) for room in rooms]
-        self._sides: dict[int, Sides] = {}
+        # Of each text its tokens as people read them: of the queries, and of the keys.
+        self._tokens: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     def add(self, layer: int, text: int, rows: Rows) -> None:
         """Take in one layer of a text."""
@@ -49,13 +50,15 @@ class Examples:
 
     def end_text(self, text: int, sides: Sides) -> None:
         """Keep the tokens of a text that has become an example, and of no other."""
-        self._sides[text] = sides
+        tokens = tuple(token.surface for token in sides.queries)
+        shared = sides.kind != "cross"
+        self._tokens[text] = tokens, tokens if shared else tuple(token.surface for token in sides.keys)
         used = {
             int(each)
             for mass, where in zip(self._mass, self._where, strict=True)
             for each in np.unique(where[..., 0][mass >= 0])
         }
-        self._sides = {number: kept for number, kept in self._sides.items() if number in used}
+        self._tokens = {number: kept for number, kept in self._tokens.items() if number in used}
 
     def of(self, layer: int, head: int, pattern: int) -> tuple[HeadExample, ...]:
         """The examples, one of each text before the second of any, the strongest first."""
@@ -64,10 +67,7 @@ class Examples:
         for mass, (text, query, key, _) in zip(masses.tolist(), places.tolist(), strict=True):
             if mass < 0:
                 continue
-            sides = self._sides[text]
-            tokens = tuple(token.surface for token in sides.queries)
-            shared = sides.kind != "cross"
-            keys = tokens if shared else tuple(token.surface for token in sides.keys)
+            tokens, keys = self._tokens[text]
             found.append(HeadExample(text=text, tokens=tokens, keys=keys, query=query, key=key, mass=mass))
         return tuple(found)
 
