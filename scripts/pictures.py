@@ -81,6 +81,10 @@ SHOTS = (
         name="heads-hebrew", page="hebrew", fragment="view=heads&layer=4&head=9&units=words&specials=hidden"
     ),
     Shot(name="heads-paper", page="bank", fragment=f"{HEAD}&specials=hidden", size=(760, 1000), paper=True),
+    Shot(name="story", page="bank", fragment="view=story&step=5"),
+    Shot(name="story-table", page="bank", fragment="view=story&step=2"),
+    Shot(name="story-context", page="bank", fragment="view=story&step=8&theme=dark"),
+    Shot(name="story-phone", page="bank", fragment="view=story&step=4", size=PHONE, phone=True),
     Shot(
         name="model",
         page="bank",

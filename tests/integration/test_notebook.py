@@ -133,7 +133,7 @@ def test_python_reads_and_sets_what_is_chosen(lab: BrowserPage) -> None:
     expect(cell_of(lab, 4).locator(".jp-OutputArea-output")).to_contain_text("layer=0&head=4")
 
 
-def test_the_calculation_and_the_model_view(lab: BrowserPage, folder: Path) -> None:
+def test_the_calculation_the_story_and_the_model_view(lab: BrowserPage, folder: Path) -> None:
     trace = _trace(folder, "bert")
     shown = widget_of(lab, ENCODER)
     shown.get_by_role("tab", name="Calculation").click()
@@ -143,6 +143,10 @@ def test_the_calculation_and_the_model_view(lab: BrowserPage, folder: Path) -> N
     expect(shown.locator(".neuron-row .neuron-weight").first).to_be_visible()
     wanted = [f"{weight:.4f}" for weight in trace.weights(1, 1)[3].tolist()]
     expect(shown.locator(".neuron-row .neuron-weight")).to_have_text(wanted)
+    shown.get_by_role("tab", name="Story").click()
+    for step, there in ((5, ".story-portion"), (7, ".story-heads svg"), (8, ".story-drawn li")):
+        shown.locator(f'[data-step="{step}"]').click()
+        expect(shown.locator(there).first).to_be_attached()
     shown.get_by_role("tab", name="Model").click()
     expect(shown.locator(".wall.drawn")).to_be_visible()
     entropy = float(trace.statistics().mean("entropy")[1][1])

@@ -54,7 +54,14 @@ const THREE = {
       make(
         "li",
         { class: `story-way of-${side}` },
-        make("span", { class: "story-matrix" }, "× W", make("sub", {}, letter), ` (${input.dim} × ${count ?? "?"})`),
+        make(
+          "span",
+          { class: "story-matrix" },
+          "× W",
+          make("sub", {}, letter),
+          " ",
+          make("span", { class: "story-size-of" }, `(${input.dim} × ${count ?? "?"})`),
+        ),
         make("strong", {}, side),
         values
           ? make("span", { class: "story-bars" }, strip(values, scale))

@@ -32,12 +32,11 @@ const TOKENS = {
     const piece = (place) => {
       const index = story.tokens[place];
       const on = index === chosen.query;
-      const { text, surface } = tokens[index];
-      const unknown = surface !== undefined && text === "[UNK]";
+      const { unknown } = tokens[index];
       return make(
         "span",
         { class: `story-piece${on ? " followed" : ""}${tokens[index].special || unknown ? " special" : ""}` },
-        make("bdi", { class: "story-text", dir: "auto" }, unknown ? text : at.name("query", index)),
+        make("bdi", { class: "story-text", dir: "auto" }, unknown ?? at.name("query", index)),
         make("span", { class: "story-id" }, String(story.ids[place])),
       );
     };
@@ -94,6 +93,8 @@ function tokenNotes(at, tokens) {
     );
   if (story.tokens.some((index) => tokens[index].special))
     notes.push("A dashed box is a mark that the model adds itself. ");
+  const { unknown } = story.tokens.map((index) => tokens[index]).find((each) => each.unknown) ?? {};
+  if (unknown) notes.push(`${unknown} stands for what the list has no pieces for. `);
   if (story.vocabulary) notes.push(`The list has ${thousands(story.vocabulary)} entries.`);
   return notes;
 }
@@ -218,13 +219,14 @@ const POSITION = {
         : [];
     return [
       vectorLines(lines, equations),
-      norm === undefined
-        ? ""
-        : make(
-            "p",
-            { class: "note" },
-            `${story.rows[norm].name.replace(/,.*/, "")} then brings all numbers to a common size, so that no word is louder than another; its bars have a scale of their own.`,
-          ),
+      make(
+        "p",
+        { class: "note" },
+        norm === undefined
+          ? ""
+          : `${story.rows[norm].name.replace(/,.*/, "")} then brings all numbers to a common size, so that no word is louder than another; its bars have a scale of their own. `,
+        at.drawnOf(),
+      ),
     ];
   },
   numbers: (at) => [

@@ -79,6 +79,11 @@ export class Followed {
     return dim > this.story.shown ? `the first ${this.story.shown} of ${dim} numbers` : `all ${dim} numbers`;
   }
 
+  // What of each vector is drawn, and what its length is of.
+  drawnOf() {
+    return `Drawn: ${this.shownOf()} of each vector; the length is that of the whole.`;
+  }
+
   // The keys by their weight, those that count for nothing left out; of the sink no value is mixed in.
   strongest(most) {
     const { weights } = this.steps;

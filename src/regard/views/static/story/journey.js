@@ -51,7 +51,11 @@ export const JOURNEY = {
         make(
           "div",
           {},
-          make("p", { class: "story-label" }, "After each layer, and how alike it still is to the learned embedding"),
+          make(
+            "p",
+            { class: "story-label" },
+            `After each layer (${at.shownOf()}), and how alike it still is to the learned embedding`,
+          ),
           make("ol", { class: "story-lines story-states" }, ...ways),
         ),
         make(
@@ -164,12 +168,16 @@ export function drawnFrom(at) {
     .map((token, key) => [key, total[key] / rows, token])
     .filter(([key, share, token]) => share > 0 && !token.special && !(kind !== "cross" && key === query));
   const ranked = others.sort((a, b) => b[1] - a[1]).map(([key, share]) => [key, share]);
-  const rest = 1 - ranked.reduce((sum, [, share]) => sum + share, 0);
-  const own = kind === "cross" ? "" : `, ${percent(total[query] / rows)} to itself`;
+  const itself = (key) => kind !== "cross" && key === query;
+  const marks = total.reduce((sum, share, key) => (keys[key].special && !itself(key) ? sum + share / rows : sum), 0);
+  const rest = [
+    kind === "cross" ? "" : ` ${percent(total[query] / rows)} went to itself.`,
+    marks > 0 ? ` ${percent(marks)} went to marks, which are no words.` : "",
+  ];
   return {
     ranked,
     means: total.map((each, key) => (keys[key].special ? 0 : each / rows)),
     waiting,
-    said: `Shares of its attention, the mean of ${rows === all ? `all ${all}` : `${rows} of ${all}`} heads${own}${rest > 0.0005 && keys.some(({ special }) => special) ? ", and the rest to marks" : ""}. Attention is not all: it does not say what the network then makes of it.`,
+    said: `Shares of its attention, the mean of ${rows === all ? `all ${all}` : `${rows} of ${all}`} heads.${rest.join("")} What the model then makes of it, attention does not say.`,
   };
 }

@@ -172,6 +172,7 @@ function layerNotes(at) {
     notes.push(
       `The small network is a hidden layer of ${story.neuronCount} neurons: ${neurons.active} of them are above 0 for this word, strongest number ${neurons.places[0]} with ${digits(neurons.values[0])}. `,
     );
-  if (rows.some(isNorm)) notes.push("A norm brings the numbers to a common size; its bars have a scale of their own.");
+  if (rows.some(isNorm)) notes.push("A norm brings the numbers to a common size; its bars have a scale of their own. ");
+  notes.push(at.drawnOf());
   return notes;
 }
