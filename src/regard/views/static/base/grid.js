@@ -23,6 +23,7 @@
 import { make, onceAFrame } from "./dom.js";
 import { cellIn, onKeys } from "./keys.js";
 import { quantityOf } from "./measures.js";
+import { isAsked, nameOf, withEffect } from "./names.js";
 import { drawThumbnail, thumbnailsOf } from "./thumbnails.js";
 
 const AROUND = 2; // lines above and below the view that are drawn already
@@ -65,6 +66,7 @@ export class HeadGrid {
       const cell = this.cellOf(event.target);
       if (cell) this.look.open(cell, event);
     });
+    state.listen((changed) => (changed.has("does") || changed.has("effect")) && this.fill());
     onKeys(this.body, (key, event) => this.onKey(key, event));
   }
 
@@ -191,8 +193,14 @@ export class HeadGrid {
     return lines;
   }
 
+  // What the cells show; heads of other names than what was asked for are faint.
   fill() {
-    for (const cell of this.cells) this.look.fill(cell, this);
+    const { values } = this.state;
+    for (const cell of this.cells) {
+      cell.does = withEffect(nameOf(this.source, values, cell));
+      this.look.fill(cell, this);
+      cell.element.classList.toggle("faint", !isAsked(this.source, values, cell));
+    }
   }
 
   // The chosen heads, and the one under the cursor.

@@ -12,6 +12,7 @@
 
 import { nearestHeld, nearestIn } from "./held.js";
 import { quantities } from "./measures.js";
+import { NAME_FIELDS } from "./names.js";
 import { runsOf } from "./source.js";
 import { Units } from "./units.js";
 
@@ -120,7 +121,7 @@ export class State {
     this.source = source;
     this.address = address;
     this.views = views.map(({ name }) => name);
-    this.fields = joined([FIELDS, ...views.map(({ fields }) => fields || {})]);
+    this.fields = joined([FIELDS, NAME_FIELDS, ...views.map(({ fields }) => fields || {})]);
     this.listeners = [];
     this.kept = new Map();
     this.gone = undefined; // aborted with the page: for what a view listens to outside of its element

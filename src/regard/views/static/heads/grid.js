@@ -26,9 +26,10 @@ export function makePicker(page) {
     gap: 2,
     gutter: 21,
     header: true,
-    fill: ({ element, name, missing }) => {
-      element.setAttribute("aria-label", name + missing);
-      element.title = name + missing;
+    fill: ({ element, name, does, missing }) => {
+      const said = `${name}${does ? `, ${does}` : ""}${missing}`;
+      element.setAttribute("aria-label", said);
+      element.title = said;
     },
     // Nearest layers first.
     queue: (cells) => {

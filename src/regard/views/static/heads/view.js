@@ -3,6 +3,7 @@
 import { makeChoice, makeSwitch } from "../base/controls.js";
 import { inIdleTime, make } from "../base/dom.js";
 import { quantities } from "../base/measures.js";
+import { makeHeadName, makeNames } from "../base/names.js";
 import { makeControls, makeLegend } from "./controls.js";
 import { makeDrawn, makeSaid } from "./drawn.js";
 import { FORM_FIELDS, formOf, isLong, makeForms, makeScale } from "./forms.js";
@@ -133,7 +134,7 @@ function open(page) {
   const view = make(
     "section",
     { class: "view", "aria-label": "Attention of the chosen heads" },
-    make("div", { class: "view-top" }, where, forms.choice.element, controls),
+    make("div", { class: "view-top" }, where, makeHeadName(page), forms.choice.element, controls),
     said.line,
     steps.element,
     make("div", { class: "several-bar" }, together.element, legend.element),
@@ -150,6 +151,7 @@ function open(page) {
       { class: "picker", "aria-label": "Layers and heads" },
       make("p", { class: "axes" }, make("span", {}, "Layer ↓"), make("span", {}, "Head →")),
       grid.element,
+      ...[makeNames(page)].filter(Boolean),
       make(
         "div",
         { class: "picker-foot" },

@@ -4,6 +4,7 @@
 import { makeTable, makeTables } from "../base/controls.js";
 import { make, onceAFrame } from "../base/dom.js";
 import { quantityOf } from "../base/measures.js";
+import { nameOf, withEffect } from "../base/names.js";
 import { drawThumbnail, strikeNegative, thumbnailsOf } from "../base/thumbnails.js";
 import { formatStatistic } from "./statistics.js";
 
@@ -34,7 +35,7 @@ export class Detail {
       this.note,
       this.standing,
       button,
-      make("details", { class: "table" }, make("summary", {}, "All numbers of this head"), this.numbers),
+      make("details", { class: "detail-every" }, make("summary", {}, "All numbers of this head"), this.numbers),
     );
   }
 
@@ -83,7 +84,8 @@ export class Detail {
 
   draw() {
     const head = this.head();
-    this.title.textContent = `Layer ${head.layer}, head ${head.head}`;
+    const does = withEffect(nameOf(this.source, { ...this.state.values, effect: 0 }, head));
+    this.title.textContent = `Layer ${head.layer}, head ${head.head}${does ? `: ${does}` : ""}`;
     const { stat, what } = this.state.values;
     const { shared, signed } = quantityOf(what);
     const scale = shared ? "all heads have one scale" : "scaled to the head's largest number";

@@ -2,6 +2,7 @@
 
 import { makeChoice, makeSwitch } from "../base/controls.js";
 import { make } from "../base/dom.js";
+import { makeNames } from "../base/names.js";
 import { oneOf } from "../base/state.js";
 import { makeDrawn, makeSaid } from "../heads/drawn.js";
 import { Detail, makeNumbers } from "./detail.js";
@@ -80,10 +81,11 @@ function open({ source, state, colours }) {
     makeDrawn(page),
     ...(specials ? [makeSwitch(state, "Special tokens", "specials")] : []),
   );
+  const names = [makeNames(page)].filter(Boolean);
   const element = make(
     "div",
     { class: "model-view" },
-    make("section", { class: "model-main", "aria-label": "All heads" }, top, note, said.line, wall.element),
+    make("section", { class: "model-main", "aria-label": "All heads" }, top, note, said.line, ...names, wall.element),
     make("aside", { class: "model-side" }, detail.element, table.element, live),
   );
 

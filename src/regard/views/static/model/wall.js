@@ -2,11 +2,13 @@
 
 import { make } from "../base/dom.js";
 import { HeadGrid } from "../base/grid.js";
+import { hasNames } from "../base/names.js";
 import { formatStatistic } from "./statistics.js";
 
 // statistics(): the HeadStatistics of the kind; point, open, drawn: see base/grid.js.
 export function makeWall(page, { statistics, point, open, drawn }) {
-  const { state } = page;
+  const { source, state } = page;
+  const named = source.kinds.some((kind) => hasNames(source, kind)) && source.facts.names.patterns.length > 0;
   // The heads in their order; those without a number come last.
   const lines = (cells) => {
     const { stat, by } = state.values;
@@ -20,22 +22,32 @@ export function makeWall(page, { statistics, point, open, drawn }) {
     if (!cell.number) {
       const number = make("span", { class: "wall-number" }, "");
       const names = make("span", { class: "wall-name" }, `${layer}.${head}`);
-      element.append(make("span", { class: "wall-picture" }), make("span", { class: "wall-caption" }, names, number));
-      if (!held) element.title = "Not in this file";
+      cell.shown = make("span", { class: "wall-does" });
+      element.append(
+        make("span", { class: "wall-picture" }),
+        make("span", { class: "wall-caption" }, names, number),
+        ...(named ? [cell.shown] : []),
+      );
       cell.number = number.firstChild;
     }
     const { stat } = state.values;
     const { label } = statistics().offered.find((each) => each.name === stat);
     const value = statistics().of(cell, stat);
+    cell.shown.textContent = cell.does.replace(/ \(.*/, "");
+    element.title = held ? cell.does : "Not in this file";
     cell.number.data = formatStatistic(value, value >= 100 ? 1 : 3);
-    element.setAttribute("aria-label", `${name}, ${label} ${value === null ? "none" : cell.number.data}${missing}`);
+    const does = cell.does ? `, ${cell.does}` : "";
+    element.setAttribute(
+      "aria-label",
+      `${name}${does}, ${label} ${value === null ? "none" : cell.number.data}${missing}`,
+    );
   };
   return new HeadGrid(page, {
     name: "wall",
     label: "All layers and heads",
     least: 56,
     most: 120,
-    below: 19,
+    below: named ? 35 : 19,
     fill,
     lines,
     point,

@@ -1,0 +1,100 @@
+// What each head does, by the names that `regard heads` gives it: beside a title, under a thumbnail, and as a filter.
+
+import { makeSlider } from "./controls.js";
+import { make } from "./dom.js";
+
+const NONE = "unnamed";
+const LEAST = 0.1; // of an effect that has a name: no head has a smaller one
+const STEPS = 18; // of the slider, from there to 1
+
+const patternsOf = ({ facts }) => facts.names?.patterns || [];
+
+// Which heads stand out of the grids: those of a name ("" for all), named by effects from `least` up.
+export const NAME_FIELDS = {
+  does: {
+    initial: "",
+    read: (text, { source }) =>
+      text === NONE || patternsOf(source).some(({ name }) => name === text) ? text : undefined,
+    write: (does) => does || null,
+  },
+  effect: {
+    initial: LEAST,
+    read: (text) => (/^[01](\.\d{1,2})?$/.test(text) ? Math.max(LEAST, Math.min(1, Number(text))) : undefined),
+    write: (effect) => (effect > LEAST ? String(effect) : null),
+  },
+};
+
+export const hasNames = (source, kind) => Boolean(source.names?.(kind));
+
+// What a head does most, { name, detail, effect }; null where it has no name.
+export function nameOf(source, { kind, effect }, { layer, head }) {
+  const best = source.names?.(kind)?.[source.layers(kind).indexOf(layer)]?.[head]?.[0];
+  return best && best.effect >= effect ? best : null;
+}
+
+export const whole = ({ name, detail }) => (detail ? `${name} ${detail}` : name);
+export const withEffect = (found) => (found ? `${whole(found)} (${found.effect.toFixed(2)})` : "");
+
+// Whether a head is among those that were asked for.
+export function isAsked(source, values, cell) {
+  const { does, kind } = values;
+  if (!does || !hasNames(source, kind)) return true;
+  return (nameOf(source, values, cell)?.name || NONE) === does;
+}
+
+// The names as buttons with their counts, and a slider of the least effect; null where the page knows of none.
+export function makeNames({ source, state }) {
+  const { names } = source.facts;
+  if (!names) return null;
+  const chips = make("div", { class: "name-chips", role: "group", "aria-label": "Heads by what they do" });
+  const slider = makeSlider("Effect from", (place) => state.set({ effect: Number((LEAST + place / 20).toFixed(2)) }));
+  const note = make("p", { class: "note" }, names.said);
+  const element = make("div", { class: "names" }, chips, slider.element, note);
+  chips.addEventListener("click", ({ target }) => {
+    const chip = target.closest("[data-name]");
+    if (chip) state.set({ does: chip.dataset.name === state.values.does ? "" : chip.dataset.name });
+  });
+  const buttons = [...patternsOf(source), { name: NONE, says: "What they do has no name." }].map(({ name, says }) => {
+    const count = make("span", { class: "name-count" }, "");
+    const element = make("button", { type: "button", class: "button", "data-name": name, title: says }, name, count);
+    return { name, count, element };
+  });
+  chips.append(...buttons.map((each) => each.element));
+  const update = () => {
+    const { kind, does, effect } = state.values;
+    const known = hasNames(source, kind) && patternsOf(source).length > 0;
+    chips.hidden = !known;
+    slider.element.hidden = !known;
+    if (!known) return;
+    const counts = new Map();
+    for (const layer of source.layers(kind))
+      for (let head = 0; head < source.heads(kind, layer); head += 1) {
+        const name = nameOf(source, state.values, { layer, head })?.name || NONE;
+        counts.set(name, (counts.get(name) || 0) + 1);
+      }
+    for (const { name, count, element } of buttons) {
+      count.textContent = ` ${counts.get(name) || 0}`;
+      element.hidden = !counts.has(name) && name !== does;
+      element.setAttribute("aria-pressed", String(name === does));
+    }
+    slider.update(Math.round(20 * (effect - LEAST)), STEPS + 1, effect.toFixed(2));
+  };
+  state.listen((changed) => ["kind", "does", "effect"].some((name) => changed.has(name)) && update());
+  update();
+  return element;
+}
+
+// The name of the head under the cursor, after its title.
+export function makeHeadName({ source, state }) {
+  const element = make("span", { class: "head-name" }, "");
+  const update = () => {
+    const { also } = state.values;
+    const found = also.length > 0 ? null : nameOf(source, { ...state.values, effect: 0 }, state.values);
+    element.hidden = !found;
+    element.textContent = withEffect(found);
+    element.title = found ? patternsOf(source).find(({ name }) => name === found.name).says : "";
+  };
+  state.listen((changed) => ["kind", "layer", "head", "also"].some((name) => changed.has(name)) && update());
+  update();
+  return element;
+}
