@@ -3,7 +3,7 @@
 import { make } from "./dom.js";
 import { download, drawnSheet } from "./save.js";
 
-const EACH = 600; // milliseconds a picture
+const EACH = 500; // milliseconds a picture
 const AGAIN = 100; // a canvas that does not change is not recorded: it is drawn again
 const MOST = 1920; // pixels
 const TYPES = ["video/webm;codecs=vp9", "video/webm;codecs=vp8", "video/webm"];

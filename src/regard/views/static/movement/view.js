@@ -1,6 +1,8 @@
 // The movement map: a word's way from its learned to its contextual embedding, in several sentences.
 
 import { make, readable } from "../base/dom.js";
+import { makeFilm } from "../base/film.js";
+import { sheetOf } from "../base/sheet.js";
 import { oneOf } from "../base/state.js";
 import { drawPaths, stepName } from "./drawing.js";
 
@@ -187,6 +189,14 @@ function open({ source, state, colours }) {
     drawFigure();
   };
 
+  const film = makeFilm({
+    name: "movement",
+    sheet: () =>
+      sheetOf(figure, { title: `${title.textContent}: ${stepName(facts, stepOf())}`, name: "movement" }, colours),
+    count: () => facts.steps.length,
+    go: (step) => state.set({ step }),
+    colours,
+  });
   const element = make(
     "div",
     { class: "movement" },
@@ -196,7 +206,7 @@ function open({ source, state, colours }) {
       make("div", { class: "view-top" }, title, make("div", { class: "controls" }, ways)),
       legend,
       figure,
-      make("div", { class: "movement-steps" }, play, slider, said),
+      make("div", { class: "movement-steps" }, play, slider, said, film),
     ),
     make(
       "aside",
