@@ -115,18 +115,24 @@ def test_the_lines_are_in_the_first_window(
     expect(page.locator(".guide")).to_contain_text("where a word stands")
 
 
-def test_header_views_and_footer_begin_at_one_line(open_page: OpenPage, path: Path) -> None:
-    page = open_page(path, viewport={"width": 1920, "height": 1080})
-    left = [
-        page.locator(name).first.evaluate("e => e.getBoundingClientRect().left")
-        for name in (".brand", ".sentence", ".tab", ".picker .axes", ".caution")
-    ]
-    assert max(left) - min(left) <= 1
-    right = [
-        page.locator(name).first.evaluate("e => e.getBoundingClientRect().right")
-        for name in (".header .buttons", ".panel .top", ".footer .buttons")
-    ]
-    assert max(right) - min(right) <= 9
+@pytest.mark.parametrize("name", ["movement", "difference"])
+def test_header_views_and_footer_begin_and_end_at_one_line(
+    open_page: OpenPage, compared_pages: dict[str, Path], name: str
+) -> None:
+    page = open_page(compared_pages[name], viewport={"width": 1920, "height": 1080})
+    edge = """(e, side) => {
+        const { paddingLeft, paddingRight } = getComputedStyle(e);
+        const { left, right } = e.getBoundingClientRect();
+        return { left: left + parseFloat(paddingLeft), right: right - parseFloat(paddingRight) }[side];
+    }"""
+    for view in page.get_by_role("tab").all():
+        view.click()
+        for side in ("left", "right"):
+            found = [
+                page.locator(part).first.evaluate(edge, side)
+                for part in (".inside", ".choose", ".shown > :not([hidden])", ".footer")
+            ]
+            assert max(found) - min(found) <= 1, (view.inner_text(), side, found)
 
 
 def test_bare_is_the_view_alone(open_page: OpenPage, path: Path) -> None:
