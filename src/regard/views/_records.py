@@ -39,6 +39,7 @@ class PageToken:
         sequence: 0 in the first text, 1 in the second, None for a special token that is in neither.
         word: Index of the word it is a piece of; neighbours with the same index are drawn joined.
         surface: The characters that it stands for ("bank" for "Ġbank"); by default its text.
+        unknown: Whether the vocabulary lacks them, so that the model has read its text ("[UNK]").
     """
 
     text: str
@@ -46,6 +47,7 @@ class PageToken:
     sequence: int | None = None
     word: int | None = None
     surface: str | None = None
+    unknown: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -20,6 +20,7 @@ from regard.core import (
 )
 from regard.core.errors import InputError
 from regard.models import Kind, StackKind, stack_of
+from regard.text import Token
 from regard.tracing.measures import Scalar
 from regard.tracing.pages._names import names_of
 from regard.tracing.pages._page_extras import (
@@ -115,6 +116,8 @@ def _stories(trace: Trace, record: AttentionRecord) -> dict[StackKind, StoryReco
 def _side(trace: Trace, kind: StackKind) -> Side:
     encoding = trace.passage(kind).encoding
     texts = encoding.texts
+    tokenizer = None if trace.loaded is None else trace.loaded.tokenizer
+    unknown = None if tokenizer is None else tokenizer.special_ids.unk
     return Side(
         text=texts[0] if texts else None,
         pair=texts[1] if len(texts) > 1 else None,
@@ -125,12 +128,24 @@ def _side(trace: Trace, kind: StackKind) -> Side:
                 sequence=token.sequence,
                 word=token.word,
                 surface=token.surface,
+                unknown=_is_unknown(token, unknown),
             )
             for token in encoding.tokens
         ),
         words=tuple(word.text for word in encoding.words),
         positions=positions_record(trace, kind),
     )
+
+
+# Where the tokenizer's files name none, or there is no tokenizer.
+_UNKNOWN = ("[UNK]", "<unk>")
+
+
+def _is_unknown(token: Token, unknown: int | None) -> bool:
+    """Whether the model read a token as one that stands for whatever its vocabulary lacks."""
+    if unknown is not None:
+        return not token.special and token.id == unknown
+    return not token.special and token.text in _UNKNOWN and token.surface != token.text
 
 
 def _layers(trace: Trace, kind: Kind, made: "_Made") -> list[LayerRecord]:

@@ -1,5 +1,7 @@
 """What the page is given is the trace's own, and what it could not draw exactly is refused."""
 
+import json
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from regard.core import (
 from regard.core.errors import InputError, OutputError
 from regard.models import Loaded
 from regard.positions import Alibi, RelativeBias
+from regard.text import Tokenizer
+from regard.text._special import SpecialIds
 from regard.tracing import Trace, page_record, trace_ids, trace_text
 from regard.views import LayerRecord, weight_rows
 from unit.models.folders import CONFIGS, network
@@ -66,6 +70,30 @@ def test_holds_q_k_and_tokens(trace: Trace) -> None:
 
 def trace_text_of(trace: Trace) -> str:
     return trace.encoding.texts[0]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_says_which_tokens_the_model_read_as_unknown(loaded: Loaded, named: bool) -> None:
+    assert loaded.tokenizer is not None
+    assert loaded.tokenizer.special_ids.unk is None
+    if named:
+        known = Tokenizer.from_str(loaded.tokenizer._backend.to_str())
+        known._special_ids = SpecialIds(unk=1)
+        loaded = replace(loaded, tokenizer=known)
+    side = page_record(trace_text(loaded, "the 🍕 by [UNK] ban")).encoder
+    assert side is not None
+    assert [(token.text, token.surface, token.unknown) for token in side.tokens[1:-1]] == [
+        ("the", "the", False),
+        ("[UNK]", "🍕", True),
+        ("by", "by", False),
+        ("[UNK]", "[UNK]", False),  # it was typed so
+        ("[UNK]", "ban", True),
+    ]
+    assert [token.word for token in side.tokens[1:-1]] == [0, 1, 2, None, 6]
+    facts = json.loads(
+        re.search(r'id="regard-facts">(.*?)</script>', trace_text(loaded, "🍕").page().html)[1]
+    )  # type: ignore[index]
+    assert [token.get("unknown") for token in facts["sides"]["encoder"]["tokens"]] == [None, True, None]
 
 
 def test_holds_both_texts(loaded: Loaded) -> None:
