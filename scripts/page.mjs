@@ -48,6 +48,7 @@ const entry = (source, name, more) =>
   build({ ...common, entryPoints: [`${STATIC}/${source}`], outfile: `${STATIC}/built/${name}`, ...more });
 
 await Promise.all([
+  entry("loader.js", "loader.js", { format: "iife" }),
   entry("main.js", "page.js", { format: "iife" }),
   entry("style.css", "page.css"),
   entry("live/main.js", "live.js", { format: "iife" }),

@@ -1,5 +1,6 @@
 """A real browser, and a page in it that fails its test on any error or request of its own."""
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from playwright.sync_api import (
     Dialog,
     Error,
     Page,
+    TimeoutError,
     ViewportSize,
     expect,
     sync_playwright,
@@ -145,6 +147,8 @@ def open_page(browser: Browser, usual_context: BrowserContext) -> Iterator[OpenP
         page.on("pageerror", lambda error: troubles.append(f"script: {error}"))
         page.on("dialog", on_dialog)
         page.goto(address + fragment)
+        with contextlib.suppress(TimeoutError):
+            page.wait_for_function("window.regard && window.regard.ready")
         assert page.evaluate("window.regard && window.regard.ready") is True, troubles
         return page
 

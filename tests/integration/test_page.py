@@ -234,7 +234,7 @@ def test_pair_filter_hides_and_never_renormalises(
     if name != "all":
         hidden = sum(weight for i, weight in enumerate(row) if i not in keys)
         expect(page.locator(".sum")).to_contain_text(f"{hidden:.4f} of this row")
-    expect(page.get_by_text("no weight is renormalised")).to_be_visible()
+        expect(page.get_by_text("Nothing is renormalised")).to_be_visible()
 
 
 def test_one_text_has_no_pair_filter(open_page: OpenPage, path: Path) -> None:

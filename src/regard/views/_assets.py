@@ -1,9 +1,22 @@
 """The page's JavaScript and CSS, as `scripts/page.mjs` has bundled them from the sources in `static`."""
 
+import base64
+import gzip
 import json
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+
+
+def loader() -> str:
+    """What a page runs first: it unpacks the style and the script."""
+    return _built("loader.js")
+
+
+@cache
+def packed(text: str) -> str:
+    """A script or a style as it stands in a page: compressed, in base64."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
 
 
 def script(*, live: bool = False) -> str:

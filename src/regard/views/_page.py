@@ -138,7 +138,8 @@ def render_page(
         ('int16', True, False)
     """
     page, is_live = _assets.read("page.html"), live is not None
-    style, script = _assets.style(live=is_live), _assets.script(live=is_live)
+    style, script, loader = _assets.style(live=is_live), _assets.script(live=is_live), _assets.loader()
+    style_packed, script_packed = _assets.packed(style), _assets.packed(script)
     runs = []
     left: list[dict[str, str]] = []
     for record in records:
@@ -154,7 +155,7 @@ def render_page(
         runs[0][0]["compared"] = difference
     if live is not None:
         runs[0][0]["live"] = live_facts(replace(live, weight=_round_up(live.weight)))
-    plain = sum(len(text.encode()) for text in (style, script, page))
+    plain = sum(len(text.encode()) for text in (style_packed, script_packed, loader, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
     held, packed = pack_records(records, heads, values, max_mb, size)
     if movement is None:
@@ -179,12 +180,13 @@ def render_page(
         size += blocks.size - before
     parts = {
         "policy": (
-            f"default-src 'none'; script-src '{_hash(script)}'{_LIVE * is_live}; style-src '{_hash(style)}'; "
-            "img-src data:; base-uri 'none'; form-action 'none'"
+            f"default-src 'none'; script-src '{_hash(loader)}' '{_hash(script)}'{_LIVE * is_live}; "
+            f"style-src '{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
         ),
-        "style": style,
         "data": "\n".join(_data(run, f"run{number}-" if number else "") for number, run in enumerate(runs)),
-        "script": script,
+        "style": style_packed,
+        "script": script_packed,
+        "loader": loader,
         "model": "" if live is None else live_html(live),
     }
     # One pass, so that nothing inside a part is taken for a placeholder.
