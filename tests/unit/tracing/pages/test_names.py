@@ -1,30 +1,21 @@
 """The names on a page are those that `heads` gives, of this text."""
 
-import json
-import re
-from typing import Any
-
 import pytest
 
 import regard
-from regard.tracing import Trace, trace_ids
+from regard.tracing import trace_ids
 from regard.tracing.pages import _names
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, names_of
 from unit.models import tiny
 from unit.tracing.stacks import loaded as of_network
+from unit.views.conftest import facts_of
 
 SENTENCE = "The cat sat on the mat, and the dog lay on the rug."
 
 
-def _facts(trace: Trace) -> Any:
-    found = re.search(r'id="regard-facts">(.*?)</script>', trace.page().html)
-    assert found is not None
-    return json.loads(found[1])
-
-
 def test_every_head_has_what_its_card_is_sure_of() -> None:
     trace = regard.load().trace(SENTENCE)
-    facts, table = _facts(trace), trace.heads()
+    facts, table = facts_of(trace.page()), trace.heads()
     assert facts["names"]["said"].startswith("What each head does on this text.")
     says = {each["name"]: each["says"] for each in facts["names"]["patterns"]}
     assert says["previous"] == "Each token looks at the token just before it."
@@ -44,7 +35,7 @@ def test_every_head_has_what_its_card_is_sure_of() -> None:
 
 
 def test_a_short_text_and_a_long_one_have_none_and_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = _facts(regard.load().trace("a river bank"))
+    facts = facts_of(regard.load().trace("a river bank").page())
     assert "a name needs eight" in facts["names"]["said"]
     assert facts["kinds"]["encoder"]["names"] == [[[]] * 12] * 6
     trace = regard.load().trace(SENTENCE)

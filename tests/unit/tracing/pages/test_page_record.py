@@ -1,7 +1,5 @@
 """What the page is given is the trace's own, and what it could not draw exactly is refused."""
 
-import json
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from regard.text._special import SpecialIds
 from regard.tracing import Trace, page_record, trace_ids, trace_text
 from regard.views import LayerRecord, weight_rows
 from unit.models.folders import CONFIGS, network
+from unit.views.conftest import facts_of
 
 TOKENS = 9
 
@@ -90,9 +89,7 @@ def test_says_which_tokens_the_model_read_as_unknown(loaded: Loaded, named: bool
         ("[UNK]", "ban", True),
     ]
     assert [token.word for token in side.tokens[1:-1]] == [0, 1, 2, None, 6]
-    facts = json.loads(
-        re.search(r'id="regard-facts">(.*?)</script>', trace_text(loaded, "🍕").page().html)[1]
-    )  # type: ignore[index]
+    facts = facts_of(trace_text(loaded, "🍕").page())
     assert [token.get("unknown") for token in facts["sides"]["encoder"]["tokens"]] == [None, True, None]
 
 

@@ -1,8 +1,5 @@
 """The story of a page: every vector on a token's way is the worked calculation's own."""
 
-import base64
-import json
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +15,7 @@ from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.models import tiny
 from unit.tracing.conftest import TEXT, make_loaded
 from unit.tracing.stacks import loaded as of_network
+from unit.views.conftest import block_of, facts_of
 
 
 @dataclass
@@ -25,12 +23,10 @@ class Told:
     """A story as a reader of the page has it."""
 
     facts: Any
-    html: str
+    page: Page
 
     def block(self, name: str, dtype: str) -> Any:
-        found = re.search(f'id="regard-{name}">(.*?)</script>', self.html)
-        assert found is not None
-        return np.frombuffer(base64.b64decode(found[1]), dtype)
+        return block_of(self.page, name, dtype)
 
     def vectors(self) -> list[np.ndarray]:
         """Of each row (tokens, shown): sums are added up."""
@@ -52,9 +48,7 @@ class Told:
 
 
 def _told(page: Page, kind: str = "encoder") -> Told:
-    found = re.search(r'id="regard-facts">(.*?)</script>', page.html)
-    assert found is not None
-    return Told(json.loads(found[1])["story"][kind], page.html)
+    return Told(facts_of(page)["story"][kind], page)
 
 
 TRACES: dict[str, Any] = {
