@@ -11,6 +11,7 @@ import torch
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
+import regard
 from integration import tiny
 from integration.tiny import TOKENS
 from regard.core import Bias
@@ -205,3 +206,28 @@ def test_no_overflow_in_any_theme_or_width(
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator(".heat-canvas >> visible=true").count() == 2
+
+
+def test_positions_begin_with_two_words_in_squares(open_page: OpenPage, tmp_path: Path) -> None:
+    regard.load().trace("A man was fishing on a bank.").write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=positions", viewport={"width": 1280, "height": 900})
+    start = page.evaluate("regard.facts.start.pin")
+    words = ["[CLS]", "A", "man", "was", "fishing", "on", "a", "bank", ".", "[SEP]"]
+    other = words.index("fishing" if words[start] != "fishing" else "bank")
+    expect(page.locator(".added-pair").first).to_contain_text(f"Cosine of positions {start} and {other}:")
+    square = page.locator(".heat-sheet.square").first
+    box = square.locator(".heat-box").bounding_box()
+    assert box is not None
+    assert box["width"] == pytest.approx(box["height"], abs=1)
+    for names in square.locator(".heat-names").all():
+        assert names.locator("bdi").all_text_contents() == words
+    # Each word stands beside its own row.
+    tops = (
+        square.locator(".heat-names")
+        .first.locator("bdi")
+        .evaluate_all(
+            "all => all.map(e => e.getBoundingClientRect().top + e.getBoundingClientRect().height / 2)"
+        )
+    )
+    wanted = [box["y"] + (place + 0.5) * box["height"] / len(words) for place in range(len(words))]
+    assert tops == pytest.approx(wanted, abs=3)

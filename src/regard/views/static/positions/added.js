@@ -81,12 +81,25 @@ export class AddedVectors {
     this.values = values;
     this.names = names;
     this.stack = stack;
+    if (!this.opened) this.at = { ...this.at, ...this.content() };
+    this.opened = true;
     this.limit = largestSize(values);
     // One dimension is often many times the others: its colour may be full, so that theirs is not empty.
     const sizes = values.map(Math.abs).sort();
     this.full = sizes[Math.floor(0.99 * (sizes.length - 1))] || this.limit;
     this.lengths = Float64Array.from({ length: count }, (_, row) => Math.sqrt(this.dot(row, row)));
     this.draw();
+  }
+
+  // Two words to begin with: the one that the page begins with, and the longest other.
+  content() {
+    const length = (place) => this.names[place].match(/\p{L}/gu)?.length ?? 0;
+    const special = this.source.tokens(this.state.values.kind, this.side).map((token) => token.special);
+    const places = Array.from({ length: this.count }, (_, place) => place).filter((place) => !special[place]);
+    const start = this.source.facts.start?.pin;
+    const longest = (some) => some.reduce((best, place) => (length(place) > length(best) ? place : best), some[0] ?? 0);
+    const position = places.includes(start) ? start : longest(places);
+    return { position, other: longest(places.filter((place) => place !== position)) };
   }
 
   dot(one, other) {
@@ -113,6 +126,9 @@ export class AddedVectors {
         all[row * count + column] = all[column * count + row] = this.like(row, column);
     this.all = all;
     this.alike.draw(count, count, (row, column) => all[row * count + column], this.cosine ? 1 : largestSize(all));
+    const names = this.names.slice(0, count);
+    this.map.name(names);
+    this.alike.name(names, true);
     this.show(this.at);
     this.table.draw();
   }

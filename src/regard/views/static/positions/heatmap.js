@@ -5,6 +5,8 @@ import { parseColour } from "../base/colours.js";
 import { make } from "../base/dom.js";
 import { formatNumber } from "../neuron/figures.js";
 
+const MOST_NAMED = 32; // rows that are high enough for a word
+
 export class PositionMap {
   // onPoint(row, column): the pointer is over an entry; onChoose: it was clicked.
   constructor({ colours }, { label, onPoint, onChoose }) {
@@ -16,7 +18,10 @@ export class PositionMap {
     this.column = make("span", { class: "heat-column" });
     this.box = make("div", { class: "heat-box" }, this.canvas, this.row, this.column);
     this.scale = make("div", { class: "heat-scale", "aria-hidden": "true" });
-    this.element = make("figure", { class: "heat", "aria-label": label }, this.box, this.scale);
+    this.rowNames = make("div", { class: "heat-names", "aria-hidden": "true" });
+    this.columnNames = make("div", { class: "heat-names heat-columns", "aria-hidden": "true" });
+    this.sheet = make("div", { class: "heat-sheet" }, this.rowNames, this.box, this.columnNames);
+    this.element = make("figure", { class: "heat", "aria-label": label }, this.sheet, this.scale);
     this.box.addEventListener("pointermove", (event) => this.tell(event, this.onPoint));
     this.box.addEventListener("click", (event) => this.tell(event, this.onChoose));
     this.box.addEventListener("pointerleave", () => this.onPoint(null, null));
@@ -58,6 +63,15 @@ export class PositionMap {
     );
     // Few rows are drawn high, many as high as there is room.
     this.box.style.setProperty("--height", `${Math.max(40, Math.min(360, rows * 16))}px`);
+  }
+
+  // The words of the rows; with `both`, of the columns too, and the cells are squares.
+  name(names, both = false) {
+    const some = names.length <= MOST_NAMED ? names : [];
+    const list = () => some.map((name) => make("bdi", { dir: "auto" }, name));
+    this.rowNames.replaceChildren(...list());
+    this.columnNames.replaceChildren(...(both ? list() : []));
+    this.sheet.classList.toggle("square", both);
   }
 
   // Where the cursor stands.
