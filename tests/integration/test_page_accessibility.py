@@ -47,7 +47,7 @@ OTHERS = {
         "view=heads&kind=cross&pin=query-1",
         "view=neuron&kind=cross",
         "view=positions&kind=decoder",
-        *(f"view=story&kind=cross&step={step}&pin=query-1" for step in range(1, 9)),
+        *(f"view=story&kind=cross&step={step}&pin=query-1" for step in (4, 6)),
     ],
     "difference": ["view=heads&run=1&pin=key-2"],
     "decoder": ["view=heads&row=2", "view=heads&row=3&pin=key-1", "view=model&row=1", "view=neuron&row=2"],

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
@@ -197,6 +198,7 @@ def test_another_word_is_followed(open_page: OpenPage, path: Path) -> None:
     followed = page.locator(".story-token.followed")
     expect(followed).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".story-said .token-query")).to_have_text(followed.inner_text())
+    expect(page.locator(".sentence .chosen")).to_have_count(0)  # whose shades are not the story's
     page.locator("button.story-key").nth(4).click()
     assert page.evaluate("regard.state().key") == 4
     expect(page.locator(".story-worked h3 .token-key")).to_have_text(
@@ -211,7 +213,7 @@ def test_a_decoder_may_not_look_ahead(open_page: OpenPage, tmp_path: Path) -> No
     assert later.count() == tiny.TOKENS - 4
     expect(later.first).to_contain_text("not seen")
     expect(page.locator(".story .shares [data-key]")).to_have_count(4)
-    expect(page.locator(".story-scores .note").first).to_contain_text("come later")
+    expect(page.locator(".story-scores .note").first).to_contain_text("6 words come later")
 
 
 def test_a_decoder_s_word_looks_at_the_encoder(open_page: OpenPage, tmp_path: Path) -> None:
@@ -239,6 +241,14 @@ def test_a_word_whose_story_is_not_on_the_page(
     page.get_by_role("button", name="Follow").click()
     assert page.evaluate("regard.state().pin.index") in told
     expect(page.locator(".story-heads li")).to_have_count(3)
+
+
+def test_axe_finds_nothing_in_any_step(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#view=story&theme=light&pin=query-3")
+    for step in range(1, 9):
+        _tables(page, step)
+        found = Axe().run(page, "main").response["violations"]
+        assert [(step, each["id"], each["nodes"][0]["target"]) for each in found] == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -100,3 +100,5 @@ export class Followed {
 }
 
 export const isNorm = ({ name }) => name.endsWith("Norm") || name.startsWith("LayerNorm");
+export const isCross = ({ chosen }) => chosen.kind === "cross";
+export const headName = ({ chosen }) => `layer ${chosen.layer}, head ${chosen.head}`;

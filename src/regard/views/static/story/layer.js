@@ -123,7 +123,7 @@ function joined(at) {
   const { kind, layer } = chosen;
   const count = source.heads(kind, layer);
   const heads = Array.from({ length: count }, (_, head) => head).filter((head) => source.holds(kind, layer, head));
-  const shown =
+  const shown = // the chosen one in any case
     heads.length > MOST_HEADS
       ? heads.filter((head, i) => i < MOST_HEADS || head === chosen.head).slice(-MOST_HEADS)
       : heads;
