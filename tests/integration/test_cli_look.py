@@ -27,3 +27,15 @@ def test_holds_what_fits_and_what_is_asked_for(run: Run, tmp_path: Path) -> None
     assert "room for the 48 heads that are asked for" in said
     assert "--heads must be layers and heads" in refused(run(*asked, "--heads", "x"), 2)
     assert "heads: layer must be" in refused(run(*asked, "--heads", "9"), 2)
+
+
+def test_a_page_of_one_head_has_nothing_else(run: Run, tmp_path: Path) -> None:
+    asked = ("look", "time flies", "--no-open", "-o", str(tmp_path / "page.html"), "--json")
+    done = run(*asked, "--only", "5.11")
+    assert (json.loads(done.out)["held"], done.err) == (["encoder.5.11"], "")
+    for more, said in (
+        (("--only", "5.12"), "--only: head must be from 0 to 11"),
+        (("--only", "5:11"), "--only must be layers and heads such as 3.5,4.1"),
+        (("--only", "5.11", "--heads", "1.1"), "--only must be given without values, heads and measures"),
+    ):
+        assert said in refused(run(*asked, *more), 2)

@@ -265,3 +265,20 @@ def test_the_wall_hatches_them_and_draws_measures_of_layers(open_page: OpenPage,
     rows = browser.locator(".model-side > .table tbody tr")
     expect(rows).to_have_count(LAYERS * HEADS)
     assert "–" not in rows.nth(9).inner_text()  # statistics are there of all
+
+
+def test_a_page_of_one_head_says_so(open_page: OpenPage, tmp_path: Path) -> None:
+    render_page(_record(), only=[("encoder", 1, 4)]).write(tmp_path / "page.html")
+    browser = open_page(tmp_path / "page.html", start=True)
+    assert _state(browser) == (1, 4)
+    expect(browser.locator(".held")).to_have_text(
+        "This page holds 1 of the model's 24 heads (layer 1: 4), and nothing of the others."
+    )
+    expect(browser.locator(".grid-cell")).to_have_count(HEADS)
+    row = browser.evaluate("Array.from(regard.source.row('encoder', 1, 4, 9))")
+    wanted = weight_rows(_record().layers["encoder"][1], 4, np.array([9]))[0]
+    np.testing.assert_allclose(row, wanted, rtol=0, atol=PAGE)
+    browser.evaluate("location.hash = '#layer=1&head=5'")
+    expect(browser.locator(".refusal")).to_contain_text("trace.page(only=[(1, 5)])")
+    browser.get_by_role("tab", name="Model").click()
+    expect(browser.locator(".wall .grid-cell")).to_have_count(HEADS)

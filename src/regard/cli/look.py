@@ -61,6 +61,14 @@ def look(
             help="Heads, or layers, that the page of a long text holds in any case.",
         ),
     ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only",
+            metavar="L.H,L",
+            help="Heads, or layers, and nothing else: a page to put inside another.",
+        ),
+    ] = None,
     max_mb: Annotated[
         float, typer.Option("--max-mb", metavar="MB", min=0.1, help="What the page may take.")
     ] = 32.0,
@@ -119,6 +127,7 @@ def look(
             raise InputError(f"{option} writes a file that ends in .{option[2:]}; got {str(file)!r}.")
     of_values = [] if values is None else parse_heads_or_layers("--values", values)
     held = [] if heads is None else parse_heads_or_layers("--heads", heads)
+    alone = None if only is None else parse_heads_or_layers("--only", only)
     drawn_too = [] if measures is None else [name.strip() for name in measures.split(",") if name.strip()]
     from regard.views import check_measures
 
@@ -128,7 +137,9 @@ def look(
             "--layer, --head, --kind and --map choose a picture; give --svg, --png or --pdf too."
         )
     if live:
-        beside = {"--target": target, "--values": values, "--heads": heads, "--measures": measures}
+        beside = {
+            "--target": target, "--values": values, "--heads": heads, "--only": only, "--measures": measures
+        }  # fmt: skip
         _check_live({**beside, **pictures})
         opening = [_OPENING if text is None else text, *([] if pair is None else [pair])]
         page = load_model(model).live_page(*read_texts(opening))
@@ -152,11 +163,11 @@ def look(
                 for file in pictures.values():
                     print_path(file.resolve())
             return
-    page = trace.page(values=of_values, heads=held, max_mb=max_mb, measures=drawn_too)
+    page = trace.page(values=of_values, heads=held, max_mb=max_mb, measures=drawn_too, only=alone)
     for name in drawn_too:
         if name in page.left_out:
             typer.echo(f"{name} is not on the page: {page.left_out[name]}", err=True)
-    if page.heads == "some":
+    if page.heads == "some" and only is None:
         count = sum(map(len, page.held.values()))
         typer.echo(
             f"The page holds {count} heads, since all would take more than {max_mb:g} MB; it has a picture "

@@ -22,6 +22,7 @@ def choose_heads(
     room: float,
     pictures: int,
     encoding: Encoding,
+    alone: bool = False,
 ) -> HeldHeads:
     """The heads that a page holds.
 
@@ -31,12 +32,13 @@ def choose_heads(
         room: Bytes that q, k, and dense biases may take.
         pictures: Bytes that it takes besides where it does not hold all of them.
         encoding: How they are stored.
+        alone: Whether it holds these and no others.
 
     Raises:
         InputError: What is asked for, and one head of each kind, do not fit.
     """
     every = list(_names(records))
-    if all_bytes(records, encoding) <= room:
+    if not alone and all_bytes(records, encoding) <= room:
         return _held(every, every)
     costs = _Costs(records, encoding)
     asked = list(dict.fromkeys(asked))
@@ -50,7 +52,7 @@ def choose_heads(
             "max_mb; give a larger max_mb, fewer heads or a shorter text"
         )
     chosen = dict.fromkeys(asked + least)
-    for name in every:
+    for name in () if alone else every:
         if name not in chosen:
             used += costs.take(name)
             if used > room:

@@ -19,6 +19,7 @@ from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads
 from regard.views._live import LiveRun
 from regard.views._live_record import LiveRecord, live_facts, live_html
 from regard.views._measures import add_matrices, add_norms, norm_bytes
+from regard.views._only import only_heads
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
 from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
 from regard.views._start import start_of
@@ -104,6 +105,7 @@ def render_page(
     heads: Sequence[HeadName] = (),
     max_mb: float | None = MOST_MB,
     live: LiveRecord | None = None,
+    only: Sequence[HeadName] | None = None,
 ) -> Page:
     """Renders a run, or several, as one self-contained HTML page.
 
@@ -121,6 +123,7 @@ def render_page(
             statistics and a small picture, and it says so.
         max_mb: What the page may take, in millions of bytes, without a model in it; None is no limit.
         live: The model of one run, to be in the page.
+        only: Of one run, heads that the page holds, with their values, and nothing of any other.
 
     Returns:
         The page. What it says of differences from Python holds for every run.
@@ -140,6 +143,18 @@ def render_page(
     page, is_live = _assets.read("page.html"), live is not None
     style, script, loader = _assets.style(live=is_live), _assets.script(live=is_live), _assets.loader()
     style_packed, script_packed = _assets.packed(style), _assets.packed(script)
+    whole = 0
+    if only is not None:
+        whole = sum(layer.heads for layers in records[0].layers.values() for layer in layers)
+        heads = check_heads(records, only, "only")
+        records = (only_heads(records[0], heads),)
+        valued = {
+            (kind, layer.layer)
+            for kind, of in records[0].layers.items()
+            for layer in of
+            if layer.v is not None
+        }
+        values = [name for name in heads if name[:2] in valued]
     runs = []
     left: list[dict[str, str]] = []
     for record in records:
@@ -157,17 +172,19 @@ def render_page(
         runs[0][0]["live"] = live_facts(replace(live, weight=_round_up(live.weight)))
     plain = sum(len(text.encode()) for text in (style_packed, script_packed, loader, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
-    held, packed = pack_records(records, heads, values, max_mb, size)
+    held, packed = pack_records(records, heads, values, max_mb, size, alone=only is not None)
     if movement is None:
         runs[0][0]["start"] = start_of(records, held, difference)
-    whole = (size + all_bytes(records, packed[0].encoding)) / 1e6
+    every_mb = (size + all_bytes(records, packed[0].encoding)) / 1e6
     for (facts, blocks), record, each, its_left in zip(runs, records, packed, left, strict=True):
         add_heads(each, facts, blocks, _round_up(each.largest_difference))
         add_norms(record, each, facts, blocks, its_left)
         for measure in [each for kind in facts["kinds"].values() for each in kind["measures"]]:
             measure["difference"] = _round_up(measure["difference"])
-        if not held.every:
-            facts["held"] = {"most": max_mb, "all": whole}
+        if only is not None:
+            facts["held"] = {"only": whole}
+        elif not held.every:
+            facts["held"] = {"most": max_mb, "all": every_mb}
             add_thumbnails(record, held, facts, blocks)
     size = plain + sum(map(_size, runs))
     found: set[Held] = set()
@@ -213,6 +230,8 @@ def pack_records(
     values: Sequence[HeadName] = (),
     max_mb: float | None = None,
     size: int = 0,
+    *,
+    alone: bool = False,
 ) -> tuple[HeldHeads, list[Packed]]:
     """The heads that the page holds, and their q and k: in 16 bits if that keeps each weight, else in 32.
 
@@ -220,16 +239,17 @@ def pack_records(
         records: The runs.
         heads, values, max_mb: As in `render_page`.
         size: Bytes of all else.
+        alone: Whether it holds these heads and no others.
     """
     if max_mb is not None and not max_mb > 0:
         raise InputError(f"max_mb: wanted millions of bytes, a number above 0, or None, got {max_mb!r}")
     asked = [*check_heads(records, heads), *check_heads(records, values, "values")]
     of_values = sum(wanted_bytes(record, values) for record in records)
     room = math.inf if max_mb is None else 1e6 * max_mb - size - of_values
-    pictures = sum(map(thumbnail_bytes, records))
+    pictures = 0 if alone else sum(map(thumbnail_bytes, records))
     encodings: tuple[Encoding, ...] = ("int16", "float32")
     for encoding in encodings:
-        held = choose_heads(records, asked, room=room, pictures=pictures, encoding=encoding)
+        held = choose_heads(records, asked, room=room, pictures=pictures, encoding=encoding, alone=alone)
         packed = [pack(record, held, encoding) for record in records]
         if max(each.largest_difference for each in packed) <= TOLERANCE:
             break

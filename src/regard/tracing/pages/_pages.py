@@ -21,6 +21,7 @@ def page(
     max_mb: float | None = MOST_MB,
     measures: Sequence[str] = (),
     of: Scalar | None = None,
+    only: Iterable[PageHead] | None = None,
 ) -> Page:
     """The interactive page of this trace: `trace.page().html`; `write_page` puts it in a file.
 
@@ -36,6 +37,8 @@ def page(
             What cannot be had, or does not fit, is left out: `Page.left_out` and the page say why.
         of: what "gradient" is the gradient of, as in `attention_gradients`; by default the largest logit
             after a decoder's last token.
+        only: heads that the page holds, with their values, and nothing of any other: a few kB of data, to
+            be shown inside another page (`#bare`). It goes without `values`, `heads` and `measures`.
 
     Raises:
         InputError: a head or a measure that is not there, heads that do not fit, or a layer that the page
@@ -43,6 +46,13 @@ def page(
     """
 
     of_values, held = page_heads(self, values, "values"), page_heads(self, heads, "heads")
+    if only is not None:
+        if of_values or held or measures:
+            raise InputError(
+                "only must be given without values, heads and measures: it says all that is held."
+            )
+        names = page_heads(self, only, "only")
+        return render_page(page_record(self, names=MOST_WEIGHTS), only=names, max_mb=max_mb)
     record = page_record(self, measures, of, story=True, names=MOST_WEIGHTS)
     return render_page(record, values=of_values, heads=held, max_mb=max_mb)
 
@@ -56,13 +66,14 @@ def write_page(
     max_mb: float | None = MOST_MB,
     measures: Sequence[str] = (),
     of: Scalar | None = None,
+    only: Iterable[PageHead] | None = None,
 ) -> Page:
     """Write the interactive page, whole or not at all; the other arguments as in `page`.
 
     Raises:
         OutputError: the file cannot be written.
     """
-    made = page(self, values=values, heads=heads, max_mb=max_mb, measures=measures, of=of)
+    made = page(self, values=values, heads=heads, max_mb=max_mb, measures=measures, of=of, only=only)
     made.write(path)
     return made
 

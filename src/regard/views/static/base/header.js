@@ -2,7 +2,7 @@
 
 import { makeMenu } from "./controls.js";
 import { formatDifference, make, readable } from "./dom.js";
-import { makeHeld } from "./held.js";
+import { heldOf, makeHeld } from "./held.js";
 import { quantities } from "./measures.js";
 import { THEMES } from "./state.js";
 import { makeTitle } from "./title.js";
@@ -173,7 +173,9 @@ function sizeOf(source, kind) {
   const heads = layers.map((layer) => source.heads(kind, layer));
   const [least, most] = [Math.min(...heads), Math.max(...heads)];
   const each = least === most ? counted(most, "head") : `${least} to ${most} heads`;
-  const sizes = `${counted(layers.length, "layer")} × ${each}`;
+  const { only } = source.facts.held ?? {};
+  const held = layers.reduce((sum, layer) => sum + heldOf(source, kind, layer).length, 0);
+  const sizes = only ? `${held} of ${counted(only, "head")}` : `${counted(layers.length, "layer")} × ${each}`;
   // Of two texts that are compared, the tokens that both have.
   const count = (side) => source.tokens(kind, side).filter(({ sink, only }) => !sink && only === undefined).length;
   const [queries, keys] = [count("query"), count("key")];

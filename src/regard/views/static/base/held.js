@@ -1,4 +1,5 @@
 // A file of a long text holds the q and k of some heads alone; of the others it has the numbers and a small picture.
+// A page to put inside another (held.only, the number of all heads) has nothing of the others.
 // What is said of that, and how the keys go past those heads.
 
 import { make } from "./dom.js";
@@ -68,7 +69,8 @@ function wayTo({ facts, kinds }, kind, heads) {
   if (facts.compared) return `trace.difference_page(other, heads=[${list}])`;
   if (facts.movement) return `comparison_page(traces, word, heads=[${list}])`;
   const names = heads.map((each) => (full ? `${kind}.${named(each)}` : named(each))).join(",");
-  return `regard look --heads ${names}, or trace.page(heads=[${list}])`;
+  const which = facts.held.only ? "only" : "heads";
+  return `regard look --${which} ${names}, or trace.page(${which}=[${list}])`;
 }
 
 // One line for every view; null where all heads are held.
@@ -85,11 +87,13 @@ export function makeHeld(source, state) {
       .flatMap((layer) => Array.from({ length: source.heads(kind, layer) }, (_, head) => ({ layer, head })))
       .find(({ layer, head }) => !source.holds(kind, layer, head));
     const size = (mb) => (mb < 10 ? mb.toFixed(1) : String(Math.ceil(mb)));
-    line.textContent = missing
-      ? `This file holds ${count} of ${all} heads (${heldSaid(source, kind)}): all would take ${size(held.all)} MB, and it may take ${size(held.most)} (max_mb). ` +
-        `The others are hatched, and have their statistics; to open one: ${wayTo(source, kind, [missing])}.`
-      : "";
-    line.hidden = !missing;
+    line.textContent = held.only
+      ? `This page holds ${count} of the model's ${held.only} heads (${heldSaid(source, kind)}), and nothing of the others.`
+      : missing
+        ? `This file holds ${count} of ${all} heads (${heldSaid(source, kind)}): all would take ${size(held.all)} MB, and it may take ${size(held.most)} (max_mb). ` +
+          `The others are hatched, and have their statistics; to open one: ${wayTo(source, kind, [missing])}.`
+        : "";
+    line.hidden = line.textContent === "";
   };
   state.listen((changed) => changed.has("kind") && update());
   update();

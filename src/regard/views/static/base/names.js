@@ -45,7 +45,7 @@ export function isAsked(source, values, cell) {
 // The names as buttons with their counts, and a slider of the least effect; null where the page knows of none.
 export function makeNames({ source, state }) {
   const { names } = source.facts;
-  if (!names) return null;
+  if (!names || source.facts.held?.only) return null;
   const chips = make("div", { class: "name-chips", role: "group", "aria-label": "Heads by what they do" });
   const slider = makeSlider("Effect from", (place) => state.set({ effect: Number((LEAST + place / 20).toFixed(2)) }));
   const note = make("p", { class: "note" }, names.said);
