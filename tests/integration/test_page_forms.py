@@ -243,3 +243,15 @@ def test_a_map_is_saved_with_every_cell(
     said = f"a → Pad: {weights[7, 1]:.3f}"
     assert said[:-1] in svg
     assert svg.count(" → ") == len(TOKENS) ** 2
+
+
+def test_the_list_says_of_what_it_speaks_and_fits_a_finger(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#layer=0&head=1&pin=query-7&specials=shown")
+    first = page.locator(".top li").first
+    name, number = first.locator("bdi").inner_text(), first.locator(".top-number").inner_text()
+    token = first.locator(".position").inner_text()
+    expect(first.get_by_role("button", name=f"{name}, token {token}, {number}", exact=True)).to_be_visible()
+    why = first.get_by_role("button", name=f"Why a looks at {name}, {number}", exact=True)
+    box = why.bounding_box()
+    assert box
+    assert min(box["width"], box["height"]) >= 24

@@ -1,9 +1,11 @@
 """The page saves the picture that is on show, as SVG and as PNG."""
 
+import re
 import struct
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -146,3 +148,40 @@ def test_every_view_saves_what_it_would_print(
         2 * int(root.get("height", "")),
     )
     assert "printing" not in str(page.locator(".regard").get_attribute("class"))
+
+
+def _drawn(svg: str) -> dict[tuple[object, ...], tuple[str, list[float]]]:
+    """Each shape by what it is and where it stands: what it says but for numbers, and all of its numbers."""
+    shapes: dict[tuple[object, ...], tuple[str, list[float]]] = {}
+    for each in ElementTree.fromstring(svg.encode("utf-8")).iter():
+        tag = each.tag.removeprefix(NS)
+        if tag not in ("text", "path", "rect"):
+            continue
+        said = each.findtext(f"{NS}title") or each.text or ""
+        colour = each.get("fill") if tag != "path" else each.get("stroke")
+        numbers = [float(number) for number in re.findall(r"-?\d*\.\d+|-?\d+", said)]
+        numbers += [int(str(colour)[at : at + 2], 16) / 100 for at in (1, 3, 5)]
+        numbers += [float(each.get(name, 1)) for name in ("font-size", "stroke-width", "stroke-opacity")]
+        places = re.findall(
+            r"-?[\d.]+", " ".join(each.get(name, "") for name in ("x", "y", "d", "transform"))
+        )
+        place = tuple(round(float(number)) for number in places)
+        if (place != (0, 0) and tag != "rect") or each.find(f"{NS}title") is not None:
+            shapes[tag, place] = re.sub(r"[\d.]+", "", said), numbers
+    return shapes
+
+
+@pytest.mark.parametrize("form", ["lines", "map"])
+def test_python_draws_the_same_picture(
+    open_page: OpenPage, tmp_path: Path, form: Literal["lines", "map"]
+) -> None:
+    trace = regard.load().trace("The bank of the river 日本.")
+    trace.write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", f"#view=heads&layer=3&head=5&form={form}&specials=shown")
+    ours = _drawn(_saved(page, "SVG", tmp_path / "a.svg")[1].decode())
+    python = _drawn(trace.plot(3, 5, form=form).svg())
+    assert len(python) > 40
+    assert ours.keys() == python.keys()
+    for place, (said, numbers) in python.items():
+        assert ours[place][0] == said
+        assert ours[place][1] == pytest.approx(numbers, abs=0.02), place

@@ -18,6 +18,9 @@ from regard.views._svg import Box, Curve, Shape, Sheet, Text, svg_of
 PictureForm = Literal["lines", "map"]
 """Lines between the tokens, or a heat map."""
 
+# The page draws the same picture (static/heads/picture.js and matrix.js); tests/integration/test_page_save.py
+# holds the two beside each other.
+
 # Beyond it, names cannot be read on a page of paper.
 _MOST_TOKENS = 128
 _MOST_CELLS = 26  # columns of a terminal, of a token's name
@@ -120,7 +123,8 @@ def _lines(picture: HeadPicture) -> Sheet:
     to_x = max(x + _LINES, _title_width(picture) - right - 18)
     width = to_x + 6 + right + 12
     floor = max(picture.least, _FAINTEST)
-    said = f"A line for every weight from {floor:g} up."
+    largest = float(picture.weights.max())
+    said = f"A line for every weight from {floor:g} up; in full, {largest:.4f}."
     shapes = _heading(picture, said)
     shapes.append(Text(x=x - 6, y=top - 12, text="query", size=10, anchor="end", colour=_QUERY))
     shapes.append(Text(x=to_x + 6, y=top - 12, text="key", size=10, colour=_KEY))
@@ -134,8 +138,8 @@ def _lines(picture: HeadPicture) -> Sheet:
                 start=(x, top + _ROW * (query + 0.5)),
                 end=(to_x, top + _ROW * (key + 0.5)),
                 colour=_QUERY,
-                width=0.6 + 3.4 * weight,
-                opacity=0.06 + 0.94 * min(1.0, weight) ** 0.65,
+                width=0.6 + 3.4 * weight / largest,
+                opacity=0.06 + 0.94 * (weight / largest) ** 0.65,
                 bent=True,
                 said=_said(picture, query, key),
             )
@@ -155,7 +159,7 @@ def _map(picture: HeadPicture) -> Sheet:
     left, above = max(_width(picture.queries), _CORNER), _width(picture.keys)
     top = 56 + above
     x = 12 + left + 6
-    said = f"Darker is more: from 0 (white) to {largest:.4f}, the largest weight here."
+    said = f"A stronger colour is more, up to {largest:.4f}."
     shapes = _heading(picture, said)
     for query in range(len(picture.queries)):
         for key in range(len(picture.keys)):

@@ -139,6 +139,37 @@ export function widthOf(text, size, bold = false) {
   return pen.measureText(text).width;
 }
 
+// The widths of names by the columns that a terminal gives their letters, as views/_picture.py has them: both draw one
+// picture, wherever there are which fonts.
+const MOST_CELLS = 26;
+const WIDE =
+  /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u;
+const cellsOf = (text) =>
+  Array.from(text).reduce((sum, sign) => sum + (/[\p{M}\p{Cf}]/u.test(sign) ? 0 : WIDE.test(sign) ? 2 : 1), 0);
+
+export function excerpt(text) {
+  if (cellsOf(text) <= MOST_CELLS) return text;
+  let cut = "";
+  for (const sign of text) {
+    if (cellsOf(cut + sign) > MOST_CELLS - 1) break;
+    cut += sign;
+  }
+  return `${cut.trimEnd()}…`;
+}
+
+export const nameWidth = (names) => Math.max(24, ...names.map((name) => 7.4 * cellsOf(excerpt(name))));
+
+// The least width of a sheet with this title, and with what is said below it.
+export const titleWidth = (title) => Math.max(24 + 9.2 * title.length, 24 + widthOf(title, 14, true));
+export const saidWidth = (said) => 24 + 5.2 * said.length;
+
+export function heading(title, said, colours) {
+  return [
+    { kind: "text", x: 12, y: 18, text: title, size: 14, bold: true, colour: colours.of("--ink") },
+    { kind: "text", x: 12, y: 35, text: said, size: 10, colour: colours.of("--soft") },
+  ];
+}
+
 // Two buttons; picture() gives the sheet, or a promise of it.
 export function makeSave(picture) {
   const button = (label, act) => {

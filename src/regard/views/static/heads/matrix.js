@@ -2,7 +2,7 @@
 // canvases are as large as what is in view, never as the matrix.
 
 import { make, onceAFrame } from "../base/dom.js";
-import { FONTS, widthOf } from "../base/save.js";
+import { excerpt, FONTS, heading, nameWidth, saidWidth, titleWidth, widthOf } from "../base/save.js";
 import { inkOn, mixed } from "../base/shade.js";
 
 const LEAST = 18; // pixels of a cell: a name needs as much
@@ -254,8 +254,8 @@ export class Matrix {
     const cell = this.columns.length <= 16 ? 30 : 14;
     const high = this.flat ? 14 : cell;
     const size = cell === 30 ? 12 : 10;
-    const names = (all) => Math.max(24, ...all.map(({ name }) => widthOf(name, size)));
-    const [left, top] = [18 + Math.max(74, names(this.rows)), 62 + names(this.columns)];
+    const names = (all) => nameWidth(all.map(({ name }) => name));
+    const [left, top] = [18 + Math.max(74, names(this.rows)), 56 + names(this.columns)];
     const ink = this.colours.of("--ink");
     const soft = this.colours.of("--soft");
     const text = (x, y, what, more) =>
@@ -269,22 +269,19 @@ export class Matrix {
         const middle = { anchor: "middle", size: 9, colour: inkOn(colour) };
         if (found && high === 30) text(x + cell / 2, y + high / 2, short(found.weight), middle);
       });
-      text(left - 6, top + high * (i + 0.5), row.name, { anchor: "end" });
+      text(left - 6, top + high * (i + 0.5), excerpt(row.name), { anchor: "end" });
     });
-    this.columns.forEach(({ name }, j) => text(left + cell * (j + 0.5) + 0.35 * size, top - 5, name, { turn: 90 }));
+    this.columns.forEach(({ name }, j) =>
+      text(left + cell * (j + 0.5) + 0.35 * size, top - 5, excerpt(name), { turn: 90 }),
+    );
     text(left - 6, top - 8, corner, { anchor: "end", size: 10, colour: soft });
-    const [wide, tall] = [cell * this.columns.length, high * this.rows.length];
-    const ends = [
-      [left, top],
-      [left + wide, top],
-      [left + wide, top + tall],
-      [left, top + tall],
-    ];
-    ends.forEach((from, i) => shapes.push({ kind: "line", from, to: ends[(i + 1) % 4], colour: soft, width: 0.8 }));
-    text(12, 18, title, { size: 14, bold: true });
-    text(12, 35, said, { size: 10, colour: soft });
-    const width = Math.ceil(Math.max(left + wide + 16, widthOf(title, 14, true) + 24, widthOf(said, 10) + 24));
-    const height = top + tall + 14;
+    const [right, bottom] = [left + cell * this.columns.length, top + high * this.rows.length];
+    const frame = (from, to) => shapes.push({ kind: "line", from, to, colour: soft, width: 0.8 });
+    for (const y of [top, bottom]) frame([left, y], [right, y]);
+    for (const x of [left, right]) frame([x, top], [x, bottom]);
+    shapes.push(...heading(title, said, this.colours));
+    const width = Math.ceil(Math.max(right + 16, titleWidth(title), saidWidth(said)));
+    const height = Math.ceil(bottom + 14);
     shapes.unshift({ kind: "box", x: 0, y: 0, width, height, colour: this.colours.of("--card") });
     return { width, height, shapes, title };
   }

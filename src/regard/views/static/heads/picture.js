@@ -2,14 +2,15 @@
 // column alone.
 
 import { quantityOf } from "../base/measures.js";
-import { widthOf } from "../base/save.js";
+import { excerpt, heading, nameWidth, saidWidth, titleWidth } from "../base/save.js";
 import { arrived } from "../base/source.js";
 import { lineLook, strongestLines } from "./lines.js";
 import { largestOf } from "./weights.js";
 
-const ROW = 22;
+// The same as in views/_picture.py, whose picture of a head this is too.
+const ROW = 21;
 const SIZE = 13;
-const BETWEEN = 220;
+const BETWEEN = 190;
 const MOST_LINES = 4000;
 const FAINTEST = 0.002;
 
@@ -26,47 +27,48 @@ function lines({ source, state, colours }, weights) {
   const drawn = values.what === "weights" ? "" : `, ${quantityOf(values.what).label.toLowerCase()}`;
   const where = `${weights.named()}${drawn}`;
   const title = `${source.facts.model}: ${where}`;
-  const widest = (side, order) =>
-    Math.min(260, Math.max(40, ...order.map((index) => widthOf(nameOf(side, index), SIZE))));
-  const left = 16 + widest("query", shown.queries);
-  const keyed = widest("key", shown.keys);
-  const right = Math.max(left + 12 + BETWEEN, Math.ceil(widthOf(title, 14, true)) + 4 - keyed);
-  const width = Math.ceil(right + 12 + keyed + 16);
-  const top = heads.length > 1 ? 58 + 18 * Math.ceil(heads.length / 4) : 62;
+  const names = (side, order) => nameWidth(order.map((index) => nameOf(side, index)));
+  const x = 18 + names("query", shown.queries);
+  const keyed = names("key", shown.keys);
+  const toX = Math.max(x + BETWEEN, titleWidth(title) - keyed - 18);
+  const floor = Math.max(values.least, FAINTEST);
+  const full = values.largest === "own" ? "each row's largest" : weights.format(weights.fullest());
+  const said = `A line for every ${quantityOf(values.what).one} from ${weights.short(floor * weights.full)} up; in full, ${full}.`;
+  const width = Math.ceil(Math.max(toX + 18 + keyed, saidWidth(said)));
+  const top = 62 + (heads.length > 1 ? 18 * Math.ceil(heads.length / 4) : 0);
   const rows = Math.max(shown.queries.length, shown.keys.length);
-  const height = top + rows * ROW + 16;
-  const [ink, soft] = [colours.of("--ink"), colours.of("--soft")];
+  const height = top + rows * ROW + 12;
+  const ink = colours.of("--ink");
   /** @type {any[]} */
   const shapes = [{ kind: "box", x: 0, y: 0, width, height, colour: colours.of("--card") }];
   const text = (x, y, said, options = {}) =>
     shapes.push({ kind: "text", x, y, text: said, size: SIZE, anchor: "start", colour: ink, ...options });
-  text(16, 19, title, { size: 14, bold: true });
+  shapes.push(...heading(title, said, colours));
   heads.forEach(({ name, place }, i) => {
     if (heads.length < 2) return;
-    const [x, y] = [16 + (i % 4) * ((width - 32) / 4), 42 + 18 * Math.floor(i / 4)];
+    const [left, y] = [12 + (i % 4) * ((width - 24) / 4), 50 + 18 * Math.floor(i / 4)];
     shapes.push({
       kind: "line",
-      from: [x, y - 4],
-      to: [x + 26, y - 4],
+      from: [left, y],
+      to: [left + 26, y],
       colour: colours.series(place),
       dashes: colours.dashes(place),
       width: 2.5,
       opacity: 1,
     });
-    text(x + 31, y - 4, name, { size: 11 });
+    text(left + 31, y, name, { size: 11 });
   });
-  text(left, top - 14, "query", { size: 10, anchor: "end", colour: colours.of("--query") });
-  text(right + 12, top - 14, "key", { size: 10, colour: colours.of("--key") });
+  text(x - 6, top - 12, "query", { size: 10, anchor: "end", colour: colours.of("--query") });
+  text(toX + 6, top - 12, "key", { size: 10, colour: colours.of("--key") });
   const placeOf = (order) => new Map(order.map((index, i) => [index, top + (i + 0.5) * ROW]));
   const at = { query: placeOf(shown.queries), key: placeOf(shown.keys) };
   for (const head of heads) linesOf(head).forEach((line) => shapes.push(line));
   for (const side of ["query", "key"]) {
     for (const [index, y] of at[side]) {
       const pinned = on && on.side === side && index >= on.index && index <= (on.to ?? on.index);
-      text(side === "query" ? left : right + 12, y, nameOf(side, index), {
+      text(side === "query" ? x - 6 : toX + 6, y, excerpt(nameOf(side, index)), {
         anchor: side === "query" ? "end" : "start",
         bold: pinned,
-        colour: state.units(side).at(index).special ? soft : ink,
       });
     }
   }
@@ -111,8 +113,8 @@ function lines({ source, state, colours }, weights) {
       made.push({
         kind: "line",
         bent: true,
-        from: [left + 6, at.query.get(query) + shift],
-        to: [right + 6, at.key.get(key) + shift],
+        from: [x, at.query.get(query) + shift],
+        to: [toX, at.key.get(key) + shift],
         ...look(head, weight, several),
         ...lineLook(strength),
         said: several ? `${head.name} ${said}` : said,

@@ -214,7 +214,11 @@ export class Strips extends Matrix {
   async picture() {
     const { source } = this.page;
     const name = this.query() ? this.state.units("query").name(this.query().index) : "";
-    const sheet = this.sheetOf(`${source.facts.model}: ${name} in every head`, this.note.textContent, "head ↓  key →");
+    const sheet = this.sheetOf(
+      `${source.facts.model}: ${name} in every head`,
+      this.note.textContent.replace(/ Click.*/, ""),
+      "head ↓  key →",
+    );
     return { ...sheet, name: "all-heads" };
   }
 }
