@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
@@ -217,10 +218,10 @@ def test_what_cannot_be_read_is_said_and_nothing_stays(name: str, open_live: Ope
     page = open_live()
     page.get_by_label("Type a sentence").fill(text)
     expect(page.locator(".live-status")).to_contain_text(re.compile(said))
-    expect(page.locator("main")).to_be_hidden()
+    expect(page.locator("#regard-view")).to_be_hidden()
     expect(page.locator(".live-found").first).to_be_hidden()
     _type(page, OTHER)
-    expect(page.locator("main")).to_be_visible()
+    expect(page.locator("#regard-view")).to_be_visible()
     expect(page.locator(".tokens.queries .token").nth(4)).to_contain_text("a")
 
 
@@ -234,7 +235,7 @@ def test_hostile_text_is_text(open_live: OpenPage) -> None:
     page = open_live()
     for text in ("<img src=x onerror=alert(1)>", "</script><b>a", "a\u0000b\u202eriver", "{{script}} [CLS]"):
         _type(page, text)
-        expect(page.locator("main")).to_be_visible()
+        expect(page.locator("#regard-view")).to_be_visible()
     assert page.locator("img").count() == 0
 
 
@@ -297,7 +298,7 @@ def test_a_file_cut_short_says_so(
     page = open_page(cut)
     expect(page.locator(".live-status")).to_contain_text("cut short")
     expect(page.get_by_label("Type a sentence")).to_be_disabled()
-    expect(page.locator("main")).to_be_visible()  # what Python worked out is whole
+    expect(page.locator("#regard-view")).to_be_visible()  # what Python worked out is whole
 
 
 def test_a_damaged_model_says_so(open_page: OpenPage, paths: dict[str, Path], tmp_path: Path) -> None:
@@ -321,6 +322,44 @@ def test_what_is_chosen_stays(open_live: OpenPage) -> None:
     assert page.evaluate("window.regard.state().pin.index") == 2
     page.keyboard.press("Escape")
     assert page.evaluate("window.regard.state().pin") is None
+
+
+LOOKS = {
+    "light": ("light", {"width": 1280, "height": 800}),
+    "dark": ("dark", {"width": 1280, "height": 800}),
+    "phone": ("light", {"width": 390, "height": 844}),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing(look: str, open_live: OpenPage) -> None:
+    theme, size = LOOKS[look]
+    page = open_live(fragment=f"#theme={theme}&pin=query-1", viewport=size)
+    page.get_by_role("button", name="Switch head").click()
+    page.get_by_role("button", name="Another sentence").click()
+    _type(page, OTHER, "Another sentence, to compare with")
+    _type(page, "a man on the [MASK] river bank 鱼")
+    page.get_by_role("slider", name="Drag the weight of bank").press("ArrowRight")
+    _settle(page)
+    for _ in range(2):
+        found = Axe().run(page).response
+        assert len(found["passes"]) > 10
+        assert [(each["id"], each["nodes"][0]["target"]) for each in found["violations"]] == []
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        page.get_by_label("Type a sentence").fill("")
+        expect(page.locator(".live-status")).to_contain_text("is empty")
+
+
+def test_the_pages_before_are_forgotten(open_live: OpenPage) -> None:
+    page = open_live()
+    session = page.context.new_cdp_session(page)
+    counts = []
+    for _ in range(3):
+        for word in ("bank", "river", "man", "fish") * 3:
+            _type(page, f"a man on the {word}")
+        session.send("HeapProfiler.collectGarbage")
+        counts.append(session.send("Memory.getDOMCounters")["nodes"])
+    assert counts[2] < 1.1 * counts[0]
 
 
 def test_a_pair_has_two_fields(open_page: OpenPage, models: dict[str, regard.Model], tmp_path: Path) -> None:

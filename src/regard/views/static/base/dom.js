@@ -56,6 +56,13 @@ export function inIdleTime(task) {
   };
 }
 
+// listener() when an element has another size, until `gone` (see host.js): a page that is no more must not be kept for it.
+export function whenResized(element, listener, gone) {
+  const observer = new ResizeObserver(() => listener());
+  observer.observe(element);
+  gone?.addEventListener("abort", () => observer.disconnect());
+}
+
 // A function after which `draw` is called before the next frame, once, however often it is called until then.
 export function onceAFrame(draw) {
   let frame = 0;

@@ -20,7 +20,7 @@
 // Lines are all equally high, so that which of them are in view is arithmetic; only those have a canvas. One for each
 // cell would be a layer of its own for the browser, in every frame of everything else on the page.
 
-import { make, onceAFrame } from "./dom.js";
+import { make, onceAFrame, whenResized } from "./dom.js";
 import { cellIn, onKeys } from "./keys.js";
 import { quantityOf } from "./measures.js";
 import { isAsked, nameOf, withEffect } from "./names.js";
@@ -50,7 +50,7 @@ export class HeadGrid {
     this.order = [];
     this.marked = [];
     this.spare = []; // canvases of lines that have left the view
-    new ResizeObserver(() => this.resize()).observe(this.element);
+    whenResized(this.element, () => this.resize(), state.gone);
     document.addEventListener("scroll", () => this.request(), { capture: true, passive: true, signal: state.gone });
     this.element.addEventListener("scroll", () => this.request(), { passive: true }); // from a shadow root it does not come out
     if (point) {

@@ -1,6 +1,6 @@
 // The lines: queries on the left, keys on the right, the weights of the chosen heads between them.
 
-import { make, onceAFrame } from "../base/dom.js";
+import { make, onceAFrame, whenResized } from "../base/dom.js";
 import { quantityOf } from "../base/measures.js";
 import { LineCanvas, strongestLines } from "./lines.js";
 import { MiniMap } from "./minimap.js";
@@ -40,7 +40,7 @@ export class Diagram {
   listen() {
     this.pointing = new Pointing(this.page, this.weights, this);
     this.stage.addEventListener("scroll", () => this.scrolled(), { passive: true });
-    new ResizeObserver(() => this.request(true)).observe(this.stage);
+    whenResized(this.stage, () => this.request(true), this.state.gone);
     this.sheet.addEventListener("keydown", (event) => this.onKey(event));
   }
 

@@ -1,7 +1,7 @@
 // A matrix of numbers as shaded cells, with a name for each row and column: of a head, or of one word in all heads. The
 // canvases are as large as what is in view, never as the matrix.
 
-import { make, onceAFrame } from "../base/dom.js";
+import { make, onceAFrame, whenResized } from "../base/dom.js";
 import { excerpt, FONTS, heading, nameWidth, saidWidth, titleWidth, widthOf } from "../base/save.js";
 import { inkOn, mixed } from "../base/shade.js";
 
@@ -53,7 +53,7 @@ export class Matrix {
     this.body.append(this.tip);
     this.element = make("div", { class: "headview" }, this.stage);
     this.stage.addEventListener("scroll", () => this.redraw(), { passive: true });
-    new ResizeObserver(() => this.request(true)).observe(this.stage);
+    whenResized(this.stage, () => this.request(true), this.state.gone);
     this.body.addEventListener("pointermove", (event) => this.point(this.cellUnder(event)));
     this.body.addEventListener("pointerleave", () => this.point(null));
     this.pointed = null;

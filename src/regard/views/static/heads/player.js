@@ -27,7 +27,7 @@ export function makePlayer({ label, slider = label, count, place, go, said, all,
     update();
   };
   const tick = () => {
-    if (!playing || !element.checkVisibility() || place() < 0 || place() >= count() - 1) stop();
+    if (!playing || still.matches || !element.checkVisibility() || place() < 0 || place() >= count() - 1) stop();
     else go(place() + 1);
     update();
   };
@@ -69,6 +69,5 @@ export function makePlayer({ label, slider = label, count, place, go, said, all,
     output.replaceChildren(...(place() < 0 ? [] : said(place())));
     range.setAttribute("aria-valuetext", output.textContent || "all");
   }
-  still.addEventListener("change", stop);
   return { element, range, update, stop, turn };
 }

@@ -3,7 +3,7 @@
 // Of a text that looks at itself a word stands for both sides: a click pins it on the side that is on, and while one is
 // pinned the others are pointed at on the other side. Of cross-attention there are two texts, a side each.
 
-import { make, onceAFrame } from "../base/dom.js";
+import { make, onceAFrame, whenResized } from "../base/dom.js";
 import { inkOn, mixed } from "../base/shade.js";
 import { sheetOf } from "../base/sheet.js";
 import { Pointing } from "./pointing.js";
@@ -36,7 +36,7 @@ export class Running {
     this.pointing = new Pointing(page, weights, this);
     this.stage.addEventListener("scroll", () => this.request(), { passive: true });
     this.sheet.addEventListener("keydown", (event) => this.onKey(event));
-    new ResizeObserver(() => this.request(true)).observe(this.stage);
+    whenResized(this.stage, () => this.request(true), this.state.gone);
   }
 
   // Whether one text serves for both sides.

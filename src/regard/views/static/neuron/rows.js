@@ -1,7 +1,7 @@
 // The query against every key: q above; k, q × k, their sum, the score, the weight and the weighted value in a row
 // for each key; the result below. Only rows in view are in the page, so that a text of any length scrolls.
 
-import { make, onceAFrame } from "../base/dom.js";
+import { make, onceAFrame, whenResized } from "../base/dom.js";
 import { ACROSS, DOWN, onKeys, placeIn } from "../base/keys.js";
 import { drawBars, formatNumber, largestSize, scaleOf } from "./figures.js";
 
@@ -34,7 +34,7 @@ export class KeyRows {
     this.element.addEventListener("click", (event) => this.onClick(event));
     this.element.addEventListener("pointermove", (event) => this.onMove(event));
     this.element.addEventListener("pointerleave", () => this.onPoint(null));
-    new ResizeObserver(() => this.redraw()).observe(this.element);
+    whenResized(this.element, () => this.redraw(), this.state.gone);
   }
 
   // Another choice: every row is another.

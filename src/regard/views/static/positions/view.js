@@ -1,6 +1,6 @@
 // The positions view: what is added, what is biased and what is turned, as far as the model has it.
 
-import { make } from "../base/dom.js";
+import { make, whenResized } from "../base/dom.js";
 import { AddedVectors } from "./added.js";
 import { BiasByDistance, RotaryAngles } from "./distances.js";
 
@@ -73,10 +73,11 @@ function open(page) {
   };
   const print = () => draw;
   let width = 0;
-  new ResizeObserver(() => {
+  const resized = () => {
     if (element.clientWidth !== width) draw();
     width = element.clientWidth;
-  }).observe(element);
+  };
+  whenResized(element, resized, state.gone);
   return { element, start: draw, changed, print };
 }
 
