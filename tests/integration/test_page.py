@@ -192,8 +192,10 @@ def test_footer_says_which_lines_are_drawn(open_page: OpenPage, path: Path) -> N
     page = open_page(path)
     floor = page.locator(".floor")
     expect(floor).to_contain_text("Overview: a line for every weight from 0.004 up")
+    expect(floor).to_be_hidden()  # until there is more to say than that
     head_page.token(page, "key", 3).click()
     expect(floor).to_have_text("Key 3: a line for every weight from 0.0005 up, of its column.")
+    expect(floor).to_be_visible()
     head_page.token(page, "query", 2).hover()
     expect(floor).to_have_text("Key 3, query 2: one line, for the weight between the two.")
 

@@ -135,6 +135,9 @@ def test_axe_finds_nothing(open_page: OpenPage, pages: dict[str, Path], name: st
         _unfold(page)
         found += [f"{view}: {each}" for each in _complaints(page)]
         assert page.evaluate(_WIDE) == [], view
+        page.locator(".menu").evaluate_all(
+            "all => all.forEach(each => (each.open = false))"
+        )  # they lie over tabs
     assert not found, "\n".join(found)
 
 

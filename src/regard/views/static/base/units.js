@@ -51,6 +51,15 @@ export class Units {
     return this.all[this.of[token]];
   }
 
+  // Whether another unit has the same text: then its place is said too.
+  isRepeated(token) {
+    if (!this.counts) {
+      this.counts = new Map();
+      for (const { text } of this.all) this.counts.set(text, (this.counts.get(text) || 0) + 1);
+    }
+    return this.counts.get(this.at(token).text) > 1;
+  }
+
   name(token) {
     const { mark, text, unknown } = this.at(token);
     return unknown ? `${unknown} ${readable(text)}` : readable(mark + text); // first, for a long one is cut off

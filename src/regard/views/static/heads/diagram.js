@@ -216,6 +216,8 @@ export class Diagram {
     this.described = true;
     const { on, at } = this.state.focus();
     const { least } = this.state.values;
+    // That an overview has all lines that can be seen need not be said.
+    this.note.classList.toggle("unsaid", !on && least === 0);
     if (!on) this.note.textContent = this.overviewNote;
     else {
       const [name, other, line] = on.side === "query" ? ["Query", "key", "row"] : ["Key", "query", "column"];

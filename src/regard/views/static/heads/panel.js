@@ -239,7 +239,7 @@ export class Panel {
       this.list.replaceChildren(...wanted);
   }
 
-  // One line of the list: tokens, each with its place (a text has many an "a"), a bar, the number.
+  // One line of the list: tokens, each with its place where there are more of it, a bar, the number.
   makeItem(count, several) {
     const label = make("span", { class: "top-name" });
     const names = [];
@@ -263,6 +263,7 @@ export class Panel {
     tokens.forEach((token, i) => {
       names[i].text.firstChild.data = this.name(token);
       names[i].position.firstChild.data = String(token.index);
+      names[i].position.hidden = !this.state.units(token.side).isRepeated(token.index);
     });
     const said = this.weights.format(weight);
     number.firstChild.data = said;
