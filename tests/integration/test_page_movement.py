@@ -1,5 +1,6 @@
 """The movement map: its numbers are Python's, and it opens the page of `regard compare`."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,12 +63,18 @@ def test_opens_with_the_map_and_its_table_is_pythons(
                 [each[:, a, b] for each in (similarity, projection.true, projection.drawn)], axis=1
             )
             np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-3)
-        said = page.locator(".belief").inner_text()
+        share = re.fullmatch(
+            r"Distances between the sentences are drawn at (\d+) % of their length\.",
+            page.locator(".in-short").inner_text(),
+        )
+        assert share
+        said = page.locator(".belief").text_content() or ""
         assert f"keep {100 * sum(projection.share):.1f} % of the variance" in said
         assert f"r = {projection.agreement:.3f}" in said
         assert f"a drawn distance is {100 * projection.length:.1f} % of the true one" in said
         apart = 100 * projection.drawn.sum() / projection.true.sum()
         assert f"Between the sentences, at the same step, it is {apart:.1f} %" in said
+        assert int(share[1]) == pytest.approx(apart, abs=0.51)
     assert address(page).endswith("way=vectors&couple=2")
 
 

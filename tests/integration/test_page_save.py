@@ -117,7 +117,7 @@ def test_a_title_is_whole_however_short_the_words(open_page: OpenPage, tmp_path:
 @pytest.mark.parametrize(
     ("page_name", "view", "words", "shapes"),
     [
-        ("movement", "movement", "How far to believe it", "circle"),
+        ("movement", "movement", "Distances between the sentences", "circle"),
         ("movement", "neuron", "weight", "image"),
         ("movement", "positions", "positions", "image"),
         ("movement", "model", "0.0", "image"),

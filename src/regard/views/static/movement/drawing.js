@@ -168,6 +168,7 @@ export function drawPaths({ facts, projection, step, colours, width, height }) {
   const order = facts.steps.map((_, i) => i).sort((a, b) => Number(b === step) - Number(a === step) || a - b);
   for (const i of order) {
     for (const [text, places] of ways.entries()) {
+      if (text > 0 && i !== step && !(projection.ends && i === last)) continue; // the steps of one path are enough
       const [x, y] = places[i];
       const name = projection.ends && i === last ? readable(facts.words[text]) : facts.steps[i]; // of different words
       if (named.some((other) => other.i === i && Math.hypot(other.x - x, other.y - y) < 12)) continue;

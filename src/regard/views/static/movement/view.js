@@ -89,6 +89,7 @@ function open({ source, state, colours }) {
     );
 
   const belief = make("p", { class: "belief" });
+  const inShort = make("p", { class: "in-short" });
   const choose = make(
     "select",
     { "aria-label": "Which two sentences" },
@@ -160,6 +161,8 @@ function open({ source, state, colours }) {
         : ` True and drawn distances of all pairs of points correlate with r = ${agreement.toFixed(3)}.`;
     const { true: far, drawn } = projection();
     const total = (steps) => steps.reduce((sum, step) => sum + pairs.reduce((part, [a, b]) => part + step[a][b], 0), 0);
+    const part = total(far) > 0 ? total(drawn) / total(far) : length;
+    inShort.textContent = `Distances${total(far) > 0 ? " between the sentences" : ""} are drawn at ${(100 * part).toFixed(0)} % of their length.`;
     const up =
       kept === null
         ? "up, the direction across it in which it varies most"
@@ -214,8 +217,8 @@ function open({ source, state, colours }) {
       make(
         "section",
         { class: "faithful", "aria-label": "How far the picture can be believed" },
-        make("h2", { class: "panel-title" }, "How far to believe it"),
-        belief,
+        inShort,
+        make("details", { class: "belief-more" }, make("summary", {}, "How far to believe it"), belief),
       ),
       between,
     ),
