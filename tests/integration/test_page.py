@@ -226,7 +226,7 @@ def test_pair_filter_hides_and_never_renormalises(
     page = open_page(
         tmp_path / "page.html", "#layer=1&head=0&filter=aa" if name == "all" else "#layer=1&head=0"
     )
-    page.locator(f'input[value="{name}"]').check()
+    page.locator(f'input[name="regard-filter"][value="{name}"]').check()
     assert head_page.shown(page, "query") == queries
     assert head_page.shown(page, "key") == keys
     head_page.token(page, "query", queries[0]).hover()
@@ -241,7 +241,7 @@ def test_pair_filter_hides_and_never_renormalises(
 
 def test_one_text_has_no_pair_filter(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#filter=ab")
-    assert page.locator(".filter").count() == 0
+    assert page.locator('input[name="regard-filter"]').count() == 0
     assert head_page.shown(page, "key") == list(range(head_page.TOKENS))
 
 
