@@ -112,7 +112,7 @@ _WIDE = """() => ["html", ".shown > *"].filter(
 
 def _unfold(page: BrowserPage) -> None:
     """Opens what is folded away: tables and lists."""
-    page.locator("details").evaluate_all(
+    page.locator("main details").evaluate_all(
         "all => all.filter(each => each.checkVisibility()).forEach(each => (each.open = true))"
     )
 
