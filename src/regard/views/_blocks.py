@@ -44,8 +44,12 @@ class Blocks:
 
     def add_values(self, name: str, values: Values) -> dict[str, str | None]:
         """Stores an array as a page carries it, and says under which names it is found."""
-        steps = None if values.steps is None else self.add(f"{name}-steps", values.steps)
-        return {"values": self.add(name, values.stored), "steps": steps}
+        stored = {"values": self.add(name, values.stored), "steps": None}
+        if values.steps is not None:
+            # The upper half of a float32 is all that there is of it.
+            half = (values.steps.view(np.uint32) >> 16).astype(np.uint16)
+            stored["steps"] = self.add(f"{name}-steps", half)
+        return stored
 
     @property
     def size(self) -> int:

@@ -124,7 +124,7 @@ class _Costs:
                 entries += layer.queries * layer.keys
                 steps += layer.queries
         self._taken.add((kind, number, head // self._layers[kind, number][0].group))
-        steps = 4 * steps if self._size == 2 else 0
+        steps = 2 * steps if self._size == 2 else 0
         return 4 * (self._size * entries + steps) // 3 + 16
 
 

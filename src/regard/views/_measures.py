@@ -27,9 +27,9 @@ def matrix_bytes(matrices: int, queries: int, keys: int) -> int:
 
     Example:
         >>> matrix_bytes(6, 512, 512)
-        4210688
+        4202496
     """
-    return 4 * (-(-matrices * (2 * queries * keys + 4 * queries) // 3))
+    return 4 * (-(-matrices * (2 * queries * keys + 2 * queries) // 3))
 
 
 def add_matrices(record: AttentionRecord, facts: dict[str, Any], blocks: Blocks) -> dict[str, str]:

@@ -276,15 +276,15 @@ def _round_up(value: float) -> float:
     """Rounds up to two significant digits, so that what is stated holds.
 
     A float32 weight is itself only known to float32's spacing below 1, and two libraries that are both right
-    differ by it: that much is added.
+    differ by it, or by two of it: that much is added.
 
     Example:
         >>> _round_up(3.11e-5)
         3.2e-05
         >>> _round_up(0.0)
-        1.2e-07
+        2.4e-07
     """
-    value += float(np.finfo(np.float32).eps)
+    value += 2 * float(np.finfo(np.float32).eps)
     digits = 1 - math.floor(math.log10(value))
     return float(f"{math.ceil(round(value * 10**digits, 6))}e{-digits}")
 

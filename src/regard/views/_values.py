@@ -111,7 +111,7 @@ def _bytes(record: AttentionRecord, held: Chosen, encoding: Encoding) -> int:
     size = 600  # the policy, and what the facts say of it
     for each, v in _values(record):
         count = len(held[each]) * v.shape[1] * v.shape[2]
-        plain = 4 * count if encoding == "float32" else 2 * count + 4 * len(held[each]) * v.shape[2]
+        plain = 4 * count if encoding == "float32" else 2 * count + 2 * len(held[each]) * v.shape[2]
         size += 4 * (plain // 3 + 2) + 300
     return size
 

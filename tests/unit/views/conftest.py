@@ -71,6 +71,11 @@ def facts_of(page: Page) -> Any:
     return json.loads(found[1])
 
 
+def steps_of(page: Page, name: str) -> Any:
+    """The value of an integer step, for each array of integers that has one: see `regard.views._quantize`."""
+    return (block_of(page, name, "<u2").astype(np.uint32) << 16).view(np.float32)
+
+
 def block_of(page: Page, name: str, dtype: str) -> Any:
     """The numbers in one of a page's blocks."""
     found = re.search(f'id="regard-{name}">(.*?)</script>', page.html)

@@ -21,11 +21,11 @@ from regard.views import (
     render_page,
     weight_rows,
 )
-from unit.views.conftest import block_of, facts_of
+from unit.views.conftest import block_of, facts_of, steps_of
 
 LAYERS, HEADS, TOKENS, DIM = 3, 6, 41, 64
 # Of one head: q or k in 16 bits, a step for each dimension, in base64.
-HEAD = (2 * TOKENS * DIM + 4 * DIM) * 4 / 3
+HEAD = (2 * TOKENS * DIM + 2 * DIM) * 4 / 3
 
 
 def _record(
@@ -134,7 +134,7 @@ def test_stays_within_any_size(extra: str, size: float) -> None:
 def test_every_kind_has_a_head() -> None:
     record = _record("encoder", "decoder", "cross")
     whole = _size(render_page(record, max_mb=None))
-    page = render_page(record, heads=[("cross", 1, 3)], max_mb=whole - 80 * HEAD / 1e6)
+    page = render_page(record, heads=[("cross", 1, 3)], max_mb=whole - 76 * HEAD / 1e6)
     assert page.heads == "some"
     assert {kind for kind, _ in page.held} == {"encoder", "decoder", "cross"}
     assert 3 in page.held["cross", 1]
@@ -151,7 +151,7 @@ def test_what_it_holds_is_whole_and_exact() -> None:
         of_keys = list(dict.fromkeys(head // 2 for head in held))
         for name, array, heads in (("q", layer.q, held), ("k", layer.k, of_keys)):
             integers = block_of(page, facts[name]["values"], "<i2").reshape(len(heads), TOKENS, DIM)
-            steps = block_of(page, facts[name]["steps"], "<f4").reshape(len(heads), 1, DIM)
+            steps = steps_of(page, facts[name]["steps"]).reshape(len(heads), 1, DIM)
             np.testing.assert_allclose(integers * steps, array[heads], atol=5e-4)
     assert page.largest_difference < 1e-3
 

@@ -1,8 +1,5 @@
 """Measures as a page carries them: what is read of the blocks, what it costs, and what is refused."""
 
-import base64
-import json
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +10,7 @@ from regard.core.errors import InputError
 from regard.views import (
     AttentionRecord,
     MeasureRecord,
+    Page,
     PageToken,
     check_measures,
     matrix_bytes,
@@ -20,7 +18,7 @@ from regard.views import (
     weight_rows,
 )
 from tolerances import PAGE
-from unit.views.conftest import encoder_record
+from unit.views.conftest import block_of, encoder_record, facts_of, steps_of
 
 LAYERS, HEADS, TOKENS, DIM = 2, 3, 7, 5
 
@@ -42,37 +40,26 @@ def _norms(size: float) -> tuple[Any, ...]:
     return tuple(size * rng.random((HEADS, TOKENS), dtype=np.float32) for _ in range(LAYERS))
 
 
-def _block(html: str, name: str) -> str:
-    found = re.search(f'id="regard-{name}">([^<]*)<', html)
-    assert found, name
-    return found[1]
-
-
-def _facts(html: str) -> Any:
-    return json.loads(_block(html, "facts"))
-
-
-def _read(html: str, known: dict[str, Any], shape: tuple[int, ...]) -> Any:
-    raw = base64.b64decode(_block(html, known["values"]))
+def _read(page: Page, known: dict[str, Any], shape: tuple[int, ...]) -> Any:
     if known["steps"] is None:
-        return np.frombuffer(raw, "<f4").reshape(shape)
-    steps = np.frombuffer(base64.b64decode(_block(html, known["steps"])), "<f4")
-    return np.frombuffer(raw, "<i2").reshape(shape) * steps.reshape(*shape[:-1], 1)
+        return block_of(page, known["values"], "<f4").reshape(shape)
+    steps = steps_of(page, known["steps"])
+    return block_of(page, known["values"], "<i2").reshape(shape) * steps.reshape(*shape[:-1], 1)
 
 
 @pytest.mark.parametrize(("name", "heads"), [("gradient", HEADS), ("rollout", 1), ("value_zeroing", 1)])
 def test_matrices_are_read_back(name: Any, heads: int) -> None:
     for size in (1.0, 1e-6, 1e4):  # large ones are kept as they are
         given = _matrices(heads, size)
-        html = render_page(_record(MeasureRecord(name=name, layers=given, of="of x"))).html
-        (measure,) = _facts(html)["kinds"]["encoder"]["measures"]
+        page = render_page(_record(MeasureRecord(name=name, layers=given, of="of x")))
+        (measure,) = facts_of(page)["kinds"]["encoder"]["measures"]
         assert (measure["name"], measure["by"], measure["of"]) == (
             name,
             "head" if heads > 1 else "layer",
             "of x",
         )
         for array, known in zip(given, measure["layers"], strict=True):
-            read = _read(html, known, array.shape)
+            read = _read(page, known, array.shape)
             apart = np.abs(read - array).max()
             assert apart <= min(PAGE, measure["difference"], 2e-5 * size * 10)
             np.testing.assert_allclose(known["most"], np.abs(array).max(axis=(1, 2)), rtol=1e-5)
@@ -83,12 +70,12 @@ def test_norms_come_with_what_they_do_to_the_weights() -> None:
     given = _norms(3.0)
     record = _record(MeasureRecord(name="norm", layers=given))
     page = render_page(record)
-    (measure,) = _facts(page.html)["kinds"]["encoder"]["measures"]
+    (measure,) = facts_of(page)["kinds"]["encoder"]["measures"]
     assert page.left_out == {}
     assert 0 < measure["difference"] <= PAGE
     for layer, norms, known in zip(record.layers["encoder"], given, measure["layers"], strict=True):
-        raw = np.frombuffer(base64.b64decode(_block(page.html, known["values"])), "<i2")
-        steps = np.frombuffer(base64.b64decode(_block(page.html, known["steps"])), "<f4")
+        raw = block_of(page, known["values"], "<i2")
+        steps = steps_of(page, known["steps"])
         read = raw.reshape(HEADS, TOKENS) * steps.reshape(HEADS, 1)
         np.testing.assert_allclose(read, norms, rtol=0, atol=3.0 / 32767)
         for head in range(HEADS):
@@ -99,7 +86,7 @@ def test_norms_come_with_what_they_do_to_the_weights() -> None:
 def test_norms_that_the_page_could_not_show_are_left_out() -> None:
     page = render_page(_record(MeasureRecord(name="norm", layers=_norms(1e4)), rollout="too long"))
     assert list(page.left_out) == ["rollout", "norm"]
-    facts = _facts(page.html)
+    facts = facts_of(page)
     assert facts["kinds"]["encoder"]["measures"] == []
     assert {each["name"]: each["reason"] for each in facts["leftOut"]} == page.left_out
     assert "would differ by" in page.left_out["norm"]
@@ -107,7 +94,7 @@ def test_norms_that_the_page_could_not_show_are_left_out() -> None:
 
 def test_arrays_without_a_model_say_nothing_of_measures() -> None:
     plain = replace(_record(), measures={})
-    assert _facts(render_page(plain).html)["leftOut"] is None
+    assert facts_of(render_page(plain))["leftOut"] is None
 
 
 def test_the_forecast_is_what_they_take() -> None:

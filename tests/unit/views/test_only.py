@@ -12,7 +12,7 @@ from regard.tracing import Trace, trace_ids
 from regard.views import Page
 from unit.models import tiny
 from unit.tracing.stacks import loaded as of_network
-from unit.views.conftest import block_of, facts_of
+from unit.views.conftest import block_of, facts_of, steps_of
 
 TEXT = "Write a poem about a man fishing on a river bank."
 
@@ -47,7 +47,7 @@ def test_holds_one_head_in_a_few_kb(trace: Trace) -> None:
     assert names[:11] == [[]] * 11
     assert "story" not in facts
     assert facts["kinds"]["encoder"]["measures"] == []
-    steps = block_of(page, layer["q"]["steps"], "<f4")
+    steps = steps_of(page, layer["q"]["steps"])
     q = block_of(page, layer["q"]["values"], "<i2").reshape(14, 32) * steps
     assert np.abs(q - trace.q(5, 11).numpy()).max() < 1e-3
 

@@ -7,7 +7,7 @@ import pytest
 
 from regard.core.errors import InputError
 from regard.views import AttentionRecord, LayerRecord, Page, PageToken, Side, render_page, value_contexts
-from unit.views.conftest import block_of, facts_of
+from unit.views.conftest import block_of, facts_of, steps_of
 
 HEADS, KV, TOKENS, DIM, V_DIM = 6, 3, 7, 5, 11
 
@@ -29,7 +29,7 @@ def _read(page: Page, layer: int) -> tuple[list[int], Any]:
     if facts["steps"] is None:
         return facts["heads"], block_of(page, facts["values"], "<f4").reshape(-1, TOKENS, V_DIM)
     integers = block_of(page, facts["values"], "<i2").reshape(-1, TOKENS, V_DIM).astype(np.float32)
-    return facts["heads"], integers * block_of(page, facts["steps"], "<f4").reshape(-1, 1, V_DIM)
+    return facts["heads"], integers * steps_of(page, facts["steps"]).reshape(-1, 1, V_DIM)
 
 
 def test_holds_all_while_they_fit() -> None:
@@ -55,7 +55,7 @@ def test_the_stated_difference_is_that_of_the_results() -> None:
         facts = facts_of(page)["kinds"]["encoder"]["layers"][number]
         q, k = (
             block_of(page, facts[name]["values"], "<i2").reshape(-1, TOKENS, DIM).astype(np.float32)
-            * block_of(page, facts[name]["steps"], "<f4").reshape(-1, 1, DIM)
+            * steps_of(page, facts[name]["steps"]).reshape(-1, 1, DIM)
             for name in "qk"
         )
         for head in range(HEADS):

@@ -15,7 +15,7 @@ from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.models import tiny
 from unit.tracing.conftest import TEXT, make_loaded
 from unit.tracing.stacks import loaded as of_network
-from unit.views.conftest import block_of, facts_of
+from unit.views.conftest import block_of, facts_of, steps_of
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Told:
         if named["steps"] is None:
             values = self.block(named["values"], "<f4").reshape(count, tokens, shown)
         else:
-            steps = self.block(named["steps"], "<f4").reshape(count, 1, shown)
+            steps = steps_of(self.page, named["steps"]).reshape(count, 1, shown)
             values = self.block(named["values"], "<i2").reshape(count, tokens, shown) * steps
         stored, found = iter(values), []
         for row in rows:

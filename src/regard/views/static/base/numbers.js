@@ -10,13 +10,19 @@ export function decodeBase64(text) {
   return bytes;
 }
 
+// Steps have eight bits of precision: a file holds the upper half of their float32.
+function decodeSteps(text) {
+  const halves = new Uint16Array(decodeBase64(text).buffer);
+  return new Float32Array(Uint32Array.from(halves, (half) => half << 16).buffer);
+}
+
 // Float32Array (outer, middle, inner) of { values, steps }: integers times a step for each (outer, inner), or
 // float32 as it is. Storing int * step in float32 rounds once, as Python's check does.
 export function decodeValues({ values, steps }, readBlock, outer, inner) {
   const raw = decodeBase64(readBlock(values)).buffer;
   if (steps === null) return new Float32Array(raw);
   const integers = new Int16Array(raw);
-  const step = new Float32Array(decodeBase64(readBlock(steps)).buffer);
+  const step = decodeSteps(readBlock(steps));
   const out = new Float32Array(integers.length);
   const perOuter = integers.length / outer;
   for (let o = 0; o < outer; o += 1) {
@@ -34,7 +40,7 @@ export function decodeRows({ values, steps }, readBlock, rows) {
   const raw = decodeBase64(readBlock(values)).buffer;
   if (steps === null) return new Float32Array(raw);
   const integers = new Int16Array(raw);
-  const step = new Float32Array(decodeBase64(readBlock(steps)).buffer);
+  const step = decodeSteps(readBlock(steps));
   const width = integers.length / rows;
   const out = new Float32Array(integers.length);
   for (let at = 0; at < out.length; at += 1) out[at] = integers[at] * step[Math.floor(at / width)];
