@@ -5,6 +5,7 @@ from typing import Any
 
 from regard.models import Loaded
 from regard.tracing.pages._live_model import live_loss, live_model
+from regard.tracing.pages._names import MOST_WEIGHTS
 from regard.tracing.pages._page import page_record
 from regard.tracing.run import trace_text
 from regard.views import LivePooling, LiveRecord, Page, render_page
@@ -55,7 +56,7 @@ def live_page(
         embedding=loss.embedding,
         pooling=pooling,
     )
-    return render_page(page_record(trace), live=record)
+    return render_page(page_record(trace, story=True, names=MOST_WEIGHTS), live=record)
 
 
 def _mask(tokenizer: Mapping[str, Any]) -> int | None:

@@ -78,6 +78,7 @@ function answered(answer) {
   if (answer.refused) return bar.refused(answer.refused);
   const words = wordVectors(answer.encoded, answer.contextual);
   const isFirst = before === null;
+  if (isFirst) performance.mark("regard-live");
   before ??= { text: bar.texts.join(" "), words };
   last = { ...answer, words };
   show();
@@ -94,6 +95,11 @@ function draw({ facts, blocks }) {
   const whole = {
     ...written.facts,
     ...facts,
+    // What a head does is its own, but the number is of a text.
+    names: written.facts.names && {
+      ...written.facts.names,
+      said: `Of the sentence that this page opened with: ${written.facts.names.said}`,
+    },
     start: written.facts.start, // where nothing is chosen yet, the same head and place
     held: undefined,
     difference: live.weight,

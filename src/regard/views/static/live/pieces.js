@@ -10,7 +10,7 @@ const PLAIN = [
 /** @type {Map<number, number> | null} */
 let bytes = null;
 
-/** @param {string} piece @returns {string} */
+/** @param {string} piece @returns {{ text: string, isText: boolean }} a part of a character is named by its bytes */
 export function readPiece(piece) {
   if (!bytes) {
     bytes = new Map();
@@ -20,7 +20,11 @@ export function readPiece(piece) {
     }
   }
   const found = [...piece].map((sign) => bytes?.get(/** @type {number} */ (sign.codePointAt(0))));
-  return found.some((byte) => byte === undefined)
-    ? piece
-    : new TextDecoder().decode(Uint8Array.from(/** @type {number[]} */ (found)));
+  if (found.some((byte) => byte === undefined)) return { text: piece, isText: true };
+  const plain = Uint8Array.from(/** @type {number[]} */ (found));
+  try {
+    return { text: new TextDecoder("utf-8", { fatal: true }).decode(plain), isText: true };
+  } catch {
+    return { text: `bytes ${[...plain].map((byte) => byte.toString(16).toUpperCase()).join(" ")}`, isText: false };
+  }
 }

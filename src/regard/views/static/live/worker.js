@@ -24,7 +24,7 @@ import { makeTokenizer } from "./tokenizer.js";
  * @property {Record<string, Uint8Array>} blocks
  * @property {import("./tokenizer.js").Encoded} encoded
  * @property {Float32Array} contextual
- * @property {{ at: number, best: { text: string, probability: number }[] }[]} predicted
+ * @property {{ at: number, best: { text: string, isText: boolean, probability: number }[] }[]} predicted
  * @property {number | { refused: string } | null} likeness with the second text
  * @property {number} milliseconds
  */
@@ -119,7 +119,7 @@ class Session {
         const contextual = run.hidden[run.hidden.length - 1];
         const predicted = run.predicted.map(({ at, best }) => ({
           at,
-          best: best.map(({ id, probability }) => ({ text: this.piece(id), probability })),
+          best: best.map(({ id, probability }) => ({ ...this.piece(id), probability })),
         }));
         return {
           ...factsOf(description, encoded, run),
@@ -142,8 +142,8 @@ class Session {
   /** @param {number} id */
   piece(id) {
     const piece = this.tokenizer.pieceOf(id);
-    if (piece === null) return `token ${id}`;
-    return this.isBytes ? readPiece(piece) : piece;
+    if (piece === null) return { text: `token ${id}`, isText: false };
+    return this.isBytes ? readPiece(piece) : { text: piece, isText: true };
   }
 
   /** Where the head is asked: after the last token, or at each [MASK]. @param {number[]} ids */
