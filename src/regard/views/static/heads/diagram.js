@@ -11,6 +11,8 @@ import { largestOf } from "./weights.js";
 
 const MOST_LINES = 4000; // in the overview; beyond it the thinnest are left out
 const FLOORS = { linear: 0.004, log: 0.0005 }; // a smaller weight's line in the overview would be invisible
+// Lines are drawn anew when one of these changes.
+const OF_LINES = "row layer head also together filter specials units kind what least scale largest".split(" ");
 const ROW_FLOOR = 0.0005;
 const MOST_OF_ROW = 120; // lines of the row on show: they are drawn in every frame, and of a long text most are faint
 const MOST_OF_SEVERAL = 360; // of several heads together
@@ -270,23 +272,11 @@ export class Diagram {
 
   // All the lines that start in view. A hover only fades them, so they are drawn again only when they change.
   drawOverview() {
-    const { layer, head, also, together, filter, specials, units, kind, what, least, scale, largest, row } =
-      this.state.values;
+    const { values } = this.state;
+    const { least, scale, largest } = values;
     const view = JSON.stringify([
-      row,
-      layer,
-      head,
-      also,
-      together,
+      ...OF_LINES.map((name) => values[name]),
       this.weights.thickest,
-      filter,
-      specials,
-      units,
-      kind,
-      what,
-      least,
-      scale,
-      largest,
       this.top,
       this.colours.of("--query"),
     ]);
