@@ -234,9 +234,11 @@ def test_compare_three_texts_as_json(run: Run) -> None:
 
 
 def test_compare_plots_and_prints(run: Run, tmp_path: Path) -> None:
-    code, out, err = run("compare", FISHING, MONEY, "-w", "bank", "--plot", str(tmp_path / "plot.png"))
+    plot, page = tmp_path / "plot.png", tmp_path / "page.html"
+    code, out, err = run("compare", FISHING, MONEY, "-w", "bank", "--plot", str(plot), "--page", str(page))
     assert (code, err) == (0, "")
     assert "0.847" in out
+    assert out.splitlines()[-2:] == [str(page), str(plot)]
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 

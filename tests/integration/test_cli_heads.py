@@ -208,7 +208,10 @@ def test_the_page_of_a_difference(run: Run, tmp_path: Path) -> None:
     code, out, err = run("compare", CAT, "The cow sat on the mat.", "--heads", "--page", str(page))
     assert (code, err) == (0, "")
     assert "Jensen-Shannon divergence in bits" in out
+    assert out.splitlines()[-1] == str(page)
     assert '"between":"texts"' in page.read_text(encoding="utf-8")
+    told = run("compare", CAT, "The cow sat on the mat.", "--heads", "--page", str(page), "--json")
+    assert json.loads(told.out)["page"] == str(page)
     refused(run("compare", CAT, CAT, "--heads", "--page", str(tmp_path / "no" / "page.html")), 1)
 
 

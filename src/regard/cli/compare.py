@@ -1,7 +1,8 @@
 """`regard compare`: one word in several sentences, or each head's attention in two texts or two models."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +17,7 @@ from regard.cli._options import (
     console,
     load_model,
     print_json,
+    print_path,
     read_texts,
 )
 from regard.core.errors import InputError
@@ -90,10 +92,7 @@ def compare(
         comparison_page(traces, chosen).write(page)
     if plot is not None:
         comparison.plot(plot)
-    if as_json:
-        print_json(comparison.to_json())
-    else:
-        console().print(comparison)
+    _show(comparison, {"page": page, "plot": plot}, as_json)
 
 
 def _compare_heads(
@@ -116,7 +115,15 @@ def _compare_heads(
     if page is not None:
         traces[0].difference_page(traces[1]).write(page)
     found = divergence(traces[0], traces[1], None if kind is None else kind.value)
+    _show(found, {"page": page}, as_json)
+
+
+def _show(found: Any, files: Mapping[str, Path | None], as_json: bool) -> None:
+    """What was found, and where the files are that were written of it."""
+    written = {name: file.resolve() for name, file in files.items() if file is not None}
     if as_json:
-        print_json(found.to_json())
-    else:
-        console().print(found)
+        print_json({**found.to_json(), **{name: str(file) for name, file in written.items()}})
+        return
+    console().print(found)
+    for file in written.values():
+        print_path(file)

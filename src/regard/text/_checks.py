@@ -21,9 +21,10 @@ def checked(argument: str, text: str) -> str:
     if not isinstance(text, str):
         raise InputError(f"{argument} must be a string; got {type(text).__name__}")
     if not text.strip():
+        but = " but for white space" if text else ""
         raise InputError(
-            f"{argument} is empty: there is no word to look at in {shown(text)}; give at least one character "
-            "that is not white space"
+            f"{argument} is empty{but}: there is no word to look at; give at least one character that is not "
+            "white space"
         )
     half = surrogate(text)
     if half is not None:

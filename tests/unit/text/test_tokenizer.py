@@ -170,7 +170,7 @@ def test_what_is_no_id_and_no_piece_is_refused(default: Tokenizer) -> None:
         ((None,), "text must be a string; got NoneType"),
         (("bank", 3), "pair must be a string; got int"),
         (("",), "text is empty: "),
-        ((" \n\t\u3000",), "text is empty: "),
+        ((" \n\t\u3000",), "text is empty but for white space: "),
         (("bank", ""), "pair is empty: "),
         (("ab\udc80c",), "text is not valid Unicode: position 2 holds half of a surrogate pair (U+DC80)"),
         (("bank", "\ud83d"), "pair is not valid Unicode: position 0 "),
