@@ -364,6 +364,17 @@ def test_the_pages_before_are_forgotten(open_live: OpenPage) -> None:
     assert counts[2] < 1.1 * counts[0]
 
 
+def test_paper_has_the_sentence_and_no_field(open_live: OpenPage) -> None:
+    page = open_live()
+    _type(page, OTHER)
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    expect(page.locator(".live")).to_be_hidden()
+    assert page.locator("h1").evaluate("e => e.clientHeight") > 10
+    expect(page.locator("h1")).to_have_text(OTHER)
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    expect(page.locator(".live")).to_be_visible()
+
+
 def test_a_pair_has_two_fields(open_page: OpenPage, models: dict[str, regard.Model], tmp_path: Path) -> None:
     models["bert"].live_page(OPENING, "the river").write(tmp_path / "pair.html")
     page = open_page(tmp_path / "pair.html")

@@ -22,6 +22,9 @@ FAMILIES = ("bert", "distilbert", "gpt2")
 ACTIVATIONS = ("gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu")
 """Those that static/live/arithmetic.js has."""
 
+MOST_PARAMETERS = 400_000_000
+"""What a browser can hold: the file has one and a half bytes for each."""
+
 _WAY_OUT = "without --live (in Python: trace.page()) regard draws its attention over a text"
 
 
@@ -135,6 +138,12 @@ def _checked(loaded: Loaded) -> Transformer:
         raise InputError(
             f"a live page has the activations {', '.join(ACTIVATIONS)}; {loaded.source.name} has "
             f"{activation}; {_WAY_OUT}."
+        )
+    count = sum(parameter.numel() for parameter in network.parameters())
+    if count > MOST_PARAMETERS:
+        raise InputError(
+            f"a live page holds at most {MOST_PARAMETERS // 10**6} million parameters; "
+            f"{loaded.source.name} has {count // 10**6} million; {_WAY_OUT}."
         )
     return network
 

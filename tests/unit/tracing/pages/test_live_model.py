@@ -270,11 +270,15 @@ def test_the_default_model(tmp_path: Path) -> None:
     )
 
 
-def test_other_models_are_refused_by_name() -> None:
+def test_other_models_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"bert, distilbert, gpt2; tiny is of llama; without --live"):
         live_model(_loaded("llama"))
     with pytest.raises(InputError, match="tiny has silu"):
         live_model(_loaded("bert", activation="silu"))
+    with monkeypatch.context() as patch:
+        patch.setattr("regard.tracing.pages._live_model.MOST_PARAMETERS", 1000)
+        with pytest.raises(InputError, match="at most 0 million parameters; tiny has 0 million"):
+            live_model(_loaded("bert"))
     edited = regard.Model(_loaded("bert")).edited(Zero("head", layer=0, head=0))
     with pytest.raises(InputError, match="tiny is of bert, edited or seen by the lens"):
         live_model(replace(_loaded("bert"), network=edited.network))
