@@ -28,6 +28,7 @@ from regard.tracing import comparison_page
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 BANK = "Write a poem about a man fishing on a river bank."
 BANKS = [BANK, "Write a poem about a man withdrawing money from a bank."]
+MONEY = "Write a poem about a man fishing on a money bank."
 ARABIC = "جلس الصياد على ضفة النهر."
 HEBREW = "הדייג ישב על גדת הנהר."
 PARAGRAPH = (
@@ -43,7 +44,8 @@ PHONE = (390, 844)
 class Shot:
     """One picture: which page, what the address says, the window in CSS pixels.
 
-    `paper` draws the page as it is printed; `sliders` are moved first, by their names.
+    `paper` draws the page as it is printed; `sliders` are moved first, by their names. Into a live page
+    `typed` is typed, and the button `pressed` then pressed.
     """
 
     name: str
@@ -53,6 +55,8 @@ class Shot:
     phone: bool = False
     paper: bool = False
     sliders: Mapping[str, int] = field(default_factory=dict)
+    typed: str = ""
+    pressed: str = ""
 
 
 HEAD = "view=heads&layer=5&head=11&pin=query-11"
@@ -117,6 +121,8 @@ SHOTS = (
         fragment="view=heads&kind=cross&layer=1&head=2&pin=query-3",
         size=(1280, 900),
     ),
+    Shot(name="live", page="live", fragment="view=heads", typed=MONEY, pressed="Switch head 5.6 off"),
+    Shot(name="live-phone", page="live", fragment="theme=dark", size=PHONE, phone=True, typed=MONEY),
     Shot(name="decoder", page="gpt2", fragment="view=heads&layer=1&head=2&pin=query-6", size=(1280, 860)),
 )
 
@@ -159,6 +165,7 @@ def write_pages(folder: Path, names: set[str]) -> dict[str, Path]:
         "arabic": lambda: model.trace(ARABIC).page(),
         "hebrew": lambda: model.trace(HEBREW).page(),
         "t5": lambda: both().trace(BANK, target=TARGET).page(),
+        "live": lambda: model.live_page(BANK),
         "gpt2": lambda: decoder().trace(BANK).page(),
     }
     os.chdir(folder)  # so that the page names a model and no folder of this machine
@@ -182,6 +189,12 @@ def picture(browser: Browser, file: Path, shot: Shot) -> bytes:
     page.wait_for_timeout(1500)  # thumbnails are drawn when the browser is idle
     for name, value in shot.sliders.items():
         page.get_by_role("slider", name=name, exact=True).fill(str(value))
+    if shot.typed:
+        page.get_by_label("Type a sentence").fill(shot.typed)
+        page.wait_for_timeout(1000)
+    if shot.pressed:
+        page.get_by_role("button", name=shot.pressed).click()
+        page.wait_for_timeout(1000)
     page.evaluate("document.activeElement.blur()")
     if shot.paper:
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
