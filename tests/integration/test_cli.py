@@ -22,6 +22,7 @@ import regard
 from regard.checkpoints import DEFAULT_MODEL, find
 from regard.cli import main
 from unit.models.folders import write, write_tokenizer
+from unit.views.conftest import facts_of
 
 FISHING = "Write a poem about a man fishing on a river bank."
 MONEY = "Write a poem about a man withdrawing money from a bank."
@@ -88,7 +89,7 @@ def test_look_writes_a_page_and_prints_its_path(run: Run, tmp_path: Path) -> Non
     assert done == (0, f"{path}\n", "There is no display here: open this file in a browser.\n")
     html = path.read_text(encoding="utf-8")
     assert html.startswith("<!DOCTYPE html>")
-    assert FISHING in html
+    assert facts_of(html)["sides"]["encoder"]["text"] == FISHING
     assert html.rstrip().endswith("</html>")
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", html)
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
@@ -140,7 +141,8 @@ def test_look_at_a_pair_as_json(run: Run, tmp_path: Path) -> None:
     assert facts["kinds"] == ["encoder"]
     assert facts["compared_one_query_in"] == 1
     assert 0 < facts["largest_difference"] < 1e-3
-    assert '"text":"a bank","pair":"a river"' in path.read_text(encoding="utf-8")
+    side = facts_of(path.read_text(encoding="utf-8"))["sides"]["encoder"]
+    assert (side["text"], side["pair"]) == ("a bank", "a river")
 
 
 def test_look_at_measures(run: Run, tmp_path: Path) -> None:
@@ -149,7 +151,8 @@ def test_look_at_measures(run: Run, tmp_path: Path) -> None:
     done = run(*asked, "rollout, gradient", "--json")
     assert done.err.startswith("gradient is not on the page: a gradient is of a number")
     assert list(json.loads(done.out)["left_out"]) == ["gradient"]
-    assert '"name":"rollout"' in path.read_text(encoding="utf-8")
+    kinds = facts_of(path.read_text(encoding="utf-8"))["kinds"]
+    assert [each["name"] for each in kinds["encoder"]["measures"]] == ["norm", "rollout"]
     assert "measures must be a list of norm" in refused(run(*asked, "flow"), 2)
 
 
@@ -160,9 +163,8 @@ def test_look_at_both_stacks(run: Run, tmp_path: Path) -> None:
         "look", "w3 w5", "--target", "w8 w2 w9", "-m", str(tmp_path), "--no-open", "--json", "-o", str(path)
     )
     assert json.loads(done.out)["kinds"] == ["encoder", "decoder", "cross"]
-    html = path.read_text(encoding="utf-8")
-    assert '"text":"w3 w5"' in html
-    assert '"text":"w8 w2 w9"' in html
+    sides = facts_of(path.read_text(encoding="utf-8"))["sides"]
+    assert {name: side["text"] for name, side in sides.items()} == {"encoder": "w3 w5", "decoder": "w8 w2 w9"}
     refusal = refused(run("look", "bank", "--target", "river", "-o", str(path), "--no-open"), 2)
     assert "--target must be left out" in refusal
 

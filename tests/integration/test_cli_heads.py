@@ -12,6 +12,7 @@ import pytest
 from integration import test_cli
 from integration.test_cli import Run, columns, refused
 from regard.checkpoints import DEFAULT_MODEL
+from unit.views.conftest import facts_of
 
 run = test_cli.run
 
@@ -209,7 +210,7 @@ def test_the_page_of_a_difference(run: Run, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     assert "Jensen-Shannon divergence in bits" in out
     assert out.splitlines()[-1] == str(page)
-    assert '"between":"texts"' in page.read_text(encoding="utf-8")
+    assert facts_of(page.read_text(encoding="utf-8"))["compared"]["between"] == "texts"
     told = run("compare", CAT, "The cow sat on the mat.", "--heads", "--page", str(page), "--json")
     assert json.loads(told.out)["page"] == str(page)
     refused(run("compare", CAT, CAT, "--heads", "--page", str(tmp_path / "no" / "page.html")), 1)

@@ -9,14 +9,19 @@ from importlib.resources.abc import Traversable
 
 
 def loader() -> str:
-    """What a page runs first: it unpacks the style and the script."""
+    """What a page runs first: it unpacks the style, the script and the facts."""
     return _built("loader.js")
 
 
-@cache
 def packed(text: str) -> str:
-    """A script or a style as it stands in a page: compressed, in base64."""
+    """A text as the loader unpacks it: compressed, in base64."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
+
+
+@cache
+def packed_asset(text: str) -> str:
+    """The same of a script or a style, of which there are few."""
+    return packed(text)
 
 
 def script(*, live: bool = False) -> str:

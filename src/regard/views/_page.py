@@ -142,7 +142,7 @@ def render_page(
     """
     page, is_live = _assets.read("page.html"), live is not None
     style, script, loader = _assets.style(live=is_live), _assets.script(live=is_live), _assets.loader()
-    style_packed, script_packed = _assets.packed(style), _assets.packed(script)
+    style_packed, script_packed = _assets.packed_asset(style), _assets.packed_asset(script)
     whole = 0
     if only is not None:
         whole = sum(layer.heads for layers in records[0].layers.values() for layer in layers)
@@ -264,12 +264,13 @@ def _names_bytes(record: AttentionRecord) -> int:
 
 def _size(run: tuple[dict[str, Any], Blocks]) -> int:
     facts, blocks = run
-    return len(as_json(facts)) + blocks.size + 100
+    return len(_assets.packed(as_json(facts))) + blocks.size + 100
 
 
 def _data(run: tuple[dict[str, Any], Blocks], prefix: str = "") -> str:
     facts, blocks = run
-    return block(f"{prefix}facts", "application/json", as_json(facts)) + "\n" + blocks.html(prefix)
+    packed = _assets.packed(as_json(facts))
+    return block(f"{prefix}facts", "application/gzip", packed) + "\n" + blocks.html(prefix)
 
 
 def _round_up(value: float) -> float:

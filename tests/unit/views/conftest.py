@@ -1,6 +1,7 @@
 """Records made of random numbers, each axis with a prime size of its own; and what is read out of a page."""
 
 import base64
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -64,11 +65,12 @@ def make_record() -> MakeRecord:
     return make
 
 
-def facts_of(page: Page) -> Any:
-    """A page's facts."""
-    found = re.search(r'id="regard-facts">(.*?)</script>', page.html)
+def facts_of(page: Page | str, prefix: str = "") -> Any:
+    """The facts of a page, or of its HTML; of a further run, whose blocks begin with a prefix."""
+    html = page if isinstance(page, str) else page.html
+    found = re.search(f'id="regard-{prefix}facts">(.*?)</script>', html)
     assert found is not None
-    return json.loads(found[1])
+    return json.loads(gzip.decompress(base64.b64decode(found[1])))
 
 
 def steps_of(page: Page, name: str) -> Any:

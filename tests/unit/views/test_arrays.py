@@ -10,6 +10,7 @@ from regard.core.errors import InputError
 from regard.views import LayerRecord, _arrays, view, weight_rows
 from regard.views._page import pack_records
 from regard.views._records import AttentionRecord, PageToken, Side
+from unit.views.conftest import facts_of
 
 TOKENS = ["[CLS]", "a", "b", "##c", "[SEP]"]
 
@@ -40,12 +41,13 @@ def test_takes_arrays_of_any_kind(of: Any) -> None:
 
 
 def test_a_layer_may_have_heads_of_its_own() -> None:
-    assert '"heads":2' in view([_weights()[0], _weights()[0][:2]], TOKENS).html
+    layers = facts_of(view([_weights()[0], _weights()[0][:2]], TOKENS))["kinds"]["encoder"]["layers"]
+    assert [layer["heads"] for layer in layers] == [3, 2]
 
 
 def test_draws_the_layers_asked_for() -> None:
-    html = view(_weights(layers=4), TOKENS, layers=[-1, 1]).html
-    assert [f'"layer":{number}' in html for number in range(4)] == [False, True, False, True]
+    layers = facts_of(view(_weights(layers=4), TOKENS, layers=[-1, 1]))["kinds"]["encoder"]["layers"]
+    assert [layer["layer"] for layer in layers] == [1, 3]
 
 
 @pytest.mark.parametrize(

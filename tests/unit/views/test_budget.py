@@ -1,8 +1,6 @@
 """Which heads a page holds where not all fit: by which rule, within its size, and what of the others."""
 
-import json
 import math
-import re
 from typing import Any
 
 import numpy as np
@@ -243,9 +241,7 @@ def test_both_runs_of_a_difference_hold_the_same() -> None:
     most = _size(whole) - 12 * HEAD / 1e6
     page = render_page(one, other, difference=difference, heads=[("encoder", 1, 5)], max_mb=most)
     assert _size(page) <= most
-    second = re.search(r'id="regard-run1-facts">(.*?)</script>', page.html)
-    assert second is not None
-    for facts in (facts_of(page), json.loads(second[1])):
+    for facts in (facts_of(page), facts_of(page, "run1-")):
         assert facts["held"]["most"] == most
         for number, layer in enumerate(facts["kinds"]["encoder"]["layers"]):
             assert tuple(layer["held"]) == page.held["encoder", number]

@@ -3,19 +3,17 @@
 import base64
 import gzip
 import hashlib
-import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from regard.views import AttentionRecord, PageToken, _assets, render_page
 from regard.views._page import _round_up
-from unit.views.conftest import encoder_record, steps_of
+from unit.views.conftest import encoder_record, facts_of, steps_of
 
 STATIC = Path(_assets.__file__).parent / "static"
 
@@ -65,10 +63,6 @@ class _Reader(HTMLParser):
         ]
 
 
-def _facts(html: str) -> Any:
-    return json.loads(_Reader(html).all("script", id="regard-facts")[0])
-
-
 def test_policy_names_the_script_and_the_style_by_hash(make_record: MakeRecord) -> None:
     html = render_page(make_record()).html
     reader = _Reader(html)
@@ -109,7 +103,7 @@ def test_hostile_text_changes_no_markup_and_comes_back_whole(make_record: MakeRe
         html.encode("utf-8")
         assert [tag for tag, _ in _Reader(html).elements] == [tag for tag, _ in plain]
         assert not set("<>&") & set(_Reader(html).all("script", id="regard-facts")[0])
-        facts = _facts(html)
+        facts = facts_of(html)
         side = facts["sides"]["encoder"]
         assert side["text"] == side["pair"] == facts["model"] == text
         assert [token["text"] for token in side["tokens"]] == [token.text for token in tokens]
@@ -118,7 +112,7 @@ def test_hostile_text_changes_no_markup_and_comes_back_whole(make_record: MakeRe
 def test_data_comes_back_to_the_bit(make_record: MakeRecord) -> None:
     record = make_record(k=np.random.default_rng(2).standard_normal((2, 1, 7, 5), dtype=np.float32))
     page = render_page(record)
-    facts, reader = _facts(page.html), _Reader(page.html)
+    facts, reader = facts_of(page.html), _Reader(page.html)
     layers = facts["kinds"]["encoder"]["layers"]
     assert [(each["layer"], each["heads"], each["kvHeads"], each["headDim"]) for each in layers] == [
         (0, 3, 1, 5),
@@ -134,7 +128,7 @@ def test_data_comes_back_to_the_bit(make_record: MakeRecord) -> None:
 
 def test_stated_difference_is_in_the_file(make_record: MakeRecord) -> None:
     page = render_page(make_record())
-    facts = _facts(page.html)
+    facts = facts_of(page.html)
     assert facts["difference"] == page.largest_difference
     assert facts["encoding"] == page.encoding == "int16"
 

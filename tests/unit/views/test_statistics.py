@@ -1,8 +1,6 @@
 """Statistics of a record that has none of its own: against loops, and what a page says of missing heads."""
 
-import json
 import math
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 
 from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, render_page, weight_rows
 from regard.views._statistics import head_statistics
+from unit.views.conftest import facts_of
 
 TOKENS = 7
 
@@ -70,9 +69,9 @@ def test_are_means_over_the_queries(fields: dict[str, object]) -> None:
 
 
 def _facts(record: AttentionRecord) -> dict[str, list[list[float | None]]]:
-    found = re.search(r'id="regard-facts">(.*?)</script>', render_page(record).html)
-    assert found is not None
-    statistics: dict[str, list[list[float | None]]] = json.loads(found[1])["kinds"]["encoder"]["statistics"]
+    statistics: dict[str, list[list[float | None]]] = facts_of(render_page(record))["kinds"]["encoder"][
+        "statistics"
+    ]
     return statistics
 
 

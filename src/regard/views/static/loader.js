@@ -1,22 +1,22 @@
-// What a page runs first. Its style and its script stand in it compressed; the policy names both by their hash, as
-// they are when they have been unpacked.
+// What a page runs first. Its style, its script and its facts stand in it compressed; the policy names the first two by
+// their hash, as they are when they have been unpacked.
 
-const inflate = (name) => {
-  const packed = atob(document.getElementById(`regard-${name}`).textContent);
-  const bytes = Uint8Array.from(packed, (letter) => letter.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+const inflate = async (element) => {
+  const bytes = Uint8Array.from(atob(element.textContent), (letter) => letter.charCodeAt(0));
+  const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  element.textContent = await new Response(plain).text();
 };
 
-const add = (tag, text) => {
+const add = (tag) => {
   const element = document.createElement(tag);
-  element.textContent = text;
+  element.textContent = document.getElementById(`regard-${tag}`).textContent;
   document.head.append(element);
 };
 
-Promise.all(["style", "script"].map(inflate)).then(
-  ([style, script]) => {
-    add("style", style);
-    add("script", script);
+Promise.all(Array.from(document.querySelectorAll('script[type="application/gzip"]'), inflate)).then(
+  () => {
+    add("style");
+    add("script");
   },
   () => {
     document.getElementById("regard").textContent =

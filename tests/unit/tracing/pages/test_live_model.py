@@ -23,6 +23,7 @@ from regard.models import Loaded
 from regard.tracing import Trace, Write, Zero
 from regard.tracing.pages._live_model import LiveModel, live_loss, live_model
 from unit.models.folders import network
+from unit.views.conftest import facts_of
 
 NODE = shutil.which("node", path=Path(sys.executable).parent)
 STATIC = Path(regard.__file__).parent / "views" / "static"
@@ -175,9 +176,7 @@ def test_the_facts_of_a_run_are_those_of_a_page(family: str, changes: dict[str, 
     encoded = {"text": None, "pair": None, "ids": IDS, "tokens": tokens, "words": []}
     (made,) = _ran(live, tmp_path, [{"ids": IDS, "encoded": encoded}])["runs"]
     (kind,) = trace.kinds
-    found = re.search(r'id="regard-facts">(.*?)</script>', page)
-    assert found is not None
-    wanted = json.loads(found[1])
+    wanted = facts_of(page)
 
     ours, theirs = made["facts"]["kinds"][kind], wanted["kinds"][kind]
     known = ("layer", "heads", "kvHeads", "headDim", "softcap", "mask", "bias", "sinks", "rotary")
