@@ -1,10 +1,11 @@
-"""`regard look` at a text that is too long for its page."""
+"""`regard look` at a text that is too long for its page, and with `--live`."""
 
 import json
 from pathlib import Path
 
 from integration import test_cli
 from integration.test_cli import Run, refused
+from unit.models.folders import write, write_tokenizer
 
 run = test_cli.run
 
@@ -39,3 +40,14 @@ def test_a_page_of_one_head_has_nothing_else(run: Run, tmp_path: Path) -> None:
         (("--only", "5.11", "--heads", "1.1"), "--only must be given without values, heads and measures"),
     ):
         assert said in refused(run(*asked, *more), 2)
+
+
+def test_a_live_page_is_refused_in_words(run: Run, tmp_path: Path) -> None:
+    assert "--svg must be left out with --live" in refused(
+        run("look", "--live", "--svg", str(tmp_path / "x.svg")), 2
+    )
+    assert "--values must be left out with --live" in refused(run("look", "x", "--live", "--values", "1"), 2)
+    write_tokenizer(write(tmp_path, "t5"), 31)
+    said = refused(run("look", "w1", "--live", "-m", str(tmp_path)), 2)
+    assert "runs models of the families bert, distilbert, gpt2" in said
+    assert "without --live" in said

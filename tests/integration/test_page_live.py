@@ -17,10 +17,9 @@ from playwright.sync_api import expect
 import regard
 from integration import test_cli
 from integration.live_models import MOST_TOKENS, live_model
-from integration.test_cli import DEFAULT_MODEL, Run, refused
+from integration.test_cli import DEFAULT_MODEL, Run
 from regard.tracing import Trace, Write, Zero
 from regard.tracing.pages._live_model import live_model as packed
-from unit.models.folders import write, write_tokenizer
 
 run = test_cli.run
 
@@ -397,14 +396,3 @@ def test_the_default_model(run: Run, open_page: OpenPage, tmp_path: Path) -> Non
     )
     apart = np.abs(np.array(rows) - regard.load(DEFAULT_MODEL).trace(text).weights(5, 11).numpy()).max()
     assert 0 < apart < page.evaluate("window.regard.facts.difference") == told["largest_difference"]
-
-
-def test_the_command_says_what_it_cannot(run: Run, tmp_path: Path) -> None:
-    assert "--svg must be left out with --live" in refused(
-        run("look", "--live", "--svg", str(tmp_path / "x.svg")), 2
-    )
-    assert "--values must be left out with --live" in refused(run("look", "x", "--live", "--values", "1"), 2)
-    write_tokenizer(write(tmp_path, "t5"), 31)
-    said = refused(run("look", "w1", "--live", "-m", str(tmp_path)), 2)
-    assert "runs models of the families bert, distilbert, gpt2" in said
-    assert "without --live" in said
