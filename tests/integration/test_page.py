@@ -181,7 +181,7 @@ def test_choices_are_outlined_where_the_system_chooses_the_colours(
     page = open_page(path, "#pin=query-1", forced_colors="active")
     for selector, part in (
         (".token.pinned .chip", ""),
-        (".filter input:checked + span", ""),
+        (".filter.pairs input:checked + span", ""),
         ('.grid-cell[aria-selected="true"]', "::after"),
     ):
         outline = page.locator(selector).evaluate("(e, part) => getComputedStyle(e, part).outlineStyle", part)

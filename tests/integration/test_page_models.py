@@ -146,7 +146,7 @@ def test_a_link_opens_the_kind_and_a_wrong_layer_is_mended(open_page: OpenPage, 
     assert head_page.address(page) == "kind=cross&layer=2&head=1&pin=query-1"
     row = trace.weights(2, 1, kind="cross", query=1)[0].tolist()
     assert _shown(_numbers(page, "key")) == _four(row)
-    assert page.locator("[role=rowheader]").all_inner_texts() == ["0", "2"]
+    assert page.locator("[role=rowheader]").all_inner_texts() == ["Layer\n0", "Layer\n2"]
     page.locator('[role="gridcell"][tabindex="0"]').focus()
     page.keyboard.press("ArrowUp")
     assert page.evaluate("regard.state().layer") == 0

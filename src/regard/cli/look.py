@@ -118,6 +118,10 @@ def look(
 
     For a paper, --svg, --png and --pdf write a picture of the head that --layer and --head choose.
     """
+    if text is None:
+        if not live:
+            raise UsageError("Missing argument 'TEXT'.", context)
+        text = _OPENING
     pictures = {
         option: file for option, file in (("--svg", svg), ("--png", png), ("--pdf", pdf)) if file is not None
     }
@@ -141,12 +145,9 @@ def look(
             "--target": target, "--values": values, "--heads": heads, "--only": only, "--measures": measures
         }  # fmt: skip
         _check_live({**beside, **pictures})
-        opening = [_OPENING if text is None else text, *([] if pair is None else [pair])]
-        page = load_model(model).live_page(*read_texts(opening))
+        page = load_model(model).live_page(*read_texts([text] if pair is None else [text, pair]))
         _deliver(page, output, {"largest_difference": page.live_difference} if as_json else None, no_open)
         return
-    if text is None:
-        raise UsageError("Missing argument 'TEXT'.", context)
     texts = read_texts([text] if pair is None else [text, pair])
     trace = load_model(model).trace(*texts, target=None if target is None else as_typed(target))
     drawn = [str(file.resolve()) for file in pictures.values()]
@@ -174,19 +175,21 @@ def look(
             "and the statistics of the others. Choose some with --heads, or raise --max-mb.",
             err=True,
         )
-    told = {
-        "tokens": len(trace.tokens),
-        "kinds": list(trace.kinds),
-        "encoding": page.encoding,
-        "largest_difference": page.largest_difference,
-        "compared_one_query_in": page.every,
-        "heads": page.heads,
-        "held": [f"{kind}.{layer}.{each}" for (kind, layer), some in page.held.items() for each in some],
-        "values": page.values,
-        "left_out": dict(page.left_out),
-        **({"pictures": drawn} if drawn else {}),
-    }
-    _deliver(page, output, told if as_json else None, no_open)
+    told = None
+    if as_json:
+        told = {
+            "tokens": len(trace.tokens),
+            "kinds": list(trace.kinds),
+            "encoding": page.encoding,
+            "largest_difference": page.largest_difference,
+            "compared_one_query_in": page.every,
+            "heads": page.heads,
+            "held": [f"{kind}.{layer}.{each}" for (kind, layer), some in page.held.items() for each in some],
+            "values": page.values,
+            "left_out": dict(page.left_out),
+            **({"pictures": drawn} if drawn else {}),
+        }
+    _deliver(page, output, told, no_open)
 
 
 _OPENING = "The man who fishes on the river bank keeps his money in a bank."
