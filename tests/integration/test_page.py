@@ -366,4 +366,5 @@ def test_marks_when_it_is_interactive(open_page: OpenPage, path: Path) -> None:
     page = open_page(path)
     marks = page.evaluate("performance.getEntriesByName('regard-interactive').map(m => m.startTime)")
     assert len(marks) == 1
-    assert 0 < marks[0] <= page.evaluate("regard.interactiveMs")
+    # A browser blurs both clocks by up to 0.1 ms.
+    assert 0 < marks[0] <= page.evaluate("regard.interactiveMs") + 0.2
