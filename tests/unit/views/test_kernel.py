@@ -6,7 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.views import AttentionRecord, LayerRecord, LiveRun, MaskRecord, PageToken, Side, _kernel
+from regard.views import (
+    AttentionRecord,
+    LayerRecord,
+    LiveRun,
+    MaskRecord,
+    PageToken,
+    Side,
+    _kernel,
+    every_head,
+    find_start,
+)
 from regard.views._kernel import Kernel, widget_facts
 from tolerances import WEIGHTS
 from unit.views.conftest import HEADS, LAYERS, TOKENS, MakeRecord
@@ -191,6 +201,7 @@ def test_the_facts_hold_no_weights(make_record: MakeRecord) -> None:
 
 def test_the_facts_say_what_can_be_asked(record: AttentionRecord) -> None:
     [run] = widget_facts([LiveRun(record=record, check=lambda *head: {})])
+    assert run["facts"]["start"] == find_start(record, every_head(record))
     facts = run["facts"]
     first, second = facts["kinds"]["encoder"]["layers"]
     assert (facts["kernel"], facts["check"], facts["kinds"]["encoder"]["statistics"]) == (True, True, None)
