@@ -75,8 +75,8 @@ bench: $(VENV)/.bench ## Run every benchmark; each prints one line of JSON
 	@for file in $(wildcard benchmarks/bench_*.py); do $(BIN)/python "$$file" || exit 1; done
 
 pictures: $(VENV)/.test page ## Draw the pictures of docs/images, and the pages of docs/examples
-	$(BIN)/python scripts/pictures.py
 	$(BIN)/python scripts/examples.py
+	$(BIN)/python scripts/pictures.py
 
 clean: ## Remove the environment and what tools have left
 	rm -rf $(VENV) node_modules src/regard/views/static/built build dist .mypy_cache .pytest_cache .ruff_cache

@@ -3,8 +3,8 @@
     make pictures                              all of them, into docs/images/
     .venv/bin/python scripts/pictures.py heads  those whose name begins so; --to FOLDER puts them elsewhere
 
-Needs what `make test` installs, Chromium among it. The model is the default one; an
-encoder-decoder and a decoder are small ones with random weights, since none comes with the package index.
+Needs what `make test` installs, Chromium among it. The model is the default one; the
+pages of an encoder-decoder, a decoder and a long text are those that examples.py has written.
 """
 
 import argparse
@@ -13,29 +13,22 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
-from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
 import regard
 from regard.tracing import comparison_page
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
+EXAMPLES = IMAGES.parent / "examples"
 BANK = "Write a poem about a man fishing on a river bank."
 BANKS = [BANK, "Write a poem about a man withdrawing money from a bank."]
 MONEY = "Write a poem about a man fishing on a money bank."
 ARABIC = "جلس الصياد على ضفة النهر."
 HEBREW = "הדייג ישב על גדת הנהר."
-PARAGRAPH = (
-    "The river rose in the night and by morning the lower path along the bank was under water. "
-    "Two men stood on the bridge and watched branches go by, and one of them said that the bank in "
-    "the town would be closed, since its cellar had filled twice before in such a spring. "
-)
 DESK = (1280, 800)
 PHONE = (390, 844)
 
@@ -44,8 +37,8 @@ PHONE = (390, 844)
 class Shot:
     """One picture: which page, what the address says, the window in CSS pixels.
 
-    `paper` draws the page as it is printed; `sliders` are moved first, by their names. Into a live page
-    `typed` is typed, and the button `pressed` then pressed.
+    `paper` draws the page as it is printed; into a live page
+    `typed` is typed, and the button `pressed` pressed.
     """
 
     name: str
@@ -54,7 +47,6 @@ class Shot:
     size: tuple[int, int] = DESK
     phone: bool = False
     paper: bool = False
-    sliders: Mapping[str, int] = field(default_factory=dict)
     typed: str = ""
     pressed: str = ""
 
@@ -62,20 +54,21 @@ class Shot:
 HEAD = "view=heads&layer=5&head=11&pin=query-11"
 NEURON = "view=neuron&layer=3&head=5&pin=query-11"
 MEASURE = "view=heads&layer=5&head=11&pin=query-11&what=value_zeroing"
-TARGET = "Ein Mann angelt."
-PLACE = {"Position": 5, "Dimension": 100, "Other position": 7}
 
 SHOTS = (
-    Shot(name="heads", page="bank", fragment=f"{HEAD}&specials=hidden"),
-    Shot(name="heads-dark", page="bank", fragment=f"{HEAD}&specials=hidden&theme=dark"),
+    # What a newcomer gets: nothing is chosen.
+    Shot(name="heads", page="bank", fragment=""),
+    Shot(name="heads-dark", page="bank", fragment="theme=dark"),
+    Shot(name="heads-map", page="bank", fragment="form=map"),
+    Shot(name="heads-all", page="bank", fragment="form=all"),
     Shot(name="heads-several", page="bank", fragment=f"{HEAD}&also=5.11,3.5,0.3,2.9", size=(1280, 900)),
-    Shot(name="heads-phone", page="bank", fragment=f"{HEAD}&specials=hidden", size=PHONE, phone=True),
+    Shot(name="heads-phone", page="bank", fragment="", size=PHONE, phone=True),
     Shot(
         name="heads-pair",
         page="pair",
         fragment="view=heads&layer=5&head=3&filter=ab&specials=hidden&pin=query-2",
     ),
-    Shot(name="heads-long", page="long", fragment="view=heads&layer=2&head=3"),
+    Shot(name="heads-long", page="long", fragment=""),
     Shot(
         name="heads-arabic",
         page="arabic",
@@ -84,7 +77,7 @@ SHOTS = (
     Shot(
         name="heads-hebrew", page="hebrew", fragment="view=heads&layer=4&head=9&units=words&specials=hidden"
     ),
-    Shot(name="heads-paper", page="bank", fragment=f"{HEAD}&specials=hidden", size=(760, 1000), paper=True),
+    Shot(name="heads-paper", page="bank", fragment="", size=(760, 1000), paper=True),
     Shot(name="story", page="bank", fragment="view=story&step=5"),
     Shot(name="story-table", page="bank", fragment="view=story&step=2"),
     Shot(name="story-context", page="bank", fragment="view=story&step=8&theme=dark"),
@@ -100,8 +93,8 @@ SHOTS = (
     Shot(name="calculation", page="bank", fragment=NEURON, size=(1280, 1190)),
     Shot(name="calculation-dark", page="bank", fragment=f"{NEURON}&theme=dark"),
     Shot(name="calculation-phone", page="bank", fragment=NEURON, size=PHONE, phone=True),
-    Shot(name="positions", page="bank", fragment="view=positions", sliders=PLACE),
-    Shot(name="positions-dark", page="bank", fragment="view=positions&theme=dark", sliders=PLACE),
+    Shot(name="positions", page="bank", fragment="view=positions"),
+    Shot(name="positions-dark", page="bank", fragment="view=positions&theme=dark"),
     Shot(name="positions-phone", page="bank", fragment="view=positions", size=PHONE, phone=True),
     Shot(name="movement", page="banks", fragment=""),
     Shot(name="movement-dark", page="banks", fragment="theme=dark"),
@@ -117,60 +110,32 @@ SHOTS = (
     Shot(name="difference-phone", page="difference", fragment="theme=dark", size=PHONE, phone=True),
     Shot(
         name="encoder-decoder",
-        page="t5",
-        fragment="view=heads&kind=cross&layer=1&head=2&pin=query-3",
+        page="translation",
+        fragment="view=heads&kind=cross&layer=1&head=1",
         size=(1280, 900),
     ),
     Shot(name="live", page="live", fragment="view=heads", typed=MONEY, pressed="Switch head 5.6 off"),
     Shot(name="live-phone", page="live", fragment="theme=dark", size=PHONE, phone=True, typed=MONEY),
-    Shot(name="decoder", page="gpt2", fragment="view=heads&layer=1&head=2&pin=query-6", size=(1280, 860)),
+    Shot(name="decoder", page="induction", fragment="", size=(1280, 860)),
 )
-
-
-def random_model(build: Callable[[], torch.nn.Module], like: regard.Model, folder: Path) -> regard.Model:
-    """A model with random weights, whose rows are not flat, and the default model's tokenizer."""
-    torch.manual_seed(0)
-    network = build()
-    for name, weights in network.named_parameters():
-        weights.data *= {"q": 3, "k": 3, "c_attn": 6}.get(name.split(".")[-2], 1)
-    network.save_pretrained(folder)  # type: ignore[operator]
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        found = like.loaded.source.folder / name
-        if found.exists():
-            shutil.copy(found, folder / name)
-    return regard.load(os.path.relpath(folder))
-
-
-def t5() -> torch.nn.Module:
-    sizes = {"vocab_size": 30522, "d_model": 64, "d_kv": 16, "d_ff": 64, "num_layers": 3, "num_heads": 4}
-    return T5ForConditionalGeneration(T5Config(**sizes, pad_token_id=0, decoder_start_token_id=0))
-
-
-def gpt2() -> torch.nn.Module:
-    return GPT2LMHeadModel(GPT2Config(vocab_size=30522, n_embd=64, n_layer=3, n_head=4, n_positions=128))
 
 
 def write_pages(folder: Path, names: set[str]) -> dict[str, Path]:
     """The pages with these names, as files."""
     model = regard.load()
-    both = lambda: random_model(t5, model, folder / "small-t5-random-weights")  # noqa: E731
-    decoder = lambda: random_model(gpt2, model, folder / "small-gpt2-random-weights")  # noqa: E731
     pages = {
         "bank": lambda: model.trace(BANK).page(),
         "measures": lambda: model.trace(BANK).page(measures=["value_zeroing", "rollout"]),
         "difference": lambda: model.trace(BANKS[0]).difference_page(model.trace(BANKS[1])),
         "banks": lambda: comparison_page(model.trace(BANKS), "bank"),
         "pair": lambda: model.trace("Time flies like an arrow.", "Fruit flies like a banana.").page(),
-        "long": lambda: model.trace(PARAGRAPH * 5).page(),
         "arabic": lambda: model.trace(ARABIC).page(),
         "hebrew": lambda: model.trace(HEBREW).page(),
-        "t5": lambda: both().trace(BANK, target=TARGET).page(),
         "live": lambda: model.live_page(BANK),
-        "gpt2": lambda: decoder().trace(BANK).page(),
     }
     os.chdir(folder)  # so that the page names a model and no folder of this machine
-    files = {}
-    for name in sorted(names):
+    files = {name: EXAMPLES / f"{name}.html" for name in names - pages.keys()}
+    for name in sorted(names & pages.keys()):
         files[name] = folder / f"{name}.html"
         pages[name]().write(files[name])
     return files
@@ -187,8 +152,6 @@ def picture(browser: Browser, file: Path, shot: Shot) -> bytes:
     page = context.new_page()
     page.goto(f"{file.as_uri()}#{shot.fragment}")
     page.wait_for_timeout(1500)  # thumbnails are drawn when the browser is idle
-    for name, value in shot.sliders.items():
-        page.get_by_role("slider", name=name, exact=True).fill(str(value))
     if shot.typed:
         page.get_by_label("Type a sentence").fill(shot.typed)
         page.wait_for_timeout(1000)
