@@ -89,6 +89,28 @@ def test_pointing_at_the_matrix_reads_a_number(open_page: OpenPage, tmp_path: Pa
     expect(page.locator(".added-entry >> visible=true")).to_contain_text("Position 2 (w7), dimension 5")
 
 
+@pytest.mark.parametrize("family", ["bert", "gpt2", "marian"])
+def test_all_positions_go_on_where_the_text_ends(open_page: OpenPage, tmp_path: Path, family: str) -> None:
+    trace = tiny.trace(tmp_path, family)
+    network = trace.require_model().network
+    [kind, *_] = trace.kinds
+    stack = network.stack(kind)  # type: ignore[arg-type]
+    assert stack is not None
+    table = np.asarray(stack.embeddings.positions.table)  # type: ignore[union-attr]
+    count = min(512, len(table))
+    trace.write_page(tmp_path / "page.html", all_positions=True)
+    page = open_page(tmp_path / "page.html", "#view=positions")
+    note = page.locator(".note >> visible=true").first
+    expect(note).to_contain_text(f"{count} positions × {table.shape[1]} dimensions")
+    expect(note).to_contain_text(f"at each place; this text has the first {len(trace.tokens)}.")
+    slider = page.get_by_label("Position", exact=True).locator("visible=true")
+    slider.focus()
+    page.keyboard.press("End")
+    said = page.locator(".added-entry >> visible=true")
+    expect(said).to_contain_text(f"Position {count - 1}, dimension 0:")
+    assert _last(page, "added-entry") == pytest.approx(float(table[count - 1, 0]), abs=5e-4)
+
+
 def test_colours_of_the_matrix_are_its_numbers(open_page: OpenPage, tmp_path: Path) -> None:
     trace = tiny.trace(tmp_path, "bert")
     page = _open(open_page, trace, tmp_path, "&theme=light")

@@ -69,6 +69,13 @@ def look(
             help="Heads, or layers, and nothing else: a page to put inside another.",
         ),
     ] = None,
+    all_positions: Annotated[
+        bool,
+        typer.Option(
+            "--all-positions",
+            help="Hold the vectors of all positions that the model has, up to 512 (0.5 MB).",
+        ),
+    ] = False,
     max_mb: Annotated[
         float, typer.Option("--max-mb", metavar="MB", min=0.1, help="What the page may take.")
     ] = 32.0,
@@ -142,7 +149,8 @@ def look(
         )
     if live:
         beside = {
-            "--target": target, "--values": values, "--heads": heads, "--only": only, "--measures": measures
+            "--target": target, "--values": values, "--heads": heads, "--only": only, "--measures": measures,
+            "--all-positions": all_positions or None,
         }  # fmt: skip
         _check_live({**beside, **pictures})
         page = load_model(model).live_page(*read_texts([text] if pair is None else [text, pair]))
@@ -164,7 +172,14 @@ def look(
                 for file in pictures.values():
                     print_path(file.resolve())
             return
-    page = trace.page(values=of_values, heads=held, max_mb=max_mb, measures=drawn_too, only=alone)
+    page = trace.page(
+        values=of_values,
+        heads=held,
+        max_mb=max_mb,
+        measures=drawn_too,
+        only=alone,
+        all_positions=all_positions,
+    )
     for name in drawn_too:
         if name in page.left_out:
             typer.echo(f"{name} is not on the page: {page.left_out[name]}", err=True)

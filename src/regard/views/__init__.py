@@ -5,7 +5,7 @@ attention over hundreds of tokens is one file of a few megabytes.
 """
 
 from regard.views._arrays import view
-from regard.views._blocks import plain
+from regard.views._blocks import MOST_POSITIONS, plain
 from regard.views._budget import MOST_MB
 from regard.views._figure import check_format, new_figure, write_figure
 from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord
@@ -40,6 +40,7 @@ __all__ = [
     "MEASURES",
     "MOST_MB",
     "MOST_MEASURES",
+    "MOST_POSITIONS",
     "SHOWN",
     "AttentionRecord",
     "HeadName",

@@ -68,6 +68,7 @@ def page_record(
     statistics: bool = True,
     story: bool = False,
     names: int = 0,
+    all_positions: bool = False,
 ) -> AttentionRecord:
     """What the page needs of a trace: tokens, and q, k, scale, mask and bias of every layer of every kind.
 
@@ -80,6 +81,7 @@ def page_record(
         statistics: whether it has the statistics of every head; a notebook asks for them when it shows them.
         story: whether it has the way of each token through the layers, where that can be seen.
         names: how many weights may be read to name the heads by what they do; 0 for no names.
+        all_positions: whether it has what the model adds at all its positions, not only at the text's.
 
     Raises:
         InputError: a layer has something that the page cannot draw exactly: it would show other weights than
@@ -89,8 +91,8 @@ def page_record(
     drawn, left = ({}, {}) if measures is None else measures_of(trace, measures, of)
     record = AttentionRecord(
         model=trace.model,
-        encoder=None if trace.encoder is None else _side(trace, "encoder"),
-        decoder=None if trace.decoder is None else _side(trace, "decoder"),
+        encoder=None if trace.encoder is None else _side(trace, "encoder", all_positions),
+        decoder=None if trace.decoder is None else _side(trace, "decoder", all_positions),
         layers={kind: tuple(_layers(trace, kind, made)) for kind in trace.kinds},
         statistics={kind: head_statistics(trace, kind) for kind in trace.kinds} if statistics else {},
         measures=drawn,
@@ -113,7 +115,7 @@ def _stories(trace: Trace, record: AttentionRecord) -> dict[StackKind, StoryReco
     return told
 
 
-def _side(trace: Trace, kind: StackKind) -> Side:
+def _side(trace: Trace, kind: StackKind, all_positions: bool) -> Side:
     encoding = trace.passage(kind).encoding
     texts = encoding.texts
     tokenizer = None if trace.loaded is None else trace.loaded.tokenizer
@@ -133,7 +135,7 @@ def _side(trace: Trace, kind: StackKind) -> Side:
             for token in encoding.tokens
         ),
         words=tuple(word.text for word in encoding.words),
-        positions=positions_record(trace, kind),
+        positions=positions_record(trace, kind, every=all_positions),
     )
 
 

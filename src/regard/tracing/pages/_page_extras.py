@@ -9,10 +9,18 @@ from torch import Tensor
 
 from regard._lens import bound_of
 from regard.core.errors import InputError
-from regard.models import Kind, StackKind, positions_of
+from regard.models import Kind, StackKind, Transformer, positions_of
 from regard.tracing.measures import statistics
 from regard.tracing.record import AttentionTrace, ScoreTrace, Trace
-from regard.views import HeadName, HeadStatistics, LayerRecord, PositionsRecord, RotaryRecord, value_contexts
+from regard.views import (
+    MOST_POSITIONS,
+    HeadName,
+    HeadStatistics,
+    LayerRecord,
+    PositionsRecord,
+    RotaryRecord,
+    value_contexts,
+)
 
 PageHead = int | tuple[int, int] | tuple[Kind, int, int]
 """(layer, head), of every kind of attention that has it, (kind, layer, head), or a layer, with all heads."""
@@ -92,13 +100,35 @@ def head_statistics(trace: Trace, kind: Kind) -> HeadStatistics:
     return {name: as_array(found.mean(name)) for name in found.names if name not in _NOT_OF_HEADS}
 
 
-def positions_record(trace: Trace, kind: StackKind) -> PositionsRecord:
-    """How a stack knows positions: in words, and what it added to each token of the text."""
+def positions_record(trace: Trace, kind: StackKind, *, every: bool = False) -> PositionsRecord:
+    """How a stack knows positions: in words, and what it added to each token of the text.
+
+    Args:
+        trace: the trace.
+        kind: the stack.
+        every: whether what it adds at the places beyond the text is there too, as many as a page holds.
+    """
     table = trace.passage(kind).positions
+    if every and table is not None:
+        table = _all_positions(trace, kind, table)
     return PositionsRecord(
         said=None if trace.loaded is None else positions_of(trace.loaded.network),
         table=None if table is None else as_array(table),
     )
+
+
+def _all_positions(trace: Trace, kind: StackKind, table: Tensor) -> Tensor:
+    """What a stack adds at every place that it has, from the first on."""
+    network = trace.require_model().network
+    stack = None if network.written else network.stack(kind)
+    if stack is None or stack.embeddings.positions is None or not isinstance(network, Transformer):
+        return table
+    count = min(MOST_POSITIONS, network.limit(kind) or MOST_POSITIONS)
+    # Of a token that is there: some models give padding no number.
+    ids = torch.full((1, count), trace.passage(kind).encoding.token_ids[0], device=table.device)
+    with torch.no_grad():
+        rows: Tensor = stack.embeddings.positions(stack.numbering(ids))[0]
+    return rows if count > len(table) and torch.equal(rows[: len(table)].to(table.dtype), table) else table
 
 
 def rotary_record(trace: Trace, kind: Kind, layer: int) -> RotaryRecord | None:

@@ -22,6 +22,7 @@ def page(
     measures: Sequence[str] = (),
     of: Scalar | None = None,
     only: Iterable[PageHead] | None = None,
+    all_positions: bool = False,
 ) -> Page:
     """The interactive page of this trace: `trace.page().html`; `write_page` puts it in a file.
 
@@ -38,7 +39,10 @@ def page(
         of: what "gradient" is the gradient of, as in `attention_gradients`; by default the largest logit
             after a decoder's last token.
         only: heads that the page holds, with their values, and nothing of any other: a few kB of data, to
-            be shown inside another page (`#bare`). It goes without `values`, `heads` and `measures`.
+            be shown inside another page (`#bare`). It goes without `values`, `heads`, `measures` and
+            `all_positions`.
+        all_positions: whether it holds the vectors that the model adds at all its positions, up to 512, and
+            not only at those of the text: half a MB of the default model.
 
     Raises:
         InputError: a head or a measure that is not there, heads that do not fit, or a layer that the page
@@ -47,13 +51,14 @@ def page(
 
     of_values, held = page_heads(self, values, "values"), page_heads(self, heads, "heads")
     if only is not None:
-        if of_values or held or measures:
-            raise InputError(
-                "only must be given without values, heads and measures: it says all that is held."
-            )
+        if of_values or held or measures or all_positions:
+            raise InputError("only must be given alone: a page of chosen heads holds nothing else.")
         names = page_heads(self, only, "only")
         return render_page(page_record(self, names=MOST_WEIGHTS), only=names, max_mb=max_mb)
-    record = page_record(self, measures, of, story=True, names=MOST_WEIGHTS)
+    record = page_record(self, measures, of, story=True, names=MOST_WEIGHTS, all_positions=all_positions)
+    stacks = [each for each in (self.encoder, self.decoder) if each is not None]
+    if all_positions and all(each.positions is None for each in stacks):
+        raise InputError(f"all_positions must be left out: {self.model} adds no vectors for positions.")
     return render_page(record, values=of_values, heads=held, max_mb=max_mb)
 
 
@@ -67,13 +72,23 @@ def write_page(
     measures: Sequence[str] = (),
     of: Scalar | None = None,
     only: Iterable[PageHead] | None = None,
+    all_positions: bool = False,
 ) -> Page:
     """Write the interactive page, whole or not at all; the other arguments as in `page`.
 
     Raises:
         OutputError: the file cannot be written.
     """
-    made = page(self, values=values, heads=heads, max_mb=max_mb, measures=measures, of=of, only=only)
+    made = page(
+        self,
+        values=values,
+        heads=heads,
+        max_mb=max_mb,
+        measures=measures,
+        of=of,
+        only=only,
+        all_positions=all_positions,
+    )
     made.write(path)
     return made
 

@@ -27,7 +27,9 @@ from regard.text import Tokenizer
 from regard.text._special import SpecialIds
 from regard.tracing import Trace, page_record, trace_ids, trace_text
 from regard.views import LayerRecord, weight_rows
+from unit.models import tiny
 from unit.models.folders import CONFIGS, network
+from unit.tracing.stacks import loaded as of_network
 from unit.views.conftest import facts_of
 
 TOKENS = 9
@@ -91,6 +93,19 @@ def test_says_which_tokens_the_model_read_as_unknown(loaded: Loaded, named: bool
     assert [token.word for token in side.tokens[1:-1]] == [0, 1, 2, None, 6]
     facts = facts_of(trace_text(loaded, "🍕").page())
     assert [token.get("unknown") for token in facts["sides"]["encoder"]["tokens"]] == [None, True, None]
+
+
+def test_all_positions_are_refused_where_there_are_none(trace: Trace) -> None:
+    rotary = trace_ids(of_network(tiny.decoder(), tokenizer=False), [3, 5, 7, 4])
+    with pytest.raises(InputError, match="all_positions must be left out: tiny adds no vectors"):
+        rotary.page(all_positions=True)
+    with pytest.raises(InputError, match="needs the parameters of tiny"):
+        replace(trace, loaded=None).page(all_positions=True)
+    side = page_record(trace, all_positions=True).encoder
+    assert side is not None
+    assert side.positions is not None
+    table = trace.require_model().network.encoder.embeddings.positions.table  # type: ignore[union-attr]
+    assert np.array_equal(np.asarray(side.positions.table), table.numpy())
 
 
 def test_holds_both_texts(loaded: Loaded) -> None:

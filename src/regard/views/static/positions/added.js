@@ -73,13 +73,14 @@ export class AddedVectors {
     this.element = make("div", { class: "position-pair" }, vectors, products);
   }
 
-  // table: { count, dim, values }; names: the tokens that stand there.
+  // table: { count, dim, values }; names: the tokens that stand there: of the first places, where there are more.
   // stack: what the note begins with, where two stacks are shown.
   open({ count, dim, values }, names, stack) {
     this.count = count;
     this.dim = dim;
     this.values = values;
-    this.names = names;
+    this.total = names.length;
+    this.names = Array.from({ length: count }, (_, place) => names[place] ?? "");
     this.stack = stack;
     if (!this.opened) this.at = { ...this.at, ...this.content() };
     this.opened = true;
@@ -95,7 +96,8 @@ export class AddedVectors {
   content() {
     const length = (place) => this.names[place].match(/\p{L}/gu)?.length ?? 0;
     const special = this.source.tokens(this.state.values.kind, this.side).map((token) => token.special);
-    const places = Array.from({ length: this.count }, (_, place) => place).filter((place) => !special[place]);
+    const total = Math.min(this.count, this.total);
+    const places = Array.from({ length: total }, (_, place) => place).filter((place) => !special[place]);
     const start = this.source.facts.start?.pin;
     const longest = (some) => some.reduce((best, place) => (length(place) > length(best) ? place : best), some[0] ?? 0);
     const position = places.includes(start) ? start : longest(places);
@@ -117,8 +119,10 @@ export class AddedVectors {
 
   draw() {
     const { count, dim, values } = this;
-    const total = this.names.length;
-    this.note.textContent = `${this.stack}${count} positions × ${dim} dimensions${total > count ? `, the first of ${total}` : ""}: what the model adds at each place of this text.`;
+    const { total } = this;
+    const which = total > count ? `, the first of ${total}` : "";
+    const where = count > total ? `each place; this text has the first ${total}` : "each place of this text";
+    this.note.textContent = `${this.stack}${count} positions × ${dim} dimensions${which}: what the model adds at ${where}.`;
     this.map.draw(count, dim, (row, column) => values[row * dim + column], this.full, this.full < this.limit);
     const all = new Float64Array(count * count);
     for (let row = 0; row < count; row += 1)
@@ -126,9 +130,8 @@ export class AddedVectors {
         all[row * count + column] = all[column * count + row] = this.like(row, column);
     this.all = all;
     this.alike.draw(count, count, (row, column) => all[row * count + column], this.cosine ? 1 : largestSize(all));
-    const names = this.names.slice(0, count);
-    this.map.name(names);
-    this.alike.name(names, true);
+    this.map.name(this.names);
+    this.alike.name(this.names, true);
     this.show(this.at);
     this.table.draw();
   }
@@ -146,7 +149,7 @@ export class AddedVectors {
 
   show({ position, dim, other }) {
     const { count, values } = this;
-    const name = (place) => `${place} (${this.names[place]})`;
+    const name = (place) => (place < this.total ? `${place} (${this.names[place]})` : String(place));
     this.map.mark(position, dim);
     this.alike.mark(position, other);
     this.sliders.position.update(position, count, name(position));
@@ -167,14 +170,12 @@ export class AddedVectors {
 
   tables() {
     const { position } = this.at;
-    const rows = this.names
-      .slice(0, this.count)
-      .map((name, other) => [
-        String(other),
-        name,
-        formatNumber(this.like(position, other, false)),
-        formatNumber(this.like(position, other, true)),
-      ]);
+    const rows = this.names.map((name, other) => [
+      String(other),
+      name,
+      formatNumber(this.like(position, other, false)),
+      formatNumber(this.like(position, other, true)),
+    ]);
     const header = ["Position", "Token", "Dot product", "Cosine"];
     return [makeTable(`Position ${position} with every position`, header, rows)];
   }
