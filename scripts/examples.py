@@ -60,9 +60,10 @@ EXAMPLES = (
         title="A bank of a river",
         text=(
             "“bank” gets its meaning from its neighbours: in the last layer this head looks back from"
-            " it to “fishing” and “river”. Point at any other word, or choose another head."
+            " it to “fishing” and “river”. Point at any other word, or open the page and choose "
+            "another head."
         ),
-        fragment="",
+        fragment="view=heads&layer=5&head=11&pin=query-11",
         make=lambda folder: default_page("Write a poem about a man fishing on a river bank."),
     ),
     Example(
@@ -70,9 +71,9 @@ EXAMPLES = (
         title="What is too big?",
         text=(
             "The trophy is too big; or else the suitcase is too small. One word decides what “it” "
-            "means (Winograd 1972; Levesque 2011). Head 3.1 looks from “it” to “trophy” in both: a "
-            "clear line is not yet an understanding. The page shows which heads notice the other word"
-            " at all."
+            "means (Winograd 1972; Levesque 2011). Head 3.1 looks from “it” to “trophy” in both "
+            "texts: a clear line is not yet an understanding. Here is what the other word changes in "
+            "it, which is little."
         ),
         fragment="view=heads&layer=3&head=1&specials=hidden&pin=query-10",
         make=lambda folder: default_page(TROPHY.format("big"), TROPHY.format("small")),
@@ -82,7 +83,7 @@ EXAMPLES = (
         title="Once more from the list",
         text=(
             "A decoder of two layers, trained on lists of random words that are said twice. In the "
-            "second half it knows what comes: one head finds where the word stood before, and looks "
+            "second half it knows what comes: this head finds where the word stood before, and looks "
             "at the word after it."
         ),
         fragment="",
@@ -93,20 +94,20 @@ EXAMPLES = (
         title="Seven and thirty",
         text=(
             "A small encoder-decoder that translates English numbers to German, where the ones come "
-            "before the tens. In the cross-attention the lines cross just there: to write “sieben” it"
-            " looks at “seven”, then back at “thirty”."
+            "before the tens. Each word on the left looks for the one to write next: “hundert” looks "
+            "ahead at “seven”, and “und” back at “thirty”."
         ),
-        fragment="view=heads&kind=cross&layer=1&head=1",
+        fragment="view=heads&kind=cross&layer=1&head=2&pin=query-6",
         make=lambda folder: trained(examples_models.numbers, ENGLISH, folder, GERMAN),
     ),
     Example(
         name="long",
         title="512 tokens",
         text=(
-            "A short story, as long as the model can read. Every weight is on the page: choose a "
-            "word, and see what it looks at over the whole text."
+            "A short story, as long as the model can read. In this head “girl” looks at the family: "
+            "brother, daughter, father, hundreds of words before."
         ),
-        fragment="",
+        fragment="view=heads&layer=5&head=2&pin=query-494",
         make=lambda folder: default_page(LONG, max_mb=3),
     ),
 )
@@ -132,7 +133,7 @@ body {{ font: 17px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 0 auto;
 h1 {{ font-size: 25px; margin-bottom: 0; }}
 h2 {{ font-size: 17px; margin: 48px 0 4px; }}
 p {{ margin: 0 0 12px; max-width: 46em; }}
-iframe {{ width: 100%; height: 520px; border: 1px solid; border-radius: 8px; }}
+iframe {{ width: 100%; height: 640px; border: 1px solid; border-radius: 8px; }}
 </style>
 </head>
 <body>

@@ -187,7 +187,7 @@ function sizeOf(source, kind) {
 // What the view on show can do, and what every view can.
 function makeHelp(views, state, addressed) {
   const list = make("dl", { class: "shortcuts" });
-  const title = make("h2", { tabindex: "-1", autofocus: true }, "Reading this page");
+  const title = make("h2", { tabindex: "-1" }, "Reading this page");
   const close = make("button", { type: "button", class: "button" }, "Close");
   const element = make(
     "dialog",
@@ -209,6 +209,7 @@ function makeHelp(views, state, addressed) {
       ...[...help, ...HELP].flatMap(([key, meaning]) => [make("dt", {}, key), make("dd", {}, meaning)]),
     );
     element.showModal();
+    title.focus();
   };
   return { element, show };
 }
