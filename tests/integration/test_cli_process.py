@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from unit.views.conftest import facts_of
+
 FISHING = "Write a poem about a man fishing on a river bank."
 REGARD = [sys.executable, "-m", "regard"]
 SECONDS = 120
@@ -86,7 +88,7 @@ def test_from_the_sentence_to_the_page(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert done.stdout == f"{path}\n".encode()
     assert done.stderr == b"There is no display here: open this file in a browser.\n"
-    assert FISHING in path.read_text(encoding="utf-8")
+    assert facts_of(path.read_text(encoding="utf-8"))["sides"]["encoder"]["text"] == FISHING
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["explain", "bank", "-w", "bank"]])
