@@ -59,9 +59,9 @@ EXAMPLES = (
         name="bank",
         title="A bank of a river",
         text=(
-            "“bank” gets its meaning from its neighbours: in the last layer this head looks back from"
-            " it to “fishing” and “river”. Point at any other word, or open the page and choose "
-            "another head."
+            "“bank” gets its meaning from its neighbours: in the last layer this head looks back from it "
+            "to “fishing”, and less to “poem” and “river”. Point at any other word, or open the page and "
+            "choose another head."
         ),
         fragment="view=heads&layer=5&head=11&pin=query-11",
         make=lambda folder: default_page("Write a poem about a man fishing on a river bank."),
