@@ -221,7 +221,10 @@ def test_what_cannot_be_read_is_said_and_nothing_stays(name: str, open_live: Ope
     expect(page.locator(".live-status")).to_contain_text(re.compile(said))
     expect(page.locator("#regard-view")).to_be_hidden()
     expect(page.locator(".live-found").first).to_be_hidden()
+    expect(page.locator("h1")).to_have_text("No sentence that can be read")
+    expect(page.locator(".exact")).to_be_hidden()
     _type(page, OTHER)
+    expect(page.locator("h1")).to_have_text(OTHER)
     expect(page.locator("#regard-view")).to_be_visible()
     expect(page.locator(".tokens.queries .token").nth(4)).to_contain_text("a")
 

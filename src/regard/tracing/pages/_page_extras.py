@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard._lens import bound_of
 from regard.core.errors import InputError
-from regard.models import Kind, StackKind, Transformer, positions_of
+from regard.models import Kind, StackKind, positions_of
 from regard.tracing.measures import statistics
 from regard.tracing.record import AttentionTrace, ScoreTrace, Trace
 from regard.views import (
@@ -121,7 +121,7 @@ def _all_positions(trace: Trace, kind: StackKind, table: Tensor) -> Tensor:
     """What a stack adds at every place that it has, from the first on."""
     network = trace.require_model().network
     stack = None if network.written else network.stack(kind)
-    if stack is None or stack.embeddings.positions is None or not isinstance(network, Transformer):
+    if stack is None or stack.embeddings.positions is None:
         return table
     count = min(MOST_POSITIONS, network.limit(kind) or MOST_POSITIONS)
     # Of a token that is there: some models give padding no number.

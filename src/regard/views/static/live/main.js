@@ -75,7 +75,11 @@ function answered(answer) {
     return ask();
   }
   root.classList.toggle("refused", Boolean(answer.refused));
-  if (answer.refused) return bar.refused(answer.refused);
+  if (answer.refused) {
+    // The title is for screen readers here: it must not go on with the sentence before.
+    root.querySelector("h1").replaceChildren("No sentence that can be read");
+    return bar.refused(answer.refused);
+  }
   const words = wordVectors(answer.encoded, answer.contextual);
   const isFirst = before === null;
   if (isFirst) performance.mark("regard-live");
