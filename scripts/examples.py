@@ -35,11 +35,16 @@ class Example:
     make: Callable[[Path], Page]
 
 
-def default_page(*texts: str, max_mb: float = 32.0) -> Page:
+def default_page(*texts: str) -> Page:
     """The page of a text in the default model, or of how it differs from a second one."""
     model = regard.load()
     first = model.trace(texts[0])
-    return first.difference_page(model.trace(texts[1])) if len(texts) > 1 else first.page(max_mb=max_mb)
+    return first.difference_page(model.trace(texts[1])) if len(texts) > 1 else first.page()
+
+
+def long_page() -> Page:
+    """The page of the long text, with a few heads, so that the file is small; pictures of the others."""
+    return regard.load().trace(LONG).page(heads=[(5, 2), (3, 1)], max_mb=1.4)
 
 
 def trained(train: Callable[[Path], float], text: str, folder: Path, target: str | None = None) -> Page:
@@ -108,7 +113,7 @@ EXAMPLES = (
             "brother, daughter, father, hundreds of words before."
         ),
         fragment="view=heads&layer=5&head=2&pin=query-494",
-        make=lambda folder: default_page(LONG, max_mb=3),
+        make=lambda folder: long_page(),
     ),
 )
 

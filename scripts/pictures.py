@@ -68,7 +68,7 @@ SHOTS = (
         page="pair",
         fragment="view=heads&layer=5&head=3&filter=ab&specials=hidden&pin=query-2",
     ),
-    Shot(name="heads-long", page="long", fragment=""),
+    Shot(name="heads-long", page="long", fragment="view=heads&layer=5&head=2&pin=query-494"),
     Shot(
         name="heads-arabic",
         page="arabic",
