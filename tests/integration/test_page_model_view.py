@@ -384,6 +384,8 @@ def test_fits_the_width(open_page: OpenPage, tmp_path: Path, width: int) -> None
     assert max(box["right"] for box in boxes) <= width
     for caption in page.locator(".wall-caption").all()[:5]:
         assert caption.evaluate("e => e.scrollWidth <= e.clientWidth")
+        ring = 3  # around the picture of the chosen head
+        assert caption.evaluate("e => parseFloat(getComputedStyle(e).paddingTop)") >= ring
 
 
 def test_only_lines_in_view_are_drawn(open_page: OpenPage, tmp_path: Path) -> None:

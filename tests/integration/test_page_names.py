@@ -71,6 +71,9 @@ def test_a_name_stands_by_title_and_thumbnail(open_page: OpenPage, path: Path, t
     page = open_page(path, "#view=model&layer=0&head=2")
     expect(page.locator(".detail h2")).to_have_text(f"Layer 0, head 2: {said}")
     expect(page.locator(".wall-does").nth(2)).to_have_text("previous")
+    assert trace.heads()[5, 0].best.pattern == "delimiter sink"
+    shown = page.locator(".wall-does").nth(5 * 12)
+    expect(shown).to_have_text("sink")
     # With a least effect above the head's own it has no name in the grid.
     page.get_by_label("Effect from").focus()
     page.keyboard.press("End")

@@ -197,7 +197,8 @@ export class HeadGrid {
   fill() {
     const { values } = this.state;
     for (const cell of this.cells) {
-      cell.does = withEffect(nameOf(this.source, values, cell));
+      cell.named = nameOf(this.source, values, cell);
+      cell.does = withEffect(cell.named);
       this.look.fill(cell, this);
       cell.element.classList.toggle("faint", !isAsked(this.source, values, cell));
     }

@@ -32,7 +32,12 @@ export function nameOf(source, { kind, effect }, { layer, head }) {
   return best && best.effect >= effect ? best : null;
 }
 
+// Under a thumbnail there is room for one word, and for a number.
+const SHORT = { "delimiter sink": "sink", "duplicate token": "duplicate", "positional stride": "stride" };
+
 export const whole = ({ name, detail }) => (detail ? `${name} ${detail}` : name);
+export const inShort = ({ name, detail = "" }) =>
+  [SHORT[name] || name, ...(/\d/.test(detail) ? [detail] : [])].join(" ");
 export const withEffect = (found) => (found ? `${whole(found)} (${found.effect.toFixed(2)})` : "");
 
 // Whether a head is among those that were asked for.

@@ -2,7 +2,7 @@
 
 import { make } from "../base/dom.js";
 import { HeadGrid } from "../base/grid.js";
-import { hasNames } from "../base/names.js";
+import { hasNames, inShort } from "../base/names.js";
 import { formatStatistic } from "./statistics.js";
 
 // statistics(): the HeadStatistics of the kind; point, open, drawn: see base/grid.js.
@@ -33,7 +33,7 @@ export function makeWall(page, { statistics, point, open, drawn }) {
     const { stat } = state.values;
     const { label } = statistics().offered.find((each) => each.name === stat);
     const value = statistics().of(cell, stat);
-    cell.shown.textContent = cell.does.replace(/ \(.*/, "");
+    cell.shown.textContent = cell.named ? inShort(cell.named) : "";
     element.title = held ? cell.does : "Not in this file";
     cell.number.data = formatStatistic(value, value >= 100 ? 1 : 3);
     const does = cell.does ? `, ${cell.does}` : "";
@@ -47,7 +47,7 @@ export function makeWall(page, { statistics, point, open, drawn }) {
     label: "All layers and heads",
     least: 56,
     most: 120,
-    below: named ? 35 : 19,
+    below: named ? 39 : 23,
     fill,
     lines,
     point,
