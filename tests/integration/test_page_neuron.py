@@ -346,6 +346,8 @@ def test_by_keyboard(open_page: OpenPage, path: Path) -> None:
         assert page.evaluate("regard.state().key") == wanted
     assert head_page.address(page).endswith("&pin=query-3&key=5&dim=3")
     slider = page.get_by_label("Dimension of q and k")
+    expect(slider).to_be_hidden()  # most people need no other than the largest
+    page.get_by_text("Dimension 3 of q and k, ").click()
     slider.focus()
     page.keyboard.press("ArrowLeft")
     assert page.evaluate("regard.state().dim") == 2

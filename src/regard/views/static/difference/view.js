@@ -140,7 +140,7 @@ export const VIEW = {
   name: "difference",
   label: "Difference",
   fits,
-  guide: "Which heads attend differently, in bits; the strongest are the darkest. Click one to see where.",
+  guide: "Which heads attend differently, in bits: the stronger the colour, the more. Click one to see where.",
   help: HELP,
   open,
 };

@@ -19,13 +19,14 @@ export class Worked {
     // Made once: a slider that is made anew would be lost to the hand that moves it.
     this.sliders = { dim: this.slider("Dimension of q and k", "dim"), vdim: this.slider("Dimension of v", "vdim") };
     const sliders = Object.values(this.sliders).map(({ element }) => element);
+    this.dims = make("summary", {});
     this.element = make(
       "section",
       { class: "neuron-worked", "aria-label": "The calculation" },
       this.title,
       this.subtitle,
       this.word,
-      ...sliders,
+      make("details", { class: "worked-dims" }, this.dims, ...sliders),
       this.steps,
     );
     this.word.addEventListener("click", (event) => this.onWord(event));
@@ -44,6 +45,11 @@ export class Worked {
     );
     this.drawWord();
     const { dim, vdim } = this.sliders;
+    const shown = [chosen.isSink() ? "" : `${chosen.dim} of q and k`, steps.v ? `${chosen.vdim} of v` : ""].filter(
+      Boolean,
+    );
+    this.dims.textContent = `Dimension ${shown.join(", ")}`;
+    this.dims.parentElement.hidden = shown.length === 0;
     dim.element.hidden = chosen.isSink();
     vdim.element.hidden = !steps.v;
     dim.update(chosen.dim, steps.dim);
