@@ -32,6 +32,7 @@ FLOORS = {
     "checkpoints": 1,
     "text": 1,
     "views": 1,
+    "data": 1,
     "core": 0,
     "_on_use": -1,
     "_version": -1,

@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
-from regard.embedding.job._texts import not_unicode
+from regard.data import no_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,34 +41,6 @@ class Columns:
         """The id, where there is one, and the columns that are kept."""
         return self.keep if self.id is None else (self.id, *self.keep)
 
-    def check(self, there: Iterable[str], name: str) -> None:
-        """Refuse an input that lacks a column.
-
-        Raises:
-            InputError: with the columns that are there.
-        """
-        there = list(there)
-        missing = [each for each in (*self.texts, *self.carried) if each not in there]
-        if missing:
-            option = (
-                "--text-column"
-                if missing[0] in self.texts
-                else "--id-column"
-                if missing[0] == self.id
-                else "--keep"
-            )
-            listed = ", ".join(map(repr, there[:_LISTED])) + (", ..." if len(there) > _LISTED else "")
-            raise InputError(
-                f"{name} has no column {missing[0]!r}; it has {listed or 'none'}. Name one of them with "
-                f"{option}."
-            )
-        doubled = next((each for each in (*self.texts, *self.carried) if there.count(each) > 1), None)
-        if doubled is not None:
-            raise InputError(f"{name} has several columns {doubled!r}; give them names of their own.")
-
-
-_LISTED = 30
-
 
 @dataclass(frozen=True)
 class Carried:
@@ -92,7 +64,7 @@ class Carried:
     def problem(self, value: object) -> str | None:
         """Why a value of a JSON line cannot stand in the column; None where it can."""
         if isinstance(value, str):
-            found = not_unicode(f"column {self.name!r}", value)
+            found = no_text(f"column {self.name!r}", value)
             if found is not None:
                 return found
         if value is None or self.as_json or _fits(value, self.type):

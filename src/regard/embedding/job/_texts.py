@@ -2,33 +2,17 @@
 
 from collections.abc import Sequence
 
-LONGEST = 4_000_000
-"""Bytes of a line, and characters of a CSV field: no model takes as much, and a file without line ends would
-fill the memory."""
+from regard.data import LONGEST, no_text
 
 
 def problem(text: object) -> str | None:
     """Why a text cannot be embedded; None where it can."""
-    if text is None:
-        return "the text is null"
-    if not isinstance(text, str):
-        return f"the text is {_a(text)}, not a string"
+    reason = no_text("the text", text)
+    if reason is not None or not isinstance(text, str):
+        return reason
     if not text or text.isspace():
         return "the text is empty"
-    if len(text) > LONGEST:
-        return f"the text is longer than {LONGEST:,} characters"
-    return not_unicode("the text", text)
-
-
-def not_unicode(what: str, text: str) -> str | None:
-    """Where a string holds half of a surrogate pair, which UTF-8 has no form for; None where it does not."""
-    if text.isascii():
-        return None
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        return f"{what} holds half of a surrogate pair at character {error.start}"
-    return None
+    return f"the text is longer than {LONGEST:,} characters" if len(text) > LONGEST else None
 
 
 def joined(parts: Sequence[object]) -> tuple[str | None, str | None]:
@@ -40,8 +24,3 @@ def joined(parts: Sequence[object]) -> tuple[str | None, str | None]:
     odd = next((part for part in there if not isinstance(part, str)), None)
     reason = problem(odd) if odd is not None else problem("\n".join(map(str, there)) if there else None)
     return (None, reason) if reason is not None else ("\n".join(map(str, there)), None)
-
-
-def _a(value: object) -> str:
-    names = {bool: "true or false", int: "a number", float: "a number", dict: "an object", list: "a list"}
-    return names.get(type(value), f"of type {type(value).__name__}")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from regard.core.errors import InputError
-from regard.embedding.job import Columns, Inputs, _csv_source, _lines
-from regard.embedding.job._lines import too_long
+from regard.data import _csv_source, _lines
+from regard.data._lines import too_long
+from regard.embedding.job import Columns, Inputs
 from unit.embedding.job.reading import rows
 
 ODD = (
@@ -43,7 +44,7 @@ def test_tabs_and_other_delimiters(tmp_path: Path) -> None:
     assert rows(path, Columns(id="id"), delimiter=";") == {0: ("a, b", "1")}
     with pytest.raises(InputError, match=r"no column 'text'; it has 'text;id'.*end at ';'\? .*--delimiter"):
         Inputs([path], Columns())
-    with pytest.raises(InputError, match="--delimiter must be one character"):
+    with pytest.raises(InputError, match="delimiter must be one character"):
         Inputs([path], Columns(), delimiter=";;")
 
 
@@ -69,7 +70,7 @@ def test_another_encoding(tmp_path: Path) -> None:
     columns = Columns(text=("t\u00e9xt",), id="id")
     assert rows(path, columns, encoding="cp1252") == {0: ("na\u00efve", "1"), 1: ("\u20ac 5", "2")}
     for encoding in ("no-such", "utf-16", "hex"):
-        with pytest.raises(InputError, match="--encoding must be one that Python knows"):
+        with pytest.raises(InputError, match="encoding must be one that Python knows"):
             Inputs([path], columns, encoding=encoding)
 
 

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from regard.core.errors import InputError
-from regard.embedding.job import Columns, Inputs, _line_sources, _lines, _texts
+from regard.data import _lines
+from regard.embedding.job import Columns, Inputs, _texts
 from unit.embedding.job.reading import blocks, rows
 
 ODD = b"one\n\n  \nthree\xff\nfo\0ur\r\nfive\r\nsix"
@@ -72,7 +73,7 @@ def test_compressed(tmp_path: Path, suffix: str, pack: object) -> None:
 
 
 def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_line_sources, _lines, _texts):
+    for module in (_lines, _texts):
         monkeypatch.setattr(module, "LONGEST", 10)
     path = tmp_path / "a.txt"
     path.write_bytes(b"123456789\n" + b"x" * 5000 + b"\n" + b"1234567890\n" + b"next\n" + b"y" * 4000)
@@ -159,7 +160,7 @@ def test_strings_as_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('"one"\n"two"\n')
     assert rows(path) == {0: "one", 1: "two"}
-    with pytest.raises(InputError, match="no column 'text'; it has none"):
+    with pytest.raises(InputError, match="no column 'id'; it has none"):
         Inputs([path], Columns(id="id"))
 
 

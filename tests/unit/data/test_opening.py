@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from regard.core.errors import InputError, OutputError
+from regard.data._opening import look_into
 from regard.embedding.job import Columns, Inputs
-from regard.embedding.job._opening import look_into
 from unit.embedding.job.reading import rows
 
 
@@ -96,7 +96,7 @@ def test_no_room_for_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("regard.embedding.job._opening.shutil.copyfileobj", full)
+    monkeypatch.setattr("regard.data._opening.shutil.copyfileobj", full)
     os.mkfifo(tmp_path / "pipe")
     threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes(b"")).start()
     told = r"pipe cannot be copied to '.*' \(No space left on device\); make room"
@@ -107,9 +107,9 @@ def test_no_room_for_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         Inputs([tmp_path / "none.txt"], Columns())
-    with pytest.raises(InputError, match="at least one file"):
+    with pytest.raises(InputError, match="give at least one"):
         Inputs([], Columns())
-    with pytest.raises(InputError, match="--format must be one of text, "):
+    with pytest.raises(InputError, match="format must be one of text, "):
         Inputs([tmp_path], Columns(), format="xml")
     with pytest.raises(InputError, match="null byte"):
         Inputs([Path("a\0b")], Columns())

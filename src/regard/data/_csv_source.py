@@ -2,15 +2,12 @@
 
 import csv
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from regard.core.errors import InputError
-from regard.core.extras import pyarrow
-from regard.embedding.job._columns import Carried, Columns
-from regard.embedding.job._lines import BOM, Parsed, gathered, lines, too_long, undecodable
-from regard.embedding.job._opening import Opened
-from regard.embedding.job._rows import Chunk
-from regard.embedding.job._texts import LONGEST, joined
+from regard.data._columns import check_columns
+from regard.data._lines import BOM, LONGEST, Record, lines, too_long, undecodable
+from regard.data._opening import Opened
 
 # Beyond so many lines a record whose every line reads as one is taken for several.
 _LINES = 20
@@ -27,25 +24,26 @@ class CsvSource:
 
     Args:
         opened: the input.
-        columns: which columns are used; an empty field of them is an empty text.
         delimiter: between fields; None is a comma, for TSV a tab.
     """
 
-    def __init__(self, opened: Opened, columns: Columns, delimiter: str | None) -> None:
+    unit = "line"
+
+    def __init__(self, opened: Opened, delimiter: str | None) -> None:
         self.opened = opened
-        self._columns = columns
         self._delimiter = delimiter or ("\t" if opened.format == "tsv" else ",")
-        self.fields = [Carried(name, pyarrow()[0].string()) for name in columns.carried]
         self._header = self._read_header(opened)
-        try:
-            columns.check(self._header, opened.name)
-        except InputError as error:
-            other = next((each for each in ";\t|," if each in "".join(self._header[:1])), None)
-            if len(self._header) == 1 and other is not None:
-                raise InputError(f"{error} Or do fields end at {other!r}? Say so with --delimiter.") from None
-            raise
-        self._texts = [self._header.index(name) for name in columns.texts]
-        self._carried = [self._header.index(name) for name in columns.carried]
+
+    def check(self, names: Sequence[str], hint: str = "") -> None:
+        """Refuse columns that the header does not name.
+
+        Raises:
+            InputError: it has no such column.
+        """
+        other = next((each for each in ";\t|," if each in "".join(self._header[:1])), None)
+        if len(self._header) == 1 and other is not None:
+            hint = f"{hint} Or do fields end at {other!r}? Say so with --delimiter.".lstrip()
+        check_columns(self.opened.name, self._header, names, hint)
 
     def _read_header(self, opened: Opened) -> list[str]:
         head = opened.head.removeprefix(BOM).decode(opened.encoding, "surrogateescape")
@@ -60,12 +58,19 @@ class CsvSource:
                 f"{opened.name} should be CSV, and has no header that can be read ({error or 'it is blank'})."
             ) from error
 
-    def chunks(self, fields: list[Carried]) -> Iterator[Chunk]:
-        """As of a `LineSource`; the header is no row."""
+    def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
+        """All records but the header; an empty field is an empty text."""
+        places = [self._header.index(name) for name in (*names, *also)]
         with self.opened.reading() as file:
-            records = self._records(_Feed(lines(file), self.opened.encoding))
-            next(records, None)
-            yield from gathered(self.opened.label, fields, (self._parsed(*each) for each in records))
+            feed = _Feed(lines(file), self.opened.encoding)
+            found = self._records(feed)
+            next(found, None)
+            for record, reason in found:
+                values: list[object] = [None] * len(places)
+                if len(record) == len(self._header):
+                    # What could not be decoded is no value.
+                    values = [None if "\ufffd" in record[n] and reason else record[n] for n in places]
+                yield Record(values, reason, feed.line)
 
     def _records(self, feed: "_Feed") -> Iterator[tuple[list[str], str | None]]:
         """Each record, the header too, and why it is rejected."""
@@ -99,18 +104,6 @@ class CsvSource:
             records = [next(csv.reader([line], delimiter=self._delimiter)) for line in lines]
         return len(records) >= _LINES and all(len(record) == len(self._header) for record in records)
 
-    def _parsed(self, record: list[str], reason: str | None) -> Parsed:
-        values: list[object] = [None] * len(self._carried)
-        if len(record) != len(self._header):
-            return None, reason, values
-        # What could not be decoded is no id.
-        values = [None if "\ufffd" in record[place] and reason else record[place] for place in self._carried]
-        text, problem = joined([record[place] for place in self._texts])
-        reason = reason or problem
-        if reason is None and self._columns.id is not None and values[0] == "":
-            reason = f"the id is empty (column {self._columns.id!r})"
-        return text if reason is None else None, reason, values
-
 
 class _Feed:
     """Lines for csv.reader, which takes as many as a record has, and not one more."""
@@ -118,16 +111,19 @@ class _Feed:
     def __init__(self, lines: Iterator[bytes], encoding: str) -> None:
         self._lines, self._encoding = lines, encoding
         self._again: deque[bytes] = deque()
+        self._next = 1
         self.begin()
 
     def begin(self) -> None:
         """A new record begins."""
+        self.line = self._next
         self.taken: list[bytes] = []
         self.reason: str | None = None
 
     def give_back(self) -> None:
         """Has all lines of the record but the first read again."""
         self._again.extendleft(reversed(self.taken[1:]))
+        self._next = self.line + 1
         self.reason = None
 
     def decoded(self, line: bytes) -> str:
@@ -139,6 +135,7 @@ class _Feed:
     def __next__(self) -> str:
         line = self._again.popleft() if self._again else next(self._lines)
         self.taken.append(line)
+        self._next += 1
         if len(line) > LONGEST:
             self.reason = too_long("a line")
             return "\n"

@@ -1,0 +1,34 @@
+"""Rows of texts and other values from files: plain text, JSON lines, CSV, TSV and Parquet, and stdin.
+
+Read one after the other in constant memory, from the beginning as often as anybody likes.
+"""
+
+from regard.data._line_sources import JsonSource, TextSource
+from regard.data._lines import LONGEST, Record
+from regard.data._opening import FORMATS, Opened, unreadable
+from regard.data._parallel import ParallelRows
+from regard.data._parquet_source import ROWS, ParquetSource, column_values, is_text
+from regard.data._rows import Row, Rows, Unit
+from regard.data._sources import Source, open_sources
+from regard.data._texts import no_text
+
+__all__ = [
+    "FORMATS",
+    "LONGEST",
+    "ROWS",
+    "JsonSource",
+    "Opened",
+    "ParallelRows",
+    "ParquetSource",
+    "Record",
+    "Row",
+    "Rows",
+    "Source",
+    "TextSource",
+    "Unit",
+    "column_values",
+    "is_text",
+    "no_text",
+    "open_sources",
+    "unreadable",
+]

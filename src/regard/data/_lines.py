@@ -1,0 +1,55 @@
+"""The lines of a file, and the rows that sources make of them."""
+
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+LONGEST = 4_000_000
+"""Bytes of a line, and characters of a CSV field: a file without line ends would fill the memory."""
+
+BOM = b"\xef\xbb\xbf"
+
+
+class Record(NamedTuple):
+    """What a source reads.
+
+    Args:
+        values: of the columns asked for, in their order; None where there is none.
+        reason: why it is no good; else None.
+        line: where it begins, from 1; in a Parquet file its row.
+    """
+
+    values: list[object]
+    reason: str | None
+    line: int
+
+
+def lines(file: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a file, with their ends and without a byte order mark; of one too long the beginning."""
+    first = True
+    while line := file.readline(LONGEST + 1):
+        if len(line) > LONGEST and not line.endswith(b"\n"):
+            while (more := file.readline(1 << 20)) and not more.endswith(b"\n"):
+                pass
+        yield line.removeprefix(BOM) if first else line
+        first = False
+
+
+def decoded(line: bytes, encoding: str) -> tuple[str | None, str | None]:
+    """A line as text, or why it is none."""
+    if len(line) > LONGEST:
+        return None, too_long("the line")
+    try:
+        return line.decode(encoding), None
+    except UnicodeDecodeError as error:
+        return None, undecodable("the line", encoding, line, error)
+
+
+def too_long(what: str) -> str:
+    """Why such a line is rejected."""
+    return f"{what} is longer than {LONGEST:,} bytes, the most that is read; divide it into several rows"
+
+
+def undecodable(what: str, encoding: str, line: bytes, error: UnicodeDecodeError) -> str:
+    """Why a line that is not in its encoding is rejected."""
+    byte = f"byte {error.start} is 0x{line[error.start]:02x}"
+    return f"{what} is not {encoding.upper()}: {byte}; --encoding names another"

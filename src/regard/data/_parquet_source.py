@@ -1,0 +1,120 @@
+"""Parquet, batch by batch."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from regard.core.errors import InputError
+from regard.core.extras import pyarrow
+from regard.data._columns import check_columns
+from regard.data._lines import Record
+from regard.data._opening import Opened
+
+ROWS = 1024
+"""Rows of a batch."""
+
+
+class ParquetSource:
+    """A Parquet file.
+
+    Args:
+        opened: the input.
+    """
+
+    unit = "row"
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        with _file(opened) as file:
+            self._schema = file.schema_arrow
+            self.rows = int(file.metadata.num_rows)
+
+    def check(self, names: Sequence[str], hint: str = "") -> None:
+        """Refuse columns that the file does not have.
+
+        Raises:
+            InputError: it has no such column.
+        """
+        check_columns(self.opened.name, self._schema.names, names, hint)
+
+    def type(self, name: str) -> Any:
+        """The Arrow type of a column; of a dictionary, of its values."""
+        return _plain(self._schema.field(name).type)
+
+    def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """All rows: for each column an Arrow array of some of them.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        pa, _ = pyarrow()
+        try:
+            with _file(self.opened) as file:
+                for batch in file.iter_batches(batch_size=ROWS, columns=list(dict.fromkeys(names))):
+                    yield {name: _decoded(batch.column(name)) for name in batch.schema.names}
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{self.opened.name} is damaged ({_line(error)}).") from error
+
+    def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
+        """All rows."""
+        first, wanted = 1, (*names, *also)
+        for batch in self.batches(wanted):
+            columns = [column_values(batch[name]) for name in wanted]
+            for line, row in enumerate(zip(*columns, strict=True), first):
+                bad = [place for place, value in enumerate(row) if _broken(value, batch[wanted[place]])]
+                values = [None if place in bad else value for place, value in enumerate(row)]
+                yield Record(values, f"column {wanted[bad[0]]!r} is not UTF-8" if bad else None, line)
+            first += len(columns[0])
+
+
+def _broken(value: object, array: Any) -> bool:
+    return isinstance(value, bytes) and is_text(array.type)
+
+
+def _file(opened: Opened) -> Any:
+    pa, parquet = pyarrow()
+    try:
+        return parquet.ParquetFile(
+            opened.copy or opened.path,
+            # Read as it is needed, and not a whole row group ahead: memory stays the same for any row group.
+            buffer_size=1 << 20,
+            pre_buffer=False,
+            page_checksum_verification=True,
+        )
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{opened.name} is damaged, or not a Parquet file ({_line(error)}).") from error
+
+
+def _line(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+
+
+def _plain(type: Any) -> Any:
+    pa, _ = pyarrow()
+    return type.value_type if pa.types.is_dictionary(type) else type
+
+
+def is_text(type: Any) -> bool:
+    """Whether an Arrow type is one of texts."""
+    pa, _ = pyarrow()
+    return bool(pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type))
+
+
+def _decoded(array: Any) -> Any:
+    pa, _ = pyarrow()
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def column_values(array: Any) -> list[object]:
+    """The values of an Arrow column; a text that is not UTF-8 comes as its bytes."""
+    pa, _ = pyarrow()
+    try:
+        return list(array.to_pylist())
+    except UnicodeDecodeError:
+        return [_text(each) for each in array.cast(pa.large_binary()).to_pylist()]
+
+
+def _text(data: bytes | None) -> object:
+    try:
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data
