@@ -20,6 +20,7 @@ class Embeddings(nn.Module):
         scale: of the rows of the table (sqrt(d_model) in the original Transformer, section 3.4).
         d_embedding: size of the tables where it is not d_model; a linear layer then leads to d_model.
         tokens: a table to share with another stack; by default a new one.
+        pad_id: a row of a new table that looking it up does not train; None for none.
         dropout_p: probability of dropping an entry in training.
 
     Taps:
@@ -48,11 +49,12 @@ class Embeddings(nn.Module):
         scale: float = 1.0,
         d_embedding: int | None = None,
         tokens: nn.Embedding | None = None,
+        pad_id: int | None = None,
         dropout_p: float = 0.0,
     ) -> None:
         super().__init__()
         width = d_model if d_embedding is None else d_embedding
-        self.tokens = nn.Embedding(vocab_size, width) if tokens is None else tokens
+        self.tokens = nn.Embedding(vocab_size, width, padding_idx=pad_id) if tokens is None else tokens
         self.positions = positions
         self.token_types = nn.Embedding(num_token_types, width) if num_token_types else None
         self.norm = norm

@@ -34,6 +34,7 @@ INERT: frozenset[str] = frozenset(
         "use_return_dict",
         # how a model is trained; dropout probabilities are not here, because a network holds them
         "gradient_checkpointing",
+        # each is read by the families that have it
         "initializer_factor",
         "initializer_range",
         # heads for tasks: how many labels there are is read by `num_labels`, their names by nobody

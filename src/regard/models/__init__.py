@@ -4,6 +4,7 @@ A family is a file with a config, the building of its network, and a key map; `F
 """
 
 from regard.models._describe import masks_of, positions_of
+from regard.models._fresh import init_weights, new_network
 from regard.models._heads import LanguageModelHead
 from regard.models._inputs import as_mask, check_ids
 from regard.models._kinds import Kind, StackKind, attention_name, keys_of, stack_of
@@ -58,10 +59,12 @@ __all__ = [
     "has_table",
     "head_words",
     "heads_told",
+    "init_weights",
     "is_linear",
     "keys_of",
     "load_checkpoint",
     "masks_of",
+    "new_network",
     "our_own",
     "positions_of",
     "read_projection",

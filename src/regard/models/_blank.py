@@ -25,6 +25,13 @@ class _NoInit(TorchFunctionMode):
 
 
 @contextmanager
+def without_values() -> Iterator[None]:
+    """Within it, modules have memory for their parameters, whatever that holds."""
+    with _NoInit():
+        yield
+
+
+@contextmanager
 def blank() -> Iterator[None]:
     """Within it, modules are made on the meta device: no memory, no initial values, only shapes."""
     with torch.device("meta"), _NoInit():

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_
 
 from regard.checkpoints import INERT, Fields, HeadKind, head_of, num_labels
 from regard.core.errors import CheckpointError, InputError
+from regard.models._init import Scheme
 
 _SPELLING = "hf"
 _DEFAULT: Any = object()
@@ -20,6 +21,7 @@ def hf(
     null: Any = _DEFAULT,
     is_required: bool = False,
     is_derived: bool = False,
+    is_shown: bool = True,
 ) -> Any:
     """A field of a config that config.json has under a name of its own.
 
@@ -33,10 +35,11 @@ def hf(
         null: what `null` means; by default None where the type is optional, else an error.
         is_required: whether a file must have it.
         is_derived: whether it is written by this name, but read by the config's own `derived`.
+        is_shown: whether it stands in the config's `repr`, and so in marks: what a pass depends on.
     """
     absent = default if absent is _DEFAULT else absent
     spelling = _Spelling(name=name, absent=absent, null=null, is_required=is_required, is_derived=is_derived)
-    return field(default=default, metadata={_SPELLING: spelling})
+    return field(default=default, repr=is_shown, metadata={_SPELLING: spelling})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,7 @@ class FamilyConfig:
         pad_token_id: what fills up a text. A classifier that reads the last token of a text reads the one
             before; where positions are not counted by it either, it changes no number: `transformers` keeps
             the row of that id from being trained.
+        initializer_range: standard deviation of the weights before training; see `init_weights`.
     """
 
     STEMS: ClassVar[Mapping[str, str]]
@@ -101,6 +105,7 @@ class FamilyConfig:
     num_labels: int = 2
     tie_word_embeddings: bool = hf("tie_word_embeddings", True)
     pad_token_id: int | None = hf("pad_token_id", 0)
+    initializer_range: float = hf("initializer_range", 0.02, null=0.02, is_shown=False)
 
     @property
     def model_type(self) -> str:
@@ -111,6 +116,21 @@ class FamilyConfig:
     def num_token_types(self) -> int:
         """Rows of the table of token types: 0 where a family has none."""
         return 0
+
+    @property
+    def pad_row(self) -> int | None:
+        """The row of the table of learned embeddings that looking it up does not train; None for none."""
+        pad, rows = self.pad_token_id, self.vocab_size
+        return pad if pad is not None and -rows <= pad < rows else None
+
+    @property
+    def initial_std(self) -> float:
+        """Standard deviation of what `initial` does not name, before training."""
+        return self.initializer_range
+
+    def initial(self) -> Scheme:
+        """What is drawn otherwise before training, by patterns of the network's names."""
+        return {}
 
     @classmethod
     def from_hf(cls, fields: Fields, tensors: Collection[str]) -> Self:

@@ -29,6 +29,7 @@ _LEAST = {
     "num_token_types": 0,
     "num_labels": 1,
     "norm_eps": 0,
+    "initializer_range": 0,
 }
 
 

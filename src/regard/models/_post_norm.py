@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.blocks import (
+    CountTokens,
     Embeddings,
     FeedForward,
     Linear,
@@ -101,14 +102,16 @@ def post_norm_encoder(
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.1; Devlin et al. 2019, arXiv 1810.04805.
     """
     check_sizes(config)
+    pad_position = numbering.pad_id if isinstance(numbering, CountTokens) else None
     width = config.d_model if d_embedding is None else d_embedding
     embeddings = Embeddings(
         config.vocab_size,
         config.d_model,
-        positions=LearnedPositions(config.num_positions, width),
+        positions=LearnedPositions(config.num_positions, width, pad_id=pad_position),
         num_token_types=config.num_token_types,
         norm=nn.LayerNorm(width, eps=config.norm_eps),
         d_embedding=None if width == config.d_model else width,
+        pad_id=config.pad_row,
         dropout_p=config.dropout_p,
     )
     after_attention = config.dropout_p if attention_output_dropout_p is None else attention_output_dropout_p

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -25,6 +25,7 @@ from regard.core import Causal
 from regard.models._config import FamilyConfig, hf
 from regard.models._encoder_decoder import SHARED_RULES, Parts, end_classifier, names_of_attention
 from regard.models._heads import Head, LanguageModelHead, output_layer
+from regard.models._init import Scheme, Sinusoids, XavierUniform
 from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.positions import LearnedPositions, SinusoidalPositions
@@ -52,6 +53,8 @@ class BartConfig(FamilyConfig):
         num_labels, classifier_dropout_p: of a classifier.
         decoder_start_token_id: what the decoder reads first; None where the text's language says (mBART).
         eos_token_id: where a classifier reads.
+        starts_xavier: whether weights begin as in the code of the original Transformer, not of width
+            `initializer_range` (`init_std`); no file says it.
 
     The others are those of `FamilyConfig`.
     """
@@ -67,7 +70,7 @@ class BartConfig(FamilyConfig):
     INERT = frozenset(
         {
             *("classif_dropout", "decoder_layerdrop", "encoder_layerdrop", "extra_pos_embeddings"),
-            *("force_bos_token_to_be_generated", "init_std", "num_hidden_layers", "replacing_rate"),
+            *("force_bos_token_to_be_generated", "num_hidden_layers", "replacing_rate"),
             *("student_decoder_layers", "student_encoder_layers"),
         }
     )
@@ -97,6 +100,8 @@ class BartConfig(FamilyConfig):
     decoder_start_token_id: int | None = hf("decoder_start_token_id", 2, is_derived=True)
     pad_token_id: int = hf("pad_token_id", 1, is_derived=True)
     eos_token_id: int = hf("eos_token_id", 2, is_derived=True)
+    initializer_range: float = hf("init_std", 0.02, null=0.02, is_shown=False)
+    starts_xavier: bool = field(default=False, repr=False, compare=False)
 
     @property
     def norm_eps(self) -> float:
@@ -148,6 +153,18 @@ class BartConfig(FamilyConfig):
             derived["stores_positions"] = any("embed_positions" in name for name in tensors)
         return derived
 
+    @property
+    def initial_std(self) -> float:
+        """With Xavier's matrices the tables have 1 / sqrt(d_model), which the embeddings' scale makes 1."""
+        return self.d_model**-0.5 if self.starts_xavier else self.initializer_range
+
+    def initial(self) -> Scheme:
+        """Source: Vaswani et al. 2018 (Tensor2Tensor), arXiv 1803.07416, in their code; Xavier's bounds:
+        Glorot and Bengio 2010."""
+        sinusoids: Scheme = {"*.positions.weight": Sinusoids("half")} if self.has_sinusoids else {}
+        names = ("*attention.*.weight", "*.ffn.*.weight", "head.hidden.weight", "head.score.weight")
+        return {**sinusoids, **(dict.fromkeys(names, XavierUniform()) if self.starts_xavier else {})}
+
     def endings(self) -> Mapping[HeadKind | None, str]:
         is_marian = self.model_type == "marian"
         return {**self.ENDINGS, "language-model": "MTModel"} if is_marian else self.ENDINGS
@@ -171,10 +188,11 @@ def build(config: BartConfig) -> Transformer:
     Junczys-Dowmunt et al. 2018, arXiv 1804.00344.
     """
     check_sizes(config)
-    tokens = nn.Embedding(config.vocab_size, config.d_model)
+    tokens = nn.Embedding(config.vocab_size, config.d_model, padding_idx=config.pad_row)
     targets = tokens
     if not config.share_embeddings:
-        targets = nn.Embedding(config.decoder_vocab_size, config.d_model)
+        pad = config.pad_row if config.pad_token_id < config.decoder_vocab_size else None
+        targets = nn.Embedding(config.decoder_vocab_size, config.d_model, padding_idx=pad)
     encoder = _parts(config, config.num_heads, config.d_ff).encoder_layers(config.num_layers)
     parts = _parts(config, config.num_decoder_heads, config.d_decoder_ff)
     return Transformer(

@@ -7,6 +7,7 @@ from torch import nn
 from regard.checkpoints import KeyMap, Rename
 from regard.models._config import hf
 from regard.models._heads import Activation, Classifier
+from regard.models._init import Scheme, Sinusoids
 from regard.models._post_norm import PostNormConfig, post_norm_encoder
 from regard.models._reading import first_position
 from regard.models._transformer import Transformer
@@ -43,6 +44,9 @@ class DistilBertConfig(PostNormConfig):
     def label_dropout_p(self) -> float:
         """The dropout in a classifier of tokens, in training."""
         return self.dropout_p
+
+    def initial(self) -> Scheme:
+        return {"*.positions.weight": Sinusoids()} if self.starts_sinusoidal else {}
 
 
 def build(config: DistilBertConfig) -> Transformer:

@@ -176,7 +176,9 @@ def build(config: GemmaConfig) -> Transformer:
     check_sizes(config)
     if config.query_scalar <= 0:
         raise InputError(f"query_scalar must be greater than 0; got {config.query_scalar}.")
-    embeddings = Embeddings(config.vocab_size, config.d_model, scale=math.sqrt(config.d_model))
+    embeddings = Embeddings(
+        config.vocab_size, config.d_model, scale=math.sqrt(config.d_model), pad_id=config.pad_row
+    )
     masks = {FULL: None if config.is_bidirectional else Causal(), SLIDING: _window(config)}
     patterns = {kind: Pattern(mask=masks[kind], rotary=rotary) for kind, rotary in config.rope.items()}
     stack = Stack(

@@ -19,6 +19,7 @@ from regard.checkpoints import Fields, KeyMap, Rename
 from regard.core import Causal
 from regard.models._config import DecoderConfig, hf
 from regard.models._heads import decoder_head
+from regard.models._init import Normal, Scheme, residual_std
 from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.positions import LearnedPositions
@@ -69,6 +70,10 @@ class Gpt2Config(DecoderConfig):
         fields.expect("n_special", (0,), default=0)
         inner = fields.get("n_inner", int, None)
         return {"d_ff": 4 * read["d_model"] if inner is None else inner}
+
+    def initial(self) -> Scheme:
+        out = Normal(residual_std(self.initializer_range, self.num_layers))
+        return {"*.attention.output.weight": out, "*.ffn.output.weight": out}
 
 
 def build(config: Gpt2Config) -> Transformer:

@@ -182,7 +182,7 @@ def build(config: LlamaConfig) -> Transformer:
     keys: Yang et al. 2025 (Qwen 3), arXiv 2505.09388, section 2.
     """
     check_sizes(config)
-    embeddings = Embeddings(config.vocab_size, config.d_model)
+    embeddings = Embeddings(config.vocab_size, config.d_model, pad_id=config.pad_row)
     window = Causal() if config.sliding_window is None else Causal() & Window(left=config.sliding_window - 1)
     patterns = {
         "full_attention": Pattern(mask=Causal(), rotary=config.rotary),

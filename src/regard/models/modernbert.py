@@ -20,6 +20,7 @@ from regard.checkpoints import Fields, KeyMap, Rename
 from regard.core import Window
 from regard.models._config import EncoderConfig, hf
 from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer
+from regard.models._init import Constant, Normal, Scheme, residual_std
 from regard.models._inputs import check_sizes
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models._reading import every_position, first_position, mean_of_tokens
@@ -48,6 +49,7 @@ class ModernBertConfig(EncoderConfig):
         head_activation: between a head's layers (`classifier_activation`).
         pooling: what a classifier of texts reads (`classifier_pooling`).
         num_labels, classifier_dropout_p: of a classifier.
+        initializer_cutoff: in standard deviations; weights beyond it are drawn again before training.
 
     The others are those of `FamilyConfig`.
     """
@@ -59,7 +61,7 @@ class ModernBertConfig(EncoderConfig):
     # out of a loss.
     INERT = frozenset(
         {
-            *("cls_token_id", "deterministic_flash_attn", "initializer_cutoff_factor", "layer_norm_eps"),
+            *("cls_token_id", "deterministic_flash_attn", "layer_norm_eps"),
             *("position_embedding_type", "reference_compile", "repad_logits_with_grad"),
             *("sparse_pred_ignore_index", "sparse_prediction"),
         }
@@ -88,6 +90,7 @@ class ModernBertConfig(EncoderConfig):
     pooling: Literal["cls", "mean"] = hf("classifier_pooling", "cls")
     classifier_dropout_p: float = hf("classifier_dropout", 0.0)
     pad_token_id: int | None = hf("pad_token_id", 50283)
+    initializer_cutoff: float = hf("initializer_cutoff_factor", 2.0, null=3.0, is_shown=False)
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,6 +100,21 @@ class ModernBertConfig(EncoderConfig):
             "rope": read_rope(fields, _ROPE, head_dim=head_dim, max_seq_len=read["max_seq_len"]),
             "layer_types": read_layer_types(fields, _LAYERS, num_layers=read["num_layers"], window=window),
             "local_attention": 128 if window is None else window,
+        }
+
+    def initial(self) -> Scheme:
+        """Source: Warner et al. 2024, arXiv 2412.13663, appendix A.1; what ends on the residual stream is
+        smaller by sqrt(2 L), as in Megatron."""
+        cutoff, std = self.initializer_cutoff, self.initializer_range
+        out = Normal(residual_std(std, self.num_layers), cutoff)
+        return {
+            "*norm.weight": Constant(1.0),
+            "*.attention.output.weight": out,
+            "*.ffn.output.weight": out,
+            "head.dense.weight": out,
+            "head.output.weight": out,
+            "head.labels.weight": Normal(self.d_model**-0.5, cutoff),
+            "*.weight": Normal(std, cutoff),
         }
 
     def extra(self) -> dict[str, Any]:
@@ -113,7 +131,11 @@ def build(config: ModernBertConfig) -> Transformer:
     """
     check_sizes(config)
     embeddings = Embeddings(
-        config.vocab_size, config.d_model, norm=_norm(config), dropout_p=config.embedding_dropout_p
+        config.vocab_size,
+        config.d_model,
+        norm=_norm(config),
+        pad_id=config.pad_row,
+        dropout_p=config.embedding_dropout_p,
     )
     side = config.local_attention // 2
     masks = {FULL: None, SLIDING: Window(left=side, right=side)}

@@ -60,6 +60,11 @@ class MPNetConfig(PostNormConfig):
         """Rows of the table of positions."""
         return self.max_seq_len + PAD_ID + 1
 
+    @property
+    def pad_row(self) -> int | None:
+        """1 here too, whatever `pad_token_id` says."""
+        return PAD_ID if self.vocab_size > PAD_ID else None
+
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
         least = {

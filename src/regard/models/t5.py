@@ -24,6 +24,7 @@ from regard.core.errors import CheckpointError
 from regard.models._config import FamilyConfig, hf
 from regard.models._encoder_decoder import SHARED_RULES, Parts, end_classifier, names_of_attention
 from regard.models._heads import Head, LanguageModelHead, output_layer, token_classifier
+from regard.models._init import Constant, Normal, Scheme
 from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.positions import RelativeBias
@@ -49,6 +50,7 @@ class T5Config(FamilyConfig):
         scale_decoder_outputs: whether the decoder's output is divided by sqrt(d_model) before it.
         decoder_start_token_id: what the decoder reads first.
         eos_token_id: where a classifier of texts reads.
+        initializer_range: what all weights are multiplied by before training (`initializer_factor`).
 
     The others are those of `FamilyConfig`.
     """
@@ -78,6 +80,7 @@ class T5Config(FamilyConfig):
     scale_decoder_outputs: bool = hf("scale_decoder_outputs", True, is_derived=True)
     decoder_start_token_id: int = hf("decoder_start_token_id", 0, is_derived=True)
     eos_token_id: int = hf("eos_token_id", 1)
+    initializer_range: float = hf("initializer_factor", 1.0, is_shown=False)
 
     @property
     def max_seq_len(self) -> None:
@@ -110,6 +113,24 @@ class T5Config(FamilyConfig):
 
     def endings(self) -> Mapping[HeadKind | None, str]:
         return self.ENDINGS if self.has_decoder else {**self.ENDINGS, None: "EncoderModel"}
+
+    def initial(self) -> Scheme:
+        """Adafactor scales a step by the weights, so that each matrix has the size that its use asks for.
+
+        Source: Raffel et al. 2020, in their code (Mesh TensorFlow).
+        """
+        factor, width = self.initializer_range, self.d_model**-0.5
+        return {
+            "*norm.weight": Constant(factor),
+            "*attention.q.weight": Normal(factor * width * self.head_dim**-0.5),
+            "*attention.output.weight": Normal(factor * (self.num_heads * self.head_dim) ** -0.5),
+            "*.ffn.output.weight": Normal(factor * self.d_ff**-0.5),
+            **dict.fromkeys(
+                ("*attention.[kv].weight", "*.ffn.*.weight", "*.bias.table.weight", "head.hidden.weight"),
+                Normal(factor * width),
+            ),
+            "head.score.weight": Normal(factor * width),
+        }
 
     def extra(self) -> dict[str, Any]:
         gelu_of_t5 = self.is_gated and self.activation == "gelu_new"

@@ -12,6 +12,7 @@ class LearnedPositions(nn.Module):
     Args:
         max_seq_len: number of rows.
         d_model: their size.
+        pad_id: a row that looking it up does not train, that of padding; None for none.
 
     Example:
         >>> positions = LearnedPositions(5, 3)
@@ -21,11 +22,12 @@ class LearnedPositions(nn.Module):
     Source: Gehring et al. 2017, arXiv 1705.03122, section 3.1; Devlin et al. 2019, arXiv 1810.04805.
     """
 
-    def __init__(self, max_seq_len: int, d_model: int) -> None:
+    def __init__(self, max_seq_len: int, d_model: int, *, pad_id: int | None = None) -> None:
         super().__init__()
         for name, value in (("max_seq_len", max_seq_len), ("d_model", d_model)):
             if value < 1:
                 raise InputError(f"{name} must be at least 1; got {value}.")
+        self.padding_idx = pad_id
         self.weight = nn.Parameter(torch.empty(max_seq_len, d_model))
         nn.init.normal_(self.weight)  # as nn.Embedding does, beside which it stands
 
@@ -36,4 +38,4 @@ class LearnedPositions(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """int64 positions of any shape (...) -> (..., d_model)."""
-        return nn.functional.embedding(positions, self.weight)
+        return nn.functional.embedding(positions, self.weight, padding_idx=self.padding_idx)

@@ -210,6 +210,7 @@ def _embeddings(config: DebertaConfig) -> Embeddings:
         positions=positions,
         num_token_types=config.num_token_types,
         norm=norm,
+        pad_id=config.pad_row,
         dropout_p=config.dropout_p,
     )
 

@@ -1,0 +1,122 @@
+"""What a network's weights are before it is trained: each family's own published scheme, as data."""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.blocks import RMSNorm
+from regard.positions import LearnedPositions, sinusoidal_encoding
+from regard.positions import SinusoidalLayout as Layout
+
+
+class Draw(Protocol):
+    """How one parameter begins."""
+
+    def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+        """Its values, float32 of that shape, on the CPU."""
+        ...
+
+
+@dataclass(frozen=True)
+class Normal:
+    """N(0, std^2); with a `cutoff` c, drawn again beyond c std."""
+
+    std: float
+    cutoff: float | None = None
+
+    def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+        values = torch.empty(shape, device="cpu")
+        if self.cutoff is None or not self.std:
+            return nn.init.normal_(values, std=self.std, generator=generator)
+        end = self.cutoff * self.std
+        return nn.init.trunc_normal_(values, std=self.std, a=-end, b=end, generator=generator)
+
+
+@dataclass(frozen=True)
+class XavierUniform:
+    """U(-a, a) with a = sqrt(6 / (rows + columns)). Source: Glorot and Bengio 2010, equation 16."""
+
+    def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+        return nn.init.xavier_uniform_(torch.empty(shape, device="cpu"), generator=generator)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same number everywhere."""
+
+    value: float
+
+    def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+        del generator
+        return torch.full(shape, self.value, device="cpu")
+
+
+@dataclass(frozen=True)
+class Sinusoids:
+    """The sinusoidal matrix, of a table of positions that is stored."""
+
+    layout: Layout = "interleaved"
+
+    def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+        del generator
+        return sinusoidal_encoding(*shape, layout=self.layout).float()
+
+
+Scheme = Mapping[str, Draw]
+"""By patterns of the network's names, such as `*.ffn.output.weight`; the first that fits counts."""
+
+
+def fill(
+    network: nn.Module,
+    scheme: Scheme,
+    *,
+    std: float,
+    generator: torch.Generator | None,
+    only: Collection[str] | None = None,
+) -> None:
+    """Give parameters their first values: by the scheme, else norms 1, biases 0, and the rest N(0, std^2).
+
+    The row that a table pads with is 0, where no pattern names the table.
+
+    Args:
+        only: the names of those meant; None for all.
+    """
+    for name, parameter, owner in _parameters(network):
+        if only is not None and name not in only:
+            continue
+        draw = next((draw for pattern, draw in scheme.items() if fnmatchcase(name, pattern)), None)
+        values = (draw or _usual(owner, name, std))(tuple(parameter.shape), generator)
+        row = owner.padding_idx if isinstance(owner, nn.Embedding | LearnedPositions) else None
+        if row is not None and draw is None:
+            values[row] = 0.0
+        with torch.no_grad():
+            parameter.copy_(values)
+
+
+def _parameters(network: nn.Module) -> list[tuple[str, nn.Parameter, nn.Module]]:
+    """Each once, under its first name, with the module that has it."""
+    owners = dict(network.named_modules())
+    return [
+        (name, parameter, owners[name.rpartition(".")[0]]) for name, parameter in network.named_parameters()
+    ]
+
+
+def _usual(owner: nn.Module, name: str, std: float) -> Draw:
+    if name.endswith("bias"):
+        return Constant(0.0)
+    if isinstance(owner, RMSNorm):
+        return Constant(1.0 - owner.offset)
+    return Constant(1.0) if isinstance(owner, nn.LayerNorm) else Normal(std)
+
+
+def residual_std(std: float, num_layers: int) -> float:
+    """std / sqrt(2 L), of what is added to the residual stream 2 L times.
+
+    Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3.
+    """
+    return std / math.sqrt(2 * num_layers)
