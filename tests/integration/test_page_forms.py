@@ -198,7 +198,7 @@ def test_one_word_in_all_heads(open_page: OpenPage, path: Path, record: Attentio
     page.get_by_role("button", name="Play the layers").click()
     expect(page.locator(".form output")).to_have_text("Layer 1")
     page.get_by_role("button", name="Show all layers at once").click()
-    expect(page.locator(".form output")).to_have_text("")
+    expect(page.locator(".form output")).to_have_text("All layers")
 
 
 def test_a_long_text_follows_the_pointer_with_what_is_in_view(open_page: OpenPage, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_steps_by_keyboard_by_pointer_and_by_address(
     assert address(page).endswith("step=2")
     page.get_by_role("button", name="Play").click()
     expect(current).to_have_attribute("data-step", "3")
-    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Pause").click()
     page = open_page(path, "#step=1&way=vectors")
     expect(page.locator(".between tr[aria-current]")).to_have_attribute("data-step", "1")
     page = open_page(path, "#step=999&couple=77&run=12")

@@ -1,4 +1,4 @@
-// The controls of every view: a switch, a choice of a few, a slider, numbers as a table.
+// The controls of every view: a switch, a choice of a few or of many, a menu, a slider, numbers as a table.
 
 import { make } from "./dom.js";
 
@@ -30,6 +30,23 @@ export function makeChoice({ name, legend, options, value, choose, classes = "" 
   return { element, update };
 }
 
+// One of many, as a list that unfolds. update(name, options, value): options(), [[value, text]] or elements, is asked
+// again only where its name is another. said: what stands before it.
+export function makeSelect(label, onChange, said = label) {
+  const select = make("select", { "aria-label": label });
+  select.addEventListener("change", () => onChange(select.value));
+  let filled = null;
+  const update = (name, options, value) => {
+    if (name !== filled) {
+      const made = (each) => (Array.isArray(each) ? make("option", { value: String(each[0]) }, String(each[1])) : each);
+      select.replaceChildren(...options().map(made));
+      filled = name;
+    }
+    select.value = String(value);
+  };
+  return { element: make("label", { class: "pick" }, make("span", {}, said), select), select, update };
+}
+
 // A button with what it unfolds, which lies over the view: a click beside it, or Escape, puts it away.
 export function makeMenu(label, classes, ...body) {
   const element = make(
@@ -52,23 +69,24 @@ export function makeMenu(label, classes, ...body) {
   return element;
 }
 
-// update(value, count, text, from): of so many values, the first of which is `from`; text: how it is said.
+// update(value, count, text, from): of so many values, the first of which is `from`; text: how it is said, or parts of it.
 export function makeSlider(label, onInput, attributes = {}) {
   const range = make("input", { type: "range", min: "0", step: "1", "aria-label": label, ...attributes });
   const output = make("output", {});
   range.addEventListener("input", () => onInput(Number(range.value)));
+  /** @param {string | (string | Node)[]} text */
   const update = (value, count, text = String(value), from = 0) => {
     range.min = String(from);
     range.max = String(from + count - 1);
     range.value = String(value);
-    range.setAttribute("aria-valuetext", text);
-    output.textContent = text;
+    output.replaceChildren(...[text].flat());
+    range.setAttribute("aria-valuetext", output.textContent);
   };
-  return { element: make("label", { class: "slider" }, make("span", {}, label), range, output), range, update };
+  return { element: make("label", { class: "slider" }, make("span", {}, label), range, output), range, output, update };
 }
 
-// rows: each its first cell, which names it, and its others; texts or elements.
-export function makeTable(caption, header, rows) {
+// rows: each its first cell, which names it, and its others; texts or elements. of(row): attributes of one of them.
+export function makeTable(caption, header, rows, of = (_row) => ({})) {
   return make(
     "table",
     {},
@@ -77,16 +95,25 @@ export function makeTable(caption, header, rows) {
     make(
       "tbody",
       {},
-      ...rows.map(([first, ...others]) =>
-        make("tr", {}, make("th", { scope: "row" }, first), ...others.map((text) => make("td", { dir: "auto" }, text))),
+      ...rows.map(([first, ...others], i) =>
+        make(
+          "tr",
+          of(i),
+          make("th", { scope: "row" }, first),
+          ...others.map((text) => make("td", { dir: "auto" }, text)),
+        ),
       ),
     ),
   );
 }
 
+// Room for a table that may be longer or wider than it.
+export const makeScroll = (label, ...tables) =>
+  make("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": label }, ...tables);
+
 // Numbers that most people leave folded: tables() makes them only while it is open, for they may be long.
 export function makeTables(summary, tables) {
-  const scroll = make("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": summary });
+  const scroll = makeScroll(summary);
   const element = make("details", { class: "table" }, make("summary", {}, summary), scroll);
   const draw = () => scroll.replaceChildren(...(element.open ? tables() : []));
   element.addEventListener("toggle", draw);

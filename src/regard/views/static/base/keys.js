@@ -1,10 +1,22 @@
 // Keys in a list or a grid that is one stop for Tab: arrows, Home and End move in it.
 
 // act(key, event) says whether the key was meant for it. With Alt, Ctrl or Meta it is the browser's own.
-export function onKeys(element, act) {
-  element.addEventListener("keydown", (event) => {
+// gone: aborted when the element outlives whoever listens (see host.js).
+export function onKeys(element, act, gone = undefined) {
+  const listener = (event) => {
     if (!event.altKey && !event.ctrlKey && !event.metaKey && act(event.key, event)) event.preventDefault();
-  });
+  };
+  element.addEventListener("keydown", listener, { signal: gone });
+}
+
+// The one stop for Tab among some elements: a function that makes it another of them, or none.
+export function makeStop() {
+  let stop = null;
+  return (element) => {
+    if (stop) stop.tabIndex = -1;
+    stop = element ?? null;
+    if (stop) stop.tabIndex = 0;
+  };
 }
 
 export const DOWN = { ArrowDown: 1, ArrowUp: -1 };

@@ -1,5 +1,6 @@
 // What is drawn: the weights, or another measure; and one line that says what that is and is not.
 
+import { makeSelect } from "../base/controls.js";
 import { formatDifference, make } from "../base/dom.js";
 import { quantities, quantityOf } from "../base/measures.js";
 
@@ -21,24 +22,16 @@ function missingFrom(source) {
 
 // A choice of what is drawn; null where there is nothing to choose and nothing to say.
 export function makeDrawn({ source, state }) {
-  const choose = make("select", { class: "button", "aria-label": "Show: what is drawn" });
-  const fill = () => {
-    const { kind } = state.values;
-    choose.replaceChildren(
-      ...quantities(source, kind).map((name) => make("option", { value: name }, quantityOf(name).label)),
-      ...missingFrom(source),
-    );
+  const { element, select, update } = makeSelect("Show: what is drawn", (what) => state.set({ what }), "Show");
+  element.classList.add("drawn");
+  const show = () => {
+    const { kind, what } = state.values;
+    const names = () => quantities(source, kind).map((name) => [name, quantityOf(name).label]);
+    update(kind, () => [...names(), ...missingFrom(source)], what);
   };
-  const update = () => (choose.value = state.values.what);
-  choose.addEventListener("change", () => state.set({ what: choose.value }));
-  state.listen((changed) => {
-    if (changed.has("kind")) fill();
-    if (changed.has("kind") || changed.has("what")) update();
-  });
-  fill();
-  update();
-  const element = make("label", { class: "switch drawn" }, make("span", {}, "Show"), choose);
-  element.hidden = choose.options.length < 2 && source.kinds.every((kind) => quantities(source, kind).length < 2);
+  state.listen((changed) => (changed.has("kind") || changed.has("what")) && show());
+  show();
+  element.hidden = select.options.length < 2 && source.kinds.every((kind) => quantities(source, kind).length < 2);
   return element;
 }
 

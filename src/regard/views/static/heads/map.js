@@ -1,5 +1,6 @@
 // One head as a labelled matrix: a row for each query, a column for each key, the weights in the cells.
 
+import { ACROSS, DOWN, makeStop, onKeys, placeIn } from "../base/keys.js";
 import { arrived } from "../base/source.js";
 import { Matrix } from "./matrix.js";
 import { Pointing } from "./pointing.js";
@@ -13,8 +14,9 @@ export class HeadMap extends Matrix {
     this.least = 98;
     this.rowNames.setAttribute("aria-label", "Queries");
     this.columnNames.setAttribute("aria-label", "Keys");
+    this.stop = makeStop();
     this.pointing = new Pointing(page, weights, this);
-    this.sheet.addEventListener("keydown", (event) => this.onKey(event));
+    onKeys(this.sheet, (key, event) => this.onKey(key, event));
     this.body.addEventListener("click", (event) => {
       const cell = this.cellUnder(event);
       if (!cell) return;
@@ -37,7 +39,6 @@ export class HeadMap extends Matrix {
       query: new Map(this.shown.queries.map((index, i) => [index, i])),
       key: new Map(this.shown.keys.map((index, i) => [index, i])),
     };
-    this.roving = null;
     if (this.rows.length > 0) this.rove({ side: "query", index: this.rows[0].index });
   }
 
@@ -142,9 +143,7 @@ export class HeadMap extends Matrix {
   }
 
   rove(token) {
-    if (this.roving) this.roving.tabIndex = -1;
-    this.roving = this.elementOf(token);
-    if (this.roving) this.roving.tabIndex = 0;
+    this.stop(this.elementOf(token));
   }
 
   focusToken(token, focusVisible = true) {
@@ -157,25 +156,20 @@ export class HeadMap extends Matrix {
   }
 
   // Among the names of a side; across, to the other side.
-  onKey(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey) return; // the browser's own keys
+  onKey(key, event) {
     const token = this.pinOf(event.target);
-    if (!token) return;
-    const order = token.side === "query" ? this.shown.queries : this.shown.keys;
-    const other = token.side === "query" ? "key" : "query";
-    const across = other === "key" ? this.shown.keys : this.shown.queries;
+    if (!token) return false;
+    const byQuery = token.side === "query";
+    const [order, across] = byQuery ? [this.shown.queries, this.shown.keys] : [this.shown.keys, this.shown.queries];
     const at = this.places[token.side].get(token.index);
-    const [next, before] = token.side === "query" ? ["ArrowDown", "ArrowUp"] : ["ArrowRight", "ArrowLeft"];
-    const to = { [next]: at + 1, [before]: at - 1, Home: 0, End: order.length - 1 }[event.key];
-    if (event.key === "Enter" || event.key === " ") this.pointing.togglePin(token);
-    else if (to !== undefined) {
-      const index = order[Math.max(0, Math.min(order.length - 1, to))];
-      if (event.shiftKey) this.pointing.extendFrom(token, index);
-      else this.focusToken({ side: token.side, index });
-    } else if (event.key.startsWith("Arrow"))
-      this.focusToken({ side: other, index: across[Math.min(at, across.length - 1)] });
-    else return;
-    event.preventDefault();
+    const to = placeIn(order.length, at, key, byQuery ? DOWN : ACROSS);
+    if (key === "Enter" || key === " ") this.pointing.togglePin(token);
+    else if (to !== undefined && event.shiftKey) this.pointing.extendFrom(token, order[to]);
+    else if (to !== undefined) this.focusToken({ side: token.side, index: order[to] });
+    else if (key.startsWith("Arrow"))
+      this.focusToken({ side: byQuery ? "key" : "query", index: across[Math.min(at, across.length - 1)] });
+    else return false;
+    return true;
   }
 
   describe() {

@@ -1,10 +1,11 @@
 // The row or column on show, in numbers: the largest ones as a list, all of them as a table, and one sentence for a
 // screen reader. Without a row, the strongest weights of the chosen heads.
 
+import { makeTable, makeTables } from "../base/controls.js";
 import { make, onceAFrame } from "../base/dom.js";
 import { quantityOf } from "../base/measures.js";
+import { WeightList } from "./list.js";
 import { STRONGEST } from "./strongest.js";
-import { makeWhy } from "./why.js";
 
 export class Panel {
   // strongest: see strongest.js; form(): what is drawn beside it; drawn(): the list is.
@@ -19,30 +20,21 @@ export class Panel {
     this.request = onceAFrame(() => this.draw());
     this.title = make("h2", { class: "panel-title" });
     this.subtitle = make("p", { class: "note" });
-    this.list = make("ol", { class: "top" });
+    this.list = new WeightList(page, weights, (token) => this.name(token));
     this.sum = make("p", { class: "note sum" });
-    this.body = make("tbody");
-    this.caption = make("caption");
-    this.head = make("thead");
-    this.details = make(
-      "details",
-      { class: "table" },
-      make("summary", {}, "All numbers as a table"),
-      make("div", { class: "table-scroll", tabindex: "0" }, make("table", {}, this.caption, this.head, this.body)),
-    );
+    this.table = makeTables("All numbers as a table", () => this.tables());
     this.live = make("p", { class: "sr-only", role: "status", "aria-live": "polite" });
     this.element = make(
       "section",
       { class: "panel", "aria-label": "Numbers" },
       this.title,
       this.subtitle,
-      this.list,
+      this.list.element,
       this.sum,
-      this.details,
+      this.table.element,
       this.live,
     );
-    this.details.addEventListener("toggle", () => this.fillTable());
-    this.list.addEventListener("click", (event) => this.onClick(event));
+    this.list.element.addEventListener("click", (event) => this.onClick(event));
     this.element.addEventListener(
       "focusout",
       ({ relatedTarget: to }) => this.element.contains(to) || this.state.set({ hover: null }),
@@ -82,10 +74,10 @@ export class Panel {
   draw() {
     const { on, at } = this.state.focus();
     this.element.classList.toggle("of-key", Boolean(on) && on.side === "key");
-    this.details.hidden = !on;
+    this.table.element.hidden = !on;
     if (!on) this.drawHead();
     else this.drawFocus(on, at);
-    this.fillTable();
+    this.table.draw();
     this.drawn();
   }
 
@@ -109,13 +101,13 @@ export class Panel {
     );
     this.subtitle.textContent = this.describe(on, byQuery);
     if (series.length === 0) {
-      this.fillList([]);
+      this.list.fill([]);
       this.sum.textContent = "The numbers are on their way.";
       return;
     }
     const entries = strongestOf(series, there, STRONGEST);
     const listed = at ? [...ofUnit(series, at.index), ...entries.filter(({ index }) => index !== at.index)] : entries;
-    this.fillList(
+    this.list.fill(
       listed.map(({ index, weight, head }) => ({
         tokens: [{ side, index }],
         weight,
@@ -212,7 +204,7 @@ export class Panel {
   }
 
   drawStrongest(strongest) {
-    this.fillList(
+    this.list.fill(
       strongest.map(({ query, key, weight, head }) => ({
         tokens: [
           { side: "query", index: query },
@@ -225,121 +217,34 @@ export class Panel {
     );
   }
 
-  // The lines of the list, [{ tokens, weight, head, marked, pin }]. Elements are made once and written anew: making
-  // ten of them in every frame takes longer than all else that the panel does.
-  fillList(entries) {
-    const several = this.several();
-    const shape = `${several}.${entries.length > 0 ? entries[0].tokens.length : 0}`;
-    if (shape !== this.shape) this.items = [];
-    this.shape = shape;
-    while (this.items.length < entries.length) this.items.push(this.makeItem(entries[0].tokens.length, several));
-    entries.forEach((entry, i) => this.fillItem(this.items[i], entry));
-    const wanted = this.items.slice(0, entries.length).map(({ element }) => element);
-    if (wanted.length !== this.list.children.length || wanted.some((element, i) => element !== this.list.children[i]))
-      this.list.replaceChildren(...wanted);
-  }
-
-  // One line of the list: tokens, each with its place where there are more of it, a bar, the number.
-  makeItem(count, several) {
-    const label = make("span", { class: "top-name" });
-    const names = [];
-    for (let i = 0; i < count; i += 1) {
-      if (i > 0) label.append(make("span", { class: "arrow" }, " → "));
-      const name = { text: make("bdi", { dir: "auto" }, ""), position: make("span", { class: "position" }, "") };
-      names.push(name);
-      label.append(make("span", {}, name.text, name.position));
-    }
-    const head = several ? make("span", { class: "top-head" }, "") : null;
-    const number = make("span", { class: "top-number" }, "");
-    const button = make("button", { type: "button" }, ...(head ? [head] : []), label, number);
-    const why = makeWhy(this.state);
-    const drag = this.source.makeDrag?.(); // a live page's
-    const line = drag ? make("span", { class: "with-drag" }, button, drag.element) : button;
-    const element = make("li", {}, line, why.element);
-    return { element, button, head, names, number, why, drag };
-  }
-
-  fillItem({ button, head, names, number, why, drag }, { tokens, weight, head: of, marked = false, pin = false }) {
-    tokens.forEach((token, i) => {
-      names[i].text.firstChild.data = this.name(token);
-      names[i].position.firstChild.data = String(token.index);
-      names[i].position.hidden = !this.state.units(token.side).isRepeated(token.index);
-    });
-    const said = this.weights.format(weight);
-    number.firstChild.data = said;
-    const place = this.weightOf(tokens, of);
-    why.update(place, said, (side, index) => this.name({ side, index }));
-    drag?.update(place, weight, tokens.map((token) => this.name(token)).join(" → "));
-    const places = tokens.map((token) => `${this.name(token)}, token ${token.index}`).join(", looks at ");
-    button.setAttribute("aria-label", `${places}, ${said}${head ? `, in head ${of.name}` : ""}`);
-    Object.assign(button.dataset, { side: tokens[0].side, token: String(tokens[0].index) });
-    if (pin) button.dataset.pin = "yes";
-    else delete button.dataset.pin;
-    button.classList.toggle("marked", marked);
-    button.classList.toggle("less", weight < 0);
-    button.classList.toggle("more", this.weights.signed && weight > 0);
-    button.style.backgroundSize = `${100 * Math.min(1, this.weights.share(weight))}% 100%`;
-    if (!head) return;
-    head.firstChild.data = this.colours.letter(of.place);
-    head.title = `Layer ${of.layer}, head ${of.head}`;
-    button.style.setProperty("--ring", this.colours.series(of.place));
-  }
-
-  // What the calculation of a line's weight is of; null where it is the mean of a span, or was given.
-  weightOf(tokens, { layer, head, of }) {
-    const { on } = this.state.focus();
-    const { kind, what } = this.state.values;
-    if (of || what !== "weights" || !this.source.computed(kind) || (tokens.length < 2 && on.to !== undefined))
-      return null;
-    const [one, other] = tokens.length > 1 ? tokens : [on, tokens[0]];
-    const [query, key] = one.side === "query" ? [one, other] : [other, one];
-    return { layer, head, query: query.index, key: key.index };
-  }
-
   // What a number is, as the head of a column.
   oneOf() {
     const { one } = quantityOf(this.state.values.what);
     return one[0].toUpperCase() + one.slice(1);
   }
 
-  // Built only while it is open: for a long text it is the only thing on the page that is long.
-  fillTable() {
+  // Of a long text it is the only thing on the page that is long.
+  tables() {
     const { on } = this.state.focus();
-    if (!this.details.open || !on) {
-      this.body.replaceChildren();
-      return;
-    }
+    if (!on) return [];
     const series = this.series(on);
     const side = on.side === "query" ? "key" : "query";
     const where = this.several() ? `${series.length} heads` : this.where();
-    this.caption.textContent = `${where}, ${on.side} ${on.index} (${this.name(on)})`;
     const columns = this.several()
       ? series.map(({ head: of }) => `Layer ${of.layer}, head ${of.head}`)
       : [this.oneOf()];
+    const number = (weights, index) =>
+      this.isCompared(side, index) && this.weights.isThere(on, index) ? this.weights.format(weights[index]) : "–";
+    const rows = this.state
+      .units(side)
+      .all.filter(({ first }) => this.state.isWritten(side, first))
+      .map(({ first: index }) => [
+        String(index),
+        make("bdi", {}, this.name({ side, index })),
+        ...series.map(({ weights }) => number(weights, index)),
+      ]);
     const header = ["Position", side === "key" ? "Key" : "Query", ...columns];
-    this.head.replaceChildren(make("tr", {}, ...header.map((text) => make("th", { scope: "col" }, text))));
-    this.body.replaceChildren(
-      ...this.state
-        .units(side)
-        .all.filter(({ first }) => this.state.isWritten(side, first))
-        .map(({ first: index }) =>
-          make(
-            "tr",
-            {},
-            make("td", {}, String(index)),
-            make("th", { scope: "row" }, make("bdi", { dir: "auto" }, this.name({ side, index }))),
-            ...series.map(({ weights }) =>
-              make(
-                "td",
-                {},
-                this.isCompared(side, index) && this.weights.isThere(on, index)
-                  ? this.weights.format(weights[index])
-                  : "–",
-              ),
-            ),
-          ),
-        ),
-    );
+    return [makeTable(`${where}, ${on.side} ${on.index} (${this.name(on)})`, header, rows)];
   }
 }
 

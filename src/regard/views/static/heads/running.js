@@ -4,6 +4,7 @@
 // pinned the others are pointed at on the other side. Of cross-attention there are two texts, a side each.
 
 import { make, onceAFrame, whenResized } from "../base/dom.js";
+import { ACROSS, DOWN, makeStop, onKeys, placeIn } from "../base/keys.js";
 import { inkOn, mixed } from "../base/shade.js";
 import { sheetOf } from "../base/sheet.js";
 import { Pointing } from "./pointing.js";
@@ -35,7 +36,8 @@ export class Running {
     this.element = make("div", { class: "headview" }, this.stage);
     this.pointing = new Pointing(page, weights, this);
     this.stage.addEventListener("scroll", () => this.request(), { passive: true });
-    this.sheet.addEventListener("keydown", (event) => this.onKey(event));
+    this.stop = makeStop();
+    onKeys(this.sheet, (key, event) => this.onKey(key, event));
     whenResized(this.stage, () => this.request(true), this.state.gone);
   }
 
@@ -62,9 +64,7 @@ export class Running {
   }
 
   rove({ side, index }) {
-    if (this.roving) this.roving.tabIndex = -1;
-    this.roving = this.elementOf({ side, index });
-    if (this.roving) this.roving.tabIndex = 0;
+    this.stop(this.elementOf({ side, index }));
   }
 
   elementOf({ side, index }) {
@@ -97,7 +97,6 @@ export class Running {
           ["key", "key", shown.keys],
         ];
     this.sheet.replaceChildren(...blocks.map((block) => this.makeText(...block)), this.tip);
-    this.roving = null;
     if (this.words.length > 0) this.rove({ side: this.words[0].side, index: this.words[0].index });
     this.request(true);
   }
@@ -242,25 +241,17 @@ export class Running {
         : `A stronger colour looks more at ${name}, up to ${this.weights.format(this.largest)}.`;
   }
 
-  onKey(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey) return; // the browser's own keys
+  onKey(key, event) {
     const token = this.pinOf(event.target);
-    if (!token) return;
+    if (!token) return false;
     const { side } = this.words.find(({ element }) => element === event.target.closest("[data-token]"));
     const list = this.words.filter((word) => word.side === side);
     const at = list.findIndex(({ index }) => index === token.index);
-    const to = {
-      ArrowRight: at + 1,
-      ArrowLeft: at - 1,
-      Home: 0,
-      End: list.length - 1,
-      ArrowDown: this.beside(list, at, 1),
-      ArrowUp: this.beside(list, at, -1),
-    }[event.key];
-    if (event.key === "Enter" || event.key === " ") this.pointing.togglePin(token);
-    else if (to === undefined) return;
-    else this.go(token, list[Math.max(0, Math.min(list.length - 1, to))], event.shiftKey);
-    event.preventDefault();
+    const to = key in DOWN ? this.beside(list, at, DOWN[key]) : placeIn(list.length, at, key, ACROSS);
+    if (key === "Enter" || key === " ") this.pointing.togglePin(token);
+    else if (to === undefined) return false;
+    else this.go(token, list[to], event.shiftKey);
+    return true;
   }
 
   // The pin goes with the keys.

@@ -1,7 +1,7 @@
 // A decoder's rows step by step, as they were written: one query at a time, and nothing that comes after it.
 
 import { make } from "../base/dom.js";
-import { makePlayer } from "./player.js";
+import { makePlayer } from "../base/player.js";
 
 // The bar above the lines; of an encoder, whose rows are all there at once, there is none. sheet(): the picture that is
 // on show, for the film. update() when the state has changed; key(event) is whether a key was meant for it.

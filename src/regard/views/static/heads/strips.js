@@ -1,8 +1,9 @@
 // One word's row in every head, layer by layer: a strip for each head, a column for each key.
 
 import { make } from "../base/dom.js";
+import { DOWN, makeStop, onKeys, placeIn } from "../base/keys.js";
+import { makePlayer } from "../base/player.js";
 import { Matrix } from "./matrix.js";
-import { makePlayer } from "./player.js";
 import { largestOf } from "./weights.js";
 
 export class Strips extends Matrix {
@@ -44,7 +45,8 @@ export class Strips extends Matrix {
       const row = this.rows.findIndex(({ element }) => element.contains(event.target));
       if (row >= 0) this.choose(row);
     });
-    this.rowNames.addEventListener("keydown", (event) => this.onKey(event));
+    this.stop = makeStop();
+    onKeys(this.rowNames, (key) => this.onKey(key));
   }
 
   fill() {
@@ -156,12 +158,10 @@ export class Strips extends Matrix {
   }
 
   rove(here) {
-    const old = this.rows[this.roved]?.element;
-    if (old) old.tabIndex = -1;
-    old?.setAttribute("aria-selected", "false");
+    this.rows[this.roved]?.element.setAttribute("aria-selected", "false");
     this.roved = here;
     const element = this.rows[here]?.element;
-    if (element) element.tabIndex = 0;
+    this.stop(element);
     element?.setAttribute("aria-selected", "true");
   }
 
@@ -172,16 +172,13 @@ export class Strips extends Matrix {
     this.state.set({ layer, head, also: [] });
   }
 
-  onKey(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey) return; // the browser's own keys
-    const at = this.roved;
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: this.rows.length - 1 }[event.key];
-    if (to === undefined) return;
-    const row = Math.max(0, Math.min(this.rows.length - 1, to));
+  onKey(key) {
+    const row = placeIn(this.rows.length, this.roved, key, DOWN);
+    if (row === undefined) return false;
     this.choose(row);
     this.bring("row", row);
     this.rows[row].element.focus({ preventScroll: true, focusVisible: true });
-    event.preventDefault();
+    return true;
   }
 
   // The panel lists words, which are columns here.

@@ -1,6 +1,7 @@
 // One column of units: their elements, and the numbers and bars on those in view.
 
 import { make } from "../base/dom.js";
+import { makeStop } from "../base/keys.js";
 
 const FADED = 0.02; // a token whose bar would be shorter steps back
 const SHORT = /^[ -~]{1,5}$/; // it fits on the narrowest page
@@ -14,6 +15,7 @@ export class TokenColumn {
     const name = side === "query" ? "queries" : "keys";
     this.element = make("div", { class: `tokens ${name}`, role: "listbox", "aria-label": label });
     this.order = [];
+    this.stop = makeStop();
   }
 
   // The units on show have changed; order: their first tokens.
@@ -33,8 +35,7 @@ export class TokenColumn {
       blocks.push(block);
     }
     this.element.replaceChildren(...blocks);
-    this.roving = this.elements[0];
-    if (this.roving) this.roving.tabIndex = 0;
+    this.stop(this.elements[0]);
   }
 
   make(units, index, above) {
@@ -53,11 +54,8 @@ export class TokenColumn {
     return this.elements[this.place[index]];
   }
 
-  rove(index, here) {
-    if (this.roving?.isConnected) this.roving.tabIndex = here ? -1 : 0;
-    if (!here) return;
-    this.roving = this.elementOf(index);
-    this.roving.tabIndex = 0;
+  rove(index) {
+    this.stop(this.elementOf(index));
   }
 
   // Numbers and bars, for the units in view only; what has left the view is cleared, so that nothing there keeps

@@ -1,7 +1,8 @@
 // The movement map: a word's way from its learned to its contextual embedding, in several sentences.
 
-import { make, readable } from "../base/dom.js";
-import { makeFilm } from "../base/film.js";
+import { makeChoice, makeScroll, makeSelect, makeTable } from "../base/controls.js";
+import { make, readable, whenResized } from "../base/dom.js";
+import { makePlayer } from "../base/player.js";
 import { sheetOf } from "../base/sheet.js";
 import { oneOf } from "../base/state.js";
 import { drawPaths, stepName } from "./drawing.js";
@@ -13,7 +14,6 @@ const HELP = [
   ],
   ["← → on the slider", "one step of the model back or forth; a click on a point, or a row of the table, goes there"],
 ];
-const EACH = 700; // milliseconds a step, while it plays
 const WAYS = [
   ["directions", "Directions"],
   ["vectors", "Vectors"],
@@ -35,46 +35,32 @@ function open({ source, state, colours }) {
   words.forEach((word, i) => title.append(i ? " / " : "", make("bdi", { dir: "auto" }, readable(word))));
   title.append(", from its learned to its contextual embedding");
 
-  const ways = make("fieldset", { class: "filter ways" }, make("legend", { class: "sr-only" }, "What is projected"));
-  const radios = WAYS.map(([name, label]) => {
-    const radio = make("input", { type: "radio", name: "regard-way", value: name });
-    radio.addEventListener("change", () => state.set({ way: name }));
-    ways.append(make("label", {}, radio, make("span", {}, label)));
-    return radio;
+  const ways = makeChoice({
+    name: "way",
+    legend: "What is projected",
+    options: WAYS,
+    value: () => state.values.way,
+    choose: (way) => state.set({ way }),
   });
-
-  const slider = make("input", { type: "range", min: "0", max: String(last), step: "1", "aria-label": "Step" });
-  slider.addEventListener("input", () => {
-    stop();
-    state.set({ step: Number(slider.value) });
-  });
-  const said = make("output", { class: "step-name" });
-  const play = make("button", { type: "button", class: "button" }, "Play");
-  let timer = 0;
-  const stop = () => {
-    clearInterval(timer);
-    timer = 0;
-    play.textContent = "Play";
-  };
-  play.addEventListener("click", () => {
-    if (timer) {
-      stop();
-      return;
-    }
-    if (stepOf() === last) state.set({ step: 0 });
-    play.textContent = "Stop";
-    timer = setInterval(() => {
-      state.set({ step: stepOf() + 1 });
-      if (stepOf() === last) stop();
-    }, EACH);
+  const go = (step) => state.set({ step });
+  const player = makePlayer({
+    label: "Step",
+    count: () => facts.steps.length,
+    place: stepOf,
+    go,
+    said: (step) => stepName(facts, step),
+    film: {
+      name: "movement",
+      sheet: () =>
+        sheetOf(figure, { title: `${title.textContent}: ${stepName(facts, stepOf())}`, name: "movement" }, colours),
+      colours,
+    },
   });
 
   const figure = make("div", { class: "figure" });
   const goTo = (event) => {
     const target = event.target.closest("[data-step]");
-    if (!target) return;
-    stop();
-    state.set({ step: Number(target.dataset.step) });
+    if (target) player.turn(Number(target.dataset.step));
   };
   figure.addEventListener("click", goTo);
 
@@ -90,25 +76,9 @@ function open({ source, state, colours }) {
 
   const belief = make("p", { class: "belief" });
   const inShort = make("p", { class: "in-short" });
-  const choose = make(
-    "select",
-    { "aria-label": "Which two sentences" },
-    ...pairs.map(([a, b], i) => make("option", { value: String(i) }, `Sentences ${a + 1} and ${b + 1}`)),
-  );
-  choose.addEventListener("change", () => state.set({ couple: Number(choose.value) }));
-  const body = make("tbody");
-  body.addEventListener("click", goTo);
-  const head = make(
-    "tr",
-    {},
-    ...["Step", "Cosine", "Distance", "Drawn"].map((name) => make("th", { scope: "col" }, name)),
-  );
-  const caption = make("caption", { class: "sr-only" });
-  const table = make(
-    "div",
-    { class: "table-scroll", tabindex: "0", "aria-label": "Distances", role: "region" },
-    make("table", {}, caption, make("thead", {}, head), body),
-  );
+  const choose = makeSelect("Which two sentences", (couple) => state.set({ couple: Number(couple) }));
+  const table = makeScroll("Distances");
+  table.addEventListener("click", goTo);
   const note = make(
     "p",
     { class: "note" },
@@ -118,34 +88,28 @@ function open({ source, state, colours }) {
     "section",
     { class: "between", "aria-label": "Distances between the sentences" },
     make("h2", { class: "panel-title" }, "Between the sentences"),
-    choose,
+    choose.element,
     table,
     note,
   );
   between.hidden = pairs.length === 0;
-  choose.hidden = pairs.length < 2;
+  choose.element.hidden = pairs.length < 2;
 
   const fillTable = () => {
     if (pairs.length === 0) return;
     const [a, b] = pair();
     const { true: far, drawn } = projection();
-    choose.value = String(pairs.findIndex((each) => each[0] === a && each[1] === b));
-    caption.textContent = `Sentences ${a + 1} and ${b + 1}, step by step`;
-    body.replaceChildren(
-      ...facts.steps.map((name, i) => {
-        const cosine = facts.similarity[i][a][b];
-        const here = i === stepOf();
-        const number = (value) => (value === null ? "-" : value.toFixed(4));
-        return make(
-          "tr",
-          { "data-step": String(i), "aria-current": here ? "step" : null },
-          make("th", { scope: "row" }, name),
-          make("td", {}, number(cosine)),
-          make("td", {}, number(far[i][a][b])),
-          make("td", {}, number(drawn[i][a][b])),
-        );
-      }),
+    const names = () => pairs.map(([one, other], i) => [i, `Sentences ${one + 1} and ${other + 1}`]);
+    choose.update("", names, Math.min(state.values.couple, pairs.length - 1));
+    const number = (value) => (value === null ? "-" : value.toFixed(4));
+    const made = makeTable(
+      `Sentences ${a + 1} and ${b + 1}, step by step`,
+      ["Step", "Cosine", "Distance", "Drawn"],
+      facts.steps.map((name, i) => [name, ...[facts.similarity, far, drawn].map((of) => number(of[i][a][b]))]),
+      (i) => ({ "data-step": String(i), "aria-current": i === stepOf() ? "step" : null }),
     );
+    made.caption.classList.add("sr-only");
+    table.replaceChildren(made);
   };
 
   const believe = () => {
@@ -182,34 +146,24 @@ function open({ source, state, colours }) {
   };
 
   const draw = () => {
-    radios.forEach((radio) => (radio.checked = radio.value === state.values.way));
-    slider.value = String(stepOf());
-    said.textContent = stepName(facts, stepOf());
-    slider.setAttribute("aria-valuetext", said.textContent);
+    ways.update();
+    player.update();
     drawLegend();
     believe();
     fillTable();
     drawFigure();
   };
 
-  const film = makeFilm({
-    name: "movement",
-    sheet: () =>
-      sheetOf(figure, { title: `${title.textContent}: ${stepName(facts, stepOf())}`, name: "movement" }, colours),
-    count: () => facts.steps.length,
-    go: (step) => state.set({ step }),
-    colours,
-  });
   const element = make(
     "div",
     { class: "movement" },
     make(
       "section",
       { class: "movement-map", "aria-label": "Movement map" },
-      make("div", { class: "view-top" }, title, make("div", { class: "controls" }, ways)),
+      make("div", { class: "view-top" }, title, make("div", { class: "controls" }, ways.element)),
       legend,
       figure,
-      make("div", { class: "movement-steps" }, play, slider, said, film),
+      player.element,
     ),
     make(
       "aside",
@@ -226,11 +180,12 @@ function open({ source, state, colours }) {
   const start = () => {
     draw();
     let width = figure.clientWidth;
-    new ResizeObserver(() => {
+    const resize = () => {
       if (figure.clientWidth === width || figure.clientWidth === 0) return;
       width = figure.clientWidth;
       drawFigure();
-    }).observe(figure);
+    };
+    whenResized(figure, resize, state.gone);
   };
   const changed = (names) => {
     if (["way", "step", "couple", "look"].some((name) => names.has(name))) draw();

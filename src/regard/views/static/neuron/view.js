@@ -1,5 +1,6 @@
 // The neuron view: one query and one head, from q to the result, with every number in between.
 
+import { makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { heldOf } from "../base/held.js";
 import { Chosen, NEURON_FIELDS } from "./chosen.js";
@@ -14,22 +15,6 @@ const HELP = [
   ["Bars", "point up (green) for positive and down (purple) for negative numbers"],
 ];
 
-function makeSelect(label, onChange) {
-  const select = make("select", { "aria-label": label });
-  select.addEventListener("change", () => onChange(Number(select.value)));
-  const wrap = make("label", { class: "pick" }, make("span", {}, label), select);
-  let filled = "";
-  // options: [[value, text]]; filled again only where they are others.
-  const update = (name, options, value) => {
-    if (name !== filled) {
-      filled = name;
-      select.replaceChildren(...options().map(([each, text]) => make("option", { value: String(each) }, text)));
-    }
-    select.value = String(value);
-  };
-  return { element: wrap, update };
-}
-
 function open(page) {
   const { source, state } = page;
   const chosen = new Chosen(page);
@@ -42,10 +27,10 @@ function open(page) {
 
   const pickQuery = (index) => state.set({ ...chosen.reach(index), key: null });
   const picks = {
-    layer: makeSelect("Layer", (layer) => state.set({ layer, also: [], key: chosen.key })),
-    head: makeSelect("Head", (head) => state.set({ head, also: [], key: chosen.key })),
-    query: makeSelect("Query", pickQuery),
-    key: makeSelect("Key", (key) => state.set({ key })),
+    layer: makeSelect("Layer", (layer) => state.set({ layer: Number(layer), also: [], key: chosen.key })),
+    head: makeSelect("Head", (head) => state.set({ head: Number(head), also: [], key: chosen.key })),
+    query: makeSelect("Query", (query) => pickQuery(Number(query))),
+    key: makeSelect("Key", (key) => state.set({ key: Number(key) })),
   };
   const step = (label, by) => {
     const button = make("button", { type: "button", class: "button", "aria-label": label }, by < 0 ? "‹" : "›");

@@ -1,5 +1,6 @@
 // The causal check: the run without one head, worked out in the kernel, beside the run with it.
 
+import { makeSelect } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
 import { arrived } from "../base/source.js";
 
@@ -12,11 +13,7 @@ const figure = (value) => (value !== 0 && Math.abs(value) < 0.001 ? value.toExpo
 function open({ source, state }) {
   const results = new Map(); // "kind.layer.head" to what came
   const nameOf = ({ kind, layer, head }) => `${kind}.${layer}.${head}`;
-  const pick = (label, name) => {
-    const select = make("select", { "aria-label": label });
-    select.addEventListener("change", () => state.set({ [name]: Number(select.value), also: [] }));
-    return { select, element: make("label", { class: "pick" }, make("span", {}, label), select) };
-  };
+  const pick = (label, name) => makeSelect(label, (value) => state.set({ [name]: Number(value), also: [] }));
   const picks = { layer: pick("Layer", "layer"), head: pick("Head", "head") };
   const button = make("button", { type: "button", class: "button" }, "Run without this head");
   const back = make("button", { type: "button", class: "button" }, "Show in the head view");
@@ -53,21 +50,11 @@ function open({ source, state }) {
     draw();
   });
 
-  const options = (select, values) => {
-    if (values.join() !== select.dataset.of)
-      select.replaceChildren(...values.map((value) => make("option", { value: String(value) }, String(value))));
-    select.dataset.of = values.join();
-  };
-
   function draw() {
     const { kind, layer, head } = state.values;
-    options(picks.layer.select, source.layers(kind));
-    options(
-      picks.head.select,
-      Array.from({ length: source.heads(kind, layer) }, (_, i) => i),
-    );
-    picks.layer.select.value = String(layer);
-    picks.head.select.value = String(head);
+    picks.layer.update(kind, () => source.layers(kind).map((each) => [each, each]), layer);
+    const heads = () => Array.from({ length: source.heads(kind, layer) }, (_, i) => [i, i]);
+    picks.head.update(`${kind}.${layer}`, heads, head);
     const name = nameOf(state.values);
     const found = results.get(name);
     button.disabled = running.has(name);

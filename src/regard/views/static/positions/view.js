@@ -1,5 +1,6 @@
 // The positions view: what is added, what is biased and what is turned, as far as the model has it.
 
+import { makeSelect } from "../base/controls.js";
 import { make, whenResized } from "../base/dom.js";
 import { AddedVectors } from "./added.js";
 import { BiasByDistance, RotaryAngles } from "./distances.js";
@@ -16,30 +17,22 @@ function open(page) {
     bias: new BiasByDistance(page),
     rotary: new RotaryAngles(page),
   };
-  const layers = make("select", { "aria-label": "Layer" });
-  layers.addEventListener("change", () => state.set({ layer: Number(layers.value) }));
-  const pick = make("label", { class: "pick" }, make("span", {}, "Layer"), layers);
+  const layers = makeSelect("Layer", (layer) => state.set({ layer: Number(layer) }));
   const element = make(
     "div",
     { class: "positions" },
     said,
     why,
-    pick,
+    layers.element,
     parts.bias.element,
     parts.rotary.element,
     parts.query.element,
     parts.key.element,
   );
 
-  let drawn = "";
   const draw = () => {
     const { kind, layer } = state.values;
-    if (drawn !== kind)
-      layers.replaceChildren(
-        ...source.layers(kind).map((each) => make("option", { value: String(each) }, String(each))),
-      );
-    drawn = kind;
-    layers.value = String(layer);
+    layers.update(kind, () => source.layers(kind).map((each) => [each, each]), layer);
     const names = (side) =>
       source
         .tokens(kind, side)
@@ -63,7 +56,7 @@ function open(page) {
     if (bias && !bias.dense) parts.bias.open(bias);
     parts.rotary.element.hidden = !rotary;
     if (rotary) parts.rotary.open(rotary, names("query").length, layer);
-    pick.hidden = !(bias || rotary);
+    layers.element.hidden = !(bias || rotary);
     why.textContent = reason(kind, tables, bias, rotary, known);
     why.hidden = why.textContent === "";
   };

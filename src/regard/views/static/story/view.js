@@ -1,8 +1,9 @@
 // The story: one word's way through the model in eight steps, each with the numbers of this run.
 
-import { makeTables } from "../base/controls.js";
+import { makeSelect, makeTables } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { heldOf } from "../base/held.js";
+import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { ATTENTION } from "./attention.js";
 import { BEGINNING } from "./beginning.js";
 import { Followed } from "./followed.js";
@@ -67,8 +68,8 @@ function open(page) {
   const title = make("span", {});
   const said = make("p", { class: "story-said" });
   const picks = {
-    layer: pick("Layer", (layer) => state.set({ layer, also: [], key: null })),
-    head: pick("Head", (head) => state.set({ head, also: [], key: null })),
+    layer: makeSelect("Layer", (layer) => state.set({ layer: Number(layer), also: [], key: null })),
+    head: makeSelect("Head", (head) => state.set({ head: Number(head), also: [], key: null })),
   };
   const choose = make("div", { class: "controls story-picks" }, picks.layer.element, picks.head.element);
   const drawing = make("div", { class: "story-drawing" });
@@ -101,11 +102,10 @@ function open(page) {
     ready = why === null && at.steps !== null;
     choose.hidden = !(inHead || inLayer) || why !== null;
     picks.head.element.hidden = !inHead;
-    picks.layer.update(
-      source.layers(kind).filter((each) => heldOf(source, kind, each).length > 0),
-      layer,
-    );
-    picks.head.update(heldOf(source, kind, layer), head);
+    const among = (all) => () => all.map((each) => [each, each]);
+    const layers = source.layers(kind).filter((each) => heldOf(source, kind, each).length > 0);
+    picks.layer.update(kind, among(layers), layer);
+    picks.head.update(`${kind}.${layer}`, among(heldOf(source, kind, layer)), head);
     sentence.replaceChildren(...sentences(at, number));
     const followed = sentence.querySelector(".followed");
     if (followed) {
@@ -131,36 +131,22 @@ function open(page) {
     return button;
   }
 
-  element.ownerDocument.addEventListener("keydown", (event) => {
-    const now = state.values.step;
-    const to = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 1, End: STEPS.length }[event.key];
+  const keyed = (key, event) => {
     // Where nothing has the focus, the keys are the story's, but not a notebook's.
     const idle = event.target === document.body && element.getRootNode() === document;
     const inside = element.contains(event.composedPath()[0]);
-    if (to === undefined || element.hidden || !(idle || inside) || event.altKey || event.ctrlKey || event.metaKey)
-      return;
-    if (event.target.matches?.("select, input, .table-scroll")) return;
-    event.preventDefault();
-    go(to);
-  });
+    if (element.hidden || !(idle || inside) || event.target.matches?.("select, input, .table-scroll")) return false;
+    const to = placeIn(STEPS.length, state.values.step - 1, key, ACROSS);
+    if (to === undefined) return false;
+    go(to + 1);
+    return true;
+  };
+  onKeys(element.ownerDocument, keyed, state.gone);
 
   const changed = (names) => {
     if (!(names.size === 1 && (names.has("hover") || names.has("look")))) draw();
   };
   return { element, start: draw, changed };
-}
-
-function pick(label, onChange) {
-  const select = make("select", { "aria-label": label });
-  select.addEventListener("change", () => onChange(Number(select.value)));
-  const element = make("label", { class: "pick" }, make("span", {}, label), select);
-  let filled = "";
-  const update = (values, value) => {
-    if (String(values) !== filled) select.replaceChildren(...values.map((each) => make("option", {}, String(each))));
-    filled = String(values);
-    select.value = String(value);
-  };
-  return { element, update };
 }
 
 // The text, always in view: the followed word is blue. From the scores on, what it looks at is orange, by its share.

@@ -1,14 +1,16 @@
 // A bar that goes through steps one by one: played, by a slider, or by hand.
 
-import { make } from "../base/dom.js";
-import { makeFilm } from "../base/film.js";
+import { makeSlider } from "./controls.js";
+import { make } from "./dom.js";
+import { makeFilm } from "./film.js";
 
 const PACE = 800; // milliseconds a step
 
-// count(), place(): how many steps and which is on, -1 for none; go(place); said(place): parts of text; all(): back to all
-// of them; film: { name, sheet(), colours } where the steps can be filmed.
-export function makePlayer({ label, slider = label, count, place, go, said, all, film = null }) {
+// count(), place(): how many steps and which is on, -1 for none; go(place); said(place): a text, or parts of one; all():
+// back to all of them, where there is such a state; film: { name, sheet(), colours } where the steps can be filmed.
+export function makePlayer({ label, slider = label, count, place, go, said, all = null, film = null }) {
   const still = matchMedia("(prefers-reduced-motion: reduce)");
+  const steps = `${label.toLowerCase()}s`;
   const button = (text, name, act) => {
     const element = make("button", { type: "button", class: "button", "aria-label": name, title: name }, text);
     element.addEventListener("click", act);
@@ -40,34 +42,29 @@ export function makePlayer({ label, slider = label, count, place, go, said, all,
     playing = setInterval(tick, PACE);
     update();
   };
-  const player = button("Play", `Play the ${label.toLowerCase()}s`, play);
-  const range = make("input", { type: "range", min: "0", step: "1", "aria-label": slider });
-  range.addEventListener("input", () => turn(Number(range.value)));
-  const output = make("output", {});
-  const whole = button(`All ${label.toLowerCase()}s`, `Show all ${label.toLowerCase()}s at once`, () => {
-    stop();
-    all();
-    update();
-  });
+  const player = button("Play", `Play the ${steps}`, play);
+  const { range, output, update: slide } = makeSlider(slider, turn);
   const parts = [
     player,
     button("‹", `${label} before`, () => turn(place() - 1)),
     range,
     button("›", `Next ${label.toLowerCase()}`, () => turn(place() + 1)),
     output,
-    whole,
   ];
+  const whole = button(`All ${steps}`, `Show all ${steps} at once`, () => {
+    stop();
+    all();
+    update();
+  });
+  if (all) parts.push(whole);
   if (film) parts.push(makeFilm({ ...film, count, go }));
   const element = make("div", { class: "steps-bar" }, ...parts);
   function update() {
     player.hidden = still.matches;
     player.textContent = playing ? "Pause" : "Play";
-    player.setAttribute("aria-label", playing ? "Pause" : `Play the ${label.toLowerCase()}s`);
+    player.setAttribute("aria-label", playing ? "Pause" : `Play the ${steps}`);
     whole.hidden = place() < 0;
-    range.max = String(Math.max(0, count() - 1));
-    range.value = String(Math.max(0, place()));
-    output.replaceChildren(...(place() < 0 ? [] : said(place())));
-    range.setAttribute("aria-valuetext", output.textContent || "all");
+    slide(Math.max(0, place()), Math.max(1, count()), place() < 0 ? `All ${steps}` : said(place()));
   }
   return { element, range, update, stop, turn };
 }
