@@ -187,6 +187,11 @@ def test_next_previous_keys_and_links(open_page: OpenPage, path: Path) -> None:
     assert (_step(again), again.evaluate("regard.state().pin.index")) == ("8", 3)
     again.keyboard.press("ArrowLeft")  # nothing has the focus: the story is what the page shows
     assert _step(again) == "7"
+    for wanted in ("3", "4", "3", "2", "1"):  # the browser's Back undoes them one by one
+        page.go_back()
+        expect(page.locator(".story-stage")).to_have_attribute("data-told", wanted)
+    page.go_forward()
+    expect(page.locator('[aria-current="step"]')).to_contain_text("2")
     broken = open_page(path, "#view=story&step=9&pin=query-99")
     assert _step(broken) == "1"
 

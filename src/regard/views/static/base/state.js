@@ -1,9 +1,9 @@
 // What is chosen, who wants to know, and how it is written in the address, so that a view can be linked to.
 //
-// A field is { initial, read(text, state), write(value, state) }. `read` is handed what stands in the address,
+// A field is { initial, read(text, state), write(value, state), back }. `read` is handed what stands in the address,
 // typed by hand or cut short in a mail, and returns a value or undefined for what it does not understand; `write`
-// returns null for what need not be said. A field without them (`hover`) is not in the address. Views add their
-// own fields. An address that says nothing of START is on the head and the word that Python chose (facts.start).
+// returns null for what need not be said. A field without them (`hover`) is not in the address; a change of one with
+// `back` is a step that the browser's Back undoes. Views add their own fields. An address that says nothing of START is on the head and the word that Python chose (facts.start).
 //
 // Shared fields: bare; view; kind; layer, head (the head under the cursor); also (further heads, [{ layer, head }]); pin
 // and hover (a token { side: "query" | "key", index }, or a span of them with `to`, its last); row (of a decoder, the
@@ -43,6 +43,7 @@ const FIELDS = {
     initial: "",
     read: (text, state) => (state.views.includes(text) ? text : undefined),
     write: (value, state) => (value === state.views[0] ? null : value),
+    back: true,
   },
   kind: {
     initial: "",
@@ -168,8 +169,8 @@ export class State {
     return this.source.layers(kind).includes(layer) && head < this.source.heads(kind, layer);
   }
 
-  // Another view is a step that Back undoes; all else takes the place of what the address said.
-  put(after, write = (changed) => this.writeAddress(changed.has("view"))) {
+  // What Back does not undo takes the place of what the address said.
+  put(after, write = (changed) => this.writeAddress([...changed].some((name) => this.fields[name].back))) {
     const before = this.values;
     const changed = new Set(
       Object.keys(after).filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name])),

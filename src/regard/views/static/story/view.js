@@ -20,6 +20,7 @@ const step = {
   initial: 1,
   read: (text) => (/^[1-8]$/.test(text) ? Number(text) : undefined),
   write: (value) => (value === 1 ? null : String(value)),
+  back: true,
 };
 
 function open(page) {
