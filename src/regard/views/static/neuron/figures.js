@@ -1,5 +1,7 @@
 // Numbers to be read, and rows of numbers to be seen.
 
+import { printedIn } from "../base/equations.js";
+
 // Four decimals, fewer where it is large, a power of ten where four decimals would show nothing; or some `more`.
 export function formatNumber(value, more = 0) {
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
@@ -9,27 +11,23 @@ export function formatNumber(value, more = 0) {
   return text.replace(/^-/, "−");
 }
 
-const MOST_MORE = 8;
+const MORE = [0, 1, 2, 3, 4, 5, 6, 7, 8];
 const readNumber = (text) => Number(text.replace("−", "-").replace("∞", "Infinity"));
 
 // How many decimals more than usual the operands of equations, [operands, result], need for all to hold as they are
-// printed: somebody who works one out from these digits gets the digits of its result, which has `deep` more.
+// printed; a result has `deep` more.
 export function decimals(equations, compute, deep = 0) {
   const read = (value, more) => readNumber(formatNumber(value, more));
-  const holds = (more) =>
-    equations.every(([operands, result]) => {
-      const found = compute(...operands.map((value) => read(value, more)));
-      return formatNumber(found, deep) === formatNumber(result, deep);
-    });
-  let more = 0;
-  while (more < MOST_MORE && !holds(more)) more += 1;
-  return more;
+  const said = equations.map(([, result]) => formatNumber(result, deep)).join();
+  const worked = (more) =>
+    equations.map(([each]) => formatNumber(compute(...each.map((value) => read(value, more))), deep)).join();
+  return printedIn(MORE, () => said, worked);
 }
 
-// The operands of one as texts.
+// The operands of one as texts, and what stands before its result.
 export function printed(operands, compute, result) {
-  const more = decimals([[operands, result]], compute);
-  return operands.map((value) => formatNumber(value, more));
+  const { way, equals } = decimals([[operands, result]], compute);
+  return { texts: operands.map((value) => formatNumber(value, way)), equals };
 }
 
 export const times = (a, b) => a * b;

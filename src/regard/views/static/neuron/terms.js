@@ -15,8 +15,8 @@ export function makeTerms({ heads, terms, rows, chosen, total }) {
   const lines = rows(listed);
   // The products hold the sum, and the factors each product, as printed.
   const add = (...values) => values.reduce((a, b) => a + b, 0);
-  const deep = decimals([[[...lines.map(([, , product]) => product), others], total]], add);
-  const more = decimals(
+  const { way: deep } = decimals([[[...lines.map(([, , product]) => product), others], total]], add);
+  const { way: more } = decimals(
     lines.map(([, factors, product]) => [factors, product]),
     times,
     deep,

@@ -71,13 +71,13 @@ function open(page) {
     else if (what === "weighted") {
       const v = steps.v[of * steps.vDim + index];
       const product = steps.weights[of] * v;
-      const [weight, value] = printed([steps.weights[of], v], times, product);
-      const said = `: weight ${weight} × v ${value} = ${formatNumber(product)}.`;
+      const { texts, equals } = printed([steps.weights[of], v], times, product);
+      const said = `: weight ${texts[0]} × v ${texts[1]} ${equals} ${formatNumber(product)}.`;
       readout.replaceChildren(`Dimension ${index} of v, `, named(of), said);
     } else {
       const both = [steps.q[index], steps.k[of * steps.dim + index]];
-      const [q, k] = printed(both, times, times(...both));
-      const said = `: q ${q} × k ${k} = ${formatNumber(times(...both))}.`;
+      const { texts, equals } = printed(both, times, times(...both));
+      const said = `: q ${texts[0]} × k ${texts[1]} ${equals} ${formatNumber(times(...both))}.`;
       readout.replaceChildren(`Dimension ${index}, `, named(of), said);
     }
   }

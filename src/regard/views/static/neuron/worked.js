@@ -93,9 +93,10 @@ export class Worked {
     return make("span", { class: "work-figure", "data-figure": name }, text);
   }
 
-  // The operands of an equation, with the decimals that make it hold as printed.
+  // The operands of an equation, with the decimals that make it hold as printed, and what stands before its result.
   figures(operands, compute, result) {
-    return printed(operands, compute, result).map((text) => this.figure(text));
+    const { texts, equals } = printed(operands, compute, result);
+    return [...texts.map((text) => this.figure(text)), ` ${equals} `];
   }
 
   product() {
@@ -129,16 +130,17 @@ export class Worked {
     const { steps, key } = this.chosen;
     const { products, scaled, scale, dim } = steps;
     const { root, said } = scaleOf(steps);
-    const operands = root
-      ? [...this.figures([products[key]], (product) => product / Math.sqrt(dim), scaled[key]), ` ${said}`]
-      : this.figures([products[key], scale], times, scaled[key]).flatMap((figure, i) => (i ? [" × ", figure] : figure));
+    const [product, ...others] = root
+      ? this.figures([products[key]], (value) => value / Math.sqrt(dim), scaled[key])
+      : this.figures([products[key], scale], times, scaled[key]);
+    const by = root ? ` ${said}` : " × ";
     const note = root
       ? `${dim} is the number of dimensions: without this, longer vectors would have larger scores.`
       : "The scale of this layer's scores.";
     return this.step(
       "scale",
       "Scale",
-      this.equation(...operands, " = ", this.number(scaled[key], "scaled")),
+      this.equation(product, by, ...others, this.number(scaled[key], "scaled")),
       make("p", { class: "note" }, note),
     );
   }
@@ -147,11 +149,11 @@ export class Worked {
     const { scaled, capped, softcap } = this.chosen.steps;
     const cap = formatNumber(softcap).replace(/\.?0+$/, "");
     const { key } = this.chosen;
-    const [score] = this.figures([scaled[key]], (x) => softcap * Math.tanh(x / softcap), capped[key]);
+    const [score, equals] = this.figures([scaled[key]], (x) => softcap * Math.tanh(x / softcap), capped[key]);
     return this.step(
       "cap",
       "Soft cap",
-      this.equation(`${cap} × tanh(`, score, ` / ${cap}) = `, this.number(capped[key], "capped")),
+      this.equation(`${cap} × tanh(`, score, ` / ${cap})`, equals, this.number(capped[key], "capped")),
       make("p", { class: "note" }, `No score is larger than ${cap}.`),
     );
   }
@@ -165,12 +167,12 @@ export class Worked {
         ? `What this head adds at distance ${this.distance()}, key minus query.`
         : "What this head adds for these two tokens.";
     const operands = [before, steps.bias[key]];
-    const [score, bias] = this.figures(operands, (a, b) => a + b, before + steps.bias[key]);
+    const [score, bias, equals] = this.figures(operands, (a, b) => a + b, before + steps.bias[key]);
     bias.dataset.figure = "bias";
     return this.step(
       "bias",
       "Add the bias",
-      this.equation(score, " + ", bias, " = ", this.number(before + steps.bias[key], "biased")),
+      this.equation(score, " + ", bias, equals, this.number(before + steps.bias[key], "biased")),
       make("p", { class: "note" }, of),
     );
   }
@@ -204,18 +206,18 @@ export class Worked {
       );
     const score = this.chosen.isSink() ? steps.sink : steps.scores[key];
     const power = softmax.power(key);
-    const [own, largest] = this.figures([score, softmax.largest], (a, b) => Math.exp(a - b), power);
+    const [own, largest, of] = this.figures([score, softmax.largest], (a, b) => Math.exp(a - b), power);
     own.dataset.figure = "score";
     largest.dataset.figure = "largest";
-    const [part, total] = this.figures([power, softmax.total], (a, b) => a / b, steps.weights[key]);
+    const [part, total, equals] = this.figures([power, softmax.total], (a, b) => a / b, steps.weights[key]);
     const over = steps.sink === null ? `${steps.scores.length} keys` : `${steps.scores.length} keys and the sink`;
     return this.step(
       "softmax",
       "Softmax: its share of all",
       makeShares(this.chosen, (key) => this.state.set({ key })),
-      this.equation("exp(", own, " − ", largest, ") = ", this.number(power, "power")),
+      this.equation("exp(", own, " − ", largest, ")", of, this.number(power, "power")),
       this.equation("sum over ", `${over} = `, this.number(softmax.total, "total")),
-      this.equation(part, " / ", total, " = ", make("strong", {}, this.number(steps.weights[key], "weight"))),
+      this.equation(part, " / ", total, equals, make("strong", {}, this.number(steps.weights[key], "weight"))),
       make(
         "p",
         { class: "note" },
@@ -329,7 +331,7 @@ export class Worked {
     const whole = shares.length > words.query.last - words.query.first ? average(...shares) : null;
     const mean =
       shares.length > 1 && whole !== null
-        ? `${added ? "; over" : "Over"} those of the query they are averaged: (${printed(shares, average, whole).join(" + ")}) / ${shares.length}`
+        ? `${added ? "; over" : "Over"} those of the query they are averaged: (${printed(shares, average, whole).texts.join(" + ")}) / ${shares.length}`
         : "";
     parts.push(
       whole === null

@@ -235,7 +235,7 @@ function valueNote(at, key) {
     "Each line is a value times its share: dimension ",
     `${dim} of `,
     at.word("key", key),
-    ` is ${share.toFixed(1)} % × ${decimals(printed)} ${found.sign} ${found.text}. A large share of a small value brings little.`,
+    ` is ${share.toFixed(1)} % × ${decimals(printed)} ${found.equals} ${found.text}. A large share of a small value brings little.`,
   );
 }
 

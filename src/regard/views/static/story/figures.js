@@ -2,6 +2,7 @@
 
 import { makeTable } from "../base/controls.js";
 import { make, SVG } from "../base/dom.js";
+import { printedIn } from "../base/equations.js";
 
 const MANY = 6; // lines, beyond which they are drawn lower
 
@@ -94,20 +95,20 @@ const PLACES = [
 ];
 export function sumEquation(terms, total) {
   const added = (places) => terms.reduce((sum, term) => sum + Number(term.toFixed(places)), 0);
-  const found = PLACES.find(([of, to]) => decimals(added(of), to) === decimals(total, to));
-  const [of, to] = found ?? PLACES[0];
+  const said = ([, to]) => decimals(total, to);
+  const { way, equals } = printedIn(PLACES, said, ([of, to]) => decimals(added(of), to), PLACES[0]);
+  const [of, to] = way;
   const written = terms.map((term, i) =>
     i === 0 ? decimals(term, of) : `${Number(term.toFixed(of)) < 0 ? "−" : "+"} ${decimals(Math.abs(term), of)}`,
   );
-  return `${written.join(" ")} ${found ? "=" : "≈"} ${decimals(total, to)}`;
+  return `${written.join(" ")} ${equals} ${decimals(total, to)}`;
 }
 
 // The result in as many digits, five at most, as whoever works it out from the printed numbers finds too.
 export function agreed(result, fromPrinted) {
-  for (let count = 5; count > 1; count -= 1)
-    if (result.toPrecision(count) === fromPrinted.toPrecision(count))
-      return { text: minus(result.toPrecision(count)), value: Number(result.toPrecision(count)), sign: "=" };
-  return { text: digits(result), value: Number(result.toPrecision(4)), sign: "≈" };
+  const within = (value) => (count) => value.toPrecision(count);
+  const { way, equals } = printedIn([5, 4, 3, 2], within(result), within(fromPrinted), 4);
+  return { text: digits(result, way), value: Number(result.toPrecision(way)), equals };
 }
 
 // A vector a column, a dimension a row.

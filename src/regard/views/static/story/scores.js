@@ -106,22 +106,22 @@ function worked(at) {
   let score = scaleLine(steps, product, key, line);
   if (steps.capped) {
     const capped = agreed(steps.capped[key], steps.softcap * Math.tanh(score / steps.softcap));
-    line(`${steps.softcap} × tanh(${minus(String(score))} / ${steps.softcap}) ${capped.sign} ${capped.text}`);
+    line(`${steps.softcap} × tanh(${minus(String(score))} / ${steps.softcap}) ${capped.equals} ${capped.text}`);
     score = capped.value;
   }
   if (steps.bias) {
     const bias = Number(steps.bias[key].toFixed(4));
     const sum = agreed(steps.scores[key], score + bias);
-    line(`${minus(String(score))} ${bias < 0 ? "−" : "+"} ${Math.abs(bias)} ${sum.sign} ${sum.text}`);
+    line(`${minus(String(score))} ${bias < 0 ? "−" : "+"} ${Math.abs(bias)} ${sum.equals} ${sum.text}`);
     score = sum.value;
   }
   const less = Math.abs(chosen.softmax.largest) > LARGE ? Number(chosen.softmax.largest.toFixed(4)) : 0;
   const written = minus(less ? `(${score} ${less < 0 ? "+" : "−"} ${Math.abs(less)})` : String(score));
   const power = agreed(Math.exp(steps.scores[key] - less), Math.exp(score - less));
-  line("e", make("span", { class: "sr-only" }, "^"), make("sup", {}, written), ` ${power.sign} ${power.text}`);
+  line("e", make("span", { class: "sr-only" }, "^"), make("sup", {}, written), ` ${power.equals} ${power.text}`);
   const total = Number((chosen.softmax.total * Math.exp(chosen.softmax.largest - less)).toPrecision(5));
   const found = agreed(100 * steps.weights[key], (100 * power.value) / total);
-  line(`${power.text} / ${minus(String(total))} ${found.sign} `, make("strong", {}, `${found.text} %`));
+  line(`${power.text} / ${minus(String(total))} ${found.equals} `, make("strong", {}, `${found.text} %`));
   return make(
     "section",
     { class: "story-worked" },
@@ -142,7 +142,7 @@ function scaleLine({ products, scaled, scale, dim }, product, key, line) {
   const isRoot = Math.abs(scale * root - 1) < 1e-6;
   const by = isRoot ? 1 / root : Number(scale.toPrecision(6));
   const found = agreed(scaled[key], product * by);
-  line(`${decimals(products[key], 4)} ${isRoot ? `/ √${dim}` : `× ${by}`} ${found.sign} ${found.text}`);
+  line(`${decimals(products[key], 4)} ${isRoot ? `/ √${dim}` : `× ${by}`} ${found.equals} ${found.text}`);
   return found.value;
 }
 
