@@ -20,6 +20,7 @@ from integration.live_models import MOST_TOKENS, live_model
 from integration.test_cli import DEFAULT_MODEL, Run
 from regard.tracing import Trace, Write, Zero
 from regard.tracing.pages._live_model import live_model as packed
+from regard.tracing.pages._names import MOST_WEIGHTS, names_of
 
 run = test_cli.run
 
@@ -392,10 +393,16 @@ def test_the_default_model(run: Run, open_page: OpenPage, tmp_path: Path) -> Non
     assert told["bytes"] == path.stat().st_size < 40e6
     page = open_page(path)
     expect(page.locator(".live-status")).to_contain_text(" ms.", timeout=30_000)
-    text = "Write a poem about a man fishing on a river bank."
+    text = "Write a poem about a man: he isn't fishing (on a river bank)."
     _type(page, text)
     rows = page.evaluate(
-        "Array.from({ length: 14 }, (_, query) => [...window.regard.weightsRow(5, 11, query)])"
+        "Array.from({ length: 21 }, (_, query) => [...window.regard.weightsRow(5, 11, query)])"
     )
+    facts = page.evaluate("[window.regard.facts.names, window.regard.source.names('encoder')]")
+    names = names_of(_rounded(regard.load(DEFAULT_MODEL)).trace(text), MOST_WEIGHTS)
+    assert facts[0] == {name: names[name] for name in ("said", "patterns")}
+    assert [[[each["name"] for each in head] for head in layer] for layer in facts[1]] == [
+        [[each["name"] for each in head] for head in layer] for layer in names["kinds"]["encoder"]
+    ]
     apart = np.abs(np.array(rows) - regard.load(DEFAULT_MODEL).trace(text).weights(5, 11).numpy()).max()
     assert 0 < apart < page.evaluate("window.regard.facts.difference") == told["largest_difference"]

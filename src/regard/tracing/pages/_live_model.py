@@ -13,6 +13,7 @@ from regard.blocks import MultiHeadAttention, SelfAttentionLayer
 from regard.core import attention_weights
 from regard.core.errors import InputError
 from regard.models import LanguageModelHead, Loaded, Transformer
+from regard.tracing.pages._live_names import live_names
 from regard.tracing.run import trace_text
 from regard.views import LiveWeights
 
@@ -94,6 +95,7 @@ def live_model(loaded: Loaded) -> LiveModel:
         "causal": kind == "decoder",
         "vocabulary": config.vocab_size,
         "positions": network.limit(kind),
+        "names": live_names(kind),
         "head": None if not network.has_vocabulary_head else "masked" if masked else "next",
         "output": next(
             (name for name in ("head.output.weight", "embeddings.tokens.weight") if name in weights.tensors),

@@ -11,12 +11,15 @@ from regard.tracing.record import Trace
 MOST_WEIGHTS, MOST_OF_A_WIDGET = 1 << 25, 1 << 22
 """Weights that are read to name heads: a page of 512 tokens takes 0.3 s for them, a widget less than 0.1."""
 
-_ONE_TEXT = (
+THRESHOLD, LEVEL, RESAMPLES, SEED = 0.1, 0.95, 400, 0
+"""How surely a head follows a pattern that it is named by: see `HeadOptions`."""
+
+ONE_TEXT = (
     "What each head does on this text. The number is the share of its attention that goes to such tokens, "
     "over chance."
 )
-_FEW = "The text has too few words to name its heads by: a name needs eight."
-_MANY = "The text is too long to name its heads in passing; `regard heads` and trace.heads() do."
+FEW = "The text has too few words to name its heads by: a name needs eight."
+MANY = "The text is too long to name its heads in passing; `regard heads` and trace.heads() do."
 
 
 def names_of(trace: Trace, most: int) -> Mapping[str, Any]:
@@ -28,8 +31,13 @@ def names_of(trace: Trace, most: int) -> Mapping[str, Any]:
     """
     kinds = [kind for kind in trace.kinds if _is_told(trace, kind)]
     if sum(_weights(trace, kind) for kind in kinds) > most:
-        return {"said": _MANY, "patterns": [], "kinds": {}}
-    tables = {kind: heads_of_trace(trace, kind=kind) for kind in kinds}
+        return {"said": MANY, "patterns": [], "kinds": {}}
+    tables = {
+        kind: heads_of_trace(
+            trace, kind=kind, threshold=THRESHOLD, level=LEVEL, resamples=RESAMPLES, seed=SEED
+        )
+        for kind in kinds
+    }
     named: dict[Kind, list[list[list[dict[str, Any]]]]] = {}
     for kind, table in tables.items():
         layers: dict[int, list[list[dict[str, Any]]]] = {}
@@ -40,7 +48,7 @@ def names_of(trace: Trace, most: int) -> Mapping[str, Any]:
     told = any(not math.isnan(finding.low) for finding in findings)
     patterns = {each.name: each.says for kind in kinds for each in default_patterns(kind)}
     return {
-        "said": _ONE_TEXT if told else _FEW,
+        "said": ONE_TEXT if told else FEW,
         "patterns": [{"name": name, "says": says} for name, says in patterns.items()],
         "kinds": named,
     }

@@ -1,5 +1,6 @@
 """What each head does over a text or a corpus: patterns, how strongly a head follows them, and how surely."""
 
+from regard.tracing.patterns._bootstrap import FEWEST_UNITS, query_draws
 from regard.tracing.patterns._cards import HeadOptions, heads, heads_of_trace
 from regard.tracing.patterns._patterns import (
     Alignment,
@@ -20,6 +21,7 @@ from regard.tracing.patterns._table import HeadCard, HeadExample, HeadFinding, H
 from regard.tracing.patterns._table_file import check_heads_file
 
 __all__ = [
+    "FEWEST_UNITS",
     "Alignment",
     "Broadcast",
     "DelimiterSink",
@@ -40,5 +42,6 @@ __all__ = [
     "default_patterns",
     "heads",
     "heads_of_trace",
+    "query_draws",
     "repeated_tokens",
 ]

@@ -12,6 +12,16 @@ FEWEST_TEXTS = 10
 FEWEST_UNITS = 8
 
 
+def query_draws(seed: int) -> np.random.Generator:
+    """What draws the queries of fewer than ten texts: of each resample, a Poisson(1) count for each query.
+
+    Example:
+        >>> query_draws(0).poisson(1.0, (2, 3)).tolist()
+        [[0, 0, 0], [0, 0, 0]]
+    """
+    return np.random.default_rng((seed, 1))
+
+
 class Sums(NamedTuple):
     """Sums over the rows that count, each (heads, patterns), or with the resamples as a first axis."""
 
@@ -68,7 +78,7 @@ class Bootstrap:
 
     def __init__(self, shape: tuple[int, int], *, resamples: int, seed: int) -> None:
         self._of_texts = np.random.default_rng((seed, 0))
-        self._of_queries = np.random.default_rng((seed, 1))
+        self._of_queries = query_draws(seed)
         self._resamples = resamples
         self._sums = Sums.zeros(*shape)
         self._by_text: Sums | None = None

@@ -22,6 +22,8 @@ from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.tracing import Trace, Write, Zero
 from regard.tracing.pages._live_model import LiveModel, live_loss, live_model
+from regard.tracing.pages._names import MANY, MOST_WEIGHTS, names_of
+from regard.tracing.record import is_punctuation
 from unit.models.folders import network
 from unit.views.conftest import facts_of
 
@@ -216,6 +218,52 @@ def test_the_facts_of_a_run_are_those_of_a_page(family: str, changes: dict[str, 
     np.testing.assert_allclose(last, trace.embeddings()[:, : told["shown"]], atol=CLOSE)
 
 
+MARKED = 'In 1969, 12 % of all listeners wrote: "Why isn\'t it?" (So did the listeners of 1969.)'
+
+
+def _for_names(trace: Trace) -> dict[str, Any]:
+    """A request whose answer is the facts of a page, with what the names of heads need."""
+    encoding = trace.passage(None).encoding
+    special = [token.special for token in encoding.tokens]
+    tokens = [
+        {"text": each.text, "surface": each.surface, "special": each.special} for each in encoding.tokens
+    ]
+    return {
+        "ids": trace.token_ids,
+        "special": special,
+        "marks": [is_punctuation(token, encoding.words) for token in encoding.tokens],
+        "encoded": {"text": None, "pair": None, "ids": trace.token_ids, "tokens": tokens, "words": []},
+    }
+
+
+def _check_names(facts: Mapping[str, Any], trace: Trace) -> None:
+    """The names of heads: the same, in the same order; an effect may round to its neighbour."""
+    wanted = names_of(trace, MOST_WEIGHTS)
+    assert facts["names"] == {name: wanted[name] for name in ("said", "patterns")}
+    (kind,) = trace.kinds
+    for ours, theirs in zip(facts["kinds"][kind]["names"], wanted["kinds"][kind], strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            assert [each | {"effect": None} for each in one] == [each | {"effect": None} for each in other]
+            assert [each["effect"] for each in one] == pytest.approx(
+                [each["effect"] for each in other], abs=2 * CLOSE
+            )
+
+
+def test_a_decoders_heads_have_pythons_names(tmp_path: Path) -> None:
+    loaded = _loaded("gpt2", max_seq_len=41, vocab_size=11)
+    for name, parameter in loaded.network.named_parameters():
+        if ".q." in name:
+            parameter.data *= 16  # heads that look at few tokens
+    live = live_model(loaded)
+    trace = regard.Model(live.rounded).trace(token_ids=torch.randint(0, 11, (40,)).tolist())
+    (run,) = _ran(live, tmp_path, [_for_names(trace)])["runs"]
+    _check_names(run["facts"], trace)
+    assert any(head for layer in run["facts"]["kinds"]["decoder"]["names"] for head in layer)
+    live.description["names"]["most"] = 6 * 40**2 - 1
+    (run,) = _ran(live, tmp_path, [_for_names(trace)])["runs"]
+    assert run["facts"]["names"] == {"said": MANY, "patterns": []}
+
+
 _ROW = {"layer": 0, "head": 0, "query": 2, "key": 0, "value": 0.5}
 REFUSED: dict[str, dict[str, Any]] = {
     "1 to 11 tokens; got 12": {"ids": [1] * 12},
@@ -255,9 +303,15 @@ def test_the_default_model(tmp_path: Path) -> None:
     loaded = regard.load().loaded
     live = live_model(loaded)
     text = "Write a poem about a man fishing on a river bank."
-    trace = regard.Model(live.rounded).trace(text)
-    answer = _ran(live, tmp_path, [{"ids": trace.token_ids}])
-    _check(answer["runs"][0], trace)
+    traces = [regard.Model(live.rounded).trace(each) for each in (text, MARKED, "a river bank")]
+    answer = _ran(live, tmp_path, [{"ids": traces[0].token_ids}, *map(_for_names, traces)])
+    _check(answer["runs"][0], traces[0])
+    for trace, run in zip(traces, answer["runs"][1:], strict=True):
+        _check_names(run["facts"], trace)
+    assert (
+        sum(len(head) for layer in answer["runs"][2]["facts"]["kinds"]["encoder"]["names"] for head in layer)
+        > 40
+    )
     assert sum(map(len, live.weights.blocks.values())) < 26e6
     loss = live_loss(loaded, live.rounded, [(text, None)])
     assert 0 < loss.weight < 0.05

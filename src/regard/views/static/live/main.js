@@ -99,11 +99,6 @@ function draw({ facts, blocks }) {
   const whole = {
     ...written.facts,
     ...facts,
-    // What a head does is its own, but the number is of a text.
-    names: written.facts.names && {
-      ...written.facts.names,
-      said: `Of the sentence that this page opened with: ${written.facts.names.said}`,
-    },
     start: written.facts.start, // where nothing is chosen yet, the same head and place
     held: undefined,
     difference: live.weight,

@@ -5,6 +5,7 @@ import { likeliest, softmax } from "./arithmetic.js";
 import { crc32 } from "./blocks.js";
 import { drag, rowsOf } from "./edits.js";
 import { openKernel } from "./kernel.js";
+import { Naming } from "./naming.js";
 import { lengthsThrough, Means, neurons, vectors } from "./telling.js";
 import { Workspace } from "./workspace.js";
 
@@ -24,6 +25,7 @@ import { Workspace } from "./workspace.js";
  * @property {"next" | "masked" | null} head what its head says
  * @property {string} output the tensor of the output layer
  * @property {number | null} [mask] the token that stands for a word to be guessed
+ * @property {import("./naming.js").NamingFacts} names
  * @property {"mean" | "cls" | "last" | null} [pooling]
  *
  * @typedef {object} Request
@@ -33,6 +35,7 @@ import { Workspace } from "./workspace.js";
  * @property {Dragged[]} [weights]
  * @property {number[]} [predict] positions of which the head says what it expects there
  * @property {boolean[]} [special] tokens that the model added, for the statistics
+ * @property {boolean[]} [marks] tokens that are punctuation, for the names of heads
  *
  * @typedef {import("./edits.js").Dragged} Dragged
  * @typedef {import("./telling.js").Neurons} Neurons
@@ -47,6 +50,7 @@ import { Workspace } from "./workspace.js";
  * @property {Float32Array} v
  * @property {(Dragged & { bias: number })[]} dragged weights of this layer, and what stands for them in the scores
  * @property {Record<string, number[]>} statistics means of the weights, of each head
+ * @property {import("./naming.js").Name[][]} names what each head does
  * @property {Float32Array} norms how long what each head takes from each token is
  * @property {Float32Array} most the largest weight times norm of each head
  * @property {Float32Array} parts how long what each head gives each token is
@@ -60,6 +64,7 @@ import { Workspace } from "./workspace.js";
  * @property {Float32Array[]} hidden the residual stream, token by token: what enters layer 0, and what each layer gives;
  *   the last is the contextual embeddings, after the final norm
  * @property {{ at: number, best: { id: number, probability: number }[] }[]} predicted
+ * @property {{ said: string, patterns: { name: string, says: string }[] }} named what is said of the names of heads
  */
 
 const BEST = 10;
@@ -100,7 +105,10 @@ export class LiveModel {
   constructor(description, work) {
     this.description = description;
     this.work = work;
-    /** @type {{ request: Required<Request>, run: Run } | null} */
+    this.naming = new Naming(description.names, description.causal);
+    /** @type {ReturnType<Naming["of"]>} */
+    this.text = null;
+    /** @type {{ request: Required<Request>, run: Run, text: ReturnType<Naming["of"]> } | null} */
     this.last = null;
   }
 
@@ -136,7 +144,10 @@ export class LiveModel {
       layers: [],
       hidden: [],
       predicted: [],
+      named: { said: "", patterns: [] },
     };
+    const heads = layers.reduce((sum, each) => sum + each.heads, 0);
+    this.text = from < 0 || !this.last ? this.naming.of(asked, heads) : this.last.text;
     if (this.last && from >= 0) {
       run.embedding = this.last.run.embedding;
       run.layers = this.last.run.layers.slice(0, from);
@@ -154,13 +165,14 @@ export class LiveModel {
       if (isNormed) run.layers[layer].rows.push(vectors("final LayerNorm", "final", run.hidden[layer + 1], dim));
       yield layer;
     }
+    run.named = this.naming.told(this.text);
     run.predicted = this.predict(asked.predict, run.hidden[layers.length]);
-    this.last = { request: asked, run };
+    this.last = { request: asked, run, text: this.text };
     return run;
   }
 
   /** @param {Request} request @returns {Required<Request>} @throws {RangeError} in words */
-  checked({ ids, types = [], off = [], weights = [], predict = [], special = [] }) {
+  checked({ ids, types = [], off = [], weights = [], predict = [], special = [], marks = [] }) {
     const { vocabulary, positions, layers, head } = this.description;
     if (ids.length < 1 || ids.length > positions)
       throw new RangeError(`The model reads 1 to ${positions} tokens; got ${ids.length}.`);
@@ -174,15 +186,22 @@ export class LiveModel {
       if (!(query >= 0 && query < ids.length)) throw new RangeError(`There is no token ${query}.`);
     if (predict.length > 0 && !head)
       throw new RangeError("This model has no language-model head: it says no next word.");
-    const each = ids.map((_, at) => ({ type: types[at] ?? 0, special: special[at] ?? false }));
-    return { ids, types: each.map(({ type }) => type), special: each.map((of) => of.special), off, weights, predict };
+    return {
+      ids,
+      types: ids.map((_, at) => types[at] ?? 0),
+      special: ids.map((_, at) => special[at] ?? false),
+      marks: ids.map((_, at) => marks[at] ?? false),
+      off,
+      weights,
+      predict,
+    };
   }
 
   /** The first layer that has to be worked out; -1 where the tokens are others. @param {Required<Request>} asked */
   unchanged(asked) {
     if (!this.last) return -1;
     const { request } = this.last;
-    if (["ids", "types", "special"].some((name) => String(request[name]) !== String(asked[name]))) return -1;
+    if (["ids", "types", "special", "marks"].some((name) => String(request[name]) !== String(asked[name]))) return -1;
     const { layers } = this.description;
     const edits = (/** @type {Required<Request>} */ { off, weights }, /** @type {number} */ layer) =>
       JSON.stringify([off.filter(([of]) => of === layer), weights.filter((each) => each.layer === layer)]);
@@ -277,12 +296,14 @@ export class LiveModel {
    * @param {number} layer
    * @param {Pick<LayerRun, "heads" | "dim" | "q" | "k" | "v" | "norms">} run
    * @param {Required<Request>} asked
-   * @returns {Pick<LayerRun, "most" | "statistics" | "dragged">}
+   * @returns {Pick<LayerRun, "most" | "statistics" | "dragged" | "names">}
    */
   attend(layer, { heads, dim, q, k, v, norms }, { off, weights, special }) {
     const { tokens, floats, q: out } = this.work;
     const { causal, layers } = this.description;
-    const row = new Float64Array(tokens);
+    const rows = new Float64Array(tokens * tokens);
+    /** @type {LayerRun["names"]} */
+    const names = [];
     const means = new Means(heads, tokens, special);
     const most = new Float32Array(heads);
     /** @type {LayerRun["dragged"]} */
@@ -294,6 +315,7 @@ export class LiveModel {
       for (let query = 0; query < tokens; query += 1) {
         const seen = causal ? query + 1 : tokens;
         const at = start + query * dim;
+        const row = rows.subarray(query * tokens, (query + 1) * tokens);
         row.fill(0, seen);
         for (let key = 0; key < seen; key += 1) {
           let sum = 0;
@@ -313,8 +335,9 @@ export class LiveModel {
           for (let i = 0, of = start + key * dim; i < dim; i += 1) floats[to + i] += weight * v[of + i];
         }
       }
+      names.push(this.text?.head(rows) ?? []);
     }
-    return { most, statistics: means.found(), dragged };
+    return { most, statistics: means.found(), dragged, names };
   }
 
   /**

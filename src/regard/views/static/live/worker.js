@@ -7,6 +7,7 @@
 import { fromBase64 } from "./blocks.js";
 import { between, factsOf } from "./facts.js";
 import { LiveModel } from "./model.js";
+import { punctuation } from "./naming.js";
 import { readPiece } from "./pieces.js";
 import { makeTokenizer } from "./tokenizer.js";
 
@@ -108,6 +109,7 @@ class Session {
       ids: encoded.ids,
       types: encoded.types,
       special: encoded.tokens.map(({ special }) => special),
+      marks: punctuation(encoded),
       off: asked.off,
       weights: asked.weights,
       predict: this.expects(encoded.ids),

@@ -1,0 +1,199 @@
+// What each head does in one text: the names of `regard heads`. Python's form, with the formulas, is tracing/patterns;
+// the patterns themselves come from there (tracing/pages/_live_names.py).
+
+import { Draws } from "./draws.js";
+
+/**
+ * @typedef {object} Pattern
+ * @property {string} name
+ * @property {string} detail
+ * @property {string} says
+ * @property {number} tail the share of the resamples below the low end of the interval
+ * @property {{ offset?: number, occurrence?: number, sink?: true, broadcast?: number }} rule
+ *
+ * @typedef {object} NamingFacts
+ * @property {Pattern[]} patterns
+ * @property {{ one: string, few: string, many: string }} said
+ * @property {number} most weights that are read for names
+ * @property {number} threshold @property {number} resamples @property {number} fewest
+ * @property {{ state: string, inc: string }} draws
+ *
+ * @typedef {{ ids: number[], special: boolean[], marks: boolean[] }} Text marks: which tokens are punctuation
+ * @typedef {{ query: number, keys: number[], even: number }} Row a query that counts, and its keys
+ * @typedef {{ name: string, detail?: string, effect: number }} Name
+ */
+
+const NEAREST = 8; // occurrences of a token that count
+
+/** Which tokens show nothing but punctuation, as is_punctuation says. @param {import("./tokenizer.js").Encoded} encoded */
+export function punctuation({ tokens, words }) {
+  const isSpelled = (/** @type {number | null} */ word) => word !== null && /[\p{L}\p{N}]/u.test(words[word] ?? "");
+  return tokens.map(
+    ({ special, surface, word }) =>
+      !special && !isSpelled(word) && /^\p{P}+$/u.test(surface.replace(/^[ Ġ▁]+|[ Ġ▁]+$/g, "")),
+  );
+}
+
+export class Naming {
+  /** @param {NamingFacts} facts @param {boolean} causal */
+  constructor(facts, causal) {
+    this.facts = facts;
+    this.causal = causal;
+    this.draws = new Draws(facts.draws);
+  }
+
+  /** @param {Text} text @param {number} heads of all layers */
+  of(text, heads) {
+    return heads * text.ids.length ** 2 > this.facts.most ? null : new TextNaming(this, text);
+  }
+
+  /** What the page says of its names. @param {TextNaming | null} text null where it is too long */
+  told(text) {
+    const { said, patterns } = this.facts;
+    if (!text) return { said: said.many, patterns: [] };
+    const says = new Map(patterns.map((each) => [each.name, each.says]));
+    return { said: text.isTold ? said.one : said.few, patterns: [...says].map(([name, of]) => ({ name, says: of })) };
+  }
+}
+
+class TextNaming {
+  /** @param {Naming} naming @param {Text} text */
+  constructor({ facts, causal, draws }, { ids, special, marks }) {
+    const count = ids.length;
+    this.facts = facts;
+    this.count = count;
+    this.causal = causal;
+    this.times = draws.first(count * facts.resamples);
+    this.isTold = false;
+    const isFirst = (/** @type {number} */ at) => at === 0 && (causal || special[0]);
+    /** The parts of the delimiter sink. @type {Record<string, (at: number) => boolean>} */
+    this.parts = {
+      first: isFirst,
+      special: (at) => special[at] && !isFirst(at),
+      punctuation: (at) => marks[at] && !special[at] && !isFirst(at),
+    };
+    const places = Array.from({ length: count }, (_, at) => at);
+    const sink = places.filter((at) => Object.values(this.parts).some((isOf) => isOf(at)));
+    this.queries = places.filter((at) => !special[at]);
+    this.plain = this.queries.filter((at) => !sink.includes(at));
+    this.rows = facts.patterns.map(({ rule }) => {
+      if (rule.broadcast) return null; // of each head, others
+      if (rule.sink) return this.counted(this.plain, () => sink);
+      if (rule.offset !== undefined) return this.counted(this.queries, (at) => [at + (rule.offset ?? 0)]);
+      return this.counted(this.queries, (at) => this.besideOccurrences(ids, special, at, rule.occurrence ?? 0));
+    });
+  }
+
+  /** How many keys a query may see. @param {number} query */
+  seen(query) {
+    return this.causal ? query + 1 : this.count;
+  }
+
+  /** The rows that say something: they may see a key of the pattern, and others too.
+   * @param {number[]} queries @param {(query: number) => number[]} keysOf @returns {Row[]} */
+  counted(queries, keysOf) {
+    return queries.flatMap((query) => {
+      const seen = this.seen(query);
+      const keys = keysOf(query).filter((key) => key >= 0 && key < seen);
+      return keys.length > 0 && keys.length < seen ? [{ query, keys, even: keys.length / seen }] : [];
+    });
+  }
+
+  /** @param {number[]} ids @param {boolean[]} special @param {number} place @param {number} step */
+  besideOccurrences(ids, special, place, step) {
+    if (special[place]) return [];
+    const found = ids.flatMap((id, at) =>
+      id === ids[place] && at !== place && (!this.causal || at < place) ? [at] : [],
+    );
+    found.sort((a, b) => Math.abs(a - place) - Math.abs(b - place) || a - b);
+    return found.slice(0, NEAREST).flatMap((at) => (at + step !== place ? [at + step] : []));
+  }
+
+  /** @param {Float64Array} weights of one head, row by row @returns {Name[]} strongest first */
+  head(weights) {
+    const { count, facts } = this;
+    const received = [new Float64Array(count), new Float64Array(count)]; // from the rows at even places, and at odd ones
+    for (let at = 0; at < weights.length; at += 1) received[Math.floor(at / count) % 2][at % count] += weights[at];
+    /** @type {Map<string, Name>} */
+    const found = new Map();
+    facts.patterns.forEach(({ name, detail, rule, tail }, number) => {
+      const rows = this.rows[number] ?? this.shared(received[0], rule.broadcast ?? 0);
+      if (rows.length < facts.fewest) return;
+      this.isTold = true;
+      const measured = rows.map((row) => this.measured(row, weights, received, Boolean(rule.sink || rule.broadcast)));
+      const effect = effectOf(measured);
+      // The low end is never above the effect itself: most heads need no resamples.
+      if (effect <= Math.max(facts.threshold, found.get(name)?.effect ?? 0)) return;
+      if (!(this.low(measured, tail) > facts.threshold)) return;
+      const said = rule.sink ? this.partOf(rows, weights) : detail;
+      found.set(name, { name, ...(said ? { detail: said } : {}), effect: Math.round(1e4 * effect) / 1e4 });
+    });
+    return [...found.values()].sort((a, b) => b.effect - a.effect);
+  }
+
+  /** What the queries at odd places give to the tokens that those at even places give most.
+   * @param {Float64Array} received @param {number} most */
+  shared(received, most) {
+    const chosen = [...this.plain].sort((a, b) => received[b] - received[a]).slice(0, most);
+    const odd = this.queries.filter((query) => query % 2 === 1 && !chosen.includes(query));
+    return this.counted(odd, () => chosen);
+  }
+
+  /** A row's mass, what attending evenly would give, and what the head's other rows give.
+   * @param {Row} row @param {Float64Array} weights @param {Float64Array[]} received @param {boolean} isShared */
+  measured({ query, keys, even }, weights, [ofEven, ofOdd], isShared) {
+    let [mass, habit] = [0, 0];
+    for (const key of keys) {
+      const weight = weights[query * this.count + key];
+      mass += weight;
+      const others = (this.causal ? this.count - key : this.count) - 1;
+      habit += others > 0 ? (ofEven[key] + ofOdd[key] - weight) / others : 1 / this.seen(query);
+    }
+    return { query, mass, even, habit: isShared ? even : habit };
+  }
+
+  /** The low end of the interval of an effect, by a bootstrap over queries.
+   * @param {ReturnType<TextNaming["measured"]>[]} measured @param {number} tail */
+  low(measured, tail) {
+    const { count, times } = this;
+    const effects = [];
+    for (let resample = 0; resample < this.facts.resamples; resample += 1) {
+      const effect = effectOf(measured, (query) => times[resample * count + query]);
+      if (!Number.isNaN(effect)) effects.push(effect);
+    }
+    effects.sort((a, b) => a - b);
+    const at = tail * (effects.length - 1);
+    const below = Math.floor(at);
+    const above = effects[Math.min(below + 1, effects.length - 1)];
+    return effects[below] + (at - below) * (above - effects[below]);
+  }
+
+  /** The part of the sink that gets more than the others together, if one does.
+   * @param {Row[]} rows @param {Float64Array} weights */
+  partOf(rows, weights) {
+    const shares = Object.entries(this.parts).map(([name, isOf]) => ({ name, share: this.sumOf(rows, weights, isOf) }));
+    const total = shares.reduce((sum, { share }) => sum + share, 0);
+    return shares.find(({ share }) => share > total / 2)?.name ?? "";
+  }
+
+  /** @param {Row[]} rows @param {Float64Array} weights @param {(key: number) => boolean} isOf */
+  sumOf(rows, weights, isOf) {
+    let sum = 0;
+    for (const { query, keys } of rows) for (const key of keys) if (isOf(key)) sum += weights[query * this.count + key];
+    return sum;
+  }
+}
+
+/** Mean of mass, less the larger of the means of `even` and `habit`; NaN where nothing counts.
+ * @param {{ query: number, mass: number, even: number, habit: number }[]} rows @param {(query: number) => number} times */
+function effectOf(rows, times = () => 1) {
+  let [counted, mass, even, habit] = [0, 0, 0, 0];
+  for (const row of rows) {
+    const drawn = times(row.query);
+    counted += drawn;
+    mass += drawn * row.mass;
+    even += drawn * row.even;
+    habit += drawn * row.habit;
+  }
+  return (mass - Math.max(even, habit)) / counted;
+}
