@@ -3,7 +3,7 @@
 import { makeSlider } from "./controls.js";
 import { make } from "./dom.js";
 
-const NONE = "unnamed";
+export const UNNAMED = "unnamed";
 const LEAST = 0.1; // of an effect that has a name: no head has a smaller one
 const STEPS = 18; // of the slider, from there to 1
 
@@ -14,7 +14,7 @@ export const NAME_FIELDS = {
   does: {
     initial: "",
     read: (text, { source }) =>
-      text === NONE || patternsOf(source).some(({ name }) => name === text) ? text : undefined,
+      text === UNNAMED || patternsOf(source).some(({ name }) => name === text) ? text : undefined,
     write: (does) => does || null,
   },
   effect: {
@@ -44,7 +44,7 @@ export const withEffect = (found) => (found ? `${whole(found)} (${found.effect.t
 export function isAsked(source, values, cell) {
   const { does, kind } = values;
   if (!does || !hasNames(source, kind)) return true;
-  return (nameOf(source, values, cell)?.name || NONE) === does;
+  return (nameOf(source, values, cell)?.name || UNNAMED) === does;
 }
 
 // The names as buttons with their counts, and a slider of the least effect; null where the page knows of none.
@@ -59,11 +59,13 @@ export function makeNames({ source, state }) {
     const chip = target.closest("[data-name]");
     if (chip) state.set({ does: chip.dataset.name === state.values.does ? "" : chip.dataset.name });
   });
-  const buttons = [...patternsOf(source), { name: NONE, says: "What they do has no name." }].map(({ name, says }) => {
-    const count = make("span", { class: "name-count" }, "");
-    const element = make("button", { type: "button", class: "button", "data-name": name, title: says }, name, count);
-    return { name, count, element };
-  });
+  const buttons = [...patternsOf(source), { name: UNNAMED, says: "What they do has no name." }].map(
+    ({ name, says }) => {
+      const count = make("span", { class: "name-count" }, "");
+      const element = make("button", { type: "button", class: "button", "data-name": name, title: says }, name, count);
+      return { name, count, element };
+    },
+  );
   chips.append(...buttons.map((each) => each.element));
   const update = () => {
     const { kind, does, effect } = state.values;
@@ -74,7 +76,7 @@ export function makeNames({ source, state }) {
     const counts = new Map();
     for (const layer of source.layers(kind))
       for (let head = 0; head < source.heads(kind, layer); head += 1) {
-        const name = nameOf(source, state.values, { layer, head })?.name || NONE;
+        const name = nameOf(source, state.values, { layer, head })?.name || UNNAMED;
         counts.set(name, (counts.get(name) || 0) + 1);
       }
     for (const { name, count, element } of buttons) {

@@ -1,10 +1,22 @@
 // The picker: a thumbnail of every head; one of them is chosen, or several.
 
+import { make } from "../base/dom.js";
 import { HeadGrid } from "../base/grid.js";
+import { hasNames, nameOf, UNNAMED, withEffect } from "../base/names.js";
 import { chosenHeads, toggleHead, toggleLayer } from "./choice.js";
 
 export function makePicker(page) {
-  const { state, colours } = page;
+  const { source, state, colours } = page;
+  // Which head that is and what it does, below them: the one under the pointer, or else the one under the cursor.
+  const said = make("p", { class: "picker-said", "aria-hidden": "true" });
+  const say = (cell = null) => {
+    const { kind, layer, head } = { ...state.values, ...cell };
+    const does = withEffect(nameOf(source, state.values, { layer, head })) || (hasNames(source, kind) ? UNNAMED : "");
+    const missing = source.holds(kind, layer, head) ? "" : ", not in this file";
+    said.textContent = `Layer ${layer}, head ${head}${does ? `: ${does}` : ""}${missing}`;
+  };
+  state.listen((changed) => ["kind", "layer", "head", "effect"].some((name) => changed.has(name)) && say());
+  say();
   const open = ({ layer, head }, event) => {
     const adding = event.shiftKey || event.ctrlKey || event.metaKey || state.values.adding;
     if (adding) toggleHead(state, layer, head);
@@ -29,8 +41,8 @@ export function makePicker(page) {
     fill: ({ element, name, does, missing }) => {
       const said = `${name}${does ? `, ${does}` : ""}${missing}`;
       element.setAttribute("aria-label", said);
-      element.title = said;
     },
+    point: say,
     // Nearest layers first.
     queue: (cells) => {
       const apart = ({ layer }) => Math.abs(layer - state.values.layer);
@@ -52,5 +64,5 @@ export function makePicker(page) {
     },
   });
   grid.rebuild();
-  return grid;
+  return { grid, said };
 }

@@ -37,7 +37,14 @@ const HELP = [
 function open(page) {
   const { state } = page;
   const weights = new Weights(page);
-  const grid = makePicker(page);
+  const { grid, said: headSaid } = makePicker(page);
+  // On a phone it is folded away, below the drawing.
+  const opener = make(
+    "button",
+    { type: "button", class: "button picker-opener", "aria-expanded": "false" },
+    "Choose another head",
+  );
+  opener.addEventListener("click", () => opener.setAttribute("aria-expanded", String(opener.ariaExpanded === "false")));
   const forms = makeForms(page, weights);
   // What is the largest of the heads is what a full line stands for.
   const strongest = new Strongest(page, weights, () => {
@@ -149,8 +156,10 @@ function open(page) {
     make(
       "section",
       { class: "picker", "aria-label": "Layers and heads" },
+      opener,
       make("p", { class: "axes" }, make("span", {}, "Layer ↓"), make("span", {}, "Head →")),
       grid.element,
+      headSaid,
       ...[makeNames(page)].filter(Boolean),
       make(
         "div",
