@@ -117,11 +117,14 @@ def test_kinds_are_chosen_and_have_their_own_tokens(open_page: OpenPage, tmp_pat
     trace = tiny.trace(tmp_path, "bart")
     trace.write_page(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html")
+    start = page.evaluate("regard.source.facts.start")
+    starts = {each["kind"]: each for each in (start, *start["others"])}
     sides = {"encoder": (10, 10), "decoder": (5, 5), "cross": (5, 10)}
     heads = {"encoder": (2, 3), "decoder": (3, 5), "cross": (3, 5)}
     for kind in ("cross", "decoder", "encoder"):
         page.locator(f'input[value="{kind}"]').check()
-        assert page.evaluate("regard.state().kind") == kind
+        assert head_page.state(page)["kind"] == kind
+        assert _is_at(page, starts[kind])
         expect(page.locator(".grid-cell")).to_have_count(heads[kind][0] * heads[kind][1])
         for side, count in zip(("query", "key"), sides[kind], strict=True):
             expect(page.locator(f'.token[data-side="{side}"]')).to_have_count(count)
@@ -134,6 +137,16 @@ def test_kinds_are_chosen_and_have_their_own_tokens(open_page: OpenPage, tmp_pat
         assert np.abs(np.array(shown) - row).max() < 1e-3
     expect(page.locator(".sentence")).to_contain_text(f"Encoder reads{TEXT}")
     expect(page.locator(".sentence")).to_contain_text(f"Decoder reads{TARGET}")
+    for fragment, kind in (("kind=cross", "cross"), ("kind=decoder", "decoder"), ("", start["kind"])):
+        page.evaluate("hash => location.hash = hash", fragment)
+        page.wait_for_function("kind => regard.state().kind === kind", arg=kind)
+        assert _is_at(page, starts[kind])
+
+
+def _is_at(page: BrowserPage, start: dict[str, Any]) -> bool:
+    state = head_page.state(page)
+    found = (state["layer"], state["head"], state["pin"])
+    return found == (start["layer"], start["head"], {"side": "query", "index": start["pin"]})
 
 
 def test_a_link_opens_the_kind_and_a_wrong_layer_is_mended(open_page: OpenPage, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What a page opens on: the head and the word where most is to be seen."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +13,8 @@ from regard.views._weights import weight_rows
 
 _Floats = npt.NDArray[np.float64]
 _Places = npt.NDArray[np.int64]
+_Ranked = tuple[tuple[int, float], dict[str, Any]]
+"""A start, after what the smallest of several is the best by."""
 
 _MOST_QUERIES, _MOST_WEIGHTS = 64, 1 << 22
 """Words that are asked of each head, and weights of all: of a longer text, evenly spaced words."""
@@ -41,7 +43,7 @@ def start_of(
 
 
 def find_start(record: AttentionRecord, held: HeldHeads) -> dict[str, Any] | None:
-    """The head and the query that a page opens on.
+    """The head and the query that a page opens on, and those of its other kinds of attention.
 
     The head has the largest mean of `far_links` over the content words; the query is the one with the
     largest of them in it. A content word has a letter or a digit, and a key counts from two tokens away on,
@@ -53,30 +55,42 @@ def find_start(record: AttentionRecord, held: HeldHeads) -> dict[str, Any] | Non
         held: The heads that the page holds: the start is among them.
 
     Returns:
-        `kind`, `layer`, `head`, and `pin`, the query's token; None for a page without tokens.
+        `kind`, `layer`, `head`, and `pin`, the query's token; where there are several kinds, `others` has the
+        same of each of the others. None for a page without tokens.
     """
-    heads = list(_heads(record, held))
-    size = sum(layer.keys for _, layer, _ in heads)
+    size = sum(layer.keys for kind in record.kinds for layer, _ in _heads(record, held, kind))
     most = min(_MOST_QUERIES, max(8, _MOST_WEIGHTS // max(1, size)))
-    for counts, apart in _WANTED:
-        best: tuple[float, dict[str, Any]] | None = None
-        for kind, layer, head in heads:
-            of_queries, of_keys = (side.tokens for side in record.sides(kind))
-            queries, keys = _places(of_queries, counts), _places(of_keys, counts)
-            queries = queries[:: -(-len(queries) // most) or 1]
-            far = np.ones((len(queries), len(keys)), bool)
-            if kind != "cross":
-                far = _apart(of_queries, queries, keys, apart)
-            if not far.any():
-                continue
+    return _first(_farthest(record, held, kind, most) for kind in record.kinds)
+
+
+def _farthest(record: AttentionRecord, held: HeldHeads, kind: RecordKind, most: int) -> _Ranked | None:
+    of_queries, of_keys = (side.tokens for side in record.sides(kind))
+    for rank, (counts, apart) in enumerate(_WANTED):
+        queries, keys = _places(of_queries, counts), _places(of_keys, counts)
+        queries = queries[:: -(-len(queries) // most) or 1]
+        far = np.ones((len(queries), len(keys)), bool)
+        if kind != "cross":
+            far = _apart(of_queries, queries, keys, apart)
+        if not far.any():
+            continue
+        best: _Ranked | None = None
+        for layer, head in _heads(record, held, kind):
             links = far_links(weight_rows(layer, head, queries)[:, keys], far)
-            if best is None or np.nanmean(links) > best[0]:
+            place = rank, -float(np.nanmean(links))
+            if best is None or place < best[0]:
                 pin = int(queries[np.nanargmax(links)])
-                start = {"kind": kind, "layer": layer.layer, "head": head, "pin": pin}
-                best = float(np.nanmean(links)), start
-        if best is not None:
-            return best[1]
+                best = place, {"kind": kind, "layer": layer.layer, "head": head, "pin": pin}
+        return best
     return None
+
+
+def _first(found: Iterable[_Ranked | None]) -> dict[str, Any] | None:
+    """The best of some starts, with the others in it."""
+    starts = [start for _, start in sorted(filter(None, found), key=lambda each: each[0])]
+    if not starts:
+        return None
+    first, *others = starts
+    return first | {"others": others} if others else first
 
 
 def far_links(weights: _Floats, far: npt.NDArray[np.bool_]) -> _Floats:
@@ -105,7 +119,7 @@ def far_links(weights: _Floats, far: npt.NDArray[np.bool_]) -> _Floats:
 def find_difference(
     one: AttentionRecord, other: AttentionRecord, held: HeldHeads, difference: Facts
 ) -> dict[str, Any] | None:
-    """The head and the query that a page of two runs opens on.
+    """The head and the query that a page of two runs opens on, and those of its other kinds of attention.
 
     The head has the largest divergence of those that the page holds, and the query is the content word whose
     row differs most in it: the sum over the keys with partners of |weight of the other - weight of the one|.
@@ -119,17 +133,23 @@ def find_difference(
         As `find_start`; `pin` counts the tokens of both, as the page shows them. None where nothing can be
         compared.
     """
-    best: tuple[float, RecordKind, int, int] | None = None
-    for kind, layer, head in _heads(one, held):
-        if kind in difference["kinds"]:
-            place = one.layers[kind].index(layer)
-            value = difference["kinds"][kind]["divergence"][place][head]
-            if value is not None and (best is None or value > best[0]):
-                best = value, kind, place, head
+    return _first(_most_different(one, other, held, difference, kind) for kind in difference["kinds"])
+
+
+def _most_different(
+    one: AttentionRecord, other: AttentionRecord, held: HeldHeads, difference: Facts, kind: RecordKind
+) -> _Ranked | None:
+    of_kind = difference["kinds"][kind]
+    best: tuple[float, int, int] | None = None
+    for layer, head in _heads(one, held, kind):
+        place = one.layers[kind].index(layer)
+        value = of_kind["divergence"][place][head]
+        if value is not None and (best is None or value > best[0]):
+            best = value, place, head
     if best is None:
         return None
-    _, kind, place, head = best
-    queries, keys = (np.array(difference["kinds"][kind][name], np.int64) for name in ("queries", "keys"))
+    value, place, head = best
+    queries, keys = (np.array(of_kind[name], np.int64) for name in ("queries", "keys"))
     rows = [
         weight_rows(record.layers[kind][place], head, queries[:, run])[:, keys[:, run]]
         for run, record in enumerate((one, other))
@@ -140,14 +160,14 @@ def find_difference(
     pair = int(np.argmax(np.where(counted if counted.any() else True, apart, -1.0)))
     # Before a pair stand the pairs before it, and what only the one or only the other has.
     pin = int(queries[pair].sum()) - pair
-    return {"kind": kind, "layer": one.layers[kind][place].layer, "head": head, "pin": pin}
+    layer_number = one.layers[kind][place].layer
+    return (0, -value), {"kind": kind, "layer": layer_number, "head": head, "pin": pin}
 
 
-def _heads(record: AttentionRecord, held: HeldHeads) -> Iterator[tuple[RecordKind, LayerRecord, int]]:
-    for kind in record.kinds:
-        for layer in record.layers[kind]:
-            for head in held.of(kind, layer):
-                yield kind, layer, head
+def _heads(record: AttentionRecord, held: HeldHeads, kind: RecordKind) -> Iterator[tuple[LayerRecord, int]]:
+    for layer in record.layers[kind]:
+        for head in held.of(kind, layer):
+            yield layer, head
 
 
 def _places(tokens: Sequence[PageToken], counts: _Counts) -> _Places:

@@ -104,6 +104,22 @@ def test_a_decoder_s_and_another_text_s_keys_count_as_the_kind_has_them() -> Non
     assert find_start(record, every_head(record)) == {"kind": "cross", "layer": 0, "head": 0, "pin": 1}
 
 
+def test_each_kind_has_a_start_of_its_own() -> None:
+    heads = {
+        "encoder": [np.eye(3), _links(3, (2, 0, 0.4))],
+        "decoder": [_links(2, (1, 0, 0.95))],  # next to each other: no far link
+        "cross": [np.array([[0.8, 0.1, 0.1], [0.1, 0.9, 0.0]])],
+    }
+    layers = {kind: (LayerRecord.given(0, np.stack(each)),) for kind, each in heads.items()}
+    sides = {"encoder": _side("a", "river", "bank"), "decoder": _side("eine", "Bank")}
+    record = AttentionRecord(model="m", **sides, layers=layers)
+    encoder, decoder, cross = (
+        {"kind": kind, "layer": 0, "head": head, "pin": pin}
+        for kind, head, pin in (("encoder", 1, 2), ("decoder", 0, 1), ("cross", 0, 1))
+    )
+    assert find_start(record, every_head(record)) == cross | {"others": [encoder, decoder]}
+
+
 def test_two_runs_open_on_the_head_and_the_word_that_differ_most() -> None:
     one = _record(_side("a", "river", "bank"), np.stack([_links(3), _links(3)]))
     other = _record(

@@ -3,7 +3,8 @@
 // A field is { initial, read(text, state), write(value, state), back }. `read` is handed what stands in the address,
 // typed by hand or cut short in a mail, and returns a value or undefined for what it does not understand; `write`
 // returns null for what need not be said. A field without them (`hover`) is not in the address; a change of one with
-// `back` is a step that the browser's Back undoes. Views add their own fields. An address that says nothing of START is on the head and the word that Python chose (facts.start).
+// `back` is a step that the browser's Back undoes. Views add their own fields. An address that says nothing of START is
+// on the head and the word that Python chose (facts.start, which has those of its other kinds of attention in it).
 //
 // Shared fields: bare; view; kind; layer, head (the head under the cursor); also (further heads, [{ layer, head }]); pin
 // and hover (a token { side: "query" | "key", index }, or a span of them with `to`, its last); row (of a decoder, the
@@ -102,7 +103,7 @@ const FIELDS = {
   refused: { initial: null }, // heads that were asked for and that the source does not hold, [{ layer, head }]
 };
 
-const START = ["run", "kind", "layer", "head", "also", "pin"];
+const START = ["run", "layer", "head", "also", "pin"];
 
 // Fields of one name would be written over each other's.
 function joined(sets) {
@@ -299,8 +300,18 @@ export class State {
     }
     const { start } = this.source.facts;
     if (!start || START.some((name) => given.has(name))) return values;
-    const { kind, layer, head, pin } = start;
-    return { ...values, kind, layer, head, pin: { side: "query", index: pin } };
+    return { ...values, ...this.startOf(values.kind || start.kind) };
+  }
+
+  // The head and the word on which Python would open a kind of attention.
+  startOf(kind) {
+    const { start } = this.source.facts;
+    const found = start && [start, ...(start.others || [])].find((each) => each.kind === kind);
+    if (!found) return { kind, pin: null };
+    const { layer, head, pin } = found;
+    const { run = 0, row = null } = this.values || {};
+    const none = run > 0 || row !== null; // of another run it is another token, and rows that are written are at theirs
+    return { kind, layer, head, also: [], pin: none ? null : { side: "query", index: pin } };
   }
 
   writeAddress(step = false) {

@@ -43,7 +43,7 @@ function makeKinds(source, state) {
     legend: "Which attention",
     options: source.kinds.map((kind) => [kind, KIND_NAMES[kind]]),
     value: () => state.values.kind,
-    choose: (kind) => state.set({ kind, pin: null, hover: null }),
+    choose: (kind) => state.set({ ...state.startOf(kind), hover: null }),
   });
   state.listen((changed) => changed.has("kind") && update());
   return element;
