@@ -95,6 +95,27 @@ def test_the_drawing_keeps_distances_in_one_scale(open_page: OpenPage, path: Pat
     box = page.locator(".paths").evaluate("e => [e.viewBox.baseVal.width, e.viewBox.baseVal.height]")
     assert (places > 0).all()
     assert (places < np.array(box)).all()
+    # the ends are named by the word in its sentence, and nothing that is written lies over anything else
+    assert page.locator('.paths [font-weight="650"]').all_text_contents() == [
+        "fishing on a river bank",
+        "money from a bank",
+        "on the bank of the river",
+        "6 contextual",
+    ]
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_function("w => document.querySelector('.paths').viewBox.baseVal.width < w", arg=width)
+        assert page.evaluate(_OVER) == []
+
+
+_OVER = """() => {
+    const texts = Array.from(document.querySelectorAll(".paths text"));
+    const over = (a, b) =>
+        a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
+    return texts.flatMap((one, i) => texts.slice(i + 1)
+        .filter((other) => over(one.getBBox(), other.getBBox()))
+        .map((other) => `${one.textContent} over ${other.textContent}`));
+}"""
 
 
 def test_steps_by_keyboard_by_pointer_and_by_address(

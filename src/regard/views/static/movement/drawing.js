@@ -1,21 +1,17 @@
 // The paths of a word as a drawing: one scale for both axes, so that equal lengths are equal distances.
 
-import { readable, SVG } from "../base/dom.js";
+import { widthOf } from "../base/save.js";
+import { endNames } from "./names.js";
+import { drawn, Words } from "./words.js";
 
-function drawn(tag, attributes = {}, ...children) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== null) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
+const MARGIN = { left: 46, top: 34, bottom: 60 };
+const LETTERS = 11; // pixels
 
-const MARGIN = { left: 46, right: 74, top: 34, bottom: 60 };
-
-// Where points lie in a drawing of this size: (point) => [x, y], and how long a unit is.
-function fitted(points, width, height) {
+// Where points lie in a drawing of this size: (point) => [x, y], and how long a unit is. right: room for names.
+function fitted(points, width, height, right) {
   const all = points.flat();
   const bounds = [0, 1].map((axis) => [Math.min(...all.map((p) => p[axis])), Math.max(...all.map((p) => p[axis]))]);
-  const room = [width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom];
+  const room = [width - MARGIN.left - right, height - MARGIN.top - MARGIN.bottom];
   const spans = bounds.map(([least, most]) => most - least);
   const unit = Math.min(...spans.map((span, axis) => (span > 0 ? room[axis] / span : Infinity)));
   const scale = Number.isFinite(unit) ? unit : 1;
@@ -32,10 +28,12 @@ function roundLength(most) {
 
 // facts: the movement; projection: of the way that is on; step: the last one that is drawn in full.
 export function drawPaths({ facts, projection, step, colours, width, height }) {
-  const { at, unit } = fitted(projection.points, width, height);
-  const ink = colours.of("--ink");
-  const soft = colours.of("--soft");
-  const card = colours.of("--card");
+  const last = facts.steps.length - 1;
+  const names = endNames(facts, projection.ends, Math.max(12, Math.min(26, width / 26)));
+  const widest = Math.max(...names.map((name) => widthOf(name, LETTERS, true)));
+  const { at, unit } = fitted(projection.points, width, height, Math.min(widest + 34, width * 0.4));
+  const ways = projection.points.map((points) => points.map(at));
+  const [ink, soft, card] = ["--ink", "--soft", "--card"].map((name) => colours.of(name));
   const svg = drawn("svg", {
     viewBox: `0 0 ${width} ${height}`,
     width,
@@ -44,164 +42,91 @@ export function drawPaths({ facts, projection, step, colours, width, height }) {
     role: "img",
     "aria-label": described(facts, projection, step),
   });
-  const taken = []; // where words and points stand already
-  const apart = (box) => (other) =>
-    box.x + box.w < other.x || other.x + other.w < box.x || box.y + box.h < other.y || other.y + other.h < box.y;
-  const word = (x, y, text, options = {}) => {
-    const size = options.size || 11;
-    const box = {
-      x: options.anchor === "middle" ? x - text.length * size * 0.29 : x,
-      y: y - size,
-      w: text.length * size * 0.58,
-      h: size + 2,
-    };
-    if (!taken.every(apart(box)) && !options.always) return;
-    taken.push(box);
-    svg.append(
-      drawn(
-        "text",
-        {
-          x,
-          y,
-          "font-size": size,
-          fill: options.fill || soft,
-          "text-anchor": options.anchor || null,
-          "font-weight": options.bold ? 650 : null,
-          class: "halo",
-        },
-        text,
-      ),
-    );
-  };
-
-  const length = roundLength((width * 0.22) / unit);
-  const [barX, barY] = [16, height - 30];
-  svg.append(drawn("path", { d: `M${barX} ${barY - 4}v4h${length * unit}v-4`, stroke: soft, fill: "none" }));
-  word(barX + length * unit + 8, barY + 2, `distance ${Number(length.toPrecision(1))}`, { always: true });
-  const percent = (part) => `${(100 * part).toFixed(1)} %`;
-  svg.append(
-    drawn(
-      "text",
-      { x: 16, y: height - 10, "font-size": 12, fill: soft },
-      projection.ends
-        ? `→ ↑ how the words end up apart, ${percent(projection.share[0] + projection.share[1])} of the variance`
-        : `→ the common way ${percent(projection.share[0])}\u2003↑ ${projection.apart === null ? "across it" : "what sets them apart"} ${percent(projection.share[1])}`,
+  drawGaps(svg, ways, step, soft);
+  ways.forEach((places, text) =>
+    drawWay(
+      svg,
+      places,
+      { step, card, ...lookOf(colours, text) },
+      (i) => `Sentence ${text + 1}, ${names[text]}, ${stepName(facts, i)}`,
     ),
   );
 
-  const last = facts.steps.length - 1;
-  const count = facts.texts.length;
-  // What lies between the sentences at this step; of many sentences it would hide the paths.
-  if (count <= 3) {
-    for (let a = 0; a < count; a += 1) {
-      for (let b = a + 1; b < count; b += 1) {
-        const [[x, y], [toX, toY]] = [at(projection.points[a][step]), at(projection.points[b][step])];
-        svg.append(
-          drawn("path", { d: `M${x} ${y}L${toX} ${toY}`, stroke: soft, "stroke-dasharray": "2 3", fill: "none" }),
-        );
-        if (Math.hypot(toX - x, toY - y) > 30)
-          word((x + toX) / 2, (y + toY) / 2 - 4, projection.true[step][a][b].toFixed(3), {
-            anchor: "middle",
-            fill: ink,
-          });
-      }
-    }
-  }
-  for (let text = 0; text < count; text += 1) {
-    const colour = colours.sentence(text);
-    const places = projection.points[text].map(at);
-    const line = (from, to) =>
-      places
-        .slice(from, to + 1)
-        .map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(2)} ${y.toFixed(2)}`)
-        .join("");
-    const look = {
-      fill: "none",
-      stroke: colour,
-      "stroke-width": 2,
-      "stroke-linejoin": "round",
-      "stroke-dasharray": colours.dashes(text).join(" ") || null,
-    };
-    if (step < last) svg.append(drawn("path", { ...look, d: line(step, last), opacity: 0.28 }));
-    if (step > 0) svg.append(drawn("path", { ...look, d: line(0, step) }));
-    places.forEach(([x, y], i) => {
-      const point = drawn(
-        "circle",
-        {
-          cx: x,
-          cy: y,
-          r: i === step ? 10 : 4,
-          fill: i === step ? colour : card,
-          stroke: colour,
-          "stroke-width": 2,
-          opacity: i > step ? 0.4 : 1,
-          class: "point",
-          "data-step": i,
-          "data-text": text,
-        },
-        drawn("title", {}, `Sentence ${text + 1}, ${readable(facts.words[text])}, ${stepName(facts, i)}`),
-      );
-      svg.append(point);
-      if (i === step)
-        svg.append(
-          drawn(
-            "text",
-            {
-              x,
-              y: y + 4,
-              "font-size": 12,
-              "font-weight": 700,
-              fill: card,
-              "text-anchor": "middle",
-              "pointer-events": "none",
-            },
-            String(text + 1),
-          ),
-        );
-    });
-  }
-  const ways = projection.points.map((points) => points.map(at));
-  const traces = ways.flatMap(dotted);
-  ways.forEach((places) => places.forEach(([x, y], i) => taken.push(around(x, y, i === step ? 11 : 5))));
-  // The step that is on comes first. A step at which the sentences are in one place is named once.
-  const named = [];
-  const order = facts.steps.map((_, i) => i).sort((a, b) => Number(b === step) - Number(a === step) || a - b);
-  for (const i of order) {
-    for (const [text, places] of ways.entries()) {
-      if (text > 0 && i !== step && !(projection.ends && i === last)) continue; // the steps of one path are enough
-      const [x, y] = places[i];
-      const name = projection.ends && i === last ? readable(facts.words[text]) : facts.steps[i]; // of different words
-      if (named.some((other) => other.i === i && Math.hypot(other.x - x, other.y - y) < 12)) continue;
-      const boxes = beside(x, y, i === step ? 14 : 7, 11 * 0.6 * name.length);
-      const fits = boxes.filter(
-        (box) =>
-          box.x > 4 && box.x + box.w < width - 4 && box.y > 4 && box.y + box.h < height - 44 && taken.every(apart(box)),
-      );
-      const box = fits.find((each) => traces.every(apart(each))) || fits[0] || (i === step ? boxes[0] : null);
-      if (!box) continue;
-      named.push({ i, x, y });
-      word(box.x, box.y + 11, name, { fill: i === step ? ink : soft, bold: i === step, always: true });
-    }
-  }
+  const words = new Words(svg, { width, height: height - 44 });
+  ways.forEach((places) => words.keepClear(places, step));
+  ways.forEach((places, text) => words.beside(places[last], names[text], { fill: ink, bold: true, needed: true }));
+  pairsOf(ways, step).forEach(([a, b, from, to]) =>
+    words.between(from, to, projection.true[step][a][b].toFixed(3), { fill: ink }),
+  );
+  // A step is named at one path, the one that is on first; the last is where the words stand.
+  const others = facts.steps.map((_, i) => i).filter((i) => i !== step && i !== last);
+  for (const i of [step, ...others])
+    ways.some((places) => words.beside(places[i], facts.steps[i], { fill: i === step ? ink : soft, bold: i === step }));
+  drawScale(svg, { projection, unit, width, height, soft });
   return svg;
 }
 
-const around = (x, y, far) => ({ x: x - far, y: y - far, w: 2 * far, h: 2 * far });
+const lookOf = (colours, text) => ({ colour: colours.sentence(text), dashes: colours.dashes(text).join(" ") || null });
 
-// A path as small boxes, which words keep clear of.
-function dotted(places) {
-  return places.slice(1).flatMap(([toX, toY], i) => {
-    const [x, y] = places[i];
-    const count = Math.ceil(Math.hypot(toX - x, toY - y) / 6);
-    return Array.from({ length: count }, (_, j) => around(x + ((toX - x) * j) / count, y + ((toY - y) * j) / count, 1));
+// The sentences at a step two by two, [a, b, where one is, where the other]; of many the lines would hide the paths.
+function pairsOf(ways, step) {
+  if (ways.length > 3) return [];
+  return ways.flatMap((one, a) => ways.slice(a + 1).map((other, i) => [a, a + 1 + i, one[step], other[step]]));
+}
+
+function drawGaps(svg, ways, step, soft) {
+  for (const [, , [x, y], [toX, toY]] of pairsOf(ways, step))
+    svg.append(drawn("path", { d: `M${x} ${y}L${toX} ${toY}`, stroke: soft, "stroke-dasharray": "2 3", fill: "none" }));
+}
+
+// A path with its points: up to the step that is on in full, then faint. said(i): what a point is.
+function drawWay(svg, places, { step, colour, dashes, card }, said) {
+  const line = (some) => some.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(2)} ${y.toFixed(2)}`).join("");
+  const look = {
+    fill: "none",
+    stroke: colour,
+    "stroke-width": 2,
+    "stroke-linejoin": "round",
+    "stroke-dasharray": dashes,
+  };
+  if (step < places.length - 1) svg.append(drawn("path", { ...look, d: line(places.slice(step)), opacity: 0.28 }));
+  if (step > 0) svg.append(drawn("path", { ...look, d: line(places.slice(0, step + 1)) }));
+  places.forEach(([x, y], i) => {
+    const point = {
+      cx: x,
+      cy: y,
+      r: i === step ? 7 : 4,
+      fill: i === step ? colour : card,
+      stroke: colour,
+      "stroke-width": 2,
+      opacity: i > step ? 0.4 : 1,
+      class: "point",
+      "data-step": i,
+    };
+    svg.append(drawn("circle", point, drawn("title", {}, said(i))));
   });
 }
 
-// Where a word of this length may stand beside a point, the best place first.
-function beside(x, y, far, w) {
-  const rows = [y - 18, y - 6, y + 5, y + 12, y - 26];
-  const columns = [x + far, x - far - w, x - w / 2];
-  return rows.flatMap((top) => columns.map((left) => ({ x: left, y: top, w, h: 13 })));
+// How long a distance is drawn, and what the two directions are; in a narrow drawing in two lines.
+function drawScale(svg, { projection, unit, width, height, soft }) {
+  const percent = (part) => `${(100 * part).toFixed(1)} %`;
+  const [across, up] = projection.share;
+  const parts = projection.ends
+    ? ["→ ↑ how the words end up apart:", `${percent(across + up)} of the variance`]
+    : [
+        `→ the common way ${percent(across)}`,
+        `↑ ${projection.apart === null ? "across it" : "what sets them apart"} ${percent(up)}`,
+      ];
+  const whole = parts.join(projection.ends ? " " : "\u2003");
+  const lines = widthOf(whole, 12) < width - 32 ? [whole] : parts;
+  const text = (x, y, said) => drawn("text", { x, y, "font-size": 12, fill: soft, class: "halo" }, said);
+  lines.forEach((line, i) => svg.append(text(16, height - 10 - 15 * (lines.length - 1 - i), line)));
+  const length = roundLength((width * 0.22) / unit);
+  const y = height - 15 - 15 * lines.length;
+  svg.append(
+    drawn("path", { d: `M16 ${y - 4}v4h${length * unit}v-4`, stroke: soft, fill: "none" }),
+    text(24 + length * unit, y + 2, `distance ${Number(length.toPrecision(1))}`),
+  );
 }
 
 // "the learned embedding", "layer 3".
