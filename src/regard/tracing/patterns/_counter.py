@@ -1,6 +1,5 @@
 """What is counted of one kind of attention, text by text, and the cards that are made of it."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -8,7 +7,7 @@ import torch
 
 from regard.core.errors import InputError
 from regard.models import Kind
-from regard.tracing.patterns._bootstrap import Bootstrap
+from regard.tracing.patterns._bootstrap import Bootstrap, Draws
 from regard.tracing.patterns._patterns import HeadPattern, KeyPattern, Sides
 from regard.tracing.patterns._rows import EXAMPLES, Asked, Rows, Seen, look_at_mask, measure, same_view
 from regard.tracing.patterns._table import HeadCard, HeadExample, HeadFinding
@@ -108,7 +107,8 @@ class Counter:
             (trace.attention_of(each, kind).inputs.num_heads, len(self.patterns)) for each in self.layers
         ]
         self.heads = [self._chosen(head, count) for count, _ in shapes]
-        self.counted = [Bootstrap(shape, resamples=resamples, seed=seed) for shape in shapes]
+        draws = Draws(resamples=resamples, seed=seed)
+        self.counted = [Bootstrap(shape, draws) for shape in shapes]
         self.examples = Examples(shapes)
         self.parts: list[torch.Tensor | float] = [0.0] * len(shapes)
         self.part_names: list[list[str]] = []
@@ -141,9 +141,31 @@ class Counter:
         """The cards of these layers and heads."""
         for place, layer in enumerate(self.layers):
             effects = self.counted[place].effects(self._levels(level))
+            # Named patterns first, then the largest effect; NaN is the last.
+            order = np.lexsort((-effects.effect, ~(effects.low > threshold))).tolist()
             numbers = {name: getattr(effects, name).tolist() for name in (*_NUMBERS, "queries")}
             for head in self.heads[place]:
-                yield self._card(place, layer, head, numbers, threshold)
+                strongest: dict[str, int] = {}
+                for number in order[head]:
+                    strongest.setdefault(self.names[number], number)
+                findings = tuple(
+                    HeadFinding(
+                        pattern=name,
+                        detail=self._detail(place, head, number),
+                        queries=int(numbers["queries"][head][number]),
+                        **{each: numbers[each][head][number] for each in _NUMBERS},
+                    )
+                    for name, number in strongest.items()
+                )
+                best = findings[0]
+                yield HeadCard(
+                    kind=self.kind,
+                    layer=layer,
+                    head=head,
+                    pattern=best.pattern if best.low > threshold else "none",
+                    findings=findings,
+                    examples=self.examples.of(place, head, order[head][0]),
+                )
 
     @staticmethod
     def _chosen(head: int | None, count: int) -> Sequence[int]:
@@ -159,41 +181,6 @@ class Counter:
     def _levels(self, level: float) -> np.ndarray:
         """For each pattern: by chance the best of n variants exceeds a bound n times as often as one."""
         return np.array([1.0 - (1.0 - level) / self.names.count(name) for name in self.names])
-
-    def _card(
-        self, place: int, layer: int, head: int, numbers: dict[str, list[list[float]]], threshold: float
-    ) -> HeadCard:
-        variants = [
-            (
-                HeadFinding(
-                    pattern=self.names[number],
-                    detail=self._detail(place, head, number),
-                    queries=int(numbers["queries"][head][number]),
-                    **{name: numbers[name][head][number] for name in _NUMBERS},
-                ),
-                number,
-            )
-            for number in range(len(self.patterns))
-        ]
-
-        def order(variant: tuple[HeadFinding, int]) -> tuple[bool, float]:
-            finding = variant[0]
-            return not finding.low > threshold, math.inf if math.isnan(finding.effect) else -finding.effect
-
-        variants.sort(key=order)
-        strongest: dict[str, tuple[HeadFinding, int]] = {}
-        for finding, number in variants:
-            strongest.setdefault(finding.pattern, (finding, number))
-        findings = [finding for finding, _ in strongest.values()]
-        best, number = variants[0]
-        return HeadCard(
-            kind=self.kind,
-            layer=layer,
-            head=head,
-            pattern=best.pattern if best.low > threshold else "none",
-            findings=tuple(findings),
-            examples=self.examples.of(place, head, number),
-        )
 
     def _detail(self, place: int, head: int, number: int) -> str:
         """Of a key pattern the part that gets most, where it gets more than the others together."""

@@ -252,7 +252,7 @@ class _Read:
                 found = weights.gather(2, places.clamp(min=0).expand(heads, -1, -1))
                 at_places[:, rows] = found * (places >= 0)
                 in_values[:, rows] = weights @ asked.values
-                largest_at[:, rows] = weights.argmax(dim=2)
+                largest_at[:, rows] = torch.from_numpy(weights.numpy().argmax(axis=2))  # torch's is slow
                 received += weights.sum(dim=1)
                 for most, of_chosen in chosen.values():
                     wide = most[:, None].expand(-1, len(rows), -1)
@@ -282,10 +282,10 @@ def _visible_of(inputs: AttentionInputs, keys: Tensor, *, shared: bool) -> Tenso
     """(heads, queries), how many of a head's keys a query at an odd place may see; none of itself."""
     heads, queries = len(keys), inputs.q_len
     odd = torch.arange(1, queries, 2)
+    columns, places = keys.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    seen = may_see(inputs, odd, columns).expand(heads, -1, -1)
     visible = torch.zeros(heads, queries)
-    for head, of_head in enumerate(keys):
-        seen = may_see(inputs, odd, of_head)
-        visible[head, odd] = seen[head if len(seen) > 1 else 0].sum(dim=1).float()
+    visible[:, odd] = seen.gather(2, places[:, None].expand(-1, len(odd), -1)).sum(dim=2).float()
     if shared:  # a token that reads itself does not read what all read
         visible[(torch.arange(queries)[None, :, None] == keys[:, None]).any(dim=2)] = 0.0
     return visible
@@ -296,10 +296,11 @@ def _best_keys(best_query: Tensor, read: _Read, asked: Asked, seen: Seen) -> Ten
     heads = torch.arange(len(best_query))[:, None]
     rows = best_query.clamp(min=0)
     keys = read.largest_at[heads[..., None], rows]
-    weights = torch.where(seen.places, read.at_places, -1.0)
-    for number, where in asked.of_places.items():
-        best = weights[heads, rows[:, number], where].argmax(dim=2, keepdim=True)
-        keys[:, number] = asked.places[rows[:, number], where].gather(2, best)[..., 0]
+    if asked.of_places:
+        own = asked.sums(asked.of_places, asked.places.shape[1]).T > 0
+        weights = torch.where(seen.places, read.at_places, -1.0)[heads[..., None], rows]
+        best = weights.masked_fill_(~own[:, None], -2.0).argmax(dim=3)
+        keys = torch.where(own.any(dim=1)[:, None], asked.places[rows, best], keys)
     for number, (of_heads, _) in read.chosen.items():
         if of_heads.shape[1]:  # a text may be nothing but delimiters
             keys[:, number] = of_heads[:, :1]

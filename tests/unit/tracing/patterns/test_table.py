@@ -11,7 +11,7 @@ import torch
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.tracing import Keeping, Offset, heads, heads_of_trace, repeated_tokens, trace_ids, trace_text
-from regard.tracing.patterns._bootstrap import Bootstrap
+from regard.tracing.patterns._bootstrap import Bootstrap, Draws
 from regard.tracing.patterns._rows import Rows
 from tolerances import FP64, WEIGHTS
 from unit.models import tiny
@@ -44,7 +44,7 @@ def rows_of(mass: np.ndarray, even: float = 0.25, habit: float = 0.1) -> Rows:
 
 
 def test_means_and_captured_mass() -> None:
-    table = Bootstrap((1, 1), resamples=50, seed=0)
+    table = Bootstrap((1, 1), Draws(resamples=50, seed=0))
     masses = [np.array([0.5, 0.7]), np.array([0.9])]
     for mass in masses:
         table.add(rows_of(mass))
@@ -60,13 +60,13 @@ def test_means_and_captured_mass() -> None:
 def test_seven_queries_tell_too_little_and_eight_enough() -> None:
     """Random heads that are sharp on a text of seven tokens would otherwise get names by chance."""
     for queries in (7, 8):
-        table = Bootstrap((1, 1), resamples=50, seed=0)
+        table = Bootstrap((1, 1), Draws(resamples=50, seed=0))
         table.add(rows_of(np.full(queries, 0.6)))
         assert math.isnan(table.effects(np.array([0.95])).low.item()) == (queries == 7)
 
 
 def test_the_larger_of_the_two_is_taken_off() -> None:
-    table = Bootstrap((1, 1), resamples=50, seed=0)
+    table = Bootstrap((1, 1), Draws(resamples=50, seed=0))
     table.add(rows_of(np.full(8, 0.6), even=0.1, habit=0.35))
     found = table.effects(np.array([0.95]))
     assert found.effect.item() == pytest.approx(0.25, abs=WEIGHTS)
@@ -79,7 +79,7 @@ def test_intervals_cover_the_mean_as_often_as_they_say(texts: int, unit: str) ->
     rng = np.random.default_rng(7)
     covered, trials, widths = 0, 40, []
     for trial in range(trials):
-        table = Bootstrap((1, 1), resamples=200, seed=trial)
+        table = Bootstrap((1, 1), Draws(resamples=200, seed=trial))
         for _ in range(30 if unit == "text" else texts):
             of_text = rng.uniform(0.2, 0.8) if unit == "text" else 0.5
             table.add(rows_of(of_text + rng.uniform(-0.1, 0.1, size=13), even=0.0, habit=0.0))
