@@ -60,9 +60,14 @@ class Work:
     p95: float
 
 
-def opened(browser: Browser, path: Path, fragment: str = "#view=heads") -> Page:
+# Lines of the first head with nothing pinned, so that a row is drawn when somebody points at it.
+_LINES = "#view=heads&layer=0&head=0&specials=shown&form=lines"
+
+
+def opened(browser: Browser, path: Path, fragment: str = _LINES) -> Page:
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(path.as_uri() + fragment)
+    page.wait_for_function("window.regard && regard.ready")  # its script is unpacked first
     return page
 
 

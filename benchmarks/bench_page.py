@@ -31,7 +31,7 @@ from playwright.sync_api import Browser, sync_playwright
 from transformers import AutoModel, BertConfig, BertModel
 
 import regard
-from regard.views import AttentionRecord, LayerRecord, Page, PageToken, Side, write_page
+from regard.views import AttentionRecord, LayerRecord, Page, PageToken, Side, render_page
 
 Attentions = tuple[torch.Tensor, ...]
 
@@ -191,8 +191,9 @@ def measure_wall(browser: Browser, folder: Path, repeats: int) -> Result:
     side = Side(text=" ".join(words), tokens=tuple(PageToken(text=each, sequence=0) for each in words))
     record = AttentionRecord(model="random, 24 x 16", encoder=side, layers={"encoder": tuple(made)})
     path = folder / "wall.html"
-    page = write_page(record, path)
-    make_s = seconds({"regard": lambda: write_page(record, path)}, 1)["regard"]
+    page = render_page(record)
+    page.write(path)
+    make_s = seconds({"regard": lambda: render_page(record).write(path)}, 1)["regard"]
     return result("24 x 16", page, path, browser, repeats, tokens=size, make_s=make_s)
 
 
