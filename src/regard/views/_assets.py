@@ -6,6 +6,7 @@ import json
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from typing import Any
 
 
 def loader() -> str:
@@ -49,10 +50,22 @@ def module() -> str:
 
 
 @cache
-def palette() -> dict[str, str]:
-    """The colours by name, "#rrggbb", of a light page: the page's own are in the same file."""
+def drawing() -> dict[str, Any]:
+    """The sizes by which a head is drawn, here and on the page: both read the same file.
+
+    In points: `margin` around a sheet, `beside` between a name and what it names; `top`, what lies above; a
+    heading's `letter` and a name's `cell`, what one of them takes. A line of strength s has the width
+    thinnest + thicker s and the opacity palest + stronger s^power; for a weight below `least` none is drawn.
+    """
+    rules: dict[str, Any] = json.loads(read("drawing.json"))
+    return rules
+
+
+@cache
+def palette(theme: str = "light") -> dict[str, str]:
+    """The colours by name, "#rrggbb", of a light page or on paper ("print"): the page reads the same file."""
     return {
-        name: colour for name, colour in json.loads(read("palette.json"))["light"].items() if name != "series"
+        name: colour for name, colour in json.loads(read("palette.json"))[theme].items() if name != "series"
     }
 
 

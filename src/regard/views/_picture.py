@@ -11,26 +11,25 @@ import numpy.typing as npt
 from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.core.printable import excerpt, printable
-from regard.views._assets import palette
+from regard.views._assets import drawing, palette
 from regard.views._figure import check_format, figure_of, write_figure
-from regard.views._svg import Box, Curve, Shape, Sheet, Text, svg_of
+from regard.views._svg import BASELINE, Box, Curve, Shape, Sheet, Text, svg_of
 
 PictureForm = Literal["lines", "map"]
 """Lines between the tokens, or a heat map."""
 
-# The page draws the same picture (static/heads/picture.js and matrix.js); tests/integration/test_page_save.py
-# holds the two beside each other.
+# The page draws the same picture (static/heads/picture.js and matrix.js) by the same rules;
+# tests/integration/test_page_save.py holds the two beside each other.
+_RULES = drawing()
+_MARGIN: float = _RULES["margin"]
+_BESIDE: float = _RULES["beside"]
+_CELL: float = _RULES["name"]["cell"]  # a wide letter takes more, an i less
+_LINE, _AXIS = _RULES["line"], _RULES["axis"]
 
 # Beyond it, names cannot be read on a page of paper.
 _MOST_TOKENS = 128
-_MOST_CELLS = 26  # columns of a terminal, of a token's name
-_CELL = 7.4  # what one takes, at 13 points; a wide letter takes more, an i less
-_ROW = 21
-_LINES = 190
-_CORNER = 74  # what the names of the axes take
-# A thinner line would not be seen.
-_FAINTEST = 0.002
 _QUERY, _KEY, _SOFT = (palette()[name] for name in ("query", "key", "soft"))
+_WHITE, _BLACK = (palette("print")[name] for name in ("paper", "ink"))
 _NO_WEIGHT = palette()["card"]
 
 
@@ -118,16 +117,18 @@ def _lines(picture: HeadPicture) -> Sheet:
     left = _width(picture.queries)
     right = _width(picture.keys)
     rows = max(len(picture.queries), len(picture.keys))
-    top = 62
-    x = 12 + left + 6
-    to_x = max(x + _LINES, _title_width(picture) - right - 18)
-    width = to_x + 6 + right + 12
-    floor = max(picture.least, _FAINTEST)
+    rules = _RULES["lines"]
+    top, row, size = rules["top"], rules["row"], rules["size"]
+    x = _MARGIN + left + _BESIDE
+    to_x = max(x + rules["between"], _title_width(picture) - right - _BESIDE - _MARGIN)
+    width = to_x + _BESIDE + right + _MARGIN
+    floor = max(picture.least, _LINE["least"])
     largest = float(picture.weights.max())
     said = f"A line for every weight from {floor:g} up; in full, {largest:.4f}."
     shapes = _heading(picture, said)
-    shapes.append(Text(x=x - 6, y=top - 12, text="query", size=10, anchor="end", colour=_QUERY))
-    shapes.append(Text(x=to_x + 6, y=top - 12, text="key", size=10, colour=_KEY))
+    named = {"y": top - _AXIS["above"], "size": _AXIS["size"]}
+    shapes.append(Text(x=x - _BESIDE, text="query", anchor="end", colour=_QUERY, **named))
+    shapes.append(Text(x=to_x + _BESIDE, text="key", colour=_KEY, **named))
     order = np.argsort(picture.weights, axis=None, kind="stable")  # the strongest on top
     for query, key in zip(*np.unravel_index(order, picture.weights.shape), strict=True):
         weight = float(picture.weights[query, key])
@@ -135,30 +136,31 @@ def _lines(picture: HeadPicture) -> Sheet:
             continue
         shapes.append(
             Curve(
-                start=(x, top + _ROW * (query + 0.5)),
-                end=(to_x, top + _ROW * (key + 0.5)),
+                start=(x, top + row * (query + 0.5)),
+                end=(to_x, top + row * (key + 0.5)),
                 colour=_QUERY,
-                width=0.6 + 3.4 * weight / largest,
-                opacity=0.06 + 0.94 * (weight / largest) ** 0.65,
+                width=_LINE["thinnest"] + _LINE["thicker"] * weight / largest,
+                opacity=_LINE["palest"] + _LINE["stronger"] * (weight / largest) ** _LINE["power"],
                 bent=True,
                 said=_said(picture, query, key),
             )
         )
     for place, name in enumerate(picture.queries):
-        shapes.append(Text(x=x - 6, y=top + _ROW * (place + 0.5), text=_name(name), size=13, anchor="end"))
+        y = top + row * (place + 0.5)
+        shapes.append(Text(x=x - _BESIDE, y=y, text=_name(name), size=size, anchor="end"))
     for place, name in enumerate(picture.keys):
-        shapes.append(Text(x=to_x + 6, y=top + _ROW * (place + 0.5), text=_name(name), size=13))
-    return _sheet(picture, width, top + _ROW * rows + 12, shapes, said)
+        shapes.append(Text(x=to_x + _BESIDE, y=top + row * (place + 0.5), text=_name(name), size=size))
+    return _sheet(picture, width, top + row * rows + _MARGIN, shapes, said)
 
 
 def _map(picture: HeadPicture) -> Sheet:
     largest = float(picture.weights.max())
-    numbered = len(picture.keys) <= 16
-    cell = 30 if numbered else 14
-    size = 12 if numbered else 10
-    left, above = max(_width(picture.queries), _CORNER), _width(picture.keys)
-    top = 56 + above
-    x = 12 + left + 6
+    rules = _RULES["map"]
+    numbered = len(picture.keys) <= rules["numbered"]["most"]
+    cell, size = ((rules["numbered"] if numbered else rules["plain"])[name] for name in ("cell", "size"))
+    left, above = max(_width(picture.queries), rules["corner"]), _width(picture.keys)
+    top = rules["top"] + above
+    x = _MARGIN + left + _BESIDE
     said = f"A stronger colour is more, up to {largest:.4f}."
     shapes = _heading(picture, said)
     for query in range(len(picture.queries)):
@@ -179,7 +181,7 @@ def _map(picture: HeadPicture) -> Sheet:
                     x=box.x + cell / 2,
                     y=box.y + cell / 2,
                     text=_short(weight),
-                    size=9,
+                    size=rules["numbered"]["number"],
                     anchor="middle",
                     colour=_ink_on(box.colour),
                 )
@@ -191,27 +193,30 @@ def _map(picture: HeadPicture) -> Sheet:
         ((x, top), (x, top + height)),
         ((x + width, top), (x + width, top + height)),
     ):
-        shapes.append(Curve(start=start, end=end, colour=_SOFT, width=0.8))
+        shapes.append(Curve(start=start, end=end, colour=_SOFT, width=rules["frame"]))
     for place, name in enumerate(picture.queries):
-        shapes.append(Text(x=x - 6, y=top + cell * (place + 0.5), text=_name(name), size=size, anchor="end"))
+        y = top + cell * (place + 0.5)
+        shapes.append(Text(x=x - _BESIDE, y=y, text=_name(name), size=size, anchor="end"))
     for place, name in enumerate(picture.keys):
-        across = x + cell * (place + 0.5) + 0.35 * size
-        shapes.append(Text(x=across, y=top - 5, text=_name(name), size=size, turn=90))
-    shapes.append(Text(x=x - 6, y=top - 8, text="query ↓  key →", size=10, anchor="end", colour=_SOFT))
-    full = max(x + width + 16, _title_width(picture))
-    return _sheet(picture, full, top + height + 14, shapes, said)
+        across = x + cell * (place + 0.5) + BASELINE * size
+        shapes.append(Text(x=across, y=top - rules["above"], text=_name(name), size=size, turn=90))
+    corner = {"x": x - _BESIDE, "y": top - rules["axis"], "size": _AXIS["size"]}
+    shapes.append(Text(text="query ↓  key →", anchor="end", colour=_SOFT, **corner))
+    full = max(x + width + rules["right"], _title_width(picture))
+    return _sheet(picture, full, top + height + rules["bottom"], shapes, said)
 
 
 def _heading(picture: HeadPicture, said: str) -> list[Shape]:
+    title, below = (_RULES["heading"][name] for name in ("title", "said"))
     return [
-        Text(x=12, y=18, text=printable(picture.title), size=14, bold=True),
-        Text(x=12, y=35, text=said, size=10, colour=_SOFT),
+        Text(x=_MARGIN, y=title["y"], text=printable(picture.title), size=title["size"], bold=True),
+        Text(x=_MARGIN, y=below["y"], text=said, size=below["size"], colour=_SOFT),
     ]
 
 
 def _sheet(picture: HeadPicture, width: float, height: float, shapes: list[Shape], said: str) -> Sheet:
     of = f"Attention weights of {len(picture.queries)} queries over {len(picture.keys)} keys. {said}"
-    least = 24 + 5.2 * len(said)
+    least = 2 * _MARGIN + _RULES["heading"]["said"]["letter"] * len(said)
     return Sheet(
         width=max(width, least), height=height, title=printable(picture.title), description=of, shapes=shapes
     )
@@ -223,17 +228,18 @@ def _said(picture: HeadPicture, query: int, key: int) -> str:
 
 
 def _name(text: str) -> str:
-    return excerpt(text, _MOST_CELLS) or "(empty)"
+    return excerpt(text, _RULES["name"]["cells"]) or "(empty)"
 
 
 def _width(names: tuple[str, ...]) -> float:
     from rich.cells import cell_len
 
-    return max(24.0, *(_CELL * cell_len(_name(name)) for name in names))
+    return max(float(_RULES["name"]["least"]), *(_CELL * cell_len(_name(name)) for name in names))
 
 
 def _title_width(picture: HeadPicture) -> float:
-    return 24 + 9.2 * len(printable(picture.title))
+    letter: float = _RULES["heading"]["title"]["letter"]
+    return 2 * _MARGIN + letter * len(printable(picture.title))
 
 
 def _short(weight: float) -> str:
@@ -259,4 +265,4 @@ def _ink_on(colour: str) -> str:
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
     light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return "#ffffff" if 1.05 / (light + 0.05) > (light + 0.05) / 0.05 else "#000000"
+    return _WHITE if 1.05 / (light + 0.05) > (light + 0.05) / 0.05 else _BLACK

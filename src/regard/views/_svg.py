@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
-from regard.views._assets import palette
+from regard.views._assets import drawing, palette
 
 # Names, and no files: whoever opens the picture has one of them, and the texts stay texts.
-FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', sans-serif"
+FONTS: str = drawing()["fonts"]
+BASELINE: float = drawing()["baseline"]
+"""Of a text's size, from its middle line to the one that letters stand on."""
 
 _CARD = palette()["card"]
 
@@ -103,8 +105,8 @@ def svg_of(sheet: Sheet) -> str:
 
 
 def _svg_text(shape: Text) -> str:
-    # A third of the size below the middle line is where letters stand; not every reader knows another way.
-    x, y = _number(shape.x), _number(shape.y + (0 if shape.turn else 0.35 * shape.size))
+    # Not every reader knows another way to put letters on their middle line.
+    x, y = _number(shape.x), _number(shape.y + (0 if shape.turn else BASELINE * shape.size))
     turn = f' transform="rotate({_number(-shape.turn)} {x} {y})"' if shape.turn else ""
     bold = ' font-weight="600"' if shape.bold else ""
     anchor = "" if shape.anchor == "start" else f' text-anchor="{shape.anchor}"'

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from regard.views._assets import drawing
 from regard.views._blocks import Blocks
 from regard.views._layer_record import LayerRecord
 from regard.views._records import AttentionRecord, HeldHeads, PageToken, RecordKind
 from regard.views._weights import weight_rows
 
-SIDE = 32
+SIDE: int = drawing()["thumbnail"]["side"]
 """Queries and bins of keys at most."""
 
 _Places = npt.NDArray[np.int64]

@@ -10,11 +10,13 @@
 //
 // views/_svg.py draws the same shapes for Python.
 
+import DRAWING from "../drawing.json";
 import { make, SVG } from "./dom.js";
 
-export const FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', sans-serif";
+// views/_assets.py says what the rules are of.
+export const { fonts: FONTS, baseline: BASELINE, margin: MARGIN, beside: BESIDE } = DRAWING;
+
 const MOST_PIXELS = 16000; // of a canvas, in height or width
-const BESIDE = 0.35; // of the size, from the middle line to the one that letters stand on
 
 // XML cannot hold these, and a lone surrogate is no character.
 const clean = (text) => text.toWellFormed().replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");
@@ -39,7 +41,7 @@ const DRAWN = {
       ...named(shape.said),
     ),
   text({ x, y, text, size, colour, anchor = "start", bold, turn, opacity }) {
-    const [atX, atY] = [round(x), round(turn ? y : y + BESIDE * size)];
+    const [atX, atY] = [round(x), round(turn ? y : y + BASELINE * size)];
     return element(
       "text",
       {
@@ -141,32 +143,35 @@ export function widthOf(text, size, bold = false) {
 
 // The widths of names by the columns that a terminal gives their letters, as views/_picture.py has them: both draw one
 // picture, wherever there are which fonts.
-const MOST_CELLS = 26;
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u;
 const cellsOf = (text) =>
   Array.from(text).reduce((sum, sign) => sum + (/[\p{M}\p{Cf}]/u.test(sign) ? 0 : WIDE.test(sign) ? 2 : 1), 0);
 
 export function excerpt(text) {
-  if (cellsOf(text) <= MOST_CELLS) return text;
+  const { cells } = DRAWING.name;
+  if (cellsOf(text) <= cells) return text;
   let cut = "";
   for (const sign of text) {
-    if (cellsOf(cut + sign) > MOST_CELLS - 1) break;
+    if (cellsOf(cut + sign) > cells - 1) break;
     cut += sign;
   }
   return `${cut.trimEnd()}…`;
 }
 
-export const nameWidth = (names) => Math.max(24, ...names.map((name) => 7.4 * cellsOf(excerpt(name))));
+export const nameWidth = (names) =>
+  Math.max(DRAWING.name.least, ...names.map((name) => DRAWING.name.cell * cellsOf(excerpt(name))));
 
 // The least width of a sheet with this title, and with what is said below it.
-export const titleWidth = (title) => Math.max(24 + 9.2 * title.length, 24 + widthOf(title, 14, true));
-export const saidWidth = (said) => 24 + 5.2 * said.length;
+const { title: TITLE, said: SAID } = DRAWING.heading;
+export const titleWidth = (title) =>
+  2 * MARGIN + Math.max(TITLE.letter * title.length, widthOf(title, TITLE.size, true));
+export const saidWidth = (said) => 2 * MARGIN + SAID.letter * said.length;
 
 export function heading(title, said, colours) {
   return [
-    { kind: "text", x: 12, y: 18, text: title, size: 14, bold: true, colour: colours.of("--ink") },
-    { kind: "text", x: 12, y: 35, text: said, size: 10, colour: colours.of("--soft") },
+    { kind: "text", x: MARGIN, y: TITLE.y, text: title, size: TITLE.size, bold: true, colour: colours.of("--ink") },
+    { kind: "text", x: MARGIN, y: SAID.y, text: said, size: SAID.size, colour: colours.of("--soft") },
   ];
 }
 

@@ -3,11 +3,12 @@
 // A picture depends on what is shown of the tokens, not on the view: the grid of the head view and the wall of the
 // model view draw from the same ones.
 
+import DRAWING from "../drawing.json";
 import { parseColour } from "./colours.js";
 import { inIdleTime, make } from "./dom.js";
 import { fullOf, quantityOf } from "./measures.js";
 
-const SIDE = 32; // sampled queries and bins of keys at most: what a cell can show, whatever the text's length
+const SIDE = DRAWING.thumbnail.side; // sampled queries and bins of keys at most: what a cell can show, whatever the text's length
 const FAINTEST = 12; // of 255: below it there is hardly a colour, and no stroke
 
 class Thumbnails {

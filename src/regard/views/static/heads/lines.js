@@ -2,11 +2,16 @@
 // drawing costs the same for 10 tokens and for 10,000.
 
 import { make } from "../base/dom.js";
+import DRAWING from "../drawing.json";
 
 const LEVELS = 20;
 
-// How a line of a strength from 0 to 1 is drawn, on the page and in every picture (views/_picture.py has the same).
-export const lineLook = (strength) => ({ width: 0.6 + 3.4 * strength, opacity: 0.06 + 0.94 * strength ** 0.65 });
+// How a line of a strength from 0 to 1 is drawn, on the page and in every picture, Python's too.
+const { thinnest, thicker, palest, stronger, power } = DRAWING.line;
+export const lineLook = (strength) => ({
+  width: thinnest + thicker * strength,
+  opacity: palest + stronger * strength ** power,
+});
 
 export class LineCanvas {
   constructor(className) {

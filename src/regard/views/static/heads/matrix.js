@@ -2,8 +2,20 @@
 // canvases are as large as what is in view, never as the matrix.
 
 import { make, onceAFrame, whenResized } from "../base/dom.js";
-import { excerpt, FONTS, heading, nameWidth, saidWidth, titleWidth, widthOf } from "../base/save.js";
+import {
+  BASELINE,
+  BESIDE,
+  excerpt,
+  FONTS,
+  heading,
+  MARGIN,
+  nameWidth,
+  saidWidth,
+  titleWidth,
+  widthOf,
+} from "../base/save.js";
 import { inkOn, mixed } from "../base/shade.js";
+import DRAWING from "../drawing.json";
 
 const LEAST = 18; // pixels of a cell: a name needs as much
 const MOST = 44;
@@ -251,11 +263,12 @@ export class Matrix {
   // As a picture to be saved: every cell, with its number as far as it fits.
   sheetOf(title, said, corner) {
     const shapes = [];
-    const cell = this.columns.length <= 16 ? 30 : 14;
-    const high = this.flat ? 14 : cell;
-    const size = cell === 30 ? 12 : 10;
+    const { numbered, plain, ...rules } = DRAWING.map;
+    const isNumbered = this.columns.length <= numbered.most;
+    const { cell, size } = isNumbered ? numbered : plain;
+    const high = this.flat ? plain.cell : cell;
     const names = (all) => nameWidth(all.map(({ name }) => name));
-    const [left, top] = [18 + Math.max(74, names(this.rows)), 56 + names(this.columns)];
+    const [left, top] = [MARGIN + Math.max(rules.corner, names(this.rows)) + BESIDE, rules.top + names(this.columns)];
     const ink = this.colours.of("--ink");
     const soft = this.colours.of("--soft");
     const text = (x, y, what, more) =>
@@ -266,22 +279,22 @@ export class Matrix {
         const colour = this.colourOf(found);
         const [x, y] = [left + cell * j, top + high * i];
         shapes.push({ kind: "box", x, y, width: cell, height: high, colour, said: this.said(i, j) });
-        const middle = { anchor: "middle", size: 9, colour: inkOn(colour) };
-        if (found && high === 30) text(x + cell / 2, y + high / 2, short(found.weight), middle);
+        const middle = { anchor: "middle", size: numbered.number, colour: inkOn(colour) };
+        if (found && isNumbered && !this.flat) text(x + cell / 2, y + high / 2, short(found.weight), middle);
       });
-      text(left - 6, top + high * (i + 0.5), excerpt(row.name), { anchor: "end" });
+      text(left - BESIDE, top + high * (i + 0.5), excerpt(row.name), { anchor: "end" });
     });
     this.columns.forEach(({ name }, j) =>
-      text(left + cell * (j + 0.5) + 0.35 * size, top - 5, excerpt(name), { turn: 90 }),
+      text(left + cell * (j + 0.5) + BASELINE * size, top - rules.above, excerpt(name), { turn: 90 }),
     );
-    text(left - 6, top - 8, corner, { anchor: "end", size: 10, colour: soft });
+    text(left - BESIDE, top - rules.axis, corner, { anchor: "end", size: DRAWING.axis.size, colour: soft });
     const [right, bottom] = [left + cell * this.columns.length, top + high * this.rows.length];
-    const frame = (from, to) => shapes.push({ kind: "line", from, to, colour: soft, width: 0.8 });
+    const frame = (from, to) => shapes.push({ kind: "line", from, to, colour: soft, width: rules.frame });
     for (const y of [top, bottom]) frame([left, y], [right, y]);
     for (const x of [left, right]) frame([x, top], [x, bottom]);
     shapes.push(...heading(title, said, this.colours));
-    const width = Math.ceil(Math.max(right + 16, titleWidth(title), saidWidth(said)));
-    const height = Math.ceil(bottom + 14);
+    const width = Math.ceil(Math.max(right + rules.right, titleWidth(title), saidWidth(said)));
+    const height = Math.ceil(bottom + rules.bottom);
     shapes.unshift({ kind: "box", x: 0, y: 0, width, height, colour: this.colours.of("--card") });
     return { width, height, shapes, title };
   }

@@ -2,17 +2,17 @@
 // column alone.
 
 import { quantityOf } from "../base/measures.js";
-import { excerpt, heading, nameWidth, saidWidth, titleWidth } from "../base/save.js";
+import { BESIDE, excerpt, heading, MARGIN, nameWidth, saidWidth, titleWidth } from "../base/save.js";
 import { arrived } from "../base/source.js";
+import DRAWING from "../drawing.json";
 import { lineLook, strongestLines } from "./lines.js";
 import { largestOf } from "./weights.js";
 
-// The same as in views/_picture.py, whose picture of a head this is too.
-const ROW = 21;
-const SIZE = 13;
-const BETWEEN = 190;
+// views/_picture.py draws the same picture by the same rules.
+const { row: ROW, size: SIZE, between: BETWEEN, top: TOP } = DRAWING.lines;
+const AXIS = DRAWING.axis;
+const FAINTEST = DRAWING.line.least;
 const MOST_LINES = 4000;
-const FAINTEST = 0.002;
 
 function lines({ source, state, colours }, weights) {
   const { values } = state;
@@ -28,16 +28,16 @@ function lines({ source, state, colours }, weights) {
   const where = `${weights.named()}${drawn}`;
   const title = `${source.facts.model}: ${where}`;
   const names = (side, order) => nameWidth(order.map((index) => nameOf(side, index)));
-  const x = 18 + names("query", shown.queries);
+  const x = MARGIN + BESIDE + names("query", shown.queries);
   const keyed = names("key", shown.keys);
-  const toX = Math.max(x + BETWEEN, titleWidth(title) - keyed - 18);
+  const toX = Math.max(x + BETWEEN, titleWidth(title) - keyed - BESIDE - MARGIN);
   const floor = Math.max(values.least, FAINTEST);
   const full = values.largest === "own" ? "each row's largest" : weights.format(weights.fullest());
   const said = `A line for every ${quantityOf(values.what).one} from ${weights.short(floor * weights.full)} up; in full, ${full}.`;
-  const width = Math.ceil(Math.max(toX + 18 + keyed, saidWidth(said)));
-  const top = 62 + (heads.length > 1 ? 18 * Math.ceil(heads.length / 4) : 0);
+  const width = Math.ceil(Math.max(toX + BESIDE + keyed + MARGIN, saidWidth(said)));
+  const top = TOP + (heads.length > 1 ? 18 * Math.ceil(heads.length / 4) : 0);
   const rows = Math.max(shown.queries.length, shown.keys.length);
-  const height = top + rows * ROW + 12;
+  const height = top + rows * ROW + MARGIN;
   const ink = colours.of("--ink");
   /** @type {any[]} */
   const shapes = [{ kind: "box", x: 0, y: 0, width, height, colour: colours.of("--card") }];
@@ -46,7 +46,7 @@ function lines({ source, state, colours }, weights) {
   shapes.push(...heading(title, said, colours));
   heads.forEach(({ name, place }, i) => {
     if (heads.length < 2) return;
-    const [left, y] = [12 + (i % 4) * ((width - 24) / 4), 50 + 18 * Math.floor(i / 4)];
+    const [left, y] = [MARGIN + (i % 4) * ((width - 2 * MARGIN) / 4), 50 + 18 * Math.floor(i / 4)];
     shapes.push({
       kind: "line",
       from: [left, y],
@@ -58,15 +58,15 @@ function lines({ source, state, colours }, weights) {
     });
     text(left + 31, y, name, { size: 11 });
   });
-  text(x - 6, top - 12, "query", { size: 10, anchor: "end", colour: colours.of("--query") });
-  text(toX + 6, top - 12, "key", { size: 10, colour: colours.of("--key") });
+  text(x - BESIDE, top - AXIS.above, "query", { size: AXIS.size, anchor: "end", colour: colours.of("--query") });
+  text(toX + BESIDE, top - AXIS.above, "key", { size: AXIS.size, colour: colours.of("--key") });
   const placeOf = (order) => new Map(order.map((index, i) => [index, top + (i + 0.5) * ROW]));
   const at = { query: placeOf(shown.queries), key: placeOf(shown.keys) };
   for (const head of heads) linesOf(head).forEach((line) => shapes.push(line));
   for (const side of ["query", "key"]) {
     for (const [index, y] of at[side]) {
       const pinned = on && on.side === side && index >= on.index && index <= (on.to ?? on.index);
-      text(side === "query" ? x - 6 : toX + 6, y, excerpt(nameOf(side, index)), {
+      text(side === "query" ? x - BESIDE : toX + BESIDE, y, excerpt(nameOf(side, index)), {
         anchor: side === "query" ? "end" : "start",
         bold: pinned,
       });
