@@ -5,7 +5,7 @@ data and works both ways; this package finds the folder, checks every byte that 
 all of a model or raises one error that lists everything which does not fit.
 """
 
-from regard.checkpoints._architecture import HEADS, HeadKind, head_of, num_labels
+from regard.checkpoints._architecture import HEADS, HeadKind, head_of, label_names, num_labels
 from regard.checkpoints._fields import Fields, read_config, read_config_list
 from regard.checkpoints._find import Source, SourceKind, available, find, locate, verify
 from regard.checkpoints._inert import INERT
@@ -40,6 +40,7 @@ __all__ = [
     "available",
     "find",
     "head_of",
+    "label_names",
     "licence_of",
     "load_into",
     "locate",

@@ -67,6 +67,17 @@ def head_of(fields: Fields, more: Mapping[str, HeadKind | None] = MappingProxyTy
     return None if fitting is None else endings[fitting]
 
 
+def label_names(fields: Fields) -> tuple[str, ...]:
+    """The labels of a classifier by their numbers, as `id2label` has them; none where it does not say.
+
+    >>> from pathlib import Path
+    >>> label_names(Fields(file=Path("config.json"), values={"id2label": {"1": "yes", "0": "no"}}))
+    ('no', 'yes')
+    """
+    names = fields.get("id2label", dict, None) or {}
+    return tuple(str(names[number]) for number in sorted(names, key=int))
+
+
 def num_labels(fields: Fields) -> int:
     """How many labels a classifier tells apart: the length of `id2label`, or `num_labels`, or 2.
 

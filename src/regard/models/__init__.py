@@ -13,7 +13,7 @@ from regard.models._network import Change, Input, Network, NetworkConfig, Output
 from regard.models._projection import Projection, Unembedding, is_linear, read_projection, relative_error
 from regard.models._pruned_files import WITHOUT_CODE
 from regard.models._registry import FAMILIES, family_of
-from regard.models._saving import save_checkpoint
+from regard.models._saving import save_checkpoint, write_checkpoint
 from regard.models._surgery import (
     Heads,
     OfLayers,
@@ -74,4 +74,5 @@ __all__ = [
     "save_checkpoint",
     "settle",
     "stack_of",
+    "write_checkpoint",
 ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
-from regard.checkpoints import INERT, Fields, HeadKind, head_of, num_labels
+from regard.checkpoints import INERT, Fields, HeadKind, head_of, label_names, num_labels
 from regard.core.errors import CheckpointError, InputError
 from regard.models._init import Scheme
 
@@ -82,6 +82,7 @@ class FamilyConfig:
         activation: of the feed-forward network.
         head: what the checkpoint's head is for, or None.
         num_labels: of a classifier.
+        labels: their names (`id2label`); none where nobody named them.
         tie_word_embeddings: whether the output layer to the vocabulary is the table of learned embeddings.
         pad_token_id: what fills up a text. A classifier that reads the last token of a text reads the one
             before; where positions are not counted by it either, it changes no number: `transformers` keeps
@@ -103,6 +104,7 @@ class FamilyConfig:
     activation: str = hf("hidden_act", "gelu")
     head: HeadKind | None = None
     num_labels: int = 2
+    labels: tuple[str, ...] = field(default=(), repr=False)
     tie_word_embeddings: bool = hf("tie_word_embeddings", True)
     pad_token_id: int | None = hf("pad_token_id", 0)
     initializer_range: float = hf("initializer_range", 0.02, null=0.02, is_shown=False)
@@ -147,8 +149,8 @@ class FamilyConfig:
 
     @classmethod
     def read_head(cls, fields: Fields, tensors: Collection[str]) -> dict[str, Any]:
-        """The arguments `head` and `num_labels`."""
-        return {"head": head_of(fields), "num_labels": num_labels(fields)}
+        """The arguments `head`, `num_labels` and `labels`."""
+        return _labelled(head_of(fields), fields)
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,8 +170,18 @@ class FamilyConfig:
             "model_type": self.model_type,
             **{spelling.name: getattr(self, name) for name, spelling in declared if spelling is not None},
             "num_labels": self.num_labels,
+            **self._names(),
             **self.extra(),
         }
+
+    def _names(self) -> dict[str, Any]:
+        if self.labels and len(self.labels) != self.num_labels:
+            raise InputError(
+                f"labels must be a name for each of num_labels = {self.num_labels}; got {len(self.labels)}."
+            )
+        numbered = {str(number): name for number, name in enumerate(self.labels)}
+        numbers = {name: number for number, name in enumerate(self.labels)}
+        return {"id2label": numbered, "label2id": numbers} if self.labels else {}
 
     def _class_name(self) -> str:
         """The class of `transformers` that reads what is written."""
@@ -188,6 +200,15 @@ class FamilyConfig:
     def extra(self) -> dict[str, Any]:
         """What is written beside the declared fields, or in their place."""
         return {}
+
+
+def _labelled(head: HeadKind | None, fields: Fields) -> dict[str, Any]:
+    number = num_labels(fields)
+    return {
+        "head": head,
+        "num_labels": number,
+        "labels": label_names(fields) if head in ("sequence", "token") else (),
+    }
 
 
 def _read_declared(config: type[FamilyConfig], given: Fields) -> dict[str, Any]:
@@ -220,7 +241,7 @@ class EncoderConfig(FamilyConfig):
 
     @classmethod
     def read_head(cls, fields: Fields, tensors: Collection[str]) -> dict[str, Any]:
-        """The arguments `head` and `num_labels`.
+        """The arguments `head`, `num_labels` and `labels`.
 
         Raises:
             CheckpointError: the file is of a decoder, or its fields disagree about the number of labels.
@@ -233,7 +254,7 @@ class EncoderConfig(FamilyConfig):
                 f"regard has this family as an encoder, without a head or with one of {', '.join(starts)}"
             )
         head = kind if kind is not None and any(name.startswith(starts[kind]) for name in tensors) else None
-        return {"head": head} | ({"num_labels": num_labels(fields)} if head in ("sequence", "token") else {})
+        return _labelled(head, fields) if head in ("sequence", "token") else {"head": head}
 
     @classmethod
     def starts(cls, fields: Fields) -> Mapping[HeadKind, str]:

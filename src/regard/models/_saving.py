@@ -5,17 +5,20 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from regard.checkpoints import BESIDE, INERT, licence_of, read_config, to_hf, write_tensors
-from regard.core.errors import OutputError
+from regard.core.errors import InputError, OutputError
 from regard.models._loaded import Loaded
+from regard.models._network import Network
 from regard.models._pruned_files import CODE, pruned_fields
 from regard.models._registry import family_of
 from regard.models._surgery import our_own
+from regard.models._transformer import Transformer
+from regard.text import Tokenizer, write_tokenizer
 
 # Of the fields that change no number, those that say where a file comes from, not what it is.
 _NOT_CARRIED = frozenset(
@@ -24,6 +27,9 @@ _NOT_CARRIED = frozenset(
         *("architectures", "model_type", "dtype", "torch_dtype"),
     }
 )
+
+# What a classifier's config writes itself.
+_OF_LABELS = frozenset({"id2label", "label2id", "num_labels", "_num_labels"})
 
 _MODULES = "modules.json"
 """Where sentence-transformers lists what comes after the network, each with a folder."""
@@ -55,10 +61,92 @@ def save_checkpoint(loaded: Loaded, folder: str | PathLike[str]) -> Path:
         ...     load_checkpoint(saved).network.config.num_heads
         12
     """
-    network = our_own(loaded.network)
+    source = loaded.source.folder
+    return _write(
+        our_own(loaded.network),
+        folder,
+        carried=_carried(loaded),
+        card=_card(loaded),
+        beside=lambda target: _copy_beside(source, target),
+    )
+
+
+def write_checkpoint(
+    network: Network,
+    folder: str | PathLike[str],
+    *,
+    tokenizer: Tokenizer | None = None,
+    carried: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a network that came from no folder: one that was made by `new_network` and trained.
+
+    config.json, with the names of the labels if the config has them, model.safetensors, and tokenizer.json
+    with tokenizer_config.json: what `load_checkpoint` and `transformers` read. The folder appears under its
+    name only when it is whole.
+
+    Args:
+        network: the network.
+        folder: the new folder; the one above must exist.
+        tokenizer: its tokenizer; None for none. Its ids of `bos` and `eos` go into config.json too.
+        carried: more fields of config.json that change no number, such as "problem_type".
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: the network is a lens on somebody else's, or has edits on it; `carried` has a field that
+            the network's config writes, or that regard does not know to be without effect; the tokenizer
+            writes a decoder's texts otherwise than others, for which no file has words.
+        CheckpointError: the tokenizer has ids that the network has no rows for.
+        OutputError: there is something of that name, or it cannot be written; nothing is left behind.
+
+    Example:
+        >>> import tempfile
+        >>> from regard.models import load_checkpoint, new_network
+        >>> from regard.models.bert import BertConfig
+        >>> network = new_network(BertConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11))
+        >>> with tempfile.TemporaryDirectory() as above:
+        ...     folder = write_checkpoint(network, Path(above) / "fresh")
+        ...     load_checkpoint(folder).network.config == network.config
+        True
+    """
+    network, more = our_own(network), dict(carried or {})
+    if unknown := sorted(more.keys() - INERT):
+        raise InputError(
+            f"carried must hold fields of config.json that change no number; got {unknown[0]!r}."
+        )
+    ids = {} if tokenizer is None else {"bos": tokenizer.special_ids.bos, "eos": tokenizer.special_ids.eos}
+    # Left out they would be those of the published model, beyond a smaller vocabulary.
+    more = {f"{role}_token_id": ids.get(role) for role in ("bos", "eos")} | more
+    if tokenizer is not None:
+        tokenizer = tokenizer.within(*_rows(network))
+
+    def beside(target: Path) -> None:
+        if tokenizer is not None:
+            limit, types = network.config.max_seq_len, network.config.num_token_types
+            write_tokenizer(tokenizer, target, max_length=limit, has_types=types > 0)
+
+    return _write(network, folder, carried=more, card="# A model\n\nWritten by regard.\n", beside=beside)
+
+
+def _rows(network: Transformer) -> tuple[int, int]:
+    rows = [network.stack(kind).embeddings.tokens.num_embeddings for kind in network.prefixes]
+    return rows[0], rows[-1]
+
+
+def _write(
+    network: Transformer,
+    folder: str | PathLike[str],
+    *,
+    carried: Mapping[str, Any],
+    card: str,
+    beside: Callable[[Path], None],
+) -> Path:
+    """Write a folder under another name, then rename it; `beside` adds what stands beside the weights."""
+    config: Any = network.config
     target = _check_new_folder(folder)
-    family = family_of(loaded.family)
-    fields = {**_carried(loaded), **family.write_config(network.config), **pruned_fields(network, family)}
+    family = family_of(config.model_type)
+    fields = {**carried, **family.write_config(config), **pruned_fields(network, family)}
     fields["dtype"] = str(next(network.parameters()).dtype).removeprefix("torch.")
     tensors = to_hf(network, family.keys)
     temporary = target.with_name(f".regard-{secrets.token_hex(8)}.tmp")
@@ -66,10 +154,10 @@ def save_checkpoint(loaded: Loaded, folder: str | PathLike[str]) -> Path:
         temporary.mkdir()
         text = json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False)
         (temporary / "config.json").write_text(text + "\n", encoding="utf-8")
-        _copy_beside(loaded.source.folder, temporary)
+        beside(temporary)
         if "auto_map" in fields:
             shutil.copyfile(Path(__file__).with_name(f"{CODE}.py"), temporary / f"{CODE}.py")
-        (temporary / "README.md").write_text(_card(loaded), encoding="utf-8")
+        (temporary / "README.md").write_text(card, encoding="utf-8")
         write_tensors(tensors, temporary / "model.safetensors")
         temporary.rename(target)
     except OSError as error:
@@ -92,8 +180,9 @@ def _check_new_folder(folder: str | PathLike[str]) -> Path:
 
 def _carried(loaded: Loaded) -> Mapping[str, Any]:
     """The fields of the model's own file that change no number, such as the names of its labels."""
-    values = read_config(loaded.source.folder).values
-    return {name: values[name] for name in sorted(values) if name in INERT - _NOT_CARRIED}
+    values, config = read_config(loaded.source.folder).values, loaded.network.config
+    left = _NOT_CARRIED | (_OF_LABELS if getattr(config, "head", None) in ("sequence", "token") else set())
+    return {name: values[name] for name in sorted(values) if name in INERT - left}
 
 
 def _copy_beside(folder: Path, target: Path) -> None:

@@ -206,6 +206,66 @@ def build(config: BartConfig) -> Transformer:
     )
 
 
+def original_transformer(
+    vocab_size: int,
+    *,
+    d_model: int = 512,
+    num_layers: int = 6,
+    num_heads: int = 8,
+    d_ff: int = 2048,
+    dropout_p: float = 0.1,
+    max_seq_len: int = 1024,
+    pad_token_id: int = 0,
+    eos_token_id: int = 1,
+    decoder_start_token_id: int = 0,
+) -> BartConfig:
+    """The encoder-decoder of "Attention is all you need"; the defaults are its base model.
+
+    Norms after the residual sums and none after the last layer, sinusoids, ReLU, and one table for source,
+    target and output, scaled by sqrt(d_model). Written, it is a Marian model to `transformers`. The sines of
+    a position stand before its cosines, not between them, as in the paper's code: with learned embeddings
+    that is only another order of columns. Weights begin as there: Xavier's uniform matrices, and a table
+    of width 1 / sqrt(d_model).
+
+    Args:
+        vocab_size: rows of the table.
+        d_model, num_layers, num_heads, d_ff: sizes, of encoder and decoder alike.
+        dropout_p: on sublayers and embeddings, in training.
+        max_seq_len: the most positions.
+        pad_token_id, eos_token_id, decoder_start_token_id: what fills up, ends a text, begins the decoder's.
+
+    Example:
+        >>> from regard.models import new_network
+        >>> config = original_transformer(vocab_size=11, d_model=6, num_layers=1, num_heads=2, d_ff=13)
+        >>> network = new_network(config)
+        >>> network.head.output.weight is network.encoder.embeddings.tokens.weight, network.encoder.norm
+        (True, None)
+
+    Source: Vaswani et al. 2017, arXiv 1706.03762, sections 3 and 5; its code: Vaswani et al. 2018, arXiv
+    1803.07416.
+    """
+    return BartConfig(
+        model_type="marian",
+        vocab_size=vocab_size,
+        decoder_vocab_size=vocab_size,
+        d_model=d_model,
+        num_layers=num_layers,
+        num_decoder_layers=num_layers,
+        num_heads=num_heads,
+        num_decoder_heads=num_heads,
+        d_ff=d_ff,
+        d_decoder_ff=d_ff,
+        max_seq_len=max_seq_len,
+        activation="relu",
+        scale_embedding=True,
+        dropout_p=dropout_p,
+        pad_token_id=pad_token_id,
+        eos_token_id=eos_token_id,
+        decoder_start_token_id=decoder_start_token_id,
+        starts_xavier=True,
+    )
+
+
 def _parts(config: BartConfig, num_heads: int, d_ff: int) -> Parts:
     residual = PreNorm if config.norm_first else PostNorm
     return Parts(

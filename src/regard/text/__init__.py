@@ -6,9 +6,21 @@ span counts code points of the original text: `text[start:end]` is what a token 
 
 from regard.text._bulk import Aligned, Bulk, Frame
 from regard.text._encoding import Encoding
+from regard.text._saving import write_tokenizer
 from regard.text._special import SpecialIds
 from regard.text._tokenizer import Tokenizer
 from regard.text._tokens import Token, Word
 from regard.text._words import split_words
 
-__all__ = ["Aligned", "Bulk", "Encoding", "Frame", "SpecialIds", "Token", "Tokenizer", "Word", "split_words"]
+__all__ = [
+    "Aligned",
+    "Bulk",
+    "Encoding",
+    "Frame",
+    "SpecialIds",
+    "Token",
+    "Tokenizer",
+    "Word",
+    "split_words",
+    "write_tokenizer",
+]

@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from regard.core.errors import InputError
+import tokenizers
+
+from regard.core.errors import CheckpointError, InputError
+from regard.text._renumbered import Renumbered
 from regard.text._words import shown
 
 
@@ -42,3 +45,23 @@ def surrogate(text: str) -> int | None:
     except UnicodeEncodeError as error:
         return error.start
     return None
+
+
+def row_limit(backend: tokenizers.Tokenizer | Renumbered, rows: int, source: str) -> int | None:
+    """So many rows where a table has none for an added token; None where every token has one.
+
+    Raises:
+        CheckpointError: a piece of the vocabulary itself has none.
+    """
+    ids = backend.get_vocab(with_added_tokens=True).values()
+    highest = max(ids, default=-1)
+    if highest < rows:
+        return None
+    added = backend.get_added_tokens_decoder()
+    if any(id >= rows and id not in added for id in ids):
+        raise CheckpointError(
+            f"{source} has tokens up to id {highest}, but the model's table of embeddings has {rows} rows: "
+            "the two do not belong together. Take the tokenizer that was saved with the weights, or, if it "
+            "has grown since, the weights that were trained with it."
+        )
+    return rows

@@ -7,7 +7,7 @@ from typing import Self
 import tokenizers
 from tokenizers import AddedToken, processors
 
-from regard.core.errors import CheckpointError
+from regard.core.errors import CheckpointError, InputError
 from regard.text._settings import ROLES, Settings
 
 Roles = Mapping[str, AddedToken]
@@ -45,6 +45,20 @@ class SpecialIds:
         return cls(
             **{each.name: id_of(roles[each.name].content) for each in fields(cls) if each.name in roles}
         )
+
+
+def special_ids(backend: tokenizers.Tokenizer, roles: Mapping[str, str]) -> SpecialIds:
+    """The ids of the tokens that somebody gives a role.
+
+    Raises:
+        InputError: an unknown role, or a token that the vocabulary does not have.
+    """
+    for role, token in roles.items():
+        if role not in ROLES:
+            raise InputError(f"roles must be of {', '.join(ROLES)}; got {role!r}.")
+        if backend.token_to_id(token) is None:
+            raise InputError(f"roles: {role} must be a token of the vocabulary; got {token!r}.")
+    return SpecialIds(**{role: backend.token_to_id(token) for role, token in roles.items()})
 
 
 def roles_of(settings: Settings, defaults: Mapping[str, str], *, lstrip: Iterable[str] = ()) -> Roles:

@@ -3,24 +3,24 @@
 import hashlib
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import tokenizers
 
-from regard.core.errors import CheckpointError, InputError
+from regard.core.errors import InputError
 from regard.core.tokenizer_files import TOKENIZER
 from regard.text._assembly import assemble
 from regard.text._bulk import Bulk
-from regard.text._checks import check_rows, checked, surrogate
+from regard.text._checks import check_rows, checked, row_limit, surrogate
 from regard.text._encoding import Encoding
 from regard.text._folder import Built, build, complete
 from regard.text._library import encode, failing_as, keep_blanks, parse_backend, read_backend
 from regard.text._portable import portable
 from regard.text._renumbered import Renumbered
-from regard.text._special import SpecialIds
+from regard.text._special import SpecialIds, special_ids
 from regard.text._words import shown
 
 
@@ -120,14 +120,16 @@ class Tokenizer:
         return cls(built.backend, source=str(built.path), special_ids=built.special, target=target)
 
     @classmethod
-    def from_str(cls, json: str) -> Self:
+    def from_str(cls, json: str, *, roles: Mapping[str, str] | None = None) -> Self:
         """Makes a tokenizer of the text of a `tokenizer.json`.
 
         Args:
             json: What `tokenizers.Tokenizer.to_str` gives; in `transformers`, `.backend_tokenizer.to_str()`.
+            roles: Which tokens are `bos`, `eos`, `unk`, `sep`, `pad`, `cls` and `mask`, as far as there are
+                any: `{"pad": "[PAD]"}`; the text does not say.
 
         Raises:
-            InputError: `json` is not a string.
+            InputError: `json` is not a string, or `roles` names an unknown role or token.
             CheckpointError: The text is no tokenizer.
 
         Example:
@@ -138,7 +140,8 @@ class Tokenizer:
         if not isinstance(json, str):
             raise InputError(f"json must be the text of a tokenizer.json; got {type(json).__name__}")
         source = "the JSON given"
-        return cls(parse_backend(json, source), source=source)
+        backend = parse_backend(json, source)
+        return cls(backend, source=source, special_ids=special_ids(backend, roles or {}))
 
     @property
     def vocab_size(self) -> int:
@@ -181,30 +184,30 @@ class Tokenizer:
         target = self._target
         if target is not None:
             target = target.within(rows if target_rows is None else target_rows)
-        limit = self._limit(rows)
+        limit = row_limit(self._backend, rows, self._source)
         if limit is None and target is self._target:
             return self
         return type(self)(
             self._backend, source=self._source, special_ids=self._special_ids, target=target, rows=limit
         )
 
-    def _limit(self, rows: int) -> int | None:
-        """So many rows where an added token has none; None where every token has one."""
-        if self.highest_id < rows:
-            return None
-        added = self._backend.get_added_tokens_decoder()
-        own = self._backend.get_vocab(with_added_tokens=True).values()
-        if any(id >= rows and id not in added for id in own):
-            raise CheckpointError(
-                f"{self._source} has tokens up to id {self.highest_id}, but the model's table of embeddings "
-                f"has {rows} rows: the two do not belong together. Take the tokenizer that was saved with "
-                "the weights, or, if it has grown since, the weights that were trained with it."
-            )
-        return rows
-
     def mark(self) -> str:
         """The SHA-256 of all that it does: of its file, without truncation and padding."""
         return hashlib.sha256(self._backend.to_str().encode()).hexdigest()
+
+    def to_str(self) -> str:
+        """The text of its `tokenizer.json`, which `from_str` reads.
+
+        Raises:
+            InputError: A decoder's texts are written otherwise than others (mBART, Marian), for which that
+                file has no words.
+        """
+        if self._target is not None or isinstance(self._backend, Renumbered):
+            raise InputError(
+                f"tokenizer: {self._source} writes the texts of a decoder otherwise than others, for which "
+                "tokenizer.json has no words; copy the files of its folder instead."
+            )
+        return str(self._backend.to_str(pretty=True))
 
     @property
     def special_ids(self) -> SpecialIds:
