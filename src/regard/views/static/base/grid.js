@@ -201,6 +201,7 @@ export class HeadGrid {
       cell.does = withEffect(cell.named);
       this.look.fill(cell, this);
       cell.element.classList.toggle("faint", !isAsked(this.source, values, cell));
+      if (this.source.isOff?.(cell.layer, cell.head)) markOff(cell.element);
     }
   }
 
@@ -322,4 +323,12 @@ export class HeadGrid {
     this.current.element.focus({ focusVisible: true });
     return true;
   }
+}
+
+// A head that is switched off on a live page.
+function markOff(element) {
+  element.classList.add("off");
+  const said = element.getAttribute("aria-label") ?? element.title;
+  if (!said.includes("switched off")) element.setAttribute("aria-label", `${said}, switched off`);
+  element.title = element.getAttribute("aria-label");
 }

@@ -124,11 +124,13 @@ function open(page) {
     forms.choice.update();
     if (empty.hidden) form().layout();
   };
+  const off = page.source.makeSwitch?.(); // a live page's
   const showWhere = () => {
     const { kind } = state.values;
     const named = weights.named();
     where.textContent = named[0].toUpperCase() + named.slice(1);
     legend.update(weights.chosen);
+    off?.update(weights.chosen.length < 2 ? state.values : null);
     together.element.hidden = weights.chosen.length < 2;
     together.update();
     said.update();
@@ -141,7 +143,15 @@ function open(page) {
   const view = make(
     "section",
     { class: "view", "aria-label": "Attention of the chosen heads" },
-    make("div", { class: "view-top" }, where, makeHeadName(page), forms.choice.element, controls),
+    make(
+      "div",
+      { class: "view-top" },
+      where,
+      makeHeadName(page),
+      ...(off ? [off.element] : []),
+      forms.choice.element,
+      controls,
+    ),
     said.line,
     steps.element,
     make("div", { class: "several-bar" }, together.element, legend.element),

@@ -2,6 +2,7 @@
 
 import { make, readable } from "../base/dom.js";
 import { makeMoved, makePredicted } from "./found.js";
+import { makeSwitch } from "./switch.js";
 
 const ROWS = 4; // lines of text that are in view
 
@@ -30,13 +31,13 @@ export class LiveBar {
     this.other = makeField("Another sentence, to compare with", "");
     this.status = make("span", { role: "status" }, "Reading the model…");
     this.note = make("span", { class: "live-note" });
-    this.switch = make("button", { type: "button", class: "button", disabled: true });
+    this.off = [];
+    this.switch = makeSwitch(() => this.off, told.switched, "");
     this.alike = make("output", { class: "live-alike" });
     this.edited = make("ul", { class: "live-edits", "aria-label": "Edits" });
     this.moved = makeMoved(() => told.kept());
     this.predicted = live.head ? makePredicted(live.head, (at, text) => this.take(at, text)) : null;
     this.compare = live.pooling ? this.makeCompare() : null;
-    this.switch.addEventListener("click", () => told.switched(this.at.layer, this.at.head));
     this.all = [...this.fields, this.other];
     for (const field of this.all) {
       field.addEventListener("input", () => {
@@ -54,20 +55,22 @@ export class LiveBar {
         { class: "live-line" },
         make("p", { class: "live-status" }, this.status, " ", this.note),
         this.edited,
-        this.switch,
+        this.switch.element,
         ...(this.compare ? [this.compare.button] : []),
       ),
       ...(this.compare ? [this.compare.element] : []),
       this.found,
     );
-    this.at = { layer: 0, head: 0 };
-    this.off = [];
   }
 
   // The field for another sentence, and the button that shows it.
   makeCompare() {
     const element = make("div", { class: "live-other", hidden: true }, this.other, this.alike);
-    const button = make("button", { type: "button", class: "button", "aria-expanded": "false" }, "Another sentence");
+    const button = make(
+      "button",
+      { type: "button", class: "button", "aria-expanded": "false" },
+      "Compare two sentences",
+    );
     button.addEventListener("click", () => {
       element.hidden = !element.hidden;
       button.setAttribute("aria-expanded", String(!element.hidden));
@@ -123,27 +126,27 @@ export class LiveBar {
     this.element.classList.add("working");
   }
 
-  // The head that the button switches off.
-  head(layer, head) {
-    this.at = { layer, head };
-    const isOff = this.off.some(([l, h]) => l === layer && h === head);
-    this.switch.textContent = `Switch head ${layer}.${head} ${isOff ? "on" : "off"}`;
-    this.switch.setAttribute("aria-pressed", String(isOff));
+  // The head that the button switches off, in views that have none beside the head's name.
+  head(values = this.values) {
+    this.values = values;
+    const { view, layer, head, also } = values;
+    const hasOwn = view === "model" || (view === "heads" && also.length === 0);
+    this.switch.update(hasOwn ? null : { layer, head });
   }
 
   edits({ off, weights }) {
     this.off = off;
-    this.head(this.at.layer, this.at.head);
+    this.head();
     const chip = (text, take) => {
       const button = make("button", { type: "button", class: "live-chip", title: "Undo" }, text, " ×");
       button.addEventListener("click", take);
       return make("li", {}, button);
     };
     const chips = [
-      ...off.map(([layer, head]) => chip(`${layer}.${head} off`, () => this.told.switched(layer, head))),
+      ...off.map(([layer, head]) => chip(`head ${layer}.${head} off`, () => this.told.switched(layer, head))),
       ...weights.map((each) => {
         const [query, key] = [each.query, each.key].map((token) => this.name(token));
-        const said = `${query} → ${key} = ${each.value.toFixed(2)} in ${each.layer}.${each.head}`;
+        const said = `${query} → ${key} = ${each.value.toFixed(2)} in head ${each.layer}.${each.head}`;
         return chip(said, () => this.told.released(each));
       }),
     ];
@@ -164,9 +167,9 @@ export class LiveBar {
       unknown.length > 0 ? ` The model does not know ${unknown.slice(0, 5).join(", ")}: it reads [UNK] there.` : "";
     const count = `${encoded.ids.length} token${encoded.ids.length === 1 ? "" : "s"}`;
     this.say(`${count}, ${Math.round(milliseconds)} ms.${missing}`);
-    this.switch.disabled = false;
     const edits = this.edited.children.length > 0;
-    this.moved.show(moved, edits || moved.text !== this.texts.join(" "));
+    const now = this.texts.join(" ");
+    this.moved.show(moved, now, edits || moved.text !== now);
     this.predicted?.show(predicted, encoded);
     this.alike.textContent =
       likeness === null

@@ -13,6 +13,9 @@ export class LiveClient {
   constructor(script, open, listener) {
     this.number = 0;
     this.listener = listener;
+    this.isAsked = false; // and not answered yet
+    /** @type {Omit<Asked, "number"> | null} */
+    this.waiting = null;
     /** @type {"worker" | "page"} */
     this.how = "worker";
     try {
@@ -38,13 +41,22 @@ export class LiveClient {
     this.port = port;
     port.onmessage = (/** @type {MessageEvent} */ { data }) => {
       if (data.opened) port.onerror = () => this.listener({ broken: "It stopped; open the file again." });
-      if (data.number === undefined || data.number === this.number) this.listener(data);
+      if (data.number !== undefined && data.number !== this.number) return;
+      this.isAsked = false;
+      this.listener(data);
+      if (this.waiting) this.ask(this.waiting);
     };
     port.postMessage({ open });
   }
 
-  /** @param {Omit<Asked, "number">} asked */
-  ask(asked) {
+  /**
+   * @param {Omit<Asked, "number">} asked
+   * @param {boolean} [isPatient] it waits for the answer before it, so that of many in a row some are answered
+   */
+  ask(asked, isPatient = false) {
+    this.waiting = isPatient && this.isAsked ? asked : null;
+    if (this.waiting) return;
+    this.isAsked = true;
     this.number += 1;
     this.port.postMessage({ number: this.number, ...asked });
   }

@@ -14,16 +14,17 @@ export function makeMoved(keep) {
   const element = make("div", { class: "live-found" }, said, list, again);
   return {
     element,
-    show({ text, pairs, isFar }, isChanged) {
+    show({ text, pairs, isFar }, now, isChanged) {
       const moved = pairs.filter(({ cosine }) => cosine < STILL).sort((a, b) => a.cosine - b.cosine);
+      const isSame = text === now;
       const short = text.length > 32 ? `${text.slice(0, 31)}…` : text;
       said.textContent = !isChanged
-        ? "Change a word, switch a head off or drag a weight: the words whose contextual embeddings move are named here."
+        ? "Type over the sentence, switch a head off or drag a weight: here you read which words' contextual embeddings it moves."
         : isFar
-          ? `Too few words are those of “${short}” to say which moved.`
+          ? `Too few of these words are in “${short}” to say which moved.`
           : moved.length === 0
-            ? `No word's contextual embedding moved against “${short}”.`
-            : `Moved against “${short}” (cosine):`;
+            ? `No word's contextual embedding moved${isSame ? "" : `, compared with “${short}”`}.`
+            : `Embeddings that moved most${isSame ? "" : `, compared with “${short}”`} (cosine, 1 is unmoved):`;
       again.hidden = !isChanged;
       const shown = isChanged && !isFar ? moved.slice(0, MOST) : [];
       list.hidden = shown.length === 0;

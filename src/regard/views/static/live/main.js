@@ -9,7 +9,8 @@ import { LiveBar } from "./bar.js";
 import { LiveClient } from "./client.js";
 import { makeDrag } from "./drag.js";
 import { whereIsFocus } from "./focus.js";
-import { movedBetween, wordVectors } from "./moved.js";
+import { movedBetween, movedTo, wordVectors } from "./moved.js";
+import { makeSwitch } from "./switch.js";
 
 const root = document.getElementById("regard");
 const readBlock = (name) => document.getElementById(`regard-${name}`)?.textContent ?? "";
@@ -23,7 +24,7 @@ let gone = new AbortController();
 let client = null;
 let before = null; // what words are compared with: { text, words }
 let last = null; // the newest answer
-let isDragging = false; // then the page stays, with the handle in it, until it is let go
+let state = null; // of the page on show
 
 const bar = new LiveBar(live, side, {
   typed(isOfText) {
@@ -31,11 +32,7 @@ const bar = new LiveBar(live, side, {
     if (isOfText) edits.weights = [];
     ask();
   },
-  switched(layer, head) {
-    const isOff = edits.off.some(([l, h]) => l === layer && h === head);
-    edits.off = isOff ? edits.off.filter(([l, h]) => l !== layer || h !== head) : [...edits.off, [layer, head]];
-    ask();
-  },
+  switched,
   released(weight) {
     edits.weights = edits.weights.filter((each) => each !== weight);
     ask();
@@ -45,32 +42,57 @@ const bar = new LiveBar(live, side, {
     ask();
   },
   kept() {
-    before = { text: bar.texts.join(" "), words: last.words };
+    keep();
     show();
   },
 });
 
-function ask() {
+function isOff(layer, head) {
+  return edits.off.some(([l, h]) => l === layer && h === head);
+}
+
+// From now on words are compared with the sentence as it is.
+function keep() {
+  before = { text: bar.texts.join(" "), words: last.words };
+}
+
+// What an edit moves is told against the sentence without edits.
+function keepUnedited() {
+  if (edits.off.length + edits.weights.length === 0) keep();
+}
+
+function switched(layer, head) {
+  keepUnedited();
+  const others = edits.off.filter(([l, h]) => l !== layer || h !== head);
+  edits.off = isOff(layer, head) ? others : [...edits.off, [layer, head]];
+  ask();
+}
+
+function ask(isPatient = false) {
   const [text, pair = null] = bar.texts;
   bar.edits(edits);
   bar.work();
-  client.ask({ text, pair, ...edits, second: bar.second });
+  client.ask({ text, pair, ...edits, second: bar.second }, isPatient);
 }
 
-function drag(weight, isHeld) {
+function drag(weight) {
+  keepUnedited();
   const isSame = ({ layer, head, query, key }) =>
     [layer, head, query, key].join() === [weight.layer, weight.head, weight.query, weight.key].join();
   const others = edits.weights.filter((each) => !isSame(each));
   const ofRow = others.filter((each) => isSame({ ...each, key: weight.key }));
   const most = 1 - ofRow.reduce((sum, { value }) => sum + value, 0);
   edits.weights = [...others, { ...weight, value: Math.min(weight.value, most) }];
-  isDragging = isHeld;
-  ask();
+  ask(true);
 }
 
 function answered(answer) {
-  if (answer.broken) return bar.broken(answer.broken);
+  if (answer.broken) {
+    root.classList.remove("answers");
+    return bar.broken(answer.broken);
+  }
   if (answer.opened) {
+    root.classList.add("answers");
     bar.opened(answer.opened, client.how);
     return ask();
   }
@@ -83,11 +105,11 @@ function answered(answer) {
   const words = wordVectors(answer.encoded, answer.contextual);
   const isFirst = before === null;
   if (isFirst) performance.mark("regard-live");
-  before ??= { text: bar.texts.join(" "), words };
   last = { ...answer, words };
+  if (isFirst) keep();
   show();
   // Of the first sentence Python's own numbers stay.
-  if (!isFirst && !isDragging) draw(answer);
+  if (!isFirst) draw(answer);
 }
 
 function show() {
@@ -110,7 +132,14 @@ function draw({ facts, blocks }) {
     kinds: { [kind]: { ...written.facts.kinds[kind], ...facts.kinds[kind], pictures: undefined } },
   };
   const focus = whereIsFocus(root);
+  // What is chosen goes with its word.
+  const textsOf = ({ sides }) => sides[kind].tokens.map(({ text }) => text);
+  const [one, other] = [state.source.facts, facts].map(textsOf);
+  const { pin, key } = state.values;
+  const at = (token) => movedTo(token, one, other);
   put(new FileSource(whole, (name) => blocks[name] ?? readBlock(name)));
+  if (pin) state.set({ pin: { ...pin, index: at(pin.index), ...(pin.to === undefined ? {} : { to: at(pin.to) }) } });
+  if (typeof key === "number") state.set({ key: at(key) });
   focus();
 }
 
@@ -127,10 +156,12 @@ function put(source) {
       address = location.hash === text ? null : text; // what a sandboxed frame does not keep
     },
   };
-  if (client) source.makeDrag = () => makeDrag(edits, drag);
-  const { state } = present(source, { ...host, slot: bar.element });
-  const head = () => bar.head(state.values.layer, state.values.head);
-  state.listen((changed) => (changed.has("layer") || changed.has("head")) && head());
+  source.makeDrag = () => makeDrag(edits, drag);
+  source.makeSwitch = () => makeSwitch(() => edits.off, switched);
+  source.isOff = isOff;
+  ({ state } = present(source, { ...host, slot: bar.element }));
+  const head = () => bar.head(state.values);
+  state.listen((changed) => ["view", "layer", "head", "also"].some((name) => changed.has(name)) && head());
   head();
 }
 

@@ -22,6 +22,20 @@ export function wordVectors({ tokens, words }, contextual) {
 }
 
 /**
+ * Where a token of one text stands in another, which is the same before and behind one place.
+ * @param {number} token @param {string[]} one @param {string[]} other
+ */
+export function movedTo(token, one, other) {
+  const most = Math.min(one.length, other.length);
+  let before = 0;
+  while (before < most && one[before] === other[before]) before += 1;
+  let behind = 0;
+  while (behind < most - before && one[one.length - 1 - behind] === other[other.length - 1 - behind]) behind += 1;
+  if (token >= one.length - behind) return token + other.length - one.length;
+  return Math.min(token, other.length - Math.max(1, behind)); // it is gone: what stands there now
+}
+
+/**
  * The words that both have, in the order of both, with the cosine of their vectors.
  * @param {WordVector[]} one
  * @param {WordVector[]} other

@@ -27,6 +27,7 @@ export class Detail {
     this.numbers = make("dl", { class: "detail-numbers" });
     const button = make("button", { type: "button", class: "button" }, "Open this head");
     button.addEventListener("click", () => open(this.head()));
+    this.off = page.source.makeSwitch?.(); // a live page's
     this.element = make(
       "section",
       { class: "detail", "aria-label": "One head" },
@@ -34,7 +35,7 @@ export class Detail {
       this.canvas,
       this.note,
       this.standing,
-      button,
+      ...(this.off ? [make("div", { class: "live-line" }, button, this.off.element)] : [button]),
       make("details", { class: "detail-every" }, make("summary", {}, "All numbers of this head"), this.numbers),
     );
   }
@@ -86,6 +87,7 @@ export class Detail {
     const head = this.head();
     const does = withEffect(nameOf(this.source, { ...this.state.values, effect: 0 }, head));
     this.title.textContent = `Layer ${head.layer}, head ${head.head}${does ? `: ${does}` : ""}`;
+    this.off?.update(head);
     const { stat, what } = this.state.values;
     const { shared, signed } = quantityOf(what);
     const scale = shared ? "all heads have one scale" : "scaled to the head's largest number";
