@@ -47,7 +47,7 @@ ROOF = 12
 
 ONLY_IN: dict[str, frozenset[str]] = {
     # Modules that Windows lacks.
-    "fcntl": frozenset({"regard.embedding.job._lock"}),
+    "fcntl": frozenset({"regard.core.locks"}),
     **dict.fromkeys(("grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"), frozenset[str]()),
     "transformers": frozenset(
         {

@@ -19,7 +19,7 @@ from typing import Any
 
 from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
-from regard.embedding.job._lock import locked
+from regard.core.locks import locked
 
 MANIFEST, QUARANTINE = "_manifest.json", "_quarantine.jsonl"
 _PROGRESS, _LOCK = ".progress", ".lock"

@@ -13,8 +13,8 @@ import pytest
 
 import regard
 from regard.core.errors import OutputError
+from regard.core.locks import locked
 from regard.embedding.job import Columns, Inputs, run
-from regard.embedding.job._lock import locked
 from unit.embedding.job.works import Hashed
 
 
