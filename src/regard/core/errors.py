@@ -5,6 +5,7 @@
     ├── MissingExtraError     an optional dependency that is not installed (also an ImportError)
     ├── CheckpointError       a model's files are damaged, unknown or do not fit together
     │   └── ModelNotFoundError    nothing of that name can be loaded from here
+    ├── TrainingError         training cannot go on: the loss is no number, or memory ran out
     └── OutputError           a result could not be written (also an OSError)
 
 A message names the argument, what was wanted, what came and the way out, in one line: the command line
@@ -30,6 +31,10 @@ class CheckpointError(RegardError):
 
 class ModelNotFoundError(CheckpointError):
     """Nothing of that name can be loaded from here; the message lists near names and how to get one."""
+
+
+class TrainingError(RegardError):
+    """Training cannot go on; what was saved before is whole."""
 
 
 class OutputError(RegardError, OSError):

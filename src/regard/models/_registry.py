@@ -16,6 +16,7 @@ class Family:
 
     Args:
         name: `model_type` in config.json.
+        config: the class of its configs.
         read_config: from the fields on disk and the names of the stored tensors to the config.
         build: from the config to the network, its parameters not yet set; InputError for sizes that no
             network can have, or that do not divide.
@@ -24,6 +25,7 @@ class Family:
     """
 
     name: str
+    config: type[Any]
     read_config: Callable[[Fields, Collection[str]], Any]
     build: Callable[[Any], Transformer]
     write_config: Callable[[Any], dict[str, Any]]
@@ -78,6 +80,7 @@ def family_of(model_type: str) -> Family:
     config = getattr(home, config_name)
     return Family(
         name=model_type,
+        config=config,
         read_config=config.from_hf,
         build=home.build,
         write_config=config.to_hf,

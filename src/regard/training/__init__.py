@@ -1,3 +1,39 @@
-"""Training: examples on disk, in which order they come, and what is learned from them."""
+"""Training: from raw text, pairs or labels to a transformer, exactly resumable, on one machine or many."""
 
-__all__: list[str] = []
+from regard.training._checkpoints import Progress
+from regard.training._configuration import as_mapping, as_settings, read_settings
+from regard.training._journal import read_journal
+from regard.training._losses import NOT_A_TARGET, cross_entropy, distillation, kl_divergence, smoothed_entropy
+from regard.training._result import Result
+from regard.training._schedules import SCHEDULES, learning_rate
+from regard.training._settings import (
+    BatchSettings,
+    DataSettings,
+    OptimiserSettings,
+    Settings,
+    TokenizerSettings,
+)
+from regard.training._train import Report, train
+
+__all__ = [
+    "NOT_A_TARGET",
+    "SCHEDULES",
+    "BatchSettings",
+    "DataSettings",
+    "OptimiserSettings",
+    "Progress",
+    "Report",
+    "Result",
+    "Settings",
+    "TokenizerSettings",
+    "as_mapping",
+    "as_settings",
+    "cross_entropy",
+    "distillation",
+    "kl_divergence",
+    "learning_rate",
+    "read_journal",
+    "read_settings",
+    "smoothed_entropy",
+    "train",
+]

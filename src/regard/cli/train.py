@@ -1,0 +1,120 @@
+"""`regard train`: from raw text or pairs of texts to a transformer."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli._errors import Command
+from regard.cli._options import JsonOption, console, print_json
+from regard.cli._training_progress import TrainingProgress
+from regard.core.errors import InputError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Train a transformer of your own, or a checkpoint further. Typed again, a command goes on where it "
+    "stopped.",
+)
+
+_OBJECTIVES: Mapping[str, tuple[str, str]] = {
+    "mlm": ("Masked language modelling: an encoder guesses hidden words.", "corpus.txt -o run --steps 2000"),
+    "clm": (
+        "Next-token prediction: a decoder guesses how a text goes on.",
+        "plays.txt -o run --set data.unit=file",
+    ),
+    "seq2seq": (
+        "Encoder and decoder: from a text to another, such as its translation.",
+        "train.en --target train.de -o run --epochs 20",
+    ),
+}
+
+
+def _command(objective: str) -> Callable[..., None]:
+    def train(
+        data: Annotated[
+            list[Path] | None,
+            typer.Argument(metavar="DATA...", help="Files: text, JSONL, CSV, TSV or Parquet."),
+        ] = None,
+        output: Annotated[
+            Path | None,
+            typer.Option(
+                "--output", "-o", metavar="RUN", help="The folder of the run, new or to go on with."
+            ),
+        ] = None,
+        target: Annotated[
+            list[Path] | None,
+            typer.Option("--target", metavar="FILE", help="The other side of parallel files."),
+        ] = None,
+        valid: Annotated[
+            list[Path] | None, typer.Option("--valid", metavar="FILE", help="What to score on meanwhile.")
+        ] = None,
+        valid_target: Annotated[
+            list[Path] | None,
+            typer.Option("--valid-target", metavar="FILE", help="The other side of --valid."),
+        ] = None,
+        steps: Annotated[int | None, typer.Option("--steps", metavar="N", help="Steps in all.")] = None,
+        epochs: Annotated[
+            float | None, typer.Option("--epochs", metavar="X", help="Or how often to read all of it.")
+        ] = None,
+        start: Annotated[
+            str | None, typer.Option("--from", metavar="MODEL", help="A checkpoint to train on from.")
+        ] = None,
+        tokenizer: Annotated[
+            Path | None,
+            typer.Option("--tokenizer", metavar="FILE", help="A tokenizer.json; else one is trained."),
+        ] = None,
+        config: Annotated[
+            Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML or JSON.")
+        ] = None,
+        changes: Annotated[
+            list[str] | None,
+            typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as optimiser.lr=1e-3."),
+        ] = None,
+        watch: Annotated[
+            list[str] | None,
+            typer.Option("--watch", metavar="TEXT", help="Trace a text while training, for regard look RUN."),
+        ] = None,
+        seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of all that is drawn.")] = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        if output is None:
+            raise InputError("--output must name the folder of the run.")
+        from regard.training import read_settings, train
+
+        files = {"train": data, "train_target": target, "valid": valid, "valid_target": valid_target}
+        settings = read_settings(
+            objective,
+            file=config,
+            changes=changes or (),
+            data={name: _names(paths) for name, paths in files.items()},
+            tokenizer={"path": None if tokenizer is None else str(tokenizer)},
+            steps=steps,
+            epochs=epochs,
+            start=start,
+            seed=seed,
+            watch=watch or None,
+        )
+        with TrainingProgress() as progress:
+            result = train(settings, output, on_report=progress.report, on_message=progress.tell)
+        if as_json:
+            print_json({"model": str(result.model), "step": result.step, **result.scores})
+        else:
+            console().print(f"{result.model}: {_told(result.scores)}", highlight=False)
+
+    train.__doc__ = f"{_OBJECTIVES[objective][0]}\n\n    The settings, with their defaults: docs/training.md."
+    return train
+
+
+def _names(paths: list[Path] | None) -> list[str] | None:
+    return [str(path) for path in paths] if paths else None
+
+
+def _told(scores: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())
+
+
+for _name, (_does, _example) in _OBJECTIVES.items():
+    app.command(_name, short_help=_does, epilog=f"Example: regard train {_name} {_example}", cls=Command)(
+        _command(_name)
+    )

@@ -1,0 +1,196 @@
+"""Checkpoints of a run: whole or not there, the last ones and the best."""
+
+import json
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict import (
+    get_model_state_dict,
+    get_state_dict,
+    set_model_state_dict,
+    set_state_dict,
+)
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.optim import Optimizer
+
+from regard.core.errors import CheckpointError, OutputError
+from regard.training._ranks import Ranks
+
+_STATE = "state.json"
+_NAME = re.compile(r"step-(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a run stands.
+
+    With the parameters, the state of the optimiser and the settings it is all that a run needs to go on:
+    whatever is drawn depends on the seed and on the place in the run alone.
+
+    Args:
+        step: steps done.
+        epoch: the epoch that it is in; 0 is the first.
+        done: micro-batches of it that have been used, over all processes.
+        tokens: tokens read in all.
+        best: the best score so far, and the step at which it was reached; None before the first.
+        best_step: see there.
+        waited: scores since then.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    done: int = 0
+    tokens: int = 0
+    best: float | None = None
+    best_step: int = 0
+    waited: int = 0
+
+
+class Checkpoints:
+    """The checkpoints in a folder, in torch's distributed format, which any number of processes reads.
+
+    Args:
+        folder: where they are.
+        keep: how many of the last ones stay, beside the best.
+        ranks: the processes.
+    """
+
+    def __init__(self, folder: Path, *, keep: int, ranks: Ranks) -> None:
+        self.folder, self.keep, self.ranks = folder, keep, ranks
+
+    def steps(self) -> list[int]:
+        """The steps of those that are whole, in order."""
+        if not self.folder.is_dir():
+            return []
+        found = (_NAME.fullmatch(each.name) for each in self.folder.iterdir())
+        return sorted(int(each[1]) for each in found if each)
+
+    def path(self, step: int) -> Path:
+        """The folder of one."""
+        return self.folder / f"step-{step}"
+
+    def save(self, task: nn.Module, made: Sequence[Optimizer], progress: Progress) -> None:
+        """Write one, then remove those that need not stay. All processes call it together.
+
+        Raises:
+            OutputError: it cannot be written; those that are there stay, and nothing of it is left.
+        """
+        target = self.path(progress.step)
+        temporary = self.folder / f".{target.name}.tmp"
+        try:
+            if self.ranks.is_first:
+                shutil.rmtree(temporary, ignore_errors=True)
+                temporary.mkdir(parents=True)
+            self.ranks.wait()
+            state, optimiser = get_state_dict(task, made)
+            self._write({"task": state, "optimiser": optimiser}, temporary)
+            if self.ranks.is_first:
+                (temporary / _STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
+                _to_disk(temporary)
+                shutil.rmtree(target, ignore_errors=True)  # of a run that stood here before it went on
+                temporary.rename(target)
+                _to_disk(self.folder)
+                self._prune(progress)
+        except (OSError, CheckpointException) as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            steps = self.steps()
+            last = f"the last good one is {self.path(steps[-1])}" if steps else "there is none yet"
+            raise OutputError(
+                f"the checkpoint of step {progress.step} cannot be written to {self.folder} "
+                f"({_reason(error)}); {last}. Make room, then type the same command to go on from there."
+            ) from error
+        self.ranks.wait()
+
+    def load(self, step: int, task: nn.Module, made: Sequence[Optimizer]) -> Progress:
+        """Give a task and its optimisers the state of a checkpoint. All processes call it together.
+
+        Raises:
+            CheckpointError: it is damaged, or of other parameters.
+        """
+        folder = self.path(step)
+        try:
+            progress = Progress(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
+            state, optimiser = get_state_dict(task, made)
+            self._read({"task": state, "optimiser": optimiser}, folder)
+            set_state_dict(task, made, model_state_dict=state, optim_state_dict=optimiser)
+        except (OSError, ValueError, TypeError, CheckpointException) as error:
+            raise CheckpointError(
+                f"{folder} cannot be read ({_reason(error)}). Remove it to go on from the one before."
+            ) from error
+        return progress
+
+    def load_last(self, task: nn.Module, made: Sequence[Optimizer]) -> Progress:
+        """The state of the last one; without any, everything stays, and the run begins."""
+        steps = self.steps()
+        return self.load(steps[-1], task, made) if steps else Progress()
+
+    def load_mean(self, count: int, task: nn.Module) -> None:
+        """Give a task the mean of the parameters of the last checkpoints.
+
+        Source: Vaswani et al. 2017, arXiv 1706.03762, section 6.1.
+        """
+        steps = self.steps()[-count:]
+        mean: dict[str, Any] = {}
+        for step in steps:
+            state: Any = {name: value.clone() for name, value in _parameters(task).items()}
+            self._read({"task": state}, self.path(step))
+            for name, value in state.items():
+                if not value.is_floating_point():
+                    mean[name] = value
+                else:
+                    mean[name] = mean.get(name, 0.0) + value.double() / len(steps)
+        now = _parameters(task)
+        set_model_state_dict(task, {name: value.to(now[name].dtype) for name, value in mean.items()})
+
+    def _write(self, state: dict[str, Any], folder: Path) -> None:
+        with _alone_is_fine():
+            save(state, checkpoint_id=folder, no_dist=self.ranks.world == 1)
+
+    def _read(self, state: dict[str, Any], folder: Path) -> None:
+        with _alone_is_fine():
+            load(state, checkpoint_id=folder, no_dist=self.ranks.world == 1)
+
+    def _prune(self, progress: Progress) -> None:
+        steps = self.steps()
+        for step in steps[: -self.keep]:
+            if step != progress.best_step:
+                shutil.rmtree(self.path(step))
+
+
+@contextmanager
+def _alone_is_fine() -> Iterator[None]:
+    """Without torch's remark that there is one process only."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
+        yield
+
+
+def _parameters(task: nn.Module) -> Mapping[str, Any]:
+    return get_model_state_dict(task)
+
+
+def _to_disk(folder: Path) -> None:
+    """Wait until what a folder holds is on disk."""
+    for path in (*(each for each in folder.rglob("*") if each.is_file()), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _reason(error: BaseException) -> str:
+    """Why, in a few words."""
+    if isinstance(error, CheckpointException):
+        error = next((each for each, *_ in error.failures.values()), error)
+    return str(getattr(error, "strerror", None) or error).splitlines()[0]

@@ -1,0 +1,146 @@
+"""Settings from a file and from the command line; every key is known, or refused with the near ones."""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, fields, is_dataclass
+from os import PathLike
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from regard.core.errors import InputError
+from regard.training._names import check_names
+from regard.training._settings import Settings
+
+Section = TypeVar("Section")
+
+
+def read_settings(
+    objective: str, *, file: str | PathLike[str] | None = None, changes: Sequence[str] = (), **given: Any
+) -> Settings:
+    """Settings from a TOML or JSON file, then from changes such as "optimiser.lr=1e-3", then from `given`.
+
+    Args:
+        objective: what is trained for.
+        file: its keys are the fields of `Settings`, its tables their sections.
+        changes: "a.b=c"; c is read as TOML, or else taken as text.
+        given: fields as in a file; None leaves one as it is.
+
+    Raises:
+        InputError: a file that cannot be read, an unknown key (near ones are named), a value of another type.
+
+    Example:
+        >>> read_settings("clm", changes=["optimiser.lr=0.001", "batch.rows=12"]).optimiser.lr
+        0.001
+        >>> read_settings("clm", changes=["optimiser.learning=0.001"])
+        Traceback (most recent call last):
+        regard.core.errors.InputError: optimiser.learning is not a setting; ...
+    """
+    values: dict[str, Any] = {} if file is None else _read(Path(file))
+    if values.get("objective", objective) != objective:
+        raise InputError(f"objective must be {objective!r}; {file} says {values['objective']!r}.")
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals:
+            raise InputError(f"set must be KEY=VALUE, such as optimiser.lr=0.001; got {change!r}.")
+        _put(values, key.strip().split("."), _value(text.strip()), change)
+    _merge(values, {**given, "objective": objective})
+    return as_settings(values)
+
+
+def as_settings(values: Mapping[str, Any]) -> Settings:
+    """Settings from nested mappings, as `as_mapping` gives them."""
+    return _section(Settings, values, "")
+
+
+def as_mapping(settings: Settings) -> dict[str, Any]:
+    """Settings as nested mappings of plain values, as JSON takes them.
+
+    Example:
+        >>> as_settings(as_mapping(Settings(objective="mlm"))) == Settings(objective="mlm")
+        True
+    """
+    return json.loads(json.dumps(asdict(settings)))  # type: ignore[no-any-return]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8")
+        values = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise InputError(f"config must be a file that can be read; {file}: {error.strerror}.") from error
+    except ValueError as error:  # TOML's, JSON's and Unicode's errors are ValueErrors
+        raise InputError(f"config must be TOML, or JSON in a .json file; {file}: {error}.") from error
+    if not isinstance(values, dict):
+        raise InputError(f"config must hold a table of settings; {file} holds a {type(values).__name__}.")
+    return values
+
+
+def _value(text: str) -> Any:
+    """What a change sets: a value of TOML, or else the text itself."""
+    if text in ("none", "None", "null"):  # TOML has no word for it
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _put(values: dict[str, Any], path: Sequence[str], value: Any, change: str) -> None:
+    *above, last = path
+    for name in above:
+        values = values.setdefault(name, {})
+        if not isinstance(values, dict):
+            raise InputError(f"set must name a setting in a section; got {change!r}.")
+    values[last] = value
+
+
+def _merge(values: dict[str, Any], given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        if isinstance(value, Mapping) and isinstance(values.get(name), dict):
+            _merge(values[name], value)
+        elif value is not None:
+            values[name] = value
+
+
+def _section(kind: type[Section], values: Any, path: str) -> Section:
+    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    if not isinstance(values, Mapping):
+        raise InputError(f"{path.rstrip('.')} must be a table of settings; got {values!r}.")
+    kinds = get_type_hints(kind)
+    check_names(values, set(known), path.rstrip("."))
+    for name, each in known.items():
+        if name not in values and each.default is MISSING and each.default_factory is MISSING:
+            raise InputError(f"{path}{name} must be given.")
+    return kind(**{name: _checked(kinds[name], value, f"{path}{name}") for name, value in values.items()})
+
+
+def _checked(kind: Any, value: Any, path: str) -> Any:
+    """The value as its field's type has it."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if is_dataclass(kind):
+        return _section(kind, value, f"{path}.")  # type: ignore[arg-type]
+    if origin in (Union, UnionType):
+        if value is None and NoneType in inner:
+            return None
+        [plain] = [each for each in inner if each is not NoneType]
+        return _checked(plain, value, path)
+    if origin is Literal:
+        if value not in inner:
+            raise InputError(f"{path} must be {' or '.join(map(str, inner))}; got {value!r}.")
+        return value
+    if origin is tuple:
+        listed = [value] if isinstance(value, str) else value
+        open_ended = inner[-1] is Ellipsis
+        if not isinstance(listed, list | tuple) or not (open_ended or len(listed) == len(inner)):
+            wanted = "a list" if open_ended else f"a list of {len(inner)}"
+            raise InputError(f"{path} must be {wanted}; got {value!r}.")
+        return tuple(_checked(inner[0], each, path) for each in listed)
+    plain = Mapping if origin is not None else kind
+    if plain is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, plain) or (plain is int and isinstance(value, bool)):
+        words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+        raise InputError(f"{path} must be {words.get(plain, 'a table')}; got {value!r}.")
+    return value

@@ -1,0 +1,182 @@
+"""From files to examples: what a run learns from, and what it is scored on."""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.core.errors import InputError
+from regard.data import ParallelRows, Row, Rows
+from regard.training._examples import Examples
+from regard.training._sampler import generator
+from regard.training._settings import DataSettings
+from regard.training.tasks._task import Task
+
+_AT_ONCE = 1000
+
+Values = tuple[Any, ...]
+"""One row of data: the values of what the objective reads."""
+
+
+@dataclass(kw_only=True)
+class Taken:
+    """What became of the texts.
+
+    Attributes:
+        rows: read.
+        blank: left out, since they hold no text.
+        cut, dropped, split: those that were too long, by what became of them.
+        bytes: of the texts in UTF-8, all of them.
+    """
+
+    rows: int = 0
+    blank: int = 0
+    cut: int = 0
+    dropped: int = 0
+    split: int = 0
+    bytes: int = 0
+
+    def told(self, length: int) -> list[str]:
+        """What somebody should know, in words."""
+        kinds = {"blank": "were blank and left out"} | {
+            name: f"were longer than {length} tokens and were {name}" for name in ("cut", "dropped", "split")
+        }
+        return [
+            f"{getattr(self, name):,} texts {words}" for name, words in kinds.items() if getattr(self, name)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """A set of files: those to learn from, or those to score on.
+
+    Args:
+        settings: where they are, and what a text is.
+        reads: the fields that the objective reads.
+        seed: of the rows that are set apart.
+        is_valid: whether the set to score on is meant.
+    """
+
+    settings: DataSettings
+    reads: Sequence[str]
+    seed: int
+    is_valid: bool
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is such a set."""
+        return not self.is_valid or bool(self.settings.valid) or self.settings.valid_share > 0.0
+
+    def __iter__(self) -> Iterator[tuple[Values, str]]:
+        """Each row, with its place for messages."""
+        settings = self.settings
+        files, targets = settings.train, settings.train_target
+        apart = bool(settings.valid)
+        if apart and self.is_valid:
+            files, targets = settings.valid, settings.valid_target
+        share = 0.0 if apart else settings.valid_share
+        columns = [getattr(settings, name) for name in self.reads]
+        for number, row in enumerate(self._rows(files, targets, columns)):
+            values = tuple(row.values[name] for name in columns)
+            if share and settings.unit == "file":
+                text = row.text(columns[0])
+                edge = len(text) - int(len(text) * share)
+                yield (text[edge:] if self.is_valid else text[:edge],), row.place
+            elif not share or self._is_apart(number, share) == self.is_valid:
+                yield values, row.place
+
+    def _is_apart(self, number: int, share: float) -> bool:
+        return float(generator(self.seed, number, purpose="valid").random()) < share
+
+    def _rows(self, files: Sequence[str], targets: Sequence[str], columns: Sequence[str]) -> Iterable[Row]:
+        if targets:
+            sides = zip(columns, (files, targets), strict=True)
+            return ParallelRows({name: Rows(paths, unit=self.settings.unit) for name, paths in sides})
+        return Rows(files, columns, unit=self.settings.unit)
+
+
+def write_examples(
+    side: Side,
+    task: Task,
+    folder: Path,
+    *,
+    length: int,
+    longer: str,
+    cuts: bool,
+    on_rows: Callable[[int], None] = lambda _: None,
+) -> Taken:
+    """Encode a set of files, once.
+
+    Args:
+        side: the files.
+        task: encodes them.
+        folder: where the examples go.
+        length: the most tokens of an example.
+        longer: what becomes of those that are longer.
+        cuts: whether examples may not be longer; where they become blocks, they may.
+        on_rows: is told how many rows have been read.
+
+    Raises:
+        InputError: a row that is no text, or is too long and to be refused; no row at all.
+    """
+    taken = Taken()
+
+    def encoded() -> Iterator[Mapping[str, Sequence[int]]]:
+        rows = iter(side)
+        while batch := list(islice(rows, _AT_ONCE)):
+            kept = [(values, place) for values, place in batch if _has_text(values, place)]
+            taken.rows += len(batch)
+            taken.blank += len(batch) - len(kept)
+            taken.bytes += sum(len(str(values[0]).encode()) for values, _ in kept)
+            on_rows(taken.rows)
+            if kept:
+                examples = task.encode([values for values, _ in kept])
+                for example, (_, place) in zip(examples, kept, strict=True):
+                    yield from _fitted(example, task, length if cuts else None, longer, place, taken)
+
+    shutil.rmtree(
+        folder, ignore_errors=True
+    )  # of a run that was killed before it had written the file about it
+    Examples.write(folder, encoded(), tuple(task.columns))
+    return taken
+
+
+def _has_text(values: Values, place: str) -> bool:
+    for value in values:
+        if value is None:
+            return False
+        if not isinstance(value, str | list | int | np.ndarray):
+            raise InputError(f"{place}: must hold a text; got {type(value).__name__}.")
+        if isinstance(value, str) and not value.strip():
+            return False
+    return True
+
+
+def _fitted(
+    example: Mapping[str, Sequence[int]],
+    task: Task,
+    length: int | None,
+    longer: str,
+    place: str,
+    taken: Taken,
+) -> Iterator[Mapping[str, Sequence[int]]]:
+    size = max(len(example[name]) for name in task.sized)
+    if length is None or size <= length + task.beyond:
+        yield example
+    elif longer == "split":
+        taken.split += 1
+        yield from task.split(example, length)
+    elif longer == "cut":
+        taken.cut += 1
+        yield task.cut(example, length)
+    elif longer == "drop":
+        taken.dropped += 1
+    else:
+        raise InputError(
+            f"{place}: has {size} tokens, and batch.length is {length}; give a larger length, or set "
+            "data.longer to cut, drop or split."
+        )

@@ -1,0 +1,109 @@
+"""The losses, written out: sums over targets, so that batches can be weighed by how many they have."""
+
+import math
+
+from torch import Tensor
+from torch.nn import functional
+
+from regard.core.errors import InputError
+
+NOT_A_TARGET = -100
+"""A place where nothing is to be predicted, as in torch's `cross_entropy`."""
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
+    """The sum over targets of H(q, p) = - sum_v q(v) log p(v), in nats.
+
+        p = softmax(logits)
+        q(v) = (1 - smoothing) [v = target] + smoothing / V
+
+    Args:
+        logits: (..., V).
+        targets: int64 (...); `NOT_A_TARGET` counts nothing.
+        smoothing: the share of q that is spread evenly over the V classes.
+
+    Returns:
+        One number, float32 or wider.
+
+    Raises:
+        InputError: smoothing outside [0, 1).
+
+    Example:
+        >>> import torch
+        >>> round(float(cross_entropy(torch.zeros(3, 4), torch.tensor([0, 1, NOT_A_TARGET]))), 4)
+        2.7726
+
+    Source: Szegedy et al. 2016, arXiv 1512.00567, section 7.
+    """
+    if not 0.0 <= smoothing < 1.0:
+        raise InputError(f"smoothing must be at least 0 and below 1; got {smoothing}.")
+    flat = logits.reshape(-1, logits.shape[-1])
+    wide = flat.float() if flat.element_size() < 4 else flat
+    return functional.cross_entropy(
+        wide, targets.reshape(-1), reduction="sum", label_smoothing=smoothing, ignore_index=NOT_A_TARGET
+    )
+
+
+def kl_divergence(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
+    """The sum over targets of KL(q || p) = H(q, p) - H(q), with p and q as in `cross_entropy`.
+
+    H(q) depends on V and the smoothing alone, so the gradient is that of the cross-entropy; but this one is 0
+    where the model gives exactly q.
+
+    Args:
+        logits, targets, smoothing: as in `cross_entropy`.
+
+    Example:
+        >>> import torch
+        >>> float(kl_divergence(torch.zeros(1, 4), torch.tensor([0]))) == float(cross_entropy(
+        ...     torch.zeros(1, 4), torch.tensor([0])))
+        True
+
+    Source: the loss of Vaswani et al. 2017, arXiv 1706.03762, section 5.4, as it is often written.
+    """
+    count = (targets != NOT_A_TARGET).sum()
+    entropy = smoothed_entropy(logits.shape[-1], smoothing)
+    return cross_entropy(logits, targets, smoothing=smoothing) - entropy * count
+
+
+def smoothed_entropy(classes: int, smoothing: float) -> float:
+    """H(q) in nats, of a target of `classes` that is smoothed.
+
+    Example:
+        >>> smoothed_entropy(4, 0.0), round(smoothed_entropy(2, 0.5), 4)
+        (0.0, 0.5623)
+    """
+    rest = smoothing / classes
+    parts = [(1, 1.0 - smoothing + rest), (classes - 1, rest)]
+    return -sum(count * share * math.log(share) for count, share in parts if share > 0.0)
+
+
+def distillation(logits: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """The sum over rows of T^2 KL(softmax(teacher / T) || softmax(logits / T)), in nats.
+
+    The factor T^2 keeps the size of the gradient, which the temperature divides by T^2.
+
+    Args:
+        logits: (..., V), the student's.
+        teacher: (..., V), without gradient.
+        temperature: T; above 1, the teacher's less likely classes count more.
+
+    Raises:
+        InputError: a temperature that is not positive, or vocabularies of different sizes.
+
+    Example:
+        >>> import torch
+        >>> float(distillation(torch.ones(2, 5), torch.zeros(2, 5), temperature=2.0))
+        0.0
+
+    Source: Hinton, Vinyals and Dean 2015, arXiv 1503.02531, section 2.
+    """
+    if not temperature > 0.0:
+        raise InputError(f"temperature must be positive; got {temperature}.")
+    if logits.shape != teacher.shape:
+        raise InputError(
+            f"logits and teacher must have one shape; got {tuple(logits.shape)} and {tuple(teacher.shape)}."
+        )
+    ours = functional.log_softmax(logits.float() / temperature, dim=-1)
+    theirs = functional.log_softmax(teacher.float() / temperature, dim=-1)
+    return temperature**2 * functional.kl_div(ours, theirs, reduction="sum", log_target=True)

@@ -1,0 +1,98 @@
+"""The network of a run: new, of a family's own initial weights, or a checkpoint's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from regard.checkpoints import HeadKind
+from regard.core.errors import InputError
+from regard.models import FAMILIES, Transformer, family_of, load_checkpoint, new_network, our_own
+from regard.text import Tokenizer
+from regard.training._names import check_names
+
+_SMALL = {"d_model": 256, "num_layers": 4, "num_heads": 4, "d_ff": 1024}
+"""A network that learns something in minutes on a processor; the settings say otherwise."""
+
+_BOTH = {
+    "num_decoder_layers": "num_layers",
+    "num_decoder_heads": "num_heads",
+    "d_decoder_ff": "d_ff",
+    "decoder_vocab_size": "vocab_size",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which network.
+
+    Args:
+        start: a checkpoint to train on from; None for a new network.
+        family: of a new one.
+        sizes: fields of its config; of a checkpoint only those of dropout can be set.
+        length: the most positions that it must take.
+        seed: of the initial weights.
+    """
+
+    start: str | None
+    family: str
+    sizes: Mapping[str, Any]
+    length: int
+    seed: int
+
+
+def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: Any) -> Transformer:
+    """The network, in training mode.
+
+    Args:
+        wanted: which.
+        tokenizer: whose ids it must know.
+        head: what its head is for; one that a checkpoint lacks is new.
+        more: fields of the config that the objective decides, such as the number of labels.
+
+    Raises:
+        InputError: an unknown family or field (near ones are named), sizes that no network can have, or a
+            checkpoint that cannot take the texts.
+    """
+    if wanted.start is not None:
+        return _further(wanted)
+    if wanted.family not in FAMILIES:
+        raise InputError(f"family must be one of {', '.join(FAMILIES)}; got {wanted.family!r}.")
+    kind = family_of(wanted.family).config
+    known = {each.name for each in fields(kind)}
+    check_names(wanted.sizes, known, "model")
+    special = tokenizer.special_ids
+    given: dict[str, Any] = {
+        **_SMALL,
+        "model_type": wanted.family,
+        "vocab_size": tokenizer.vocab_size,
+        "max_seq_len": wanted.length,
+        "head": head,
+        "pad_token_id": special.pad,
+        "eos_token_id": special.eos,
+        "decoder_start_token_id": special.pad if special.bos is None else special.bos,
+        **more,
+        **wanted.sizes,
+    }
+    given |= {name: given[one] for name, one in _BOTH.items() if name not in given}
+    made = {name: value for name, value in given.items() if name in known and value is not None}
+    try:
+        config = kind(**made)
+    except TypeError as error:
+        raise InputError(f"model: {error}.") from error
+    return new_network(config, seed=wanted.seed)
+
+
+def _further(wanted: Wanted) -> Transformer:
+    assert wanted.start is not None
+    if wanted.sizes:
+        raise InputError(
+            f"model must be left out: {wanted.start} has its sizes; got {', '.join(sorted(wanted.sizes))}."
+        )
+    network = our_own(load_checkpoint(wanted.start).network)
+    for kind in network.prefixes:
+        limit = network.limit(kind)
+        if limit is not None and limit < wanted.length:
+            raise InputError(
+                f"batch.length must be at most {limit}, the positions of {wanted.start}; got {wanted.length}."
+            )
+    return network.float().train()

@@ -1,0 +1,84 @@
+"""AdamW and Muon, torch's own, over groups of parameters."""
+
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor, nn
+from torch.optim import AdamW, Muon, Optimizer
+
+from regard.training._schedules import learning_rate
+from regard.training._settings import OptimiserSettings
+
+
+def optimisers(task: nn.Module, settings: OptimiserSettings) -> list[Optimizer]:
+    """The optimisers of all parameters that are trained.
+
+    Tables and matrices are pulled to zero by the weight decay; norms, biases and other vectors are not. With
+    "muon" the matrices inside the layers are Muon's: each update is made orthogonal, and scaled so that it is
+    as large as AdamW's would be.
+
+    Args:
+        task: what is trained.
+        settings: which, and how.
+
+    Source: Loshchilov and Hutter 2019, arXiv 1711.05101 (AdamW); Jordan et al. 2024, "Muon: An optimizer for
+    hidden layers in neural networks"; the scale: Liu et al. 2025, arXiv 2502.16982, section 2.2.
+    """
+    inside: list[Tensor] = []
+    others: list[Tensor] = []
+    vectors: list[Tensor] = []
+    for name, parameter in task.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        is_inside = settings.name == "muon" and parameter.ndim == 2 and ".layers." in name
+        (inside if is_inside else others if parameter.ndim >= 2 else vectors).append(parameter)
+    groups = [
+        {"params": others, "weight_decay": settings.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    made: list[Optimizer] = []
+    if inside:
+        made.append(
+            Muon(
+                inside,
+                lr=_muon_lr(settings),
+                weight_decay=settings.weight_decay,
+                momentum=0.95,
+                adjust_lr_fn="match_rms_adamw",
+            )
+        )
+    rest = [group for group in groups if group["params"]]
+    if rest:
+        made.insert(0, AdamW(rest, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=True))
+    return made
+
+
+def set_learning_rate(made: Sequence[Optimizer], settings: OptimiserSettings, step: int, steps: int) -> float:
+    """Give every optimiser the learning rate of a step; returns AdamW's.
+
+    Args:
+        made: by `optimisers`.
+        settings: the peak and the schedule.
+        step: 1 is the first.
+        steps: in all.
+    """
+    for each in made:
+        peak = _muon_lr(settings) if isinstance(each, Muon) else settings.lr
+        for group in each.param_groups:
+            group["lr"] = _rate(settings, step, steps, peak)
+    return _rate(settings, step, steps, settings.lr)
+
+
+def _rate(settings: OptimiserSettings, step: int, steps: int, peak: float) -> float:
+    floor = settings.floor * peak
+    return learning_rate(settings.schedule, step, peak=peak, floor=floor, warmup=settings.warmup, steps=steps)
+
+
+def _muon_lr(settings: OptimiserSettings) -> float:
+    return settings.lr if settings.muon_lr is None else settings.muon_lr
+
+
+def trained(made: Sequence[Optimizer]) -> Iterator[Tensor]:
+    """Every parameter that an optimiser moves."""
+    for each in made:
+        for group in each.param_groups:
+            yield from group["params"]

@@ -1,0 +1,227 @@
+"""A run's folder: its settings, tokenizer and examples are made once, and read from then on."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from regard.core.errors import InputError, OutputError
+from regard.core.files import write_whole
+from regard.core.locks import locked
+from regard.models import load_checkpoint
+from regard.text import Tokenizer, write_tokenizer
+from regard.training._configuration import as_mapping, as_settings
+from regard.training._data import Side, write_examples
+from regard.training._examples import Examples
+from regard.training._feed import Feed
+from regard.training._forms import FORMS
+from regard.training._names import check_names
+from regard.training._networks import Wanted
+from regard.training._ranks import Ranks
+from regard.training._run import Run
+from regard.training._settings import Settings
+from regard.training.tasks import TASKS, Making, Task
+
+SETTINGS, TOKENIZER, DATA = "settings.json", "tokenizer", "data"
+
+Say = Callable[[str], None]
+"""Is told what is being done."""
+
+
+@contextmanager
+def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterator[Run]:
+    """Make the folder of a run, or open it again; it is this run's alone meanwhile.
+
+    Raises:
+        InputError: the folder holds something else, or a run with other settings; the settings or the data
+            cannot be used.
+        OutputError: the folder cannot be written, or another process trains in it.
+    """
+    kind = _check(settings)
+    if ranks.is_first:
+        _make_folder(folder)
+    with locked(folder, ".lock") if ranks.is_first else nullcontext():
+        ranks.together(lambda: _claim(folder, settings))
+        ranks.together(lambda: _make_tokenizer(settings, kind, folder, say))
+        yield _run(settings, kind, folder, ranks, say)
+
+
+def _run(settings: Settings, kind: type[Task], folder: Path, ranks: Ranks, say: Say) -> Run:
+    family = settings.family or kind.family
+    if settings.start is not None:
+        family = load_checkpoint(settings.start).family
+    tokenizer = Tokenizer.from_folder(folder / TOKENIZER, model_type=family)
+    assert tokenizer is not None
+    data, batch = settings.data, settings.batch
+    sides = [
+        Side(settings=data, reads=kind.reads, seed=settings.seed, is_valid=is_valid)
+        for is_valid in (False, True)
+    ]
+    wanted = Wanted(
+        start=settings.start,
+        family=family,
+        sizes=settings.model,
+        length=batch.length,
+        seed=settings.seed,
+    )
+    task = kind.made(Making(wanted=wanted, tokenizer=tokenizer, rows=sides[0], folder=folder), settings.task)
+    form = batch.form or kind.forms[0]
+    if form not in kind.forms:
+        raise InputError(
+            f"batch.form must be {' or '.join(kind.forms)} for {settings.objective}; got {form!r}."
+        )
+    longer = data.longer or kind.longer
+
+    def write() -> None:
+        for side, name in zip(sides, ("train", "valid"), strict=True):
+            _write(side, name, task, folder / DATA, batch.length, longer, form != "blocks", say)
+
+    ranks.together(write)
+    feeds: list[Feed | None] = []
+    for name in ("train", "valid"):
+        if not (folder / DATA / name).is_dir():
+            feeds.append(None)
+            continue
+        examples = Examples.open(folder / DATA / name)
+        feeds.append(
+            Feed(
+                form=FORMS[form](examples=examples, columns=kind.sized, batch=batch),
+                task=task,
+                seed=settings.seed,
+                accumulate=batch.accumulate,
+                rank=ranks.rank,
+                world=ranks.world,
+            )
+        )
+    train, valid = feeds
+    assert train is not None
+    about = folder / DATA / "valid.json"
+    return Run(
+        folder=folder,
+        settings=settings,
+        family=family,
+        task=task,
+        train=train,
+        valid=valid,
+        bytes=json.loads(about.read_text())["bytes"] if valid is not None else 0,
+        steps=_steps(settings, train),
+        ranks=ranks,
+    )
+
+
+def _check(settings: Settings) -> type[Task]:
+    """The objective, once the settings do not contradict each other."""
+    check_names([settings.objective], TASKS)
+    kind = TASKS[settings.objective]
+    check_names(settings.task, list(kind.options()), "task")
+    if not settings.data.train:
+        raise InputError("data.train must name at least one file.")
+    if (settings.steps is None) == (settings.epochs is None):
+        raise InputError("steps or epochs must be given, and one of them only.")
+    for name, value in {
+        "steps": settings.steps,
+        "epochs": settings.epochs,
+        "batch.rows": settings.batch.rows,
+        "batch.tokens": settings.batch.tokens,
+        "batch.length": settings.batch.length,
+        "batch.accumulate": settings.batch.accumulate,
+        "evaluate_every": settings.evaluate_every,
+        "save_every": settings.save_every,
+        "keep": settings.keep,
+        "patience": settings.patience,
+        "optimiser.lr": settings.optimiser.lr,
+        "optimiser.clip": settings.optimiser.clip,
+    }.items():
+        if value is not None and not value > 0:
+            raise InputError(f"{name} must be above 0; got {value}.")
+    if settings.batch.tokens is not None and settings.batch.tokens < settings.batch.length:
+        raise InputError(
+            f"batch.tokens must be at least batch.length, {settings.batch.length}, so that the longest text "
+            f"fits; got {settings.batch.tokens}."
+        )
+    if not 0.0 <= settings.data.valid_share < 1.0:
+        raise InputError(f"data.valid_share must be at least 0 and below 1; got {settings.data.valid_share}.")
+    if settings.average > settings.keep:
+        raise InputError(f"average must be at most keep, {settings.keep}; got {settings.average}.")
+    return kind
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{str(folder)!r} cannot be made ({error.strerror}); choose another.") from error
+
+
+def _claim(folder: Path, settings: Settings) -> None:
+    """Write the settings, or see that they are those of the run that is there."""
+    file = folder / SETTINGS
+    if file.exists():
+        theirs = as_mapping(as_settings(json.loads(file.read_text(encoding="utf-8"))))
+        different = _differences(theirs, as_mapping(settings))
+        if different:
+            raise InputError(
+                f"{folder} holds a run with other settings: {'; '.join(different)}. Choose another folder, "
+                "or the same settings to go on with it."
+            )
+        return
+    strange = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+    if strange:
+        raise InputError(f"{folder} must be a new folder, or that of a run; it holds {strange[0]}.")
+    write_whole(file, json.dumps(as_mapping(settings), indent=2).encode() + b"\n")
+
+
+def _differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        names = sorted({*theirs, *ours})
+        found = (_differences(theirs.get(name), ours.get(name), f"{path}.{name}") for name in names)
+        return [each for one in found for each in one]
+    return [] if theirs == ours else [f"{path[1:]} is {theirs!r} there and {ours!r} here"]
+
+
+def _make_tokenizer(settings: Settings, kind: type[Task], folder: Path, say: Say) -> None:
+    """Put the tokenizer into the folder: the one that is given, the checkpoint's, or a new one."""
+    target, given = folder / TOKENIZER, settings.tokenizer
+    if target.is_dir():
+        return
+    if given.path is not None:
+        path = Path(given.path)
+        family = settings.family or kind.family
+        made = Tokenizer.from_folder(path if path.is_dir() else path.parent, model_type=family)
+        if made is None:
+            raise InputError(f"tokenizer.path must be a tokenizer.json or a folder with one; got {path}.")
+    elif settings.start is not None:
+        made = load_checkpoint(settings.start).require_tokenizer()
+    else:
+        raise InputError("tokenizer.path must be given.")
+    temporary = folder / f".{TOKENIZER}.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    write_tokenizer(made, temporary, max_length=settings.batch.length)
+    temporary.rename(target)
+
+
+def _write(
+    side: Side, name: str, task: Task, folder: Path, length: int, longer: str, cuts: bool, say: Say
+) -> None:
+    """Encode a set of files, unless that has been done; the file about it comes last."""
+    about = folder / f"{name}.json"
+    if about.exists() or (side.is_valid and not side.is_there):
+        return
+    folder.mkdir(exist_ok=True)
+    say(f"encoding the texts: {name}")
+    taken = write_examples(side, task, folder / name, length=length, longer=longer, cuts=cuts)
+    for told in taken.told(length):
+        say(told)
+    write_whole(about, json.dumps(asdict(taken)).encode())
+
+
+def _steps(settings: Settings, train: Feed) -> int:
+    if settings.steps is not None:
+        return settings.steps
+    assert settings.epochs is not None
+    return max(1, ceil(settings.epochs * len(train.steps(0))))

@@ -1,0 +1,136 @@
+"""The processes of a run: one alone, or several under torchrun, by torch's own engine."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from regard.core.errors import RegardError
+from regard.models import Network, Transformer, new_network
+from regard.training.tasks._task import Task
+
+
+class Ranks:
+    """This process among those of a run.
+
+    Under `torchrun` the processes find each other by its environment variables; without, there is one.
+
+    Attributes:
+        rank, world: which process this is, and how many there are.
+        device: where it computes.
+    """
+
+    def __init__(self) -> None:
+        self.world = int(os.environ.get("WORLD_SIZE", "1"))
+        self.rank = int(os.environ.get("RANK", "0"))
+        on_gpu = torch.cuda.is_available()
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        self.device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
+        self._began = False
+        if self.world > 1 and not dist.is_initialized():
+            if on_gpu:
+                torch.cuda.set_device(self.device)
+            dist.init_process_group("nccl" if on_gpu else "gloo")
+            self._began = True
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes the files and speaks."""
+        return self.rank == 0
+
+    def end(self) -> None:
+        """Leave the other processes."""
+        if self._began:
+            dist.destroy_process_group()
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.world > 1:
+            dist.barrier()
+
+    def together(self, work: Callable[[], None]) -> None:
+        """Work of the first process that the others wait for; where it fails, all fail with its error."""
+        error = None
+        if self.is_first:
+            try:
+                work()
+            except RegardError as raised:
+                error = raised
+        error = self.from_first(error)
+        if error is not None:
+            raise error
+
+    def sums(self, values: Mapping[str, float]) -> dict[str, float]:
+        """The sum over processes of each value; all must name the same ones in the same order."""
+        if self.world == 1:
+            return dict(values)
+        summed = torch.tensor(list(values.values()), dtype=torch.float64, device=self.device)
+        dist.all_reduce(summed)
+        return dict(zip(values, summed.tolist(), strict=True))
+
+    def from_first(self, value: Any) -> Any:
+        """What the first process has, on all."""
+        if self.world == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0, device=self.device)
+        return box[0]
+
+    def spread(self, task: Task, *, shard: bool) -> nn.Module:
+        """The task on its device: alone, copied to each process (DDP), or its parameters divided (FSDP2).
+
+        Source: Zhao et al. 2023, arXiv 2304.11277 (FSDP); Li et al. 2020, arXiv 2006.15704 (DDP).
+        """
+        task.to(self.device)
+        if self.world == 1:
+            return task
+        if not shard:
+            where = [self.device] if self.device.type == "cuda" else None
+            return DistributedDataParallel(task, device_ids=where)
+        whole = MixedPrecisionPolicy()
+        for network in task.modules():
+            if isinstance(network, Network):
+                for kind in network.prefixes:
+                    stack = network.stack(kind)
+                    for layer in () if stack is None else stack.layers:
+                        fully_shard(layer, mp_policy=whole)
+        fully_shard(task, mp_policy=whole)
+        return task
+
+    def gathered(self, network: Transformer, module: nn.Module) -> Transformer:
+        """A network of the task with all of its parameters here; of use in the first process only."""
+        if not isinstance(module, FSDPModule):
+            return network
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        state = get_model_state_dict(network, options=options)
+        if not self.is_first:
+            return network
+        fresh = new_network(cast(Any, network.config))
+        fresh.load_state_dict(state)
+        return fresh
+
+    @contextmanager
+    def without_exchange(self, task: nn.Module) -> Iterator[None]:
+        """Gradients stay in the process: for all micro-batches of a step but the last."""
+        if isinstance(task, DistributedDataParallel):
+            with task.no_sync():
+                yield
+        elif isinstance(task, FSDPModule):
+            task.set_requires_gradient_sync(False)
+            yield
+            task.set_requires_gradient_sync(True)
+        else:
+            yield
+
+
+def whole(value: Tensor) -> Tensor:
+    """A value that may be divided among processes, as one number here."""
+    full = getattr(value, "full_tensor", None)
+    return cast(Tensor, full()) if full is not None else value

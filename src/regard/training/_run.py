@@ -1,0 +1,81 @@
+"""A run that is ready for its first step, or its next."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from regard.training._checkpoints import Progress
+from regard.training._feed import Feed
+from regard.training._ranks import Ranks
+from regard.training._settings import Settings
+from regard.training.tasks import Task
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """What a run needs before its first step, or its next.
+
+    Args:
+        folder: where everything of it is.
+        settings: what it is a function of.
+        family: of the network that is written.
+        task: the objective, with the network and the tokenizer.
+        train, valid: the sets; `valid` is None where nothing is scored.
+        bytes: of the texts of `valid`, in UTF-8.
+        steps: in all.
+        ranks: the processes.
+    """
+
+    folder: Path
+    settings: Settings
+    family: str
+    task: Task
+    train: Feed
+    valid: Feed | None
+    bytes: int
+    steps: int
+    ranks: Ranks
+
+    @property
+    def precision(self) -> torch.dtype:
+        """Of the matrix products."""
+        return PRECISIONS[self.settings.precision]
+
+    def computing(self) -> torch.autocast:
+        """Matrix products in the precision of the settings; all else stays as it is."""
+        return torch.autocast(self.ranks.device.type, self.precision, enabled=self.precision != torch.float32)
+
+    @property
+    def best(self) -> str:
+        """The score that decides."""
+        return self.settings.best or self.task.best
+
+    def is_due(self, every: int, step: int) -> bool:
+        """Whether something is done after a step: after every so many, and after the last."""
+        return step % every == 0 or step == self.steps
+
+    def is_patience_over(self, progress: Progress) -> bool:
+        """Whether there have been so many scores without a better one that training stops."""
+        patience = self.settings.patience
+        return patience is not None and progress.waited >= patience
+
+    def judged(self, progress: Progress, scores: Mapping[str, float]) -> Progress:
+        """Where the run stands after a score."""
+        score = scores[self.best]
+        if is_better(score, progress.best, bigger=self.task.is_bigger_better(self.best)):
+            return replace(progress, best=score, best_step=progress.step, waited=0)
+        return replace(progress, waited=progress.waited + 1)
+
+
+def is_better(score: float, best: float | None, *, bigger: bool) -> bool:
+    """Whether a score is better than the best so far.
+
+    Example:
+        >>> is_better(1.9, None, bigger=False), is_better(1.9, 1.8, bigger=False)
+        (True, False)
+    """
+    return best is None or (score > best if bigger else score < best)

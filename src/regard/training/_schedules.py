@@ -1,0 +1,118 @@
+"""Learning rates: pure functions of the step, so that nothing of them needs to be saved."""
+
+import math
+from collections.abc import Callable, Mapping
+
+from regard.core.errors import InputError
+
+Schedule = Callable[[int, int, int], float]
+"""From the step (1 is the first), the steps of warming up and all steps to a share of the peak, 0 to 1."""
+
+
+def constant(step: int, warmup: int, steps: int) -> float:
+    """min(1, s / w).
+
+    Example:
+        >>> [constant(step, 4, 10) for step in (1, 4, 10)]
+        [0.25, 1.0, 1.0]
+    """
+    del steps
+    return min(1.0, step / max(1, warmup))
+
+
+def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
+    """min(s / w, sqrt(w / s)): the schedule of "Attention is all you need", as a share of its peak.
+
+    There the peak is 1 / sqrt(d_model w), which `lr` replaces.
+
+    Example:
+        >>> [inverse_sqrt(step, 4, 99) for step in (1, 4, 16)]
+        [0.25, 1.0, 0.5]
+
+    Source: Vaswani et al. 2017, arXiv 1706.03762, section 5.3, equation 3.
+    """
+    del steps
+    width = max(1, warmup)
+    return min(step / width, math.sqrt(width / step))
+
+
+def cosine(step: int, warmup: int, steps: int) -> float:
+    """s / w, then (1 + cos(pi t)) / 2, where t goes from 0 to 1 after warming up.
+
+    Example:
+        >>> [round(cosine(step, 2, 10), 3) for step in (1, 2, 6, 10)]
+        [0.5, 1.0, 0.5, 0.0]
+
+    Source: Loshchilov and Hutter 2017, arXiv 1608.03983, equation 5, without restarts.
+    """
+    return min(step / max(1, warmup), (1.0 + math.cos(math.pi * _through(step, warmup, steps))) / 2.0)
+
+
+def linear(step: int, warmup: int, steps: int) -> float:
+    """s / w, then 1 - t.
+
+    Example:
+        >>> [linear(step, 2, 10) for step in (1, 2, 6, 10)]
+        [0.5, 1.0, 0.5, 0.0]
+
+    Source: Devlin et al. 2019, arXiv 1810.04805, appendix A.2.
+    """
+    return min(step / max(1, warmup), 1.0 - _through(step, warmup, steps))
+
+
+def stable(step: int, warmup: int, steps: int) -> float:
+    """Warm-up, stable, decay: s / w, then 1, then over the last fifth of the steps 1 - sqrt(t).
+
+    Example:
+        >>> [stable(step, 2, 20) for step in (1, 2, 16, 17, 20)]
+        [0.5, 1.0, 1.0, 0.5, 0.0]
+
+    Source: Hu et al. 2024, arXiv 2404.06395, section 4; the decay by a square root: Haegele et al. 2024,
+    arXiv 2405.18392, section 3.
+    """
+    begin = steps - max(1, steps // 5)
+    return min(step / max(1, warmup), 1.0 - math.sqrt(_through(step, begin, steps)))
+
+
+SCHEDULES: Mapping[str, Schedule] = {
+    "constant": constant,
+    "cosine": cosine,
+    "inverse-sqrt": inverse_sqrt,
+    "linear": linear,
+    "stable": stable,
+}
+"""By the name that settings give."""
+
+
+def learning_rate(
+    name: str, step: int, *, peak: float, floor: float = 0.0, warmup: int = 0, steps: int = 1
+) -> float:
+    """The learning rate of one step: floor + (peak - floor) share after warming up, peak share before.
+
+    Args:
+        name: one of `SCHEDULES`.
+        step: 1 is the first.
+        peak: where the share is 1.
+        floor: what it falls to; of "constant" and "inverse-sqrt", below which it does not fall.
+        warmup: steps that it rises over.
+        steps: of the whole training.
+
+    Raises:
+        InputError: an unknown schedule.
+
+    Example:
+        >>> learning_rate("cosine", 2000, peak=1e-3, floor=1e-4, warmup=100, steps=2000)
+        0.0001
+    """
+    if name not in SCHEDULES:
+        raise InputError(f"schedule must be one of {', '.join(SCHEDULES)}; got {name!r}.")
+    share = SCHEDULES[name](step, warmup, steps)
+    if step < warmup:
+        return peak * share
+    if name == "inverse-sqrt":
+        return max(floor, peak * share)
+    return floor + (peak - floor) * share
+
+
+def _through(step: int, begin: int, end: int) -> float:
+    return min(1.0, max(0.0, (step - begin) / max(1, end - begin)))

@@ -1,0 +1,155 @@
+"""Everything that a training run is a function of, with the defaults."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+FormName = Literal["rows", "packed", "blocks"]
+"""How texts become rows of a batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """Where the texts are.
+
+    Args:
+        train: files.
+        train_target: for parallel files, the other side of `train`, in the same order.
+        valid, valid_target: files to score on while training; none: a part of the others.
+        valid_share: how large a part, where no files are given: rows drawn with the seed; of whole files,
+            their ends. 0 for none.
+        unit: what one text is: a line or row, a paragraph between blank lines, or the whole file.
+        text, target, label: columns of CSV, JSONL and Parquet.
+        longer: what becomes of a text that is longer than `batch.length`: "split" into several (mlm, clm),
+            "cut" at the end, "drop", or "refuse". None for the objective's own way.
+    """
+
+    train: tuple[str, ...] = ()
+    train_target: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    valid_target: tuple[str, ...] = ()
+    valid_share: float = 0.05
+    unit: Literal["line", "paragraph", "file"] = "line"
+    text: str = "text"
+    target: str = "target"
+    label: str = "label"
+    longer: Literal["split", "cut", "drop", "refuse"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerSettings:
+    """Which tokenizer, where neither a file nor a checkpoint gives one: it is trained on the data.
+
+    Args:
+        path: a tokenizer.json, or a folder with one.
+        kind: "bpe", "wordpiece", "unigram" or "characters"; None for the objective's own.
+        size: entries of the vocabulary.
+        lowercase: whether capitals are lost.
+    """
+
+    path: str | None = None
+    kind: Literal["bpe", "wordpiece", "unigram", "characters"] | None = None
+    size: int = 8000
+    lowercase: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSettings:
+    """How much is read before each step.
+
+    Args:
+        tokens: positions of a micro-batch, padding included: (longest text) x (texts). None to count rows.
+        rows: rows of a micro-batch, where `tokens` is None.
+        length: the most positions of a row.
+        form: "rows", a text each, texts of like length together; "packed", several whole texts in a row that
+            do not see each other; "blocks", all texts as one, cut into rows of equal length. None for the
+            objective's own.
+        accumulate: micro-batches a step and rank.
+    """
+
+    tokens: int | None = None
+    rows: int = 32
+    length: int = 128
+    form: FormName | None = None
+    accumulate: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimiserSettings:
+    """How the parameters move.
+
+    Args:
+        name: "adamw", or "muon" for the matrices inside the layers and AdamW for the rest.
+        lr: the peak of AdamW's learning rate.
+        muon_lr: the peak of Muon's; None for `lr`, since its updates are scaled to the size of AdamW's.
+        floor: what the learning rate falls to, as a share of its peak.
+        schedule: "constant", "cosine", "inverse-sqrt", "linear" or "stable".
+        warmup: steps that it rises over.
+        betas, eps: AdamW's.
+        weight_decay: of matrices and tables; norms and biases have none.
+        clip: the largest norm of the gradient; None for no clipping.
+    """
+
+    name: Literal["adamw", "muon"] = "adamw"
+    lr: float = 5e-4
+    muon_lr: float | None = None
+    floor: float = 0.0
+    schedule: Literal["constant", "cosine", "inverse-sqrt", "linear", "stable"] = "cosine"
+    warmup: int = 100
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-8
+    weight_decay: float = 0.01
+    clip: float | None = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A whole run. Sections are mappings in a file: `[batch]`, `[optimiser]`, ...
+
+    Args:
+        objective: "mlm", "clm", "seq2seq", "electra", "distil", "classify" or "tag".
+        start: a checkpoint to train on from; None for a new network.
+        family: of a new network, one of `regard.models.FAMILIES`; None for the objective's own.
+        model: fields of its config, such as {"d_model": 256}; from a checkpoint only those of dropout.
+        task: what the objective itself can be told, such as {"masked": 0.3}.
+        data, tokenizer, batch, optimiser: see there.
+        steps: of the optimiser, in all.
+        epochs: in place of `steps`.
+        evaluate_every: steps between two scores on the validation set.
+        save_every: steps between two checkpoints, beside those at each score.
+        keep: how many of the last checkpoints stay; the best stays too.
+        average: the last checkpoints, at most `keep`, whose mean is scored at the end and kept if it is
+            better; 0 for none.
+        patience: scores without a better one before training stops; None for never.
+        best: the score that decides, such as "loss" or "bleu"; None for the objective's own.
+        precision: "float32", or "bfloat16" for the matrix products.
+        compile: whether torch compiles the network; None where it pays.
+        shard: whether parameters are divided among the processes (FSDP2), not copied to each (DDP).
+        seed: of everything that is drawn.
+        watch: texts to trace while training.
+        watch_every: steps between two traces; None for some 60 in all.
+    """
+
+    objective: str
+    start: str | None = None
+    family: str | None = None
+    model: Mapping[str, Any] = field(default_factory=dict)
+    task: Mapping[str, Any] = field(default_factory=dict)
+    data: DataSettings = field(default_factory=DataSettings)
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    batch: BatchSettings = field(default_factory=BatchSettings)
+    optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
+    steps: int | None = None
+    epochs: float | None = None
+    evaluate_every: int = 250
+    save_every: int = 250
+    keep: int = 3
+    average: int = 0
+    patience: int | None = None
+    best: str | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
+    compile: bool | None = None
+    shard: bool = False
+    seed: int = 0
+    watch: tuple[str, ...] = ()
+    watch_every: int | None = None

@@ -1,0 +1,107 @@
+"""Training: from a batch to a step, from steps to a model."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from regard.training._checkpoints import Checkpoints
+from regard.training._evaluate import evaluate
+from regard.training._journal import Journal
+from regard.training._optimisers import optimisers, set_learning_rate
+from regard.training._prepare import prepare
+from regard.training._ranks import Ranks
+from regard.training._result import Result, finish, write_model
+from regard.training._run import Run
+from regard.training._settings import Settings
+from regard.training._step import take_step
+
+Report = Mapping[str, Any]
+"""What a step or a score has to tell: "step", then numbers by name."""
+
+
+def train(
+    settings: Settings,
+    folder: str | Path,
+    *,
+    on_report: Callable[[Report], None] = lambda _: None,
+    on_message: Callable[[str], None] = lambda _: None,
+) -> Result:
+    """Train a network, or go on where the run in that folder stopped.
+
+    Each step, over its micro-batches and all processes:
+
+        loss = sum over terms of weight x (sum over targets) / (number of targets in the whole step)
+        gradient = d loss / d parameters, no longer than `optimiser.clip`
+        the optimiser moves the parameters
+
+    Everything random is a function of the seed and the place in the run. So a run that was killed goes on to
+    the same parameters, bit for bit, as one that was not, on the same machine and number of processes.
+
+    Args:
+        settings: what is trained, on what, and how.
+        folder: of the run: a new one, or one in which a run with these settings stopped.
+        on_report: gets the report of each step and of each score.
+        on_message: gets what is being done, in words.
+
+    Returns:
+        Where the model is, and its scores.
+
+    Raises:
+        InputError: settings that contradict each other, or data that cannot be used.
+        TrainingError: the loss is no number any more, or memory ran out; the last checkpoint stays.
+        OutputError: a checkpoint cannot be written; the last one stays.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from regard.training import read_settings, train
+        >>> place = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (place / "text.txt").write_text("the cat sat on the mat\\n" * 50)
+        >>> settings = read_settings("clm", data={"train": [str(place / "text.txt")]}, steps=2,
+        ...     tokenizer={"kind": "characters"}, batch={"length": 16, "rows": 2},
+        ...     model={"d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 11})
+        >>> train(settings, place / "run").step
+        2
+    """
+    ranks = Ranks()
+    try:
+        with prepare(settings, Path(folder), ranks, on_message) as run:
+            return _train(run, on_report, on_message)
+    finally:
+        ranks.end()
+
+
+def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[str], None]) -> Result:
+    settings, ranks = run.settings, run.ranks
+    module = ranks.spread(run.task, shard=settings.shard)
+    made = optimisers(module, settings.optimiser)
+    checkpoints = Checkpoints(run.folder / "checkpoints", keep=settings.keep, ranks=ranks)
+    progress = checkpoints.load_last(module, made)
+    if progress.step:
+        on_message(f"going on from step {progress.step:,} of {run.steps:,}")
+
+    with Journal(run.folder, step=progress.step, on_report=on_report, ranks=ranks) as journal:
+        while progress.step < run.steps and not run.is_patience_over(progress):
+            for picked in run.train.steps(progress.epoch, done=progress.done):
+                began = time.perf_counter()
+                rate = set_learning_rate(made, settings.optimiser, progress.step + 1, run.steps)
+                progress, report = take_step(run, module, made, picked, progress)
+                seconds = time.perf_counter() - began
+                journal.write(report | {"lr": rate, "seconds": seconds})
+
+                if run.is_due(settings.evaluate_every, progress.step) and run.valid is not None:
+                    scores = evaluate(module, run, run.valid)
+                    journal.write({"step": progress.step, **{f"valid_{key}": scores[key] for key in scores}})
+                    progress = run.judged(progress, scores)
+                    if progress.best_step == progress.step:
+                        write_model(run, module, progress.step, scores)
+                if run.is_due(settings.save_every, progress.step) or run.is_due(
+                    settings.evaluate_every, progress.step
+                ):
+                    checkpoints.save(module, made, progress)
+                if progress.step == run.steps or run.is_patience_over(progress):
+                    break
+            else:
+                progress = replace(progress, epoch=progress.epoch + 1, done=0)
+    return finish(run, module, checkpoints, progress)

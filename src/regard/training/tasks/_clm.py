@@ -1,0 +1,78 @@
+"""Next-token prediction."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.models import Transformer
+from regard.text import Tokenizer
+from regard.training._batch import Batch, Row, labels_of, side
+from regard.training._losses import NOT_A_TARGET, cross_entropy
+from regard.training.tasks._scores import of_language_model
+from regard.training.tasks._task import Task, Values, run
+
+
+class NextToken(Task):
+    """Predict each token from those before it: - sum_t log p(x_t | x_<t).
+
+    A text is read as it stands, with the mark of its beginning and of its end where the tokenizer has them.
+
+    Args:
+        network: a decoder with a head over the vocabulary.
+        tokenizer: its tokenizer.
+
+    Source: Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", equation 1.
+    """
+
+    beyond = 1
+    family = "gpt2"
+    head = "language-model"
+    tokenizer_kind = "bpe"
+    forms = ("blocks", "packed", "rows")
+    longer = "split"
+
+    def __init__(self, network: Transformer, tokenizer: Tokenizer) -> None:
+        super().__init__(network, tokenizer)
+        if list(network.prefixes) != ["decoder"] or not network.has_vocabulary_head:
+            raise InputError("model must be a decoder with a head over the vocabulary for clm, such as gpt2.")
+        special = tokenizer.special_ids
+        self.first = () if special.bos is None else (special.bos,)
+        self.last = () if special.eos is None else (special.eos,)
+
+    def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:
+        for pieces in self.tokenizer.bulk.pieces([text for (text,) in rows]):
+            yield {"tokens": [*self.first, *pieces, *self.last]}
+
+    def split(self, example: Mapping[str, Sequence[int]], length: int) -> Iterator[dict[str, Sequence[int]]]:
+        """Windows of length + 1 tokens; each begins with the last target of the one before."""
+        tokens = example["tokens"]
+        for start in range(0, len(tokens) - 1, length):
+            yield {"tokens": tokens[start : start + length + 1]}
+
+    def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
+        return {"tokens": example["tokens"][: length + 1]}
+
+    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
+        del draw
+        texts = [[each["tokens"] for each in row] for row in rows]
+        labels = labels_of([[text[1:] for text in row] for row in texts])
+        return Batch(
+            source=side([[text[:-1] for text in row] for row in texts], pad_id=self.pad_id),
+            labels=labels,
+            counts={"loss": int((labels != NOT_A_TARGET).sum())},
+            examples=sum(map(len, rows)),
+            more={},
+        )
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        logits = run(self.network, batch).logits
+        assert logits is not None
+        sums = {"loss": cross_entropy(logits, batch.labels)}
+        if not self.training:
+            sums["right"] = (logits.argmax(dim=-1) == batch.labels).sum()
+        return sums
+
+    def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return of_language_model(sums)

@@ -1,0 +1,115 @@
+"""Encoder-decoder training with teacher forcing."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.models import Transformer
+from regard.text import Tokenizer
+from regard.training._batch import Batch, Row, labels_of, side
+from regard.training._losses import NOT_A_TARGET, cross_entropy, kl_divergence
+from regard.training.tasks._scores import of_language_model
+from regard.training.tasks._task import Task, Values, run
+
+_LOSSES = {"cross-entropy": cross_entropy, "kl": kl_divergence}
+
+
+class Translation(Task):
+    """Predict each token of the target from the source and the target's tokens before it.
+
+    The decoder reads the right tokens, whatever it would have predicted itself (teacher forcing): its start
+    token, then the target without its last token.
+
+    Args:
+        network: an encoder and a decoder, with a head over the decoder's vocabulary.
+        tokenizer: its tokenizer.
+        smoothing: the share of the target distribution that is spread over the vocabulary.
+        loss: "cross-entropy", or "kl": the same less the entropy of the target distribution, a constant.
+
+    Source: Vaswani et al. 2017, arXiv 1706.03762, sections 3.1 and 5.4.
+    """
+
+    reads = ("text", "target")
+    columns = ("source", "target")
+    sized = ("source", "target")
+    family = "marian"
+    head = "language-model"
+    tokenizer_kind = "bpe"
+    forms = ("rows", "packed")
+    longer = "drop"
+
+    def __init__(
+        self,
+        network: Transformer,
+        tokenizer: Tokenizer,
+        *,
+        smoothing: float = 0.1,
+        loss: Literal["cross-entropy", "kl"] = "cross-entropy",
+    ) -> None:
+        super().__init__(network, tokenizer)
+        if len(network.prefixes) != 2:
+            raise InputError("model must have an encoder and a decoder for seq2seq, such as marian or t5.")
+        if loss not in _LOSSES:
+            raise InputError(f"task.loss must be {' or '.join(_LOSSES)}; got {loss!r}.")
+        if not 0.0 <= smoothing < 1.0:
+            raise InputError(f"task.smoothing must be at least 0 and below 1; got {smoothing}.")
+        self.smoothing, self.loss = smoothing, _LOSSES[loss]
+        self.frames = tokenizer.bulk.frame(), tokenizer.target.bulk.frame()
+        end = tokenizer.special_ids.eos
+        if end is None and not self.frames[1].after:
+            raise InputError(
+                "tokenizer must mark the end of a text, such as </s>: the decoder learns to stop."
+            )
+        self.end = self.frames[1].after or (end,)
+
+    def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:
+        sources, targets = zip(*rows, strict=True)
+        before, after = self.frames[0].before, self.frames[0].after
+        pieces = self.tokenizer.bulk.pieces(sources), self.tokenizer.target.bulk.pieces(targets)
+        for source, target in zip(*pieces, strict=True):
+            yield {
+                "source": [*before, *source, *after],
+                "target": [*self.frames[1].before, *target, *self.end],
+            }
+
+    def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
+        keep = {"source": self.frames[0].after, "target": self.end}
+        return {
+            name: ids if len(ids) <= length else [*ids[: length - len(keep[name])], *keep[name]]
+            for name, ids in example.items()
+        }
+
+    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
+        del draw
+        labels = labels_of([[each["target"] for each in row] for row in rows])
+        read = [[self.shifted(each["target"]) for each in row] for row in rows]
+        return Batch(
+            source=side([[each["source"] for each in row] for row in rows], pad_id=self.pad_id),
+            target=side(read, pad_id=self.pad_id),
+            labels=labels,
+            counts={"loss": int((labels != NOT_A_TARGET).sum())},
+            examples=sum(map(len, rows)),
+            more={},
+        )
+
+    def shifted(self, target: np.ndarray) -> np.ndarray:
+        """What the decoder reads to give the target: the start token, then the target but for its end."""
+        start = self.network.start_id
+        return np.concatenate(([target[-1] if start is None else start], target[:-1]))
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        logits = run(self.network, batch).logits
+        assert logits is not None
+        if self.training:
+            return {"loss": self.loss(logits, batch.labels, smoothing=self.smoothing)}
+        # What is scored is the likelihood of the text itself, without smoothing.
+        return {
+            "loss": cross_entropy(logits, batch.labels),
+            "right": (logits.argmax(dim=-1) == batch.labels).sum(),
+        }
+
+    def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return of_language_model(sums)

@@ -1,0 +1,162 @@
+"""What every objective is: from texts to examples, from examples to batches, from batches to losses."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from torch import Tensor, nn
+
+from regard.checkpoints import HeadKind
+from regard.core.errors import InputError
+from regard.models import Network, Output, Transformer
+from regard.text import Tokenizer
+from regard.training._batch import Batch, Row
+from regard.training._networks import Wanted, network_of
+from regard.training._settings import FormName
+
+Values = Sequence[Any]
+"""One row of data: its text, then what the objective needs besides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Making:
+    """What a task is made of.
+
+    Args:
+        wanted: which network.
+        tokenizer: the run's.
+        rows: the rows of data that it learns from, each with its place.
+        folder: of the run, for what must be the same when it goes on.
+    """
+
+    wanted: Wanted
+    tokenizer: Tokenizer
+    rows: Iterable[tuple[Values, str]]
+    folder: Path
+
+
+class Task(nn.Module, ABC):
+    """An objective, with the network that it trains: its `forward` is the loss.
+
+    Attributes:
+        reads: the fields of a row of data: "text", then "target" or "label".
+        columns: the columns of an example.
+        sized: the columns that a row of a batch holds.
+        beyond: by how many tokens an example may be longer than what the network reads of it.
+        family: of a new network.
+        head: what its head is for.
+        tokenizer_kind: what is trained where no tokenizer is given.
+        forms: how examples may become rows of a batch; the first is the default.
+        longer: what becomes of a text that is too long, by default.
+        best: the score that decides which state is the best.
+
+    Args:
+        network: what is trained.
+        tokenizer: its tokenizer.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("text",)
+    columns: ClassVar[tuple[str, ...]] = ("tokens",)
+    sized: ClassVar[tuple[str, ...]] = ("tokens",)
+    beyond: ClassVar[int] = 0
+    family: ClassVar[str]
+    head: ClassVar[HeadKind]
+    tokenizer_kind: ClassVar[str]
+    forms: ClassVar[tuple[FormName, ...]] = ("rows",)
+    longer: ClassVar[str] = "cut"
+    best: ClassVar[str] = "loss"
+
+    def __init__(self, network: Transformer, tokenizer: Tokenizer) -> None:
+        super().__init__()
+        self.network = network
+        self.tokenizer = tokenizer
+        special = tokenizer.special_ids
+        self.pad_id = next((each for each in (special.pad, special.eos) if each is not None), 0)
+
+    @classmethod
+    def made(cls, making: Making, options: Mapping[str, Any]) -> Self:
+        """The task with its network, new or from a checkpoint.
+
+        Args:
+            making: what it is made of.
+            options: the settings under `task`.
+        """
+        return cls(network_of(making.wanted, making.tokenizer, head=cls.head), making.tokenizer, **options)
+
+    @classmethod
+    def options(cls) -> Sequence[str]:
+        """The settings under `task` that it knows."""
+        parameters = signature(cls).parameters.values()
+        return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+
+    @classmethod
+    def texts_of(cls, values: Values) -> Iterable[str]:
+        """The texts of a row that a tokenizer learns from."""
+        return values[: 1 + ("target" in cls.reads)]
+
+    def is_bigger_better(self, score: str) -> bool:
+        """Whether a bigger value of a score is better."""
+        return score not in ("loss", "perplexity", "bits_per_byte")
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The terms of the loss with their weights: each is a sum over targets, divided by their number."""
+        return {"loss": 1.0}
+
+    @property
+    def summed(self) -> Sequence[str]:
+        """What `forward` sums when it is not training, and what is counted, in this order."""
+        return [*self.weights, "right", *(f"targets.{name}" for name in self.weights)]
+
+    @property
+    def saved(self) -> Transformer:
+        """The network that is written."""
+        return self.network
+
+    @abstractmethod
+    def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:
+        """The examples of some rows of data: one each, in order, whatever its length."""
+
+    def split(self, example: Mapping[str, Sequence[int]], length: int) -> Iterator[dict[str, Sequence[int]]]:
+        """An example that is too long as several, where the objective can read parts of texts."""
+        raise InputError(
+            f"data.longer must be cut, drop or refuse: {type(self).__name__} cannot split a text."
+        )
+
+    @abstractmethod
+    def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
+        """An example that is too long without what is too much."""
+
+    @abstractmethod
+    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
+        """A micro-batch of rows; all that is random in it comes from `draw`."""
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """Sums over the targets of a batch: of each term of the loss, and of what is counted besides."""
+
+    @abstractmethod
+    def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """What the sums of `forward` and of `Batch.counts` over a set say together; "loss" is one of them."""
+
+    def state(self, batch: Batch, network: Network | None = None) -> Output:
+        """Run the network on a batch, without the head's logits."""
+        return run(self.network if network is None else network, batch, logits=False)
+
+
+def run(network: Network, batch: Batch, *, logits: bool = True) -> Output:
+    """Run a network on what a batch holds."""
+    source, target = batch.source, batch.target
+    more: dict[str, Any] = {}
+    if target is not None:
+        more = {
+            "decoder_token_ids": target.ids,
+            "decoder_mask": target.mask,
+            "decoder_positions": target.positions,
+        }
+    output: Output = network(source.ids, mask=source.mask, positions=source.positions, logits=logits, **more)
+    return output
