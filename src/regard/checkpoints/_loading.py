@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoints._keymap import KeyMap
-from regard.checkpoints._plan import make_plan, read_place, state_of, tied, written_as
+from regard.checkpoints._plan import Plan, make_plan, read_place, state_of, tied, written_as
 from regard.checkpoints._rules import Rename, Shared
 from regard.checkpoints._tensors import TensorReader
 from regard.core.errors import CheckpointError, InputError
@@ -20,10 +20,12 @@ class LoadReport:
     Attributes:
         left_out: tensors that the network does not hold, such as the heads of other tasks.
         buffers: stored constants, which the network computes itself.
+        begun: names of the network's that nothing stored was for: they are zero.
     """
 
     left_out: tuple[str, ...]
     buffers: tuple[str, ...]
+    begun: tuple[str, ...] = ()
 
 
 def load_into(
@@ -33,6 +35,7 @@ def load_into(
     *,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
+    may_begin: tuple[str, ...] = (),
 ) -> LoadReport:
     """Give a network the weights of a checkpoint.
 
@@ -48,6 +51,8 @@ def load_into(
         keymap: the family's names.
         dtype: a floating type to convert to; None keeps the stored one.
         device: where to put the tensors; None keeps each where the network has it (the CPU, if that is meta).
+        may_begin: beginnings of the network's names, such as `head.`, that need not be stored, or in another
+            shape; what is not is zero afterwards, and in the report.
 
     Raises:
         InputError: `dtype` is not a floating type, or the network has something on the meta device that no
@@ -64,7 +69,7 @@ def load_into(
     ...     stored = {"dense.weight": torch.ones(1, 2), "dense.bias": torch.zeros(1), "head.w": torch.ones(3)}
     ...     _ = write_tensors(stored, Path(folder) / "model.safetensors")
     ...     load_into(network, read_tensors(folder), keymap)
-    LoadReport(left_out=('head.w',), buffers=())
+    LoadReport(left_out=('head.w',), buffers=(), begun=())
     >>> network.weight.tolist()
     [[1.0, 1.0]]
     """
@@ -72,7 +77,7 @@ def load_into(
         raise InputError(f"dtype must be a floating type such as torch.float32, got {dtype}")
     wanted = state_of(module)
     _check_nothing_stays_on_meta(module, wanted)
-    plan = make_plan(wanted, reader, keymap, keep_dtype=dtype is None)
+    plan = make_plan(wanted, reader, keymap, keep_dtype=dtype is None, may_begin=may_begin)
     if plan.problems:
         raise CheckpointError(
             f"{reader.folder}: the weights do not fit the network; {'; '.join(plan.problems)}"
@@ -82,7 +87,7 @@ def load_into(
     given: set[int] = set()
     for group, places in zip(plan.groups, plan.places, strict=True):
         target = wanted[group[0]]
-        stored = read_place(places[0], wanted, reader)
+        stored = read_place(places[0], wanted, reader) if places else _zeros(target, plan, reader)
         place = device or ("cpu" if target.is_meta else target.device)
         # Where a copy is made anyway it lies as the network has it, and in half precision one is made for
         # that: there, products with a view of a transposed matrix take five times as long.
@@ -100,7 +105,18 @@ def load_into(
             tensor = nn.Parameter(tensor, requires_grad=target.requires_grad)
         state |= dict.fromkeys(group, tensor)
     module.load_state_dict(state, assign=True)
-    return LoadReport(left_out=tuple(sorted(plan.left_out)), buffers=tuple(sorted(plan.buffers)))
+    return LoadReport(
+        left_out=tuple(sorted(plan.left_out)),
+        buffers=tuple(sorted(plan.buffers)),
+        begun=tuple(sorted(plan.begun)),
+    )
+
+
+def _zeros(target: Tensor, plan: Plan, reader: TensorReader) -> Tensor:
+    """As large as the target, of the type that the others are stored in."""
+    types = (reader.dtype(places[0].stored) for places in plan.places if places)
+    dtype = next((each for each in types if each.is_floating_point), target.dtype)
+    return torch.zeros(target.shape, dtype=dtype, device="cpu")
 
 
 def to_hf(module: nn.Module, keymap: KeyMap, *, prefix: str | None = None) -> dict[str, Tensor]:

@@ -39,6 +39,7 @@ class Plan:
         groups: the names of each tensor of the network: several where it ties them.
         places: for each of them where it lies, the first of its names first; more than one must be equal.
         left_out, buffers: see `LoadReport`.
+        begun: names of the network's that nothing on disk is for, as they may be.
         problems: all that is wrong, in words.
     """
 
@@ -46,6 +47,7 @@ class Plan:
     places: list[list[Place]]
     left_out: list[str] = field(default_factory=list)
     buffers: list[str] = field(default_factory=list)
+    begun: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def report(self, what: str, items: Iterable[str]) -> None:
@@ -82,11 +84,22 @@ def written_as(group: Sequence[str], held: Iterable[str], keymap: KeyMap) -> tup
     return own
 
 
-def make_plan(wanted: dict[str, Tensor], reader: TensorReader, keymap: KeyMap, *, keep_dtype: bool) -> Plan:
-    """Compare a network with a checkpoint: names, shapes, types, and what repeats."""
+def make_plan(
+    wanted: dict[str, Tensor],
+    reader: TensorReader,
+    keymap: KeyMap,
+    *,
+    keep_dtype: bool,
+    may_begin: tuple[str, ...] = (),
+) -> Plan:
+    """Compare a network with a checkpoint: names, shapes, types, and what repeats.
+
+    Args:
+        may_begin: beginnings of the network's names that may be missing on disk, or of another shape.
+    """
     groups = tied(wanted)
     plan = Plan(groups=groups, places=[[] for _ in groups])
-    _match_names(plan, wanted, reader, keymap)
+    _match_names(plan, wanted, reader, keymap, may_begin)
     _check_tensors(plan, wanted, reader, keep_dtype=keep_dtype)
     _check_ties(plan, wanted, reader)
     return plan
@@ -99,7 +112,13 @@ def read_place(place: Place, wanted: dict[str, Tensor], reader: TensorReader) ->
     return pieces[place.number]
 
 
-def _match_names(plan: Plan, wanted: dict[str, Tensor], reader: TensorReader, keymap: KeyMap) -> None:
+def _match_names(
+    plan: Plan,
+    wanted: dict[str, Tensor],
+    reader: TensorReader,
+    keymap: KeyMap,
+    may_begin: tuple[str, ...],
+) -> None:
     group_of = {name: number for number, group in enumerate(plan.groups) for name in group}
     places: dict[str, Place] = {}
     prefixes: set[str] = set()
@@ -130,11 +149,18 @@ def _match_names(plan: Plan, wanted: dict[str, Tensor], reader: TensorReader, ke
         found += [places[name] for name in group if name in places]
     for rule, stored in shared.items():
         _share(plan, rule, stored, wanted, group_of)
+    for group, found in zip(plan.groups, plan.places, strict=True):
+        if all(name.startswith(may_begin) for name in group):
+            shape = tuple(wanted[group[0]].shape)
+            others = [place for place in found if reader.shape(place.stored) != shape]
+            plan.left_out.extend(place.stored for place in others)
+            found[:] = [place for place in found if place not in others]
+            plan.begun.extend([] if found else group)
     prefix = prefixes.pop() if len(prefixes) == 1 else ""
     missing = [
         keymap.with_prefix(written_as(group, wanted, keymap)[0], prefix)
         for group, found in zip(plan.groups, plan.places, strict=True)
-        if not found
+        if not found and not set(group) <= set(plan.begun)
     ]
     plan.report("missing", missing)
     plan.report("unexpected", unexpected)

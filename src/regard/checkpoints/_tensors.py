@@ -1,6 +1,6 @@
 """The tensors of a checkpoint: read one at a time out of mapped files, written whole or not at all."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Protocol
@@ -51,6 +51,10 @@ class TensorReader:
     def names(self) -> tuple[str, ...]:
         """The names of all tensors, sorted."""
         return tuple(sorted(self._file_of))
+
+    def without(self, names: Collection[str]) -> "TensorReader":
+        """The others."""
+        return TensorReader(self.folder, {n: file for n, file in self._file_of.items() if n not in names})
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor.

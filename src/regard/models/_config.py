@@ -1,7 +1,7 @@
 """What the configs of all families share: fields that say how config.json spells them."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
@@ -129,6 +129,22 @@ class FamilyConfig:
     def initial_std(self) -> float:
         """Standard deviation of what `initial` does not name, before training."""
         return self.initializer_range
+
+    def trimmed(self) -> Self:
+        """With those of its optional parts that its head reads, and no other: as it is trained."""
+        return self
+
+    def with_head(self, head: HeadKind, num_labels: int | None, labels: Sequence[str]) -> Self:
+        """The same with another head.
+
+        Raises:
+            InputError: one that the family does not have.
+        """
+        number = len(labels) or num_labels or self.num_labels
+        names = tuple(labels) or (self.labels if len(self.labels) == number else ())
+        config = replace(self, head=head, num_labels=number, labels=names).trimmed()
+        config.to_hf()  # refuses what no file can say
+        return config
 
     def initial(self) -> Scheme:
         """What is drawn otherwise before training, by patterns of the network's names."""

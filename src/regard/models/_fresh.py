@@ -18,7 +18,8 @@ def new_network(config: FamilyConfig, *, seed: int = 0) -> Transformer:
     """A network of its family's own initial weights, in float32 on the CPU, in training mode.
 
     Args:
-        config: the family's, such as `regard.models.bert.BertConfig`.
+        config: the family's, such as `regard.models.bert.BertConfig`. A pooler that its head does not read is
+            left out.
         seed: of the random numbers; the same one gives the same network, wherever it then goes.
 
     Raises:
@@ -31,7 +32,7 @@ def new_network(config: FamilyConfig, *, seed: int = 0) -> Transformer:
         (True, [0.0])
     """
     with without_values():
-        network = family_of(config.model_type).build(config)
+        network = family_of(config.model_type).build(config.trimmed())
     init_weights(network, generator=torch.Generator().manual_seed(seed))
     return network
 

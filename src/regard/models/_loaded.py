@@ -1,16 +1,31 @@
 """A network with its tokenizer, and where they came from: what every capability is a function of."""
 
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from os import PathLike
+from typing import Any, NamedTuple
 
 import torch
 
-from regard.checkpoints import DEFAULT_MODEL, Source, load_into, locate, read_config, read_tensors, verify
+from regard.checkpoints import (
+    DEFAULT_MODEL,
+    Fields,
+    HeadKind,
+    KeyMap,
+    Source,
+    head_of,
+    load_into,
+    locate,
+    read_config,
+    read_tensors,
+    verify,
+)
 from regard.core.errors import CheckpointError, InputError
 from regard.core.marks import mark
 from regard.models._blank import blank
+from regard.models._fresh import init_weights
 from regard.models._network import Network
 from regard.models._pruned_files import cut_as_stored, without_pruned
 from regard.models._registry import family_of
@@ -27,6 +42,7 @@ class Loaded:
         source: the name asked for, the folder it was found in, and how.
         family: `model_type`, a name in `FAMILIES`.
         left_out: stored tensors that the network does not hold, such as a language-model head.
+        begun: the network's parameters that were not stored, those of a new head: drawn anew.
     """
 
     network: Network
@@ -34,6 +50,7 @@ class Loaded:
     source: Source
     family: str
     left_out: tuple[str, ...]
+    begun: tuple[str, ...] = ()
 
     def require_tokenizer(self) -> Tokenizer:
         """The tokenizer.
@@ -62,6 +79,10 @@ def load_checkpoint(
     *,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
+    head: HeadKind | None = None,
+    num_labels: int | None = None,
+    labels: Sequence[str] = (),
+    seed: int = 0,
 ) -> Loaded:
     """Find a checkpoint, check that config and weights fit, and read it.
 
@@ -69,13 +90,20 @@ def load_checkpoint(
         name: a folder, the name of an installed model package, or of a model on the Hugging Face hub.
         dtype: what the weights are converted to; None keeps the stored one.
         device: where they are put; None is the CPU.
+        head: the head that the network is to have: "masked-lm", "language-model", "sequence" or "token"; None
+            for the stored one. What of it is not stored, or in another shape, is drawn as by `init_weights`
+            and named in `Loaded.begun`; another kind of classifier's layers are not taken for it.
+        num_labels, labels: how many a classifier tells apart, or their names; by default as stored.
+        seed: of the random numbers of a new head.
 
     Returns:
         The network in evaluation mode, with its tokenizer where there is one.
 
     Raises:
         ModelNotFoundError: nothing of that name can be loaded from here.
-        CheckpointError: files damaged, of an unknown family, or not fitting together.
+        CheckpointError: files damaged, of an unknown family, or not fitting together; a classifier without
+            its tensors, where no `head` is given.
+        InputError: a head that the family does not have; `num_labels` for a head without labels.
 
     Example:
         >>> load_checkpoint().network.config.num_heads
@@ -89,12 +117,59 @@ def load_checkpoint(
     with ThreadPoolExecutor(1) as beside:
         genuine = beside.submit(verify, source)
         try:
-            return _read(source, dtype, device)
+            return _read(source, dtype, device, _Asked(head, num_labels, tuple(labels), seed))
         finally:
             genuine.result()  # the first error: what else went wrong may come of it
 
 
-def _read(source: Source, dtype: torch.dtype | None, device: torch.device | str | None) -> Loaded:
+class _Asked(NamedTuple):
+    """What head the caller wants."""
+
+    head: HeadKind | None
+    num_labels: int | None
+    labels: tuple[str, ...]
+    seed: int
+
+    def of(self, stored: Any, fields: Fields) -> Any:
+        """The config with that head."""
+        named = head_of(fields, getattr(stored, "HEADS", {}))
+        head = stored.head if self.head is None else self.head
+        if self.head is None and head is None and named in _CLASSIFY:
+            raise CheckpointError(
+                f"{fields.file}: the field 'architectures' names a classifier, but none of its tensors is "
+                f"stored; in Python, load_checkpoint(..., head={named!r}) begins a new one."
+            )
+        if self.num_labels is None and not self.labels:
+            return stored if self.head is None else stored.with_head(head, None, ())
+        if head not in _CLASSIFY:
+            raise InputError(
+                f"head must be 'sequence' or 'token' where num_labels or labels are given; got {head!r}."
+            )
+        if self.labels and self.num_labels not in (None, len(self.labels)):
+            raise InputError(
+                f"num_labels must be {len(self.labels)}, as many as labels; got {self.num_labels}."
+            )
+        return stored.with_head(head, self.num_labels, self.labels)
+
+    def not_its(self, stored: Any, config: Any, keys: KeyMap, names: Collection[str]) -> set[str]:
+        """Stored tensors of a pooler that nothing reads, and of another kind of classifier, which may
+        have the names of this one's."""
+        left: set[str] = set()
+        if getattr(stored, "use_pooler", False) and not config.use_pooler:
+            left |= {name for name in names if "".join(keys.to_ours(name)).startswith("pooler.")}
+        if self.head in _CLASSIFY and stored.head != self.head:
+            left |= {name for name in names if keys.is_head(name) and name.startswith(_LAYERS)}
+        return left
+
+
+_CLASSIFY = ("sequence", "token")
+_LAYERS = ("classifier.", "pre_classifier.", "classification_head.", "score.")
+"""What the families' files call a classifier's layers."""
+
+
+def _read(
+    source: Source, dtype: torch.dtype | None, device: torch.device | str | None, asked: _Asked
+) -> Loaded:
     fields, pruned = without_pruned(read_config(source.folder))
     try:
         family = family_of(fields.require("model_type", str))
@@ -105,13 +180,16 @@ def _read(source: Source, dtype: torch.dtype | None, device: torch.device | str 
         raise CheckpointError(f"{source.folder} holds no tensors; its weights are missing.")
     # Before anything is read or built: a file may ask for 10^9 layers, each of which has a tensor of its own.
     for depth in _DEPTHS:
-        asked = fields.values.get(depth)
-        if isinstance(asked, int) and asked > len(tensors.names()):
+        layers = fields.values.get(depth)
+        if isinstance(layers, int) and layers > len(tensors.names()):
             raise CheckpointError(
                 f"{source.folder / 'config.json'}: the field {depth!r} must be at most "
-                f"{len(tensors.names())}, the number of stored tensors; got {asked}."
+                f"{len(tensors.names())}, the number of stored tensors; got {layers}."
             )
-    config = family.read_config(fields, tensors.names())
+    stored_config = family.read_config(fields, tensors.names())
+    config = asked.of(stored_config, fields)
+    unread = asked.not_its(stored_config, config, family.keys, tensors.names())
+    tensors = tensors.without(unread)
     try:
         with blank():
             network = family.build(config)
@@ -122,7 +200,10 @@ def _read(source: Source, dtype: torch.dtype | None, device: torch.device | str 
     if dtype is None and not stored <= set(_DTYPES):
         odd = ", ".join(sorted(str(each) for each in stored - set(_DTYPES)))
         raise CheckpointError(f"{source.folder} stores {odd}, which no layer computes in; pass dtype=.")
-    report = load_into(network, tensors, family.keys, dtype=dtype, device=device)
+    new = ("head.", "pooler.") if config is not stored_config else ()
+    report = load_into(network, tensors, family.keys, dtype=dtype, device=device, may_begin=new)
+    if report.begun:
+        init_weights(network, generator=torch.Generator().manual_seed(asked.seed), only=report.begun)
     tokenizer = Tokenizer.from_folder(source.folder, model_type=family.name)
     rows = [network.stack(kind).embeddings.tokens.num_embeddings for kind in network.prefixes]
     return Loaded(
@@ -130,7 +211,8 @@ def _read(source: Source, dtype: torch.dtype | None, device: torch.device | str 
         tokenizer=None if tokenizer is None else tokenizer.within(rows[0], rows[-1]),
         source=source,
         family=family.name,
-        left_out=report.left_out,
+        left_out=tuple(sorted({*report.left_out, *unread})),
+        begun=report.begun,
     )
 
 

@@ -4,8 +4,8 @@ BERT, RoBERTa, ELECTRA, MPNet and DistilBERT put the same layer between differen
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from regard.blocks import (
     SelfAttentionLayer,
     Stack,
 )
-from regard.checkpoints import Fields, Rename
+from regard.checkpoints import Fields, HeadKind, Rename
 from regard.models._config import EncoderConfig, hf
 from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer, token_classifier
 from regard.models._inputs import check_sizes
@@ -49,6 +49,16 @@ class PostNormConfig(EncoderConfig):
     dropout_p: float = hf("hidden_dropout_prob", 0.1)
     attention_dropout_p: float = hf("attention_probs_dropout_prob", 0.1)
     classifier_dropout_p: float | None = hf("classifier_dropout", None)
+
+    POOLED: ClassVar[frozenset[HeadKind]] = frozenset()
+    """The heads that read the pooler."""
+
+    def trimmed(self) -> Self:
+        has_choice = any(each.name == "use_pooler" for each in fields(self))
+        if self.head is None or not has_choice:
+            return self
+        changes: Any = {"use_pooler": self.head in self.POOLED}
+        return replace(self, **changes)
 
     @property
     def use_pooler(self) -> bool:

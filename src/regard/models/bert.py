@@ -35,6 +35,7 @@ class BertConfig(PostNormConfig):
 
     STEMS = {"bert": "Bert"}
     STARTS = {"masked-lm": "cls.predictions.", "sequence": "classifier.", "token": "classifier."}
+    POOLED = frozenset({"sequence"})
     # Pre-training had a second head, which tells whether two sentences follow each other. It is left out, and
     # so the class that is written has the masked-LM head only.
     HEADS = {"ForPreTraining": "masked-lm"}

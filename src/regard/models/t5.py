@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from torch import nn
 
@@ -20,7 +20,7 @@ from regard.blocks import (
 )
 from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core import Causal
-from regard.core.errors import CheckpointError
+from regard.core.errors import CheckpointError, InputError
 from regard.models._config import FamilyConfig, hf
 from regard.models._encoder_decoder import SHARED_RULES, Parts, end_classifier, names_of_attention
 from regard.models._heads import Head, LanguageModelHead, output_layer, token_classifier
@@ -86,6 +86,17 @@ class T5Config(FamilyConfig):
     def max_seq_len(self) -> None:
         """None: a relative bias has no last position."""
         return None
+
+    def with_head(self, head: HeadKind, num_labels: int | None, labels: Sequence[str]) -> Self:
+        """See `FamilyConfig`; a classifier of tokens reads an encoder alone, the others have a decoder.
+
+        Raises:
+            InputError: also where the stacks are not those.
+        """
+        if (head == "token") == self.has_decoder:
+            have, need = ("a decoder", "an encoder alone") if self.has_decoder else ("no decoder", "one")
+            raise InputError(f"head must fit the stacks: {head!r} needs {need}; got a model with {have}.")
+        return super().with_head(head, num_labels, labels)
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
