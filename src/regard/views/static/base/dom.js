@@ -1,8 +1,13 @@
 // Elements and words. Text enters the page here only, through textContent.
 
 // make("button", { class: "x", "aria-label": "y" }, child, "text"). No style attribute: the policy forbids it.
-export function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
+export const make = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
+
+// The same for a drawing: "svg", "path", "text".
+export const drawn = (tag, attributes = {}, ...children) =>
+  filled(document.createElementNS(SVG, tag), attributes, children);
+
+function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value !== null && value !== undefined && value !== false) {
       element.setAttribute(name, value === true ? "" : value);
@@ -13,7 +18,7 @@ export function make(tag, attributes = {}, ...children) {
 }
 
 // The namespace of drawings: a name, and no address, so it is not written as one.
-export const SVG = ["http:", "www.w3.org/2000/svg"].join("//");
+const SVG = ["http:", "www.w3.org/2000/svg"].join("//");
 
 // A token without a single visible character would be an empty box: it is named by its code points.
 const INVISIBLE = /^[\p{C}\p{Z}\p{M}]*$/u;

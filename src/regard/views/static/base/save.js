@@ -11,7 +11,7 @@
 // views/_svg.py draws the same shapes for Python.
 
 import DRAWING from "../drawing.json";
-import { make, SVG } from "./dom.js";
+import { drawn, make } from "./dom.js";
 
 // views/_assets.py says what the rules are of.
 export const { fonts: FONTS, baseline: BASELINE, margin: MARGIN, beside: BESIDE } = DRAWING;
@@ -22,27 +22,19 @@ const MOST_PIXELS = 16000; // of a canvas, in height or width
 const clean = (text) => text.toWellFormed().replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");
 const round = (value) => Number(value.toFixed(3));
 
-function element(tag, attributes, ...children) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes))
-    if (value !== null && value !== undefined && value !== "") made.setAttribute(name, String(value));
-  made.append(...children);
-  return made;
-}
-
-const named = (said) => (said ? [element("title", {}, clean(said))] : []);
+const named = (said) => (said ? [drawn("title", {}, clean(said))] : []);
 const place = ({ x, y, width, height }) => ({ x: round(x), y: round(y), width: round(width), height: round(height) });
 
 const DRAWN = {
   box: (shape) =>
-    element(
+    drawn(
       "rect",
       { ...place(shape), rx: shape.round, fill: shape.colour, "fill-opacity": shape.opacity, stroke: shape.border },
       ...named(shape.said),
     ),
   text({ x, y, text, size, colour, anchor = "start", bold, turn, opacity }) {
     const [atX, atY] = [round(x), round(turn ? y : y + BASELINE * size)];
-    return element(
+    return drawn(
       "text",
       {
         x: atX,
@@ -60,7 +52,7 @@ const DRAWN = {
   },
   line({ from, to, colour, width, opacity = 1, dashes = [], bent, said }) {
     const [[x, y], [toX, toY], middle] = [from.map(round), to.map(round), round((from[0] + to[0]) / 2)];
-    return element(
+    return drawn(
       "path",
       {
         d: bent ? `M${x} ${y}C${middle} ${y} ${middle} ${toY} ${toX} ${toY}` : `M${x} ${y}L${toX} ${toY}`,
@@ -68,13 +60,13 @@ const DRAWN = {
         stroke: colour,
         "stroke-width": round(width),
         "stroke-opacity": round(opacity),
-        "stroke-dasharray": dashes.join(" "),
+        "stroke-dasharray": dashes.join(" ") || null,
       },
       ...named(said),
     );
   },
   image: (shape) =>
-    element("image", {
+    drawn("image", {
       ...place(shape),
       href: shape.address,
       preserveAspectRatio: "none",
@@ -105,7 +97,7 @@ export function styled(drawing) {
 }
 
 export function svgText({ width, height, shapes, title }) {
-  const root = element(
+  const root = drawn(
     "svg",
     { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "font-family": FONTS },
     ...named(title),

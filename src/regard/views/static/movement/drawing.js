@@ -1,8 +1,9 @@
 // The paths of a word as a drawing: one scale for both axes, so that equal lengths are equal distances.
 
+import { drawn } from "../base/dom.js";
 import { widthOf } from "../base/save.js";
 import { endNames } from "./names.js";
-import { drawn, Words } from "./words.js";
+import { Words } from "./words.js";
 
 const MARGIN = { left: 46, top: 34, bottom: 60 };
 const LETTERS = 11; // pixels

@@ -1,14 +1,7 @@
 // Words in a drawing, each where it lies over nothing else.
 
-import { SVG } from "../base/dom.js";
+import { drawn } from "../base/dom.js";
 import { widthOf } from "../base/save.js";
-
-export function drawn(tag, attributes = {}, ...children) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== null) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
 
 const SIZE = 11; // pixels
 const HIGH = 13;

@@ -1,17 +1,7 @@
 // Steps 4 to 6: one head, from what a word is to what the head brings to it; of the shares, see scores.js.
 
-import { make } from "../base/dom.js";
-import {
-  agreed,
-  decimals,
-  drawn,
-  largestOf,
-  percent,
-  strip,
-  sumEquation,
-  vectorLines,
-  vectorTable,
-} from "./figures.js";
+import { drawn, make } from "../base/dom.js";
+import { agreed, decimals, largestOf, percent, strip, sumEquation, vectorLines, vectorTable } from "./figures.js";
 import { headName, isCross, isNorm } from "./followed.js";
 import { SHARES } from "./scores.js";
 

@@ -1,16 +1,10 @@
 // What the steps are drawn with: vectors as bars, equations that hold as they are printed, tables.
 
 import { makeTable } from "../base/controls.js";
-import { make, SVG } from "../base/dom.js";
+import { drawn, make } from "../base/dom.js";
 import { printedIn } from "../base/equations.js";
 
 const MANY = 6; // lines, beyond which they are drawn lower
-
-export const drawn = (tag, attributes) => {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
-  return element;
-};
 
 export const minus = (text) => text.replaceAll("-", "−");
 // Vectors are held in 16 bits: what is further behind the point is not known.
