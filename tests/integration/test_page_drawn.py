@@ -127,26 +127,27 @@ def test_signs_are_told_without_colours(open_page: OpenPage, path: Path, trace: 
         assert text[0] == ("−" if wanted[key] < 0 else "+"), (key, text)
         less = re.search(r"\bless\b", head_page.token(page, "key", key).get_attribute("class") or "")
         assert bool(less) == (wanted[key] < 0)
-    # below zero the cells of the large picture have a stroke through their middle
+    # below zero the cells of the large picture have a stroke across their corner
     page = open_page(path, "#view=model&layer=5&head=2&what=gradient", viewport=size)
     expect(page.locator(".wall.drawn")).to_be_visible()
     page.wait_for_timeout(200)
     wanted = _python(trace, number, "gradient", 5, 2)
     most, least = (np.unravel_index(at, wanted.shape) for at in (wanted.argmax(), wanted.argmin()))
     places = [[int(i), int(j)] for i, j in (most, least)]
-    struck = page.locator(".detail-picture").evaluate(_STRUCK, [places, wanted.shape])
+    struck = page.locator(".detail-map canvas").first.evaluate(_STRUCK, [places, wanted.shape])
     assert struck == [False, True]
 
 
 _STRUCK = """(canvas, [places, [rows, columns]]) => {
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
     return places.map(([row, column]) => {
+        const side = canvas.clientWidth / columns, ratio = canvas.width / canvas.clientWidth;
         const at = (x, y) => {
-            const place = Math.floor((row + y) * canvas.height / rows) * canvas.width
-                + Math.floor((column + x) * canvas.width / columns);
+            const place = Math.floor((row * side + y) * ratio) * canvas.width
+                + Math.floor((column * side + x) * ratio);
             return data.slice(4 * place, 4 * place + 4).join();
         };
-        return at(0.5, 0.5) !== at(0.2, 0.2);
+        return at(3.5, 3.5) !== at(side - 3.5, 3.5);
     });
 }"""
 

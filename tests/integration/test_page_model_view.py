@@ -1,6 +1,7 @@
 """The model view: a thumbnail and a number for every head, in any order, and the way to the head."""
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -258,9 +259,6 @@ def test_pointing_shows_one_head_larger(open_page: OpenPage, path: Path, record:
     shown = dict(zip(terms, detail.locator("details dd").all_inner_texts(), strict=True))
     for name, value in _statistics(record, 2, 4).items():
         assert float(shown[NAMES[name]]) == pytest.approx(value, abs=1e-3)
-    assert page.locator(".detail-picture").evaluate(
-        "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(value => value > 0)"
-    )
     # What stands above the others: how far this head is from the mean of all, in standard deviations.
     every = {
         name: np.array(
@@ -279,6 +277,28 @@ def test_pointing_shows_one_head_larger(open_page: OpenPage, path: Path, record:
     page.mouse.move(2, 2)
     expect(detail.locator("h2")).to_have_text("Layer 1, head 2")
     assert page.evaluate("regard.state().layer") == 1
+    # Its map has words on both sides, and says the weight in a cell.
+    words = [f"w{place}" for place in range(TOKENS)]
+    for side in ("columns", "rows"):
+        assert detail.locator(f".matrix-{side} .token").all_inner_texts() == words
+    weights = weight_rows(record.layers["encoder"][1], 2, np.arange(TOKENS))
+
+    def says(query: int, key: int) -> None:
+        said = detail.locator(".detail-said")
+        expect(said).to_have_text(re.compile(f"^w{query} → w{key}: "))
+        assert float(said.inner_text().split()[-1]) == pytest.approx(weights[query, key], abs=1e-3)
+
+    body = detail.locator(".matrix-body")
+    box = body.bounding_box()
+    assert box is not None
+    side = box["width"] / TOKENS
+    body.hover(position={"x": 3.5 * side, "y": 5.5 * side})
+    says(5, 3)
+    page.mouse.move(2, 2)
+    detail.get_by_role("application").focus()
+    for pressed in ("ArrowRight", "ArrowDown", "ArrowDown", "End"):
+        page.keyboard.press(pressed)
+    says(2, TOKENS - 1)
 
 
 def test_the_first_tap_shows_a_head_and_the_second_opens_it(open_page: OpenPage, path: Path) -> None:

@@ -19,7 +19,7 @@ VIEWS = {
     "movement": ("movement", 1, 40),
     "heads": ("movement", 1, 25),
     "story": ("text", 1, 20),
-    "model": ("movement", 1, 15),
+    "model": ("movement", 1, 60),
     "neuron": ("movement", 2, 60),
     "positions": ("movement", 1, 10),
     "difference": ("difference", 1, 40),
@@ -32,12 +32,22 @@ def _printed(page: BrowserPage) -> list[int]:
     pdf = page.pdf(format="A4", margin=MARGINS)
     objects = dict(re.findall(rb"\n(\d+) 0 obj\n(.*?)\nendobj", pdf, re.DOTALL))
     sheets = [each for each in objects.values() if re.search(rb"/Type /Page\b", each)]
+
+    def pieces(of: bytes) -> int:
+        stream = of.partition(b"stream\n")[2].rpartition(b"\nendstream")[0]
+        return len(re.findall(rb"\bTj|\bTJ", zlib.decompress(stream)))
+
+    def forms(of: bytes) -> list[bytes]:
+        """What is drawn as a group by itself, and the groups in it."""
+        named = (objects[each] for each in re.findall(rb"/X\d+ (\d+) 0 R", of.partition(b"stream\n")[0]))
+        found = [each for each in named if b"/Subtype /Form" in each]
+        return [*found, *(inner for each in found for inner in forms(each))]
+
     counts = []
     for sheet in sheets:
         content = re.search(rb"/Contents (\d+) 0 R", sheet)
         assert content
-        stream = objects[content[1]].partition(b"stream\n")[2].rpartition(b"\nendstream")[0]
-        counts.append(len(re.findall(rb"\bTj|\bTJ", zlib.decompress(stream))))
+        counts.append(sum(map(pieces, [objects[content[1]], *forms(sheet)])))
     return counts
 
 

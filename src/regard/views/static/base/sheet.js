@@ -1,7 +1,7 @@
 // A part of the page as a sheet of shapes, as it is laid out: its texts, boxes, canvases and drawings. For views that
 // have no drawing of their own to be saved.
 
-import { styled, widthOf } from "./save.js";
+import { BASELINE, styled, widthOf } from "./save.js";
 
 const MARGIN = 16;
 const HEADING = 30;
@@ -104,12 +104,15 @@ export function sheetOf(element, { title, name }, colours) {
     for (const { text, rect } of lines) {
       const here = placed(rect);
       const plain = style.whiteSpace.startsWith("pre") ? text : text.replace(/\s+/g, " ");
+      const size = Number.parseFloat(style.fontSize);
+      const upright = style.writingMode.startsWith("vertical");
       shapes.push({
         kind: "text",
-        x: here.x,
-        y: here.y + here.height / 2,
+        x: upright ? here.x + here.width / 2 + BASELINE * size : here.x,
+        y: upright ? here.y + here.height : here.y + here.height / 2,
+        turn: upright ? 90 : undefined,
         text: plain.startsWith(" ") && isCollapsed(node) ? plain.slice(1) : plain,
-        size: Number.parseFloat(style.fontSize),
+        size,
         colour: style.color,
         bold: Number(style.fontWeight) >= 600,
         opacity: opacity < 1 ? opacity : undefined,

@@ -9,7 +9,6 @@ import { inIdleTime, make } from "./dom.js";
 import { fullOf, quantityOf } from "./measures.js";
 
 const SIDE = DRAWING.thumbnail.side; // sampled queries and bins of keys at most: what a cell can show, whatever the text's length
-const FAINTEST = 12; // of 255: below it there is hardly a colour, and no stroke
 
 class Thumbnails {
   constructor({ source, state, colours }) {
@@ -166,21 +165,6 @@ class Thumbnails {
     });
     canvas.getContext("2d").putImageData(image, 0, 0);
   }
-}
-
-// Where cells are large enough, a stroke through each below zero: it is known by that where colours are not.
-export function strikeNegative(context, { width, height, pixels }, side, ink) {
-  const [across, down] = [side / width, side / height];
-  context.strokeStyle = ink;
-  context.lineWidth = window.devicePixelRatio || 1;
-  context.beginPath();
-  pixels.forEach((level, at) => {
-    if (level > -FAINTEST) return;
-    const [x, y] = [(at % width) * across, Math.floor(at / width) * down];
-    context.moveTo(x + 0.25 * across, y + 0.75 * down);
-    context.lineTo(x + 0.75 * across, y + 0.25 * down);
-  });
-  context.stroke();
 }
 
 // Draws a picture into a box of device pixels.

@@ -2,8 +2,8 @@
 
 import { make } from "../base/dom.js";
 import { DOWN, makeStop, onKeys, placeIn } from "../base/keys.js";
+import { Matrix } from "../base/matrix.js";
 import { makePlayer } from "../base/player.js";
-import { Matrix } from "./matrix.js";
 import { largestOf } from "./weights.js";
 
 export class Strips extends Matrix {

@@ -18,8 +18,9 @@ export class Strongest {
 
   // What they are of has perhaps changed, or rows have come.
   ask() {
-    const { kind, what, layer, head, also, together, filter, specials, units } = this.state.values;
-    const name = JSON.stringify([kind, what, layer, head, also, together, filter, specials, units]);
+    const { kind, what, together, filter, specials, units } = this.state.values;
+    const heads = this.weights.chosen.map(({ name }) => name);
+    const name = JSON.stringify([kind, what, heads, together, filter, specials, units]);
     if (name === this.name && (this.list || this.under)) return;
     this.name = name;
     this.stop();

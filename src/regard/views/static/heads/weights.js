@@ -21,9 +21,11 @@ export const STRENGTH_FIELDS = {
 };
 
 export class Weights {
-  constructor({ source, state }) {
+  // heads(): as chosenHeads() has them.
+  constructor({ source, state }, heads = () => chosenHeads(state.values)) {
     this.source = source;
     this.state = state;
+    this.choose = heads;
     this.forget();
   }
 
@@ -32,7 +34,7 @@ export class Weights {
     const { values } = this.state;
     this.rows = new Map();
     this.spans = new Map();
-    this.chosen = chosenHeads(values);
+    this.chosen = this.choose();
     const combined = values.together !== "each" && this.chosen.length > 1;
     this.heads = combined ? [{ name: values.together, place: 0, of: this.chosen }] : this.chosen;
     this.thickest = null; // the largest of these heads, once it is known (strongest.js)

@@ -1,28 +1,23 @@
-// One head beside the wall, larger and with all its numbers: the one under the pointer, or else the chosen one. And
-// the numbers of all heads as a table.
+// One head beside the wall, as a map and with all its numbers: the one under the pointer, or else the chosen one. And the
+// numbers of all heads as a table.
 
 import { makeTable, makeTables } from "../base/controls.js";
 import { make, onceAFrame } from "../base/dom.js";
-import { quantityOf } from "../base/measures.js";
 import { nameOf, withEffect } from "../base/names.js";
-import { drawThumbnail, strikeNegative, thumbnailsOf } from "../base/thumbnails.js";
+import { DetailMap } from "./map.js";
 import { formatStatistic } from "./statistics.js";
 
-const SIDE = 224;
 const STANDING = 3; // numbers that stand above the others
 
 export class Detail {
   constructor(page, { statistics, open }) {
     this.source = page.source;
     this.state = page.state;
-    this.colours = page.colours;
     this.statistics = statistics;
-    this.thumbnails = thumbnailsOf(page);
     this.pointed = null;
     this.request = onceAFrame(() => this.draw());
     this.title = make("h2", { class: "panel-title" });
-    this.note = make("p", { class: "note" });
-    this.canvas = make("canvas", { class: "detail-picture", "aria-hidden": "true" });
+    this.map = new DetailMap(page, () => this.head());
     this.standing = make("dl", { class: "detail-numbers detail-standing" });
     this.numbers = make("dl", { class: "detail-numbers" });
     const button = make("button", { type: "button", class: "button" }, "Open this head");
@@ -32,8 +27,9 @@ export class Detail {
       "section",
       { class: "detail", "aria-label": "One head" },
       this.title,
-      this.canvas,
-      this.note,
+      this.map.stage,
+      this.map.line,
+      this.map.note,
       this.standing,
       ...(this.off ? [make("div", { class: "live-line" }, button, this.off.element)] : [button]),
       make("details", { class: "detail-every" }, make("summary", {}, "All numbers of this head"), this.numbers),
@@ -61,6 +57,7 @@ export class Detail {
     this.usual = new Map(this.rows.map(({ name }) => [name, this.statistics().usual(name)]));
     this.numbers.replaceChildren(...this.rows.flatMap(({ term, value }) => [term, value]));
     this.pointed = null;
+    this.map.layout();
     this.request();
   }
 
@@ -88,24 +85,13 @@ export class Detail {
     const does = withEffect(nameOf(this.source, { ...this.state.values, effect: 0 }, head));
     this.title.textContent = `Layer ${head.layer}, head ${head.head}${does ? `: ${does}` : ""}`;
     this.off?.update(head);
-    const { stat, what } = this.state.values;
-    const { shared, signed } = quantityOf(what);
-    const scale = shared ? "all heads have one scale" : "scaled to the head's largest number";
-    const signs = signed ? " Green is above zero; purple, with a stroke, below." : "";
-    this.note.textContent = `A row for each query, a column for each key; ${scale}. A long text is sampled.${signs}`;
+    const { stat } = this.state.values;
     for (const { name, term, value, text } of this.rows) {
       text.data = formatStatistic(this.statistics().of(head, name), 4);
       for (const element of [term, value]) element.classList.toggle("chosen", name === stat);
     }
     this.drawStanding(head);
-    const picture = this.thumbnails.get(head);
-    const side = Math.round(SIDE * (window.devicePixelRatio || 1));
-    if (this.canvas.width !== side) this.canvas.width = this.canvas.height = side;
-    const context = this.canvas.getContext("2d");
-    context.clearRect(0, 0, side, side);
-    if (!picture) return;
-    drawThumbnail(context, picture, 0, 0, side, side);
-    strikeNegative(context, picture, side, this.colours.of("--ink"));
+    this.map.show();
   }
 }
 

@@ -16,9 +16,9 @@ const ORDERS = [
 ];
 
 const HELP = [
-  ["In the model view, point at a head", "shows it larger, with all its numbers"],
+  ["In the model view, point at a head", "shows it as a map, with all its numbers"],
   ["Click, Enter or Space on a head", "opens it; of two taps with a finger the first shows it"],
-  ["Arrow keys, Home, End on the wall", "another head"],
+  ["Arrow keys, Home, End on the wall", "another head; in the map another cell, whose weight is said"],
 ];
 
 function open({ source, state, colours }) {
@@ -121,6 +121,7 @@ function open({ source, state, colours }) {
     if (has("rows")) wall.resume();
     if (has("what")) said.update();
     if (has("specials", "filter", "what")) wall.restart();
+    if (has("specials", "filter", "units")) detail.map.layout();
     if (has("stat", "by")) {
       settle();
       wall.arrange();
@@ -129,14 +130,20 @@ function open({ source, state, colours }) {
       table.draw();
     }
     if (has("stat", "by", "specials", "filter")) showChoice();
-    if (has("look")) wall.repaint();
+    if (has("look")) {
+      wall.repaint();
+      detail.map.request(true);
+    }
     if (has("layer", "head")) wall.mark();
     detail.request();
   };
 
-  const print = (on) => () => {
-    wall.print(on);
-    detail.draw();
+  const print = (on) => {
+    const draw = detail.map.print(on);
+    return () => {
+      wall.print(on);
+      draw();
+    };
   };
 
   return { element, start: rebuild, changed, print };

@@ -1,7 +1,8 @@
 // A matrix of numbers as shaded cells, with a name for each row and column: of a head, or of one word in all heads. The
 // canvases are as large as what is in view, never as the matrix.
 
-import { make, onceAFrame, whenResized } from "../base/dom.js";
+import DRAWING from "../drawing.json";
+import { make, onceAFrame, whenResized } from "./dom.js";
 import {
   BASELINE,
   BESIDE,
@@ -13,19 +14,19 @@ import {
   saidWidth,
   titleWidth,
   widthOf,
-} from "../base/save.js";
-import { inkOn, mixed } from "../base/shade.js";
-import DRAWING from "../drawing.json";
+} from "./save.js";
+import { inkOn, mixed } from "./shade.js";
 
-const LEAST = 18; // pixels of a cell: a name needs as much
 const MOST = 44;
 const NUMBERED = 26; // from here up a number fits
-const WIDEST = 150;
 
 export class Matrix {
   // What a matrix of its own says: fill() calls put(rows, columns); at(row, column) is of a cell, { weight, strength,
   // place } or null; lit(), what stands out; said(row, column), the cell in words; move(cell), the pointer is there.
   least = 0; // pixels, of the corner
+  type = 14; // pixels, of a name
+  longest = 150; // pixels of one, at most
+  narrow = 18; // pixels of a cell, at least: a name needs as much
   flat = 0; // pixels of a row, where cells need not be square
   high = 0; // pixels of a row
   x = 0; // how far it is scrolled
@@ -94,7 +95,8 @@ export class Matrix {
     this.columns = columns;
     this.rowNames.replaceChildren(...rows.map(({ element }) => element));
     this.columnNames.replaceChildren(...columns.map(({ element }) => element));
-    const widest = (all) => Math.min(WIDEST, 14 + Math.max(20, ...all.map(({ name }) => widthOf(name, 14))));
+    const widest = (all) =>
+      Math.min(this.longest, 14 + Math.max(20, ...all.map(({ name }) => widthOf(name, this.type))));
     this.left = Math.max(widest(rows), this.least);
     this.top = widest(columns);
   }
@@ -105,7 +107,7 @@ export class Matrix {
     const room = this.stage.clientWidth - this.left;
     const high = Math.floor((this.stage.clientHeight - this.top - 12) / this.rows.length);
     const fit = Math.min(Math.floor(room / this.columns.length), this.flat ? MOST : Math.max(NUMBERED, high));
-    this.cell = Math.max(this.whole ? 6 : LEAST, Math.min(MOST, fit));
+    this.cell = Math.max(this.whole ? 6 : this.narrow, Math.min(MOST, fit));
     this.high = this.flat || this.cell;
     this.sheet.style.setProperty("--cell", `${this.cell}px`);
     this.sheet.style.setProperty("--high", `${this.high}px`);
