@@ -343,7 +343,22 @@ def test_a_file_cut_short_says_so(
     page = open_page(cut)
     expect(page.locator(".live-status")).to_contain_text("cut short")
     expect(page.get_by_label("Type a sentence")).to_be_disabled()
+    expect(page.get_by_role("button", name="Compare two sentences")).to_be_hidden()
     expect(page.locator("#regard-view")).to_be_visible()  # what Python worked out is whole
+
+
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_a_file_that_ends_before_its_script_says_so(
+    share: float, paths: dict[str, Path], tmp_path: Path, browser: Any
+) -> None:
+    html = paths["bert"].read_bytes()
+    cut = tmp_path / "cut.html"
+    cut.write_bytes(html[: int(share * html.rindex(b'id="regard-live-worker"'))])
+    page = browser.new_page()
+    page.goto(cut.as_uri())
+    page.evaluate("document.getAnimations().forEach((each) => each.finish())")  # it comes after three seconds
+    expect(page.get_by_text("the file is not whole")).to_have_css("opacity", "1")
+    page.close()
 
 
 def test_a_damaged_model_says_so(open_page: OpenPage, paths: dict[str, Path], tmp_path: Path) -> None:

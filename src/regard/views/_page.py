@@ -195,10 +195,11 @@ def render_page(
         found.add(add_values(records[number], packed[number], facts, blocks, wanted=values, room=room))
         facts["values"]["difference"] = _round_up(facts["values"]["difference"])
         size += blocks.size - before
+    early = page.split("<style>")[1].split("</style>")[0]  # what is said of a file that ends too soon
     parts = {
         "policy": (
             f"default-src 'none'; script-src '{_hash(loader)}' '{_hash(script)}'{_LIVE * is_live}; "
-            f"style-src '{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
+            f"style-src '{_hash(early)}' '{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
         ),
         "data": "\n".join(_data(run, f"run{number}-" if number else "") for number, run in enumerate(runs)),
         "style": style_packed,

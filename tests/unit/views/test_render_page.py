@@ -79,11 +79,11 @@ def test_policy_names_the_script_and_the_style_by_hash(make_record: MakeRecord) 
     assert len(runs) == 1
     packed = [reader.all("script", id=f"regard-{name}")[0] for name in ("script", "style")]
     script, style = (gzip.decompress(base64.b64decode(text)) for text in packed)
-    loader, script, style = (
+    loader, early, script, style = (
         f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
-        for text in (runs[0].encode(), script, style)
+        for text in (runs[0].encode(), reader.all("style")[0].encode(), script, style)
     )
-    assert f"script-src {loader} {script}; style-src {style};" in policy
+    assert f"script-src {loader} {script}; style-src {early} {style};" in policy
 
 
 def test_file_names_no_address_and_no_handler(make_record: MakeRecord) -> None:

@@ -6,6 +6,8 @@ import { makeSwitch } from "./switch.js";
 
 const ROWS = 4; // lines of text that are in view
 
+const inShort = (/** @type {string} */ text) => (text.length > 32 ? `${text.slice(0, 31)}…` : text);
+
 /** @param {string} label @param {string} text */
 function makeField(label, text) {
   const field = make("textarea", {
@@ -162,7 +164,7 @@ export class LiveBar {
   // What has come of it.
   show({ encoded, milliseconds, likeness, predicted }, moved) {
     this.tokens = encoded.tokens;
-    const unknown = encoded.tokens.filter((each) => each.unknown).map(({ surface }) => readable(surface));
+    const unknown = encoded.tokens.filter((each) => each.unknown).map(({ surface }) => inShort(readable(surface)));
     const missing =
       unknown.length > 0 ? ` The model does not know ${unknown.slice(0, 5).join(", ")}: it reads [UNK] there.` : "";
     const count = `${encoded.ids.length} token${encoded.ids.length === 1 ? "" : "s"}`;
