@@ -114,7 +114,7 @@ SHOTS = (
         fragment="view=heads&kind=cross&layer=1&head=1",
         size=(1280, 900),
     ),
-    Shot(name="live", page="live", fragment="view=heads", typed=MONEY, pressed="Switch head 5.6 off"),
+    Shot(name="live", page="live", fragment="view=heads", typed=MONEY, pressed="Switch off head 5.6"),
     Shot(name="live-phone", page="live", fragment="theme=dark", size=PHONE, phone=True, typed=MONEY),
     Shot(name="decoder", page="induction", fragment="", size=(1280, 860)),
 )
