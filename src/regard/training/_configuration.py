@@ -38,13 +38,13 @@ def read_settings(
         regard.core.errors.InputError: optimiser.learning is not a setting; ...
     """
     values: dict[str, Any] = {} if file is None else _read(Path(file))
-    if values.get("objective", objective) != objective:
-        raise InputError(f"objective must be {objective!r}; {file} says {values['objective']!r}.")
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals:
             raise InputError(f"set must be KEY=VALUE, such as optimiser.lr=0.001; got {change!r}.")
         _put(values, key.strip().split("."), _value(text.strip()), change)
+    if values.get("objective", objective) != objective:
+        raise InputError(f"objective must be {objective!r}; the settings say {values['objective']!r}.")
     _merge(values, {**given, "objective": objective})
     return as_settings(values)
 

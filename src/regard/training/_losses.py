@@ -37,10 +37,12 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) ->
     """
     if not 0.0 <= smoothing < 1.0:
         raise InputError(f"smoothing must be at least 0 and below 1; got {smoothing}.")
-    flat = logits.reshape(-1, logits.shape[-1])
-    wide = flat.float() if flat.element_size() < 4 else flat
     return functional.cross_entropy(
-        wide, targets.reshape(-1), reduction="sum", label_smoothing=smoothing, ignore_index=NOT_A_TARGET
+        _wide(logits.reshape(-1, logits.shape[-1])),
+        targets.reshape(-1),
+        reduction="sum",
+        label_smoothing=smoothing,
+        ignore_index=NOT_A_TARGET,
     )
 
 
@@ -61,9 +63,9 @@ def kl_divergence(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) ->
 
     Source: the loss of Vaswani et al. 2017, arXiv 1706.03762, section 5.4, as it is often written.
     """
-    count = (targets != NOT_A_TARGET).sum()
-    entropy = smoothed_entropy(logits.shape[-1], smoothing)
-    return cross_entropy(logits, targets, smoothing=smoothing) - entropy * count
+    loss = cross_entropy(logits, targets, smoothing=smoothing)
+    count = (targets != NOT_A_TARGET).sum().to(loss.dtype)
+    return loss - smoothed_entropy(logits.shape[-1], smoothing) * count
 
 
 def smoothed_entropy(classes: int, smoothing: float) -> float:
@@ -104,6 +106,10 @@ def distillation(logits: Tensor, teacher: Tensor, *, temperature: float = 1.0) -
         raise InputError(
             f"logits and teacher must have one shape; got {tuple(logits.shape)} and {tuple(teacher.shape)}."
         )
-    ours = functional.log_softmax(logits.float() / temperature, dim=-1)
-    theirs = functional.log_softmax(teacher.float() / temperature, dim=-1)
+    ours = functional.log_softmax(_wide(logits) / temperature, dim=-1)
+    theirs = functional.log_softmax(_wide(teacher) / temperature, dim=-1)
     return temperature**2 * functional.kl_div(ours, theirs, reduction="sum", log_target=True)
+
+
+def _wide(logits: Tensor) -> Tensor:
+    return logits.float() if logits.element_size() < 4 else logits

@@ -1,0 +1,68 @@
+"""Settings from files and from what is typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from regard.core.errors import InputError
+from regard.training import as_mapping, as_settings, read_settings
+
+FILE = """
+steps = 20
+[optimiser]
+lr = 1e-3
+betas = [0.9, 0.95]
+[model]
+d_model = 8
+"""
+
+
+def test_what_is_typed_goes_over_the_file_and_the_file_over_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(FILE)
+    changes = ["optimiser.lr=3e-4", "model.activation=relu", "batch.form=packed", "optimiser.clip=none"]
+    settings = read_settings("clm", file=tmp_path / "a.toml", changes=changes, steps=30, epochs=None)
+    assert (settings.steps, settings.optimiser.lr, settings.optimiser.betas) == (30, 3e-4, (0.9, 0.95))
+    assert settings.model == {"d_model": 8, "activation": "relu"}
+    assert (settings.batch.form, settings.optimiser.clip, settings.batch.rows) == ("packed", None, 32)
+    assert as_settings(as_mapping(settings)) == settings
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("optimiser.lear=1", "optimiser.lear is not a setting; did you mean optimiser.lr?"),
+        ("batchs.rows=1", "batchs is not a setting; did you mean batch"),
+        ("zzz=1", "zzz is not a setting; there are average, "),
+        ("batch.rows=many", "batch.rows must be a whole number; got 'many'"),
+        ("batch.rows=true", "batch.rows must be a whole number; got True"),
+        ("optimiser.lr=fast", "optimiser.lr must be a number; got 'fast'"),
+        ("optimiser.name=sgd", "optimiser.name must be adamw or muon; got 'sgd'"),
+        ("optimiser.betas=[0.9]", "optimiser.betas must be a list of 2; got [0.9]"),
+        ("batch=3", "batch must be a table of settings; got 3"),
+        ("batch.rows.deep=3", "batch.rows must be a whole number"),
+        ("steps", "set must be KEY=VALUE, such as optimiser.lr=0.001; got 'steps'"),
+        ("objective=mlm", "objective must be 'clm'"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(change: str, told: str) -> None:
+    with pytest.raises(InputError) as error:
+        read_settings("clm", changes=[change])
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.toml", "steps = ", "config must be TOML"),
+        ("a.json", "[1]", "config must hold a table of settings"),
+        ("gone.toml", None, "config must be a file that can be read"),
+        ("b.toml", "objective = 'mlm'", "objective must be 'clm'"),
+    ],
+)
+def test_a_broken_file_is_refused(tmp_path: Path, name: str, content: str | None, told: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=told):
+        read_settings("clm", file=tmp_path / name)
