@@ -54,7 +54,7 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
             checkpoint that cannot take the texts.
     """
     if wanted.start is not None:
-        return _further(wanted)
+        return _further(wanted, head, more)
     if wanted.family not in FAMILIES:
         raise InputError(f"family must be one of {', '.join(FAMILIES)}; got {wanted.family!r}.")
     kind = family_of(wanted.family).config
@@ -82,13 +82,13 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
     return new_network(config, seed=wanted.seed)
 
 
-def _further(wanted: Wanted) -> Transformer:
+def _further(wanted: Wanted, head: HeadKind, more: Mapping[str, Any]) -> Transformer:
     assert wanted.start is not None
     if wanted.sizes:
         raise InputError(
             f"model must be left out: {wanted.start} has its sizes; got {', '.join(sorted(wanted.sizes))}."
         )
-    network = our_own(load_checkpoint(wanted.start).network)
+    network = our_own(load_checkpoint(wanted.start, head=head, seed=wanted.seed, **more).network)
     for kind in network.prefixes:
         limit = network.limit(kind)
         if limit is not None and limit < wanted.length:

@@ -29,12 +29,10 @@ def test_the_rate_goes_the_way_that_its_formula_says(name: str) -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_rate_is_never_negative_nor_above_its_peak(name: str) -> None:
     for warmup in (0, 1, 7):
-        rates = [
-            learning_rate(name, step, peak=PEAK, warmup=warmup, steps=13) for step in range(1, 14)
-        ]
+        rates = [learning_rate(name, step, peak=PEAK, warmup=warmup, steps=13) for step in range(1, 14)]
         assert all(0.0 <= rate <= PEAK for rate in rates)
 
 
 def test_an_unknown_schedule_is_refused() -> None:
-    with pytest.raises(InputError, match="schedule must be one of constant, .*; got 'cosin'"):
+    with pytest.raises(InputError, match=r"schedule must be one of constant, .*; got 'cosin'"):
         learning_rate("cosin", 1, peak=1.0)

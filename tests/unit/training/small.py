@@ -1,0 +1,90 @@
+"""A tokenizer of words, tiny networks, and the tasks over them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers, processors
+
+from regard.models import Transformer, family_of, new_network
+from regard.text import Tokenizer
+from regard.training._batch import Batch
+from regard.training.tasks import MaskedTokens, NextToken, Task, Translation
+
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "a",
+    "river",
+    "bank",
+    "of",
+    "money",
+    "sat",
+    "by",
+    "the",
+    "loan",
+    "fish",
+    "##ing",
+    "##s",
+]
+ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+SIZES: dict[str, Any] = {"d_model": 12, "num_layers": 2, "num_heads": 3, "d_ff": 17}
+BOTH = {"num_decoder_layers": 2, "num_decoder_heads": 3, "d_decoder_ff": 17, "decoder_vocab_size": len(WORDS)}
+TEXTS = ["the river bank", "a loan of the bank", "fishing by the river", "money sat by the banks of a river"]
+PAIRS = list(zip(TEXTS, TEXTS[1:] + TEXTS[:1], strict=True))
+
+
+def tokenizer(*, ends: bool = True) -> Tokenizer:
+    """WordPiece over the words, framed as BERT frames a text, or not framed."""
+    backend = Backend(models.WordPiece({word: id for id, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    roles = dict(ROLES)
+    if ends:
+        backend.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        )
+        backend.add_special_tokens(list(ROLES.values()))
+    return Tokenizer.from_str(backend.to_str(), roles=roles)
+
+
+def network(family: str, **more: Any) -> Transformer:
+    """A tiny network in training mode, without dropout."""
+    kind = family_of(family).config
+    known = set(kind.__dataclass_fields__)
+    off = {name: 0.0 for name in known if name.endswith("dropout_p")}
+    given = SIZES | BOTH | off | {"model_type": family, "vocab_size": len(WORDS), "max_seq_len": 31} | more
+    given |= {"pad_token_id": 0, "eos_token_id": 3, "decoder_start_token_id": 0}
+    return new_network(kind(**{name: value for name, value in given.items() if name in known}), seed=1)
+
+
+def tasks() -> dict[str, Task]:
+    """A task of each objective."""
+    return {
+        "clm": NextToken(network("gpt2"), tokenizer()),
+        "mlm": MaskedTokens(network("bert", head="masked-lm"), tokenizer(), masked=0.4),
+        "seq2seq": Translation(network("marian"), tokenizer()),
+    }
+
+
+def rows(task: Task) -> list[list[dict[str, Any]]]:
+    """The examples of the texts, one a row."""
+    data: list[Any] = PAIRS if "target" in task.reads else [(text,) for text in TEXTS]
+    return [[{name: np.array(ids) for name, ids in each.items()}] for each in task.encode(data)]
+
+
+def batch(task: Task, chosen: Any = None, *, seed: int = 0) -> Batch:
+    """A batch of rows, by default of each text in its own."""
+    return task.batch(rows(task) if chosen is None else chosen, np.random.default_rng(seed))
+
+
+def loss(task: Task, made: Batch) -> torch.Tensor:
+    """The loss of a step of one micro-batch."""
+    sums = task(made)
+    terms = [weight * sums[name] / made.counts[name] for name, weight in task.weights.items()]
+    return torch.stack(terms).sum()
