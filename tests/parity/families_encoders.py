@@ -63,8 +63,12 @@ ELECTRA = FamilyUnderTest(
     name="electra",
     config=hf.ElectraConfig,
     fields={**_ENCODER, "embedding_size": 17, "type_vocab_size": TYPES},
-    classes={**heads("Electra"), "discriminator": hf.ElectraForPreTraining},
-    left_out=("discriminator",),
+    classes={
+        **heads("Electra"),
+        "replaced": hf.ElectraForPreTraining,
+        "questions": hf.ElectraForQuestionAnswering,
+    },
+    left_out=("questions",),
     activation="hidden_act",
 )
 MPNET = FamilyUnderTest(

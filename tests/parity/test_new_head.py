@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from parity.conftest import Workshop
 from parity.families import ENTRIES, UNDER_TEST
 from regard.core.errors import CheckpointError, InputError
-from regard.models import load_checkpoint, save_checkpoint
+from regard.models import load_checkpoint, new_network, save_checkpoint
+from regard.models.electra import ElectraConfig, share_embeddings
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -21,7 +22,7 @@ PAIRS = [
     (name, head)
     for name in UNDER_TEST
     if name == ENTRIES[name].name
-    for head in ("masked-lm", "language-model", "sequence", "token")
+    for head in ("masked-lm", "language-model", "sequence", "token", "replaced")
     if head in ENTRIES[name].classes
 ]
 
@@ -104,3 +105,23 @@ def test_what_is_named_must_be_stored(workshop: Workshop, tmp_path: Path) -> Non
 def test_what_cannot_be_is_refused(workshop: Workshop, name: str, asked: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         load_checkpoint(workshop.saved(name).folder, **asked)
+
+
+def test_electra_s_two_networks_share_their_tables() -> None:
+    """One step trains the table by both losses, and it stays one."""
+    sizes = {"vocab_size": 13, "d_embedding": 6, "num_layers": 1, "num_heads": 2, "d_ff": 11}
+    generator = new_network(ElectraConfig(**sizes, d_model=4, head="masked-lm"))
+    discriminator = new_network(ElectraConfig(**sizes, d_model=8, head="replaced"))
+    share_embeddings(generator, discriminator)
+    table = discriminator.encoder.embeddings.tokens.weight
+    ids = torch.tensor([[3, 5, 2]])
+    logits = generator(ids).logits
+    (of_generator,) = torch.autograd.grad(logits[..., 1].sum(), table, retain_graph=True)
+    (of_discriminator,) = torch.autograd.grad(discriminator(ids).logits.sum(), table)
+    assert of_generator.any()
+    assert of_discriminator.any()
+    both = torch.nn.ModuleList([generator, discriminator])
+    assert sum(each is table for each in both.parameters()) == 1
+    assert generator.head.output.weight is table
+    with pytest.raises(InputError, match=r"tables of tokens of one size: .* got \(13, 6\) and \(13, 7\)"):
+        share_embeddings(generator, new_network(ElectraConfig(**{**sizes, "d_embedding": 7}, d_model=8)))

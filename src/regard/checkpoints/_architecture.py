@@ -7,8 +7,9 @@ from typing import Literal, TypeAlias
 from regard.checkpoints._fields import Fields
 from regard.core.errors import CheckpointError
 
-HeadKind: TypeAlias = Literal["language-model", "masked-lm", "sequence", "token"]
-"""What a head is for: the next token, a masked one, a label for the text or for each token."""
+HeadKind: TypeAlias = Literal["language-model", "masked-lm", "sequence", "token", "replaced"]
+"""What a head is for: the next token, a masked one, a label for the text or for each token, or whether each
+was replaced."""
 
 HEADS: Mapping[str, HeadKind | None] = MappingProxyType(
     {

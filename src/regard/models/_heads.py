@@ -130,6 +130,25 @@ class Classifier(Head):
         return x
 
 
+class ReplacedHead(Classifier):
+    """logit = w . activation(W h + b) + c: how much a token seems to stand in the place of the true one.
+
+    Args:
+        d_model: size of the vectors.
+        activation: a name in `regard.blocks.ACTIVATIONS`.
+
+    Source: Clark et al. 2020 (ELECTRA), arXiv 2003.10555, section 2; the dense layer is in their code.
+    """
+
+    def __init__(self, d_model: int, activation: str) -> None:
+        inner, function = nn.Linear(d_model, d_model), Activation(activation)
+        super().__init__(every_position, inner=inner, activation=function, replaced=nn.Linear(d_model, 1))
+
+    def forward(self, read: LastState) -> Tensor:
+        """(batch, N, d_model) -> (batch, N), positive for "replaced"."""
+        return super().forward(read).squeeze(-1)
+
+
 class EndClassifier(Classifier):
     """logits = W tanh(W_h x_end + b_h) + b: a label for the text, read off its last end-of-text token.
 

@@ -59,7 +59,8 @@ class Output:
             is one, else the encoder's.
         logits: what the head gives: (batch, positions, vocab_size) of a language model,
             (batch, num_labels) of a sequence classifier, (batch, positions, num_labels) of a token
-            classifier. None without a head, or where they were not asked for.
+            classifier, (batch, positions) of ELECTRA's discriminator. None without a head, or where they were
+            not asked for.
         pooled: (batch, d_model), from the pooler where the checkpoint has one, else None.
         encoder_state: (batch, positions, d_model), the encoder's contextual embeddings, or None.
         decoder_state: the decoder's, or None.

@@ -24,7 +24,15 @@ from regard.blocks import (
 )
 from regard.checkpoints import Fields, HeadKind, Rename
 from regard.models._config import EncoderConfig, hf
-from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer, token_classifier
+from regard.models._heads import (
+    Activation,
+    Classifier,
+    Head,
+    MaskedLMHead,
+    ReplacedHead,
+    output_layer,
+    token_classifier,
+)
 from regard.models._inputs import check_sizes
 from regard.models._reading import first_position
 from regard.models._transformer import Transformer
@@ -142,6 +150,8 @@ def post_norm_encoder(
             head = classifier()
         case "token":
             head = token_classifier(config.d_model, config.num_labels, dropout_p=config.label_dropout_p)
+        case "replaced":
+            head = ReplacedHead(config.d_model, config.activation)
     return Transformer(
         config,
         encoder=Stack(embeddings, layers, bias=bias, numbering=numbering),

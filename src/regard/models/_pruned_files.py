@@ -34,6 +34,7 @@ _AUTO_CLASSES: dict[HeadKind | None, str] = {
     "language-model": "AutoModelForCausalLM",
     "sequence": "AutoModelForSequenceClassification",
     "token": "AutoModelForTokenClassification",
+    "replaced": "AutoModelForPreTraining",
 }
 
 WITHOUT_CODE = frozenset({"t5"})

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from regard.checkpoints import KeyMap, Rename
+from regard.core.errors import InputError
 from regard.models._config import hf
+from regard.models._heads import MaskedLMHead
 from regard.models._post_norm import (
     ATTENTION_RULES,
     DENSE_CLASSIFIER_RULES,
@@ -29,7 +31,14 @@ class ElectraConfig(PostNormConfig):
     """
 
     STEMS = {"electra": "Electra"}
-    STARTS = {"masked-lm": "generator_", "sequence": "classifier.", "token": "classifier."}
+    STARTS = {
+        "masked-lm": "generator_",
+        "sequence": "classifier.",
+        "token": "classifier.",
+        "replaced": "discriminator_",
+    }
+    HEADS = {"ForPreTraining": "replaced"}
+    ENDINGS = {**PostNormConfig.ENDINGS, "replaced": "ForPreTraining"}
     # Of the head for multiple choice only.
     INERT = frozenset(
         {
@@ -46,7 +55,7 @@ class ElectraConfig(PostNormConfig):
 
 
 def build(config: ElectraConfig) -> Transformer:
-    """The generator, or the discriminator without the layers that tell whether a token was replaced.
+    """The generator, whose head is "masked-lm", or the discriminator, whose head is "replaced".
 
     Source: Clark et al. 2020, arXiv 2003.10555, sections 2 and 3.1; the smaller embeddings: appendix A.
     """
@@ -58,6 +67,42 @@ def build(config: ElectraConfig) -> Transformer:
     )
 
 
+def share_embeddings(generator: Transformer, discriminator: Transformer) -> None:
+    """Give the generator the discriminator's tables of tokens, positions and token types.
+
+    The generator's output layer follows where it is tied to its table. An optimiser is given the parameters
+    of both once each, as `torch.nn.ModuleList([generator, discriminator]).parameters()` has them.
+
+    Args:
+        generator, discriminator: networks of this family; the generator's layers may be smaller.
+
+    Raises:
+        InputError: tables of different sizes.
+
+    Example:
+        >>> from regard.models import new_network
+        >>> sizes = {"vocab_size": 13, "d_embedding": 6, "num_layers": 1, "num_heads": 2, "d_ff": 11}
+        >>> generator = new_network(ElectraConfig(**sizes, d_model=4, head="masked-lm"))
+        >>> discriminator = new_network(ElectraConfig(**sizes, d_model=8, head="replaced"))
+        >>> share_embeddings(generator, discriminator)
+        >>> generator.head.output.weight is discriminator.encoder.embeddings.tokens.weight
+        True
+
+    Source: Clark et al. 2020, arXiv 2003.10555, section 3.2, "Weight sharing".
+    """
+    ours, theirs = generator.stack("encoder").embeddings, discriminator.stack("encoder").embeddings
+    for name in ("tokens", "positions", "token_types"):
+        shapes = [tuple(each.weight.shape) for each in (getattr(ours, name), getattr(theirs, name)) if each]
+        if len(set(shapes)) > 1 or len(shapes) == 1:
+            raise InputError(
+                f"generator and discriminator must have tables of {name} of one size: both with the same "
+                f"d_embedding and as many rows; got {' and '.join(map(str, shapes))}."
+            )
+    if isinstance(generator.head, MaskedLMHead) and generator.head.output.weight is ours.tokens.weight:
+        generator.head.output.weight = theirs.tokens.weight
+    ours.tokens, ours.positions, ours.token_types = theirs.tokens, theirs.positions, theirs.token_types
+
+
 ELECTRA_KEYS = KeyMap(
     rules=(
         *EMBEDDING_RULES,
@@ -67,10 +112,12 @@ ELECTRA_KEYS = KeyMap(
         Rename("generator_predictions.dense.{part}", "head.dense.{part}"),
         Rename("generator_predictions.LayerNorm.{part}", "head.norm.{part}"),
         Rename("generator_lm_head.{part}", "head.output.{part}"),
+        Rename("discriminator_predictions.dense.{part}", "head.inner.{part}"),
+        Rename("discriminator_predictions.dense_prediction.{part}", "head.replaced.{part}"),
         *DENSE_CLASSIFIER_RULES,
     ),
     prefixes=("electra.",),
-    # What a network may lack of these: whether a token was replaced, answers to questions, multiple choice.
+    # What a network may lack of these: answers to questions, multiple choice.
     heads=(
         "generator_predictions.",
         "generator_lm_head.",
