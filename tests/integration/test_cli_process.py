@@ -62,6 +62,7 @@ print(json.dumps([codes, [name for name in slow if name in sys.modules]]))
         "embed",
         "models",
         "models list",
+        "tokenizer train",
         "models show",
         "models path",
     )

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard._version import __version__
-from regard.cli import compare, embed, explain, heads, look, models, prune, train
+from regard.cli import compare, embed, explain, heads, look, models, prune, tokenizer, train
 from regard.cli._errors import Command, UsageError, usage
 from regard.cli._progress import say
 from regard.cli._ray_option import RayCommand
@@ -54,6 +54,7 @@ for _run, (_does, _example) in _COMMANDS.items():
         cls=RayCommand if _run is embed.embed else Command,
     )(_run)
 app.add_typer(train.app, name="train", short_help="Train a transformer from text, pairs or labels.")
+app.add_typer(tokenizer.app, name="tokenizer", short_help="Learn a tokenizer from texts.")
 app.add_typer(models.app, name="models", short_help="List and show what can be loaded from here.")
 
 

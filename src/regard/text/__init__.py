@@ -10,6 +10,7 @@ from regard.text._saving import write_tokenizer
 from regard.text._special import SpecialIds
 from regard.text._tokenizer import Tokenizer
 from regard.text._tokens import Token, Word
+from regard.text._training import TokenizerKind, train_tokenizer
 from regard.text._words import split_words
 
 __all__ = [
@@ -20,7 +21,9 @@ __all__ = [
     "SpecialIds",
     "Token",
     "Tokenizer",
+    "TokenizerKind",
     "Word",
     "split_words",
+    "train_tokenizer",
     "write_tokenizer",
 ]

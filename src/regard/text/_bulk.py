@@ -7,7 +7,7 @@ import tokenizers
 
 from regard.core.errors import CheckpointError, InputError
 from regard.text._checks import check_rows, checked
-from regard.text._library import Row, encode, failing_as
+from regard.text._library import Row, encode, failing_on
 from regard.text._renumbered import Renumbered
 from regard.text._spans import Span, align_spans, align_words, is_written
 from regard.text._words import shown, split_words
@@ -92,12 +92,22 @@ class Bulk:
         Raises:
             CheckpointError: the template is not of tokens before and after the text.
         """
-        row = encode(self._backend, self._source, "a", add_special_tokens=True)
+        probe = self._any_text()
+        row = encode(self._backend, self._source, probe, add_special_tokens=True)
         own = [place for place, added in enumerate(row.special_tokens_mask) if not added]
-        bare = encode(self._backend, self._source, "a", add_special_tokens=False)
+        bare = encode(self._backend, self._source, probe, add_special_tokens=False)
         if not own or list(row.ids[own[0] : own[-1] + 1]) != list(bare.ids):
             raise CheckpointError(f"{self._source}: its template changes the tokens of the text itself")
         return Frame(before=tuple(row.ids[: own[0]]), after=tuple(row.ids[own[-1] + 1 :]))
+
+    def _any_text(self) -> str:
+        """A text that can be encoded: "a", or where that is unknown, and the unknown refused, a token."""
+        try:
+            encode(self._backend, self._source, "a", add_special_tokens=False)
+        except CheckpointError:
+            vocabulary = self._backend.get_vocab(with_added_tokens=True)
+            return next((text for text, id in vocabulary.items() if id not in self._special), "a")
+        return "a"
 
     def pieces(self, texts: Sequence[str], *, first: int = 0) -> list[list[int]]:
         """For each text its ids without the frame: `encode(text, add_special_tokens=False).token_ids`.
@@ -121,7 +131,7 @@ class Bulk:
         for place, text in enumerate(texts, start=first):
             checked(f"texts[{place}]", text)
         encode_all = self._backend.encode_batch if spans else self._backend.encode_batch_fast
-        with failing_as(f"{self._source}: the tokenizer failed on a text"):
+        with failing_on(self._backend, self._source, texts):
             rows: Sequence[Row] = encode_all(list(texts), add_special_tokens=False)
         for place, (text, row) in enumerate(zip(texts, rows, strict=True), start=first):
             if not row.ids:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import tokenizers
-from tokenizers import processors
+from tokenizers import models, processors
 
 from regard.core.errors import CheckpointError
 from regard.core.wording import reason
@@ -91,9 +91,35 @@ def _can_be_cut(part: bytes, at: int) -> bool:
     return len(part) == at or (len(part) > at and part[at] & 0xC0 != 0x80)
 
 
+@contextmanager
+def failing_on(backend: Any, source: str, texts: Sequence[str | None]) -> Iterator[None]:
+    """As `failing_as`, of texts; where a word has no token, and unknown ones have none, it says which."""
+    try:
+        with failing_as(f"{source}: the tokenizer failed on the text"):
+            yield
+    except CheckpointError as error:
+        if isinstance(getattr(backend, "model", None), models.WordLevel):
+            for word in _words(backend, texts):
+                if backend.token_to_id(word) is None:
+                    raise CheckpointError(
+                        f"{source}: the tokenizer failed on the text: it has no token for {word!r}, and none "
+                        "for what it does not know; give another text, or a tokenizer with [UNK]"
+                    ) from error
+        raise
+
+
+def _words(backend: Any, texts: Sequence[str | None]) -> Iterator[str]:
+    for text in filter(None, texts):
+        plain = text if backend.normalizer is None else backend.normalizer.normalize_str(text)
+        if backend.pre_tokenizer is None:
+            yield plain
+        else:
+            yield from (word for word, _ in backend.pre_tokenizer.pre_tokenize_str(plain))
+
+
 def encode(backend: Any, source: str, *texts: str | None, add_special_tokens: bool) -> Row:
     """What a tokenizer makes of a text, or of a pair."""
-    with failing_as(f"{source}: the tokenizer failed on the text"):
+    with failing_on(backend, source, texts):
         row: Row = backend.encode(*texts, add_special_tokens=add_special_tokens)
     if len(row.tokens) != len(row.ids):
         raise CheckpointError(
