@@ -39,6 +39,7 @@ def test_opens_where_python_says_without_special_tokens(open_page: OpenPage, pat
     head_page.token(page, "query", start["pin"]).click()  # lets go of it
     assert head_page.state(page)["pin"] is None
     page.reload()
+    page.wait_for_function("window.regard.ready")
     assert head_page.state(page)["pin"] is None
     assert [head_page.state(page)[name] for name in ("layer", "head")] == [start["layer"], start["head"]]
 
