@@ -25,6 +25,9 @@ _BLOCK_ENTRIES = 2**21
 _WRITTEN_ENTRIES = 2**20
 _WRITTEN_ON_DEVICE = 2**24
 
+# So many in all are kept for the backward pass, not worked out again: some 64 MB a layer.
+_KEPT_ENTRIES = 2**22
+
 # With fewer queries times keys than this, one call costs less than what blocks would leave out.
 _WORTH_BLOCKS = 2**16
 
@@ -156,6 +159,8 @@ def _written_out(inputs: AttentionInputs, learned: tuple[Tensor, ...]) -> Tensor
     if inputs.softcap is not None and plain and not wants:
         return capped_attention(inputs, inputs.softcap)
     planes = inputs.q.shape[0] * inputs.num_heads
+    if wants and planes * inputs.q_len * inputs.k_len <= _KEPT_ENTRIES:
+        return _arithmetic(inputs, inputs.q, inputs.k, inputs.v, range(inputs.q_len), range(inputs.k_len))
     entries = _WRITTEN_ENTRIES if on_cpu(inputs.q) else _WRITTEN_ON_DEVICE
     return by_blocks(inputs, _arithmetic, plan(inputs, planes=planes, entries=entries), learned)
 

@@ -41,6 +41,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> For
             for module in (_fused, _capped):
                 monkeypatch.setattr(module, name, 40)
         monkeypatch.setattr(_fused, "_WORTH_BLOCKS", 1)
+        monkeypatch.setattr(_fused, "_KEPT_ENTRIES", 0)
         monkeypatch.setattr(_blocks, "_FEWEST_ROWS", 2)
     if request.param == "fused on a device":
         monkeypatch.setattr(_devices, "_CPU", "another device")
