@@ -205,7 +205,7 @@ def test_screen_reader_is_told_the_row(open_page: OpenPage, path: Path) -> None:
     row = page.evaluate("Array.from(regard.weightsRow(0, 0, 1))")
     expect(page.get_by_role("status")).to_contain_text(f"{max(row):.4f}")
     page.get_by_text("All numbers as a table").click()
-    expect(page.get_by_role("row", name=f"6 bananas {row[6]:.4f}", exact=True)).to_be_visible()
+    expect(page.get_by_role("row", name=f"bananas 6 {row[6]:.4f}", exact=True)).to_be_visible()
     expect(page.locator("tbody tr")).to_have_count(head_page.TOKENS)
 
 

@@ -186,8 +186,8 @@ def test_the_table_has_a_column_for_each_head(
     page.get_by_text("All numbers as a table").click()
     expect(page.locator("tbody tr")).to_have_count(TOKENS)  # it is filled once it is open
     assert page.locator("thead th").all_inner_texts() == [
-        "Position",
         "Query",
+        "Position",
         "Layer 0, head 3",
         "Layer 1, head 7",
     ]

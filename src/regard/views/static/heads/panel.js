@@ -239,11 +239,11 @@ export class Panel {
       .units(side)
       .all.filter(({ first }) => this.state.isWritten(side, first))
       .map(({ first: index }) => [
+        make("bdi", {}, this.name({ side, index })), // what a row is of, and so its header
         String(index),
-        make("bdi", {}, this.name({ side, index })),
         ...series.map(({ weights }) => number(weights, index)),
       ]);
-    const header = ["Position", side === "key" ? "Key" : "Query", ...columns];
+    const header = [side === "key" ? "Key" : "Query", "Position", ...columns];
     return [makeTable(`${where}, ${on.side} ${on.index} (${this.name(on)})`, header, rows)];
   }
 }
