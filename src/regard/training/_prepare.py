@@ -13,7 +13,7 @@ from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
 from regard.core.locks import locked
 from regard.models import load_checkpoint
-from regard.text import Tokenizer, write_tokenizer
+from regard.text import Tokenizer, train_tokenizer, write_tokenizer
 from regard.training._configuration import as_mapping, as_settings
 from regard.training._data import Side, write_examples
 from regard.training._examples import Examples
@@ -197,7 +197,11 @@ def _make_tokenizer(settings: Settings, kind: type[Task], folder: Path, say: Say
     elif settings.start is not None:
         made = load_checkpoint(settings.start).require_tokenizer()
     else:
-        raise InputError("tokenizer.path must be given.")
+        name = given.kind or kind.tokenizer_kind
+        say(f"training a tokenizer: {name}")
+        side = Side(settings=settings.data, reads=kind.reads, seed=settings.seed, is_valid=False)
+        texts = (str(value) for values, _ in side for value in kind.texts_of(values))
+        made = train_tokenizer(texts, kind=name, size=given.size, lowercase=given.lowercase, marks=kind.marks)
     temporary = folder / f".{TOKENIZER}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()

@@ -84,6 +84,7 @@ class MaskedTokens(Task):
     family = "bert"
     head = "masked-lm"
     tokenizer_kind = "wordpiece"
+    marks = "bert"
     forms = ("rows", "packed")
     longer = "split"
 

@@ -38,6 +38,7 @@ class Translation(Task):
     family = "marian"
     head = "language-model"
     tokenizer_kind = "bpe"
+    marks = "t5"
     forms = ("rows", "packed")
     longer = "drop"
 

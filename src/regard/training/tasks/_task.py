@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.checkpoints import HeadKind
 from regard.core.errors import InputError
 from regard.models import Network, Output, Transformer
-from regard.text import Tokenizer
+from regard.text import Tokenizer, TokenizerKind
 from regard.training._batch import Batch, Row
 from regard.training._networks import Wanted, network_of
 from regard.training._settings import FormName
@@ -50,6 +50,7 @@ class Task(nn.Module, ABC):
         family: of a new network.
         head: what its head is for.
         tokenizer_kind: what is trained where no tokenizer is given.
+        marks: its special tokens, as of `train_tokenizer`.
         forms: how examples may become rows of a batch; the first is the default.
         longer: what becomes of a text that is too long, by default.
         best: the score that decides which state is the best.
@@ -65,7 +66,8 @@ class Task(nn.Module, ABC):
     beyond: ClassVar[int] = 0
     family: ClassVar[str]
     head: ClassVar[HeadKind]
-    tokenizer_kind: ClassVar[str]
+    tokenizer_kind: ClassVar[TokenizerKind]
+    marks: ClassVar[str | None] = None
     forms: ClassVar[tuple[FormName, ...]] = ("rows",)
     longer: ClassVar[str] = "cut"
     best: ClassVar[str] = "loss"
