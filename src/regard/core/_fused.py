@@ -36,7 +36,6 @@ _WORTH_BLOCKS = 2**16
 _CAUSAL_BLOCKS_BELOW = 768
 
 
-@without_autocast
 def fused_attention(inputs: AttentionInputs) -> Tensor:
     """The context alone, equal to `reference_attention(inputs).context`, in O(N) memory.
 
@@ -58,6 +57,12 @@ def fused_attention(inputs: AttentionInputs) -> Tensor:
         >>> torch.allclose(fused_attention(inputs), reference_attention(inputs).context, atol=1e-6)
         True
     """
+    # A backward pass inside autocast would round what autograd itself has kept.
+    return _fused(inputs, keeps=not torch.is_autocast_enabled(inputs.q.device.type))
+
+
+@without_autocast
+def _fused(inputs: AttentionInputs, *, keeps: bool) -> Tensor:
     inputs.require_scores()
     mask = inputs.mask
     if mask is not None:
@@ -72,7 +77,7 @@ def fused_attention(inputs: AttentionInputs) -> Tensor:
         return attend(inputs.q, inputs.k, inputs.v, inputs.factor)
     learned = learned_by(inputs) if torch.is_grad_enabled() else ()
     if written_out or any(tensor.requires_grad for tensor in learned):
-        return _written_out(inputs, learned)
+        return _written_out(inputs, learned, keeps)
     return _by_kernel(inputs)
 
 
@@ -153,13 +158,13 @@ def _planes_of(inputs: AttentionInputs) -> int:
     return batch * heads
 
 
-def _written_out(inputs: AttentionInputs, learned: tuple[Tensor, ...]) -> Tensor:
+def _written_out(inputs: AttentionInputs, learned: tuple[Tensor, ...], keeps: bool) -> Tensor:
     plain = inputs.dropout is None and inputs.sinks is None
     wants = _wants_gradient(inputs) or any(tensor.requires_grad for tensor in learned)
     if inputs.softcap is not None and plain and not wants:
         return capped_attention(inputs, inputs.softcap)
     planes = inputs.q.shape[0] * inputs.num_heads
-    if wants and planes * inputs.q_len * inputs.k_len <= _KEPT_ENTRIES:
+    if keeps and wants and planes * inputs.q_len * inputs.k_len <= _KEPT_ENTRIES:
         return _arithmetic(inputs, inputs.q, inputs.k, inputs.v, range(inputs.q_len), range(inputs.k_len))
     entries = _WRITTEN_ENTRIES if on_cpu(inputs.q) else _WRITTEN_ON_DEVICE
     return by_blocks(inputs, _arithmetic, plan(inputs, planes=planes, entries=entries), learned)
