@@ -98,7 +98,7 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any, change: str) -
 
 def _merge(values: dict[str, Any], given: Mapping[str, Any]) -> None:
     for name, value in given.items():
-        if isinstance(value, Mapping) and isinstance(values.get(name), dict):
+        if isinstance(value, Mapping) and isinstance(values.setdefault(name, {}), dict):
             _merge(values[name], value)
         elif value is not None:
             values[name] = value

@@ -30,7 +30,7 @@ class Taken:
         rows: read.
         blank: left out, since they hold no text.
         cut, dropped, split: those that were too long, by what became of them.
-        bytes: of the texts in UTF-8, all of them.
+        bytes: of what is predicted, in UTF-8.
     """
 
     rows: int = 0
@@ -131,12 +131,13 @@ def write_examples(
             kept = [(values, place) for values, place in batch if _has_text(values, place)]
             taken.rows += len(batch)
             taken.blank += len(batch) - len(kept)
-            taken.bytes += sum(len(str(values[0]).encode()) for values, _ in kept)
             on_rows(taken.rows)
             if kept:
                 examples = task.encode([values for values, _ in kept])
-                for example, (_, place) in zip(examples, kept, strict=True):
-                    yield from _fitted(example, task, length if cuts else None, longer, place, taken)
+                for example, (values, place) in zip(examples, kept, strict=True):
+                    fitted = list(_fitted(example, task, length if cuts else None, longer, place, taken))
+                    taken.bytes += len(task.predicted(values).encode()) if fitted else 0
+                    yield from fitted
 
     shutil.rmtree(
         folder, ignore_errors=True

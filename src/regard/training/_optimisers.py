@@ -52,7 +52,9 @@ def optimisers(task: nn.Module, settings: OptimiserSettings) -> list[Optimizer]:
     return made
 
 
-def set_learning_rate(made: Sequence[Optimizer], settings: OptimiserSettings, step: int, steps: int) -> float:
+def set_learning_rate(
+    made: Sequence[Optimizer], settings: OptimiserSettings, step: int, steps: int, *, schedule: str
+) -> float:
     """Give every optimiser the learning rate of a step; returns AdamW's.
 
     Args:
@@ -60,17 +62,20 @@ def set_learning_rate(made: Sequence[Optimizer], settings: OptimiserSettings, st
         settings: the peak and the schedule.
         step: 1 is the first.
         steps: in all.
+        schedule: where the settings name none.
     """
+    name = settings.schedule or schedule
     for each in made:
         peak = _muon_lr(settings) if isinstance(each, Muon) else settings.lr
         for group in each.param_groups:
-            group["lr"] = _rate(settings, step, steps, peak)
-    return _rate(settings, step, steps, settings.lr)
+            group["lr"] = _rate(settings, step, steps, peak, name)
+    return _rate(settings, step, steps, settings.lr, name)
 
 
-def _rate(settings: OptimiserSettings, step: int, steps: int, peak: float) -> float:
+def _rate(settings: OptimiserSettings, step: int, steps: int, peak: float, schedule: str) -> float:
+    warmup = steps // 10 if settings.warmup is None else settings.warmup
     floor = settings.floor * peak
-    return learning_rate(settings.schedule, step, peak=peak, floor=floor, warmup=settings.warmup, steps=steps)
+    return learning_rate(schedule, step, peak=peak, floor=floor, warmup=warmup, steps=steps)
 
 
 def _muon_lr(settings: OptimiserSettings) -> float:

@@ -64,7 +64,10 @@ def _run(settings: Settings, kind: type[Task], folder: Path, ranks: Ranks, say: 
     wanted = Wanted(
         start=settings.start,
         family=family,
-        sizes=settings.model,
+        sizes={
+            **(kind.sizes if settings.family is None and settings.start is None else {}),
+            **settings.model,
+        },
         length=batch.length,
         seed=settings.seed,
     )

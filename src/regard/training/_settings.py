@@ -83,8 +83,8 @@ class OptimiserSettings:
         lr: the peak of AdamW's learning rate.
         muon_lr: the peak of Muon's; None for `lr`, since its updates are scaled to the size of AdamW's.
         floor: what the learning rate falls to, as a share of its peak.
-        schedule: "constant", "cosine", "inverse-sqrt", "linear" or "stable".
-        warmup: steps that it rises over.
+        schedule: "constant", "cosine", "inverse-sqrt", "linear" or "stable"; None for the objective's own.
+        warmup: steps that it rises over; None for a tenth of all.
         betas, eps: AdamW's.
         weight_decay: of matrices and tables; norms and biases have none.
         clip: the largest norm of the gradient; None for no clipping.
@@ -94,8 +94,8 @@ class OptimiserSettings:
     lr: float = 5e-4
     muon_lr: float | None = None
     floor: float = 0.0
-    schedule: Literal["constant", "cosine", "inverse-sqrt", "linear", "stable"] = "cosine"
-    warmup: int = 100
+    schedule: Literal["constant", "cosine", "inverse-sqrt", "linear", "stable"] | None = None
+    warmup: int | None = None
     betas: tuple[float, float] = (0.9, 0.98)
     eps: float = 1e-8
     weight_decay: float = 0.01

@@ -85,7 +85,9 @@ def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[
         while progress.step < run.steps and not run.is_patience_over(progress):
             for picked in run.train.steps(progress.epoch, done=progress.done):
                 began = time.perf_counter()
-                rate = set_learning_rate(made, settings.optimiser, progress.step + 1, run.steps)
+                rate = set_learning_rate(
+                    made, settings.optimiser, progress.step + 1, run.steps, schedule=run.task.schedule
+                )
                 progress, report = take_step(run, module, made, picked, progress)
                 seconds = time.perf_counter() - began
                 journal.write(report | {"lr": rate, "seconds": seconds})

@@ -27,6 +27,8 @@ def test_what_is_typed_goes_over_the_file_and_the_file_over_the_defaults(tmp_pat
     assert settings.model == {"d_model": 8, "activation": "relu"}
     assert (settings.batch.form, settings.optimiser.clip, settings.batch.rows) == ("packed", None, 32)
     assert as_settings(as_mapping(settings)) == settings
+    given = read_settings("clm", data={"train": ["a.txt"], "valid": None})
+    assert (given.data.train, given.data.valid) == (("a.txt",), ())
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,10 @@ class NextToken(Task):
         self.first = () if special.bos is None else (special.bos,)
         self.last = () if special.eos is None else (special.eos,)
 
+    @classmethod
+    def predicted(cls, values: Values) -> str:
+        return str(values[0])
+
     def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:
         for pieces in self.tokenizer.bulk.pieces([text for (text,) in rows]):
             yield {"tokens": [*self.first, *pieces, *self.last]}

@@ -1,6 +1,7 @@
 """Encoder-decoder training with teacher forcing."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -36,6 +37,9 @@ class Translation(Task):
     columns = ("source", "target")
     sized = ("source", "target")
     family = "marian"
+    # The network of the paper: regard.models.bart.original_transformer.
+    sizes = MappingProxyType({"activation": "relu", "scale_embedding": True, "starts_xavier": True})
+    schedule = "inverse-sqrt"
     head = "language-model"
     tokenizer_kind = "bpe"
     marks = "t5"
@@ -65,6 +69,10 @@ class Translation(Task):
                 "tokenizer must mark the end of a text, such as </s>: the decoder learns to stop."
             )
         self.end = self.frames[1].after or (end,)
+
+    @classmethod
+    def predicted(cls, values: Values) -> str:
+        return str(values[1])
 
     def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:
         sources, targets = zip(*rows, strict=True)

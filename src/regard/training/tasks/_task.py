@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -48,11 +49,13 @@ class Task(nn.Module, ABC):
         sized: the columns that a row of a batch holds.
         beyond: by how many tokens an example may be longer than what the network reads of it.
         family: of a new network.
+        sizes: fields of its config, where the settings name no other family.
         head: what its head is for.
         tokenizer_kind: what is trained where no tokenizer is given.
         marks: its special tokens, as of `train_tokenizer`.
         forms: how examples may become rows of a batch; the first is the default.
         longer: what becomes of a text that is too long, by default.
+        schedule: of the learning rate.
         best: the score that decides which state is the best.
 
     Args:
@@ -65,11 +68,13 @@ class Task(nn.Module, ABC):
     sized: ClassVar[tuple[str, ...]] = ("tokens",)
     beyond: ClassVar[int] = 0
     family: ClassVar[str]
+    sizes: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     head: ClassVar[HeadKind]
     tokenizer_kind: ClassVar[TokenizerKind]
     marks: ClassVar[str | None] = None
     forms: ClassVar[tuple[FormName, ...]] = ("rows",)
     longer: ClassVar[str] = "cut"
+    schedule: ClassVar[str] = "cosine"
     best: ClassVar[str] = "loss"
 
     def __init__(self, network: Transformer, tokenizer: Tokenizer) -> None:
@@ -99,6 +104,11 @@ class Task(nn.Module, ABC):
     def texts_of(cls, values: Values) -> Iterable[str]:
         """The texts of a row that a tokenizer learns from."""
         return values[: 1 + ("target" in cls.reads)]
+
+    @classmethod
+    def predicted(cls, values: Values) -> str:
+        """The text whose likelihood the loss is, for bits a byte; "" where it is no text's."""
+        return ""
 
     def is_bigger_better(self, score: str) -> bool:
         """Whether a bigger value of a score is better."""
