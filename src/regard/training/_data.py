@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from regard.core.errors import InputError
-from regard.data import ParallelRows, Row, Rows
+from regard.data import ParallelRows, Row, Rows, TextSource, Unit, open_sources
 from regard.training._examples import Examples
 from regard.training._sampler import generator
 from regard.training._settings import DataSettings
@@ -55,7 +55,7 @@ class Side:
     """A set of files: those to learn from, or those to score on.
 
     Args:
-        settings: where they are, and what a text is.
+        settings: where they are, and what a text is; without a unit it is a line.
         reads: the fields that the objective reads.
         seed: of the rows that are set apart.
         is_valid: whether the set to score on is meant.
@@ -93,10 +93,19 @@ class Side:
         return float(generator(self.seed, number, purpose="valid").random()) < share
 
     def _rows(self, files: Sequence[str], targets: Sequence[str], columns: Sequence[str]) -> Iterable[Row]:
+        unit = self.settings.unit or "line"
         if targets:
             sides = zip(columns, (files, targets), strict=True)
-            return ParallelRows({name: Rows(paths, unit=self.settings.unit) for name, paths in sides})
-        return Rows(files, columns, unit=self.settings.unit)
+            return ParallelRows({name: Rows(paths, unit=unit) for name, paths in sides})
+        return Rows(files, columns, unit=unit)
+
+
+def unit_of(settings: DataSettings, own: Unit) -> Unit:
+    """What one text is: as the settings say, else the objective's own, which only plain text can have."""
+    if settings.unit is not None:
+        return settings.unit
+    sources = open_sources((*settings.train, *settings.valid))
+    return own if all(isinstance(each, TextSource) for each in sources) else "line"
 
 
 def write_examples(

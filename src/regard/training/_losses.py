@@ -77,7 +77,7 @@ def smoothed_entropy(classes: int, smoothing: float) -> float:
     """
     rest = smoothing / classes
     parts = [(1, 1.0 - smoothing + rest), (classes - 1, rest)]
-    return -sum(count * share * math.log(share) for count, share in parts if share > 0.0)
+    return sum(-count * share * math.log(share) for count, share in parts if share > 0.0)
 
 
 def distillation(logits: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> Tensor:

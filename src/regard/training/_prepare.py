@@ -1,10 +1,9 @@
 """A run's folder: its settings, tokenizer and examples are made once, and read from then on."""
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
 from regard.core.locks import locked
 from regard.models import load_checkpoint
-from regard.text import Tokenizer, train_tokenizer, write_tokenizer
+from regard.text import Tokenizer
 from regard.training._configuration import as_mapping, as_settings
-from regard.training._data import Side, write_examples
+from regard.training._data import Side, unit_of, write_examples
 from regard.training._examples import Examples
 from regard.training._feed import Feed
 from regard.training._forms import FORMS
@@ -24,7 +23,11 @@ from regard.training._networks import Wanted
 from regard.training._ranks import Ranks
 from regard.training._run import Run
 from regard.training._settings import Settings
+from regard.training._tokenizers import make_tokenizer
 from regard.training.tasks import TASKS, Making, Task
+
+STEPS = 2000
+"""Of the optimiser, where neither steps nor epochs are given."""
 
 SETTINGS, TOKENIZER, DATA = "settings.json", "tokenizer", "data"
 
@@ -46,21 +49,29 @@ def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterato
         _make_folder(folder)
     with locked(folder, ".lock") if ranks.is_first else nullcontext():
         ranks.together(lambda: _claim(folder, settings))
-        ranks.together(lambda: _make_tokenizer(settings, kind, folder, say))
-        yield _run(settings, kind, folder, ranks, say)
+        sides = _sides(settings, kind)
+        ranks.together(lambda: make_tokenizer(settings, kind, sides[0], folder / TOKENIZER, say))
+        yield _run(settings, kind, sides, folder, ranks, say)
 
 
-def _run(settings: Settings, kind: type[Task], folder: Path, ranks: Ranks, say: Say) -> Run:
+def _sides(settings: Settings, kind: type[Task]) -> list[Side]:
+    """What is learned from, and what is scored on."""
+    data = replace(settings.data, unit=unit_of(settings.data, kind.unit))
+    return [
+        Side(settings=data, reads=kind.reads, seed=settings.seed, is_valid=is_valid)
+        for is_valid in (False, True)
+    ]
+
+
+def _run(
+    settings: Settings, kind: type[Task], sides: list[Side], folder: Path, ranks: Ranks, say: Say
+) -> Run:
     family = settings.family or kind.family
     if settings.start is not None:
         family = load_checkpoint(settings.start).family
     tokenizer = Tokenizer.from_folder(folder / TOKENIZER, model_type=family)
     assert tokenizer is not None
-    data, batch = settings.data, settings.batch
-    sides = [
-        Side(settings=data, reads=kind.reads, seed=settings.seed, is_valid=is_valid)
-        for is_valid in (False, True)
-    ]
+    data, batch = sides[0].settings, settings.batch
     wanted = Wanted(
         start=settings.start,
         family=family,
@@ -123,8 +134,10 @@ def _check(settings: Settings) -> type[Task]:
     check_names(settings.task, list(kind.options()), "task")
     if not settings.data.train:
         raise InputError("data.train must name at least one file.")
-    if (settings.steps is None) == (settings.epochs is None):
-        raise InputError("steps or epochs must be given, and one of them only.")
+    if "-" in (*settings.data.train, *settings.data.train_target):
+        raise InputError("data.train must be files: - is read once, and training reads its texts again.")
+    if settings.steps is not None and settings.epochs is not None:
+        raise InputError("steps must be None where epochs says how long to train; give one of them.")
     for name, value in {
         "steps": settings.steps,
         "epochs": settings.epochs,
@@ -186,32 +199,6 @@ def _differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
     return [] if theirs == ours else [f"{path[1:]} is {theirs!r} there and {ours!r} here"]
 
 
-def _make_tokenizer(settings: Settings, kind: type[Task], folder: Path, say: Say) -> None:
-    """Put the tokenizer into the folder: the one that is given, the checkpoint's, or a new one."""
-    target, given = folder / TOKENIZER, settings.tokenizer
-    if target.is_dir():
-        return
-    if given.path is not None:
-        path = Path(given.path)
-        family = settings.family or kind.family
-        made = Tokenizer.from_folder(path if path.is_dir() else path.parent, model_type=family)
-        if made is None:
-            raise InputError(f"tokenizer.path must be a tokenizer.json or a folder with one; got {path}.")
-    elif settings.start is not None:
-        made = load_checkpoint(settings.start).require_tokenizer()
-    else:
-        name = given.kind or kind.tokenizer_kind
-        say(f"training a tokenizer: {name}")
-        side = Side(settings=settings.data, reads=kind.reads, seed=settings.seed, is_valid=False)
-        texts = (str(value) for values, _ in side for value in kind.texts_of(values))
-        made = train_tokenizer(texts, kind=name, size=given.size, lowercase=given.lowercase, marks=kind.marks)
-    temporary = folder / f".{TOKENIZER}.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    write_tokenizer(made, temporary, max_length=settings.batch.length)
-    temporary.rename(target)
-
-
 def _write(
     side: Side, name: str, task: Task, folder: Path, length: int, longer: str, cuts: bool, say: Say
 ) -> None:
@@ -230,5 +217,6 @@ def _write(
 def _steps(settings: Settings, train: Feed) -> int:
     if settings.steps is not None:
         return settings.steps
-    assert settings.epochs is not None
+    if settings.epochs is None:
+        return STEPS
     return max(1, ceil(settings.epochs * len(train.steps(0))))

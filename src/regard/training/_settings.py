@@ -18,7 +18,8 @@ class DataSettings:
         valid, valid_target: files to score on while training; none: a part of the others.
         valid_share: how large a part, where no files are given: rows drawn with the seed; of whole files,
             their ends. 0 for none.
-        unit: what one text is: a line or row, a paragraph between blank lines, or the whole file.
+        unit: what one text is, of plain text: a line, a paragraph between blank lines, or all of a file. None
+            for the objective's own: clm reads whole files, the others lines.
         text, target, label: columns of CSV, JSONL and Parquet.
         longer: what becomes of a text that is longer than `batch.length`: "split" into several (mlm, clm),
             "cut" at the end, "drop", or "refuse". None for the objective's own way.
@@ -29,7 +30,7 @@ class DataSettings:
     valid: tuple[str, ...] = ()
     valid_target: tuple[str, ...] = ()
     valid_share: float = 0.05
-    unit: Literal["line", "paragraph", "file"] = "line"
+    unit: Literal["line", "paragraph", "file"] | None = None
     text: str = "text"
     target: str = "target"
     label: str = "label"
@@ -43,7 +44,7 @@ class TokenizerSettings:
     Args:
         path: a tokenizer.json, or a folder with one.
         kind: "bpe", "wordpiece", "unigram" or "characters"; None for the objective's own.
-        size: entries of the vocabulary.
+        size: entries of the vocabulary, at most.
         lowercase: whether capitals are lost.
     """
 
@@ -113,8 +114,8 @@ class Settings:
         model: fields of its config, such as {"d_model": 256}; from a checkpoint only those of dropout.
         task: what the objective itself can be told, such as {"masked": 0.3}.
         data, tokenizer, batch, optimiser: see there.
-        steps: of the optimiser, in all.
-        epochs: in place of `steps`.
+        steps: of the optimiser, in all; None for 2,000, or as `epochs` says.
+        epochs: how often all of the data is read, in place of `steps`.
         evaluate_every: steps between two scores on the validation set.
         save_every: steps between two checkpoints, beside those at each score.
         keep: how many of the last checkpoints stay; the best stays too.

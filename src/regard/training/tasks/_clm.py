@@ -30,6 +30,7 @@ class NextToken(Task):
     family = "gpt2"
     head = "language-model"
     tokenizer_kind = "bpe"
+    unit = "file"
     forms = ("blocks", "packed", "rows")
     longer = "split"
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.checkpoints import HeadKind
 from regard.core.errors import InputError
+from regard.data import Unit
 from regard.models import Network, Output, Transformer
 from regard.text import Tokenizer, TokenizerKind
 from regard.training._batch import Batch, Row
@@ -53,6 +54,7 @@ class Task(nn.Module, ABC):
         head: what its head is for.
         tokenizer_kind: what is trained where no tokenizer is given.
         marks: its special tokens, as of `train_tokenizer`.
+        unit: what one text is, of plain text, by default.
         forms: how examples may become rows of a batch; the first is the default.
         longer: what becomes of a text that is too long, by default.
         schedule: of the learning rate.
@@ -72,6 +74,7 @@ class Task(nn.Module, ABC):
     head: ClassVar[HeadKind]
     tokenizer_kind: ClassVar[TokenizerKind]
     marks: ClassVar[str | None] = None
+    unit: ClassVar[Unit] = "line"
     forms: ClassVar[tuple[FormName, ...]] = ("rows",)
     longer: ClassVar[str] = "cut"
     schedule: ClassVar[str] = "cosine"
