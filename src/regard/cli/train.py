@@ -27,6 +27,14 @@ _OBJECTIVES: Mapping[str, tuple[str, str]] = {
         "Encoder and decoder: from a text to another, such as its translation.",
         "train.en --target train.de -o run --epochs 20",
     ),
+    "classify": (
+        "A label for a text, or for a pair of texts (--set task.pairs=true).",
+        "reviews.csv --from MODEL -o run --epochs 3",
+    ),
+    "tag": (
+        "A tag for each word: names, parts of speech.",
+        "train.conll --valid dev.conll --from MODEL -o run --epochs 3",
+    ),
 }
 
 

@@ -4,7 +4,7 @@ Words come from the text by Unicode's word boundaries, tokens from the model's o
 span counts code points of the original text: `text[start:end]` is what a token or a word was made of.
 """
 
-from regard.text._bulk import Aligned, Bulk, Frame
+from regard.text._bulk import Aligned, Bulk, Frame, PairFrame
 from regard.text._encoding import Encoding
 from regard.text._saving import write_tokenizer
 from regard.text._special import SpecialIds
@@ -18,6 +18,7 @@ __all__ = [
     "Bulk",
     "Encoding",
     "Frame",
+    "PairFrame",
     "SpecialIds",
     "Token",
     "Tokenizer",

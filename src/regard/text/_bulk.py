@@ -30,6 +30,24 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairFrame:
+    """What a tokenizer's template puts around every pair of texts.
+
+    Attributes:
+        before, between, after: the ids around the first text and the second.
+        types: the token types of what stands before, of the first text, between, of the second, and after.
+    """
+
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    after: tuple[int, ...]
+    types: tuple[int, int, int, int, int]
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.between) + len(self.after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Aligned:
     """The pieces of a text, without its frame, and where they stand.
 
@@ -99,6 +117,30 @@ class Bulk:
         if not own or list(row.ids[own[0] : own[-1] + 1]) != list(bare.ids):
             raise CheckpointError(f"{self._source}: its template changes the tokens of the text itself")
         return Frame(before=tuple(row.ids[: own[0]]), after=tuple(row.ids[own[-1] + 1 :]))
+
+    def pair_frame(self) -> PairFrame:
+        """What the template puts around every pair of texts, and their token types.
+
+        Example:
+            >>> from regard.text import train_tokenizer
+            >>> tokenizer = train_tokenizer(["a river bank"], kind="wordpiece", size=30, marks="bert")
+            >>> tokenizer.bulk.pair_frame()
+            PairFrame(before=(2,), between=(3,), after=(3,), types=(0, 0, 0, 1, 1))
+        """
+        probe = self._any_text()
+        row = encode(self._backend, self._source, probe, probe, add_special_tokens=True)
+        ids, types, sequences, added = row.ids, row.type_ids, row.sequence_ids, row.special_tokens_mask
+        first, second = (
+            [place for place, number in enumerate(sequences) if number == text and not added[place]]
+            for text in (0, 1)
+        )
+        parts = [(0, first[0]), (first[0], first[-1] + 1), (first[-1] + 1, second[0])]
+        parts += [(second[0], second[-1] + 1), (second[-1] + 1, len(ids))]
+        before, _, between, _, after = (tuple(ids[start:end]) for start, end in parts)
+        of = [types[start] if start < end else 0 for start, end in parts]
+        return PairFrame(
+            before=before, between=between, after=after, types=(of[0], of[1], of[2], of[3], of[4])
+        )
 
     def _any_text(self) -> str:
         """A text that can be encoded: "a", or where that is unknown, and the unknown refused, a token."""

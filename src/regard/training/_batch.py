@@ -27,12 +27,14 @@ class Side:
         is_token: bool (rows, N), False for padding.
         segments: int64 (rows, N), the number of the text in its row; None where each row holds one.
         positions: int64 (rows, N), which begin anew with each text; None likewise.
+        types: int64 (rows, N), which text of a pair; None where there are no pairs.
     """
 
     ids: Tensor
     is_token: Tensor
     segments: Tensor | None = None
     positions: Tensor | None = None
+    types: Tensor | None = None
 
     @property
     def mask(self) -> Mask | Tensor | None:

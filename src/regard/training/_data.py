@@ -7,13 +7,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from regard.core.errors import InputError
 from regard.data import ParallelRows, Row, Rows, TextSource, Unit, open_sources
 from regard.training._examples import Examples
 from regard.training._sampler import generator
 from regard.training._settings import DataSettings
+from regard.training._tagged import CONLL, TaggedRows
 from regard.training.tasks._task import Task
 
 _AT_ONCE = 1000
@@ -56,13 +55,15 @@ class Side:
 
     Args:
         settings: where they are, and what a text is; without a unit it is a line.
-        reads: the fields that the objective reads.
+        columns: for each field that the objective reads, the column that has it where files have columns.
+        has_tags: whether plain text is a word and its tag a line, with blank lines between texts.
         seed: of the rows that are set apart.
         is_valid: whether the set to score on is meant.
     """
 
     settings: DataSettings
-    reads: Sequence[str]
+    columns: Mapping[str, str]
+    has_tags: bool
     seed: int
     is_valid: bool
 
@@ -79,7 +80,7 @@ class Side:
         if apart and self.is_valid:
             files, targets = settings.valid, settings.valid_target
         share = 0.0 if apart else settings.valid_share
-        columns = [getattr(settings, name) for name in self.reads]
+        columns = list(self.columns.values())
         for number, row in enumerate(self._rows(files, targets, columns)):
             values = tuple(row.values[name] for name in columns)
             if share and settings.unit == "file":
@@ -94,6 +95,8 @@ class Side:
 
     def _rows(self, files: Sequence[str], targets: Sequence[str], columns: Sequence[str]) -> Iterable[Row]:
         unit = self.settings.unit or "line"
+        if self.has_tags and all(Path(each).suffix in CONLL for each in files):
+            return TaggedRows(files, columns)
         if targets:
             sides = zip(columns, (files, targets), strict=True)
             return ParallelRows({name: Rows(paths, unit=unit) for name, paths in sides})
@@ -137,7 +140,10 @@ def write_examples(
     def encoded() -> Iterator[Mapping[str, Sequence[int]]]:
         rows = iter(side)
         while batch := list(islice(rows, _AT_ONCE)):
-            kept = [(values, place) for values, place in batch if _has_text(values, place)]
+            kept = [(values, place) for values, place in batch if _has_text(values)]
+            for values, place in kept:
+                if refused := task.refusal(values):
+                    raise InputError(f"{place}: {refused}.")
             taken.rows += len(batch)
             taken.blank += len(batch) - len(kept)
             on_rows(taken.rows)
@@ -155,15 +161,8 @@ def write_examples(
     return taken
 
 
-def _has_text(values: Values, place: str) -> bool:
-    for value in values:
-        if value is None:
-            return False
-        if not isinstance(value, str | list | int | np.ndarray):
-            raise InputError(f"{place}: must hold a text; got {type(value).__name__}.")
-        if isinstance(value, str) and not value.strip():
-            return False
-    return True
+def _has_text(values: Values) -> bool:
+    return all(value is not None and value != [] and str(value).strip() for value in values)
 
 
 def _fitted(

@@ -1,17 +1,16 @@
 """Scores of a task on a set."""
 
-from collections import defaultdict
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.training._feed import Feed
 from regard.training._run import Run
 
 
-@torch.no_grad()
 def evaluate(module: nn.Module, run: Run, feed: Feed) -> dict[str, float]:
-    """Run every example of a set once, keep sums alone, and make scores of them.
+    """Run every example of a set once, and make scores of what is summed up.
 
     Args:
         module: the task as it is spread over the processes.
@@ -21,14 +20,24 @@ def evaluate(module: nn.Module, run: Run, feed: Feed) -> dict[str, float]:
     Returns:
         Scores by name; the same on every process, and, but for rounding, for every number of processes.
     """
+    return run.task.scores(sums_over(module, run, feed))
+
+
+@torch.no_grad()
+def sums_over(module: nn.Module, run: Run, feed: Feed) -> dict[str, Any]:
+    """What an objective sums over a set, of all processes: numbers, and nested lists of them."""
     module.eval()
-    sums: dict[str, float] = defaultdict(float, dict.fromkeys(run.task.summed, 0.0))
+    sums: dict[str, Tensor] = {}
     for batch in feed.in_order():
         with run.computing():
             found = module(batch.to(run.ranks.device))
+        found |= {f"targets.{name}": torch.tensor(count) for name, count in batch.counts.items()}
         for name, value in found.items():
-            sums[name] += float(value)
-        for name, count in batch.counts.items():
-            sums[f"targets.{name}"] += count
+            sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu().double()
     module.train()
-    return run.task.scores({**run.ranks.sums(sums), "bytes": float(run.bytes)})
+    flat = torch.cat([each.flatten() for each in sums.values()]).tolist()
+    added = run.ranks.sums({str(place): value for place, value in enumerate(flat)})
+    sizes = [each.numel() for each in sums.values()]
+    parts = torch.split(torch.tensor(list(added.values()), dtype=torch.float64), sizes)
+    whole = {name: part.reshape(sums[name].shape).tolist() for name, part in zip(sums, parts, strict=True)}
+    return {**whole, "bytes": float(run.bytes)}

@@ -57,8 +57,16 @@ def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterato
 def _sides(settings: Settings, kind: type[Task]) -> list[Side]:
     """What is learned from, and what is scored on."""
     data = replace(settings.data, unit=unit_of(settings.data, kind.unit))
+    fields = kind.fields(settings.task)
+    columns = {name: getattr(data, name) or kind.named.get(name, name) for name in fields}
     return [
-        Side(settings=data, reads=kind.reads, seed=settings.seed, is_valid=is_valid)
+        Side(
+            settings=data,
+            columns=columns,
+            has_tags=kind.has_tags,
+            seed=settings.seed,
+            is_valid=is_valid,
+        )
         for is_valid in (False, True)
     ]
 
@@ -83,12 +91,12 @@ def _run(
         seed=settings.seed,
     )
     task = kind.made(Making(wanted=wanted, tokenizer=tokenizer, rows=sides[0], folder=folder), settings.task)
-    form = batch.form or kind.forms[0]
-    if form not in kind.forms:
+    form = batch.form or task.forms[0]
+    if form not in task.forms:
         raise InputError(
-            f"batch.form must be {' or '.join(kind.forms)} for {settings.objective}; got {form!r}."
+            f"batch.form must be {' or '.join(task.forms)} for {settings.objective}; got {form!r}."
         )
-    longer = data.longer or kind.longer
+    longer = data.longer or task.longer
 
     def write() -> None:
         for side, name in zip(sides, ("train", "valid"), strict=True):
@@ -103,7 +111,7 @@ def _run(
         examples = Examples.open(folder / DATA / name)
         feeds.append(
             Feed(
-                form=FORMS[form](examples=examples, columns=kind.sized, batch=batch),
+                form=FORMS[form](examples=examples, columns=task.sized, batch=batch),
                 task=task,
                 seed=settings.seed,
                 accumulate=batch.accumulate,

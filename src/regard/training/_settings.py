@@ -20,7 +20,8 @@ class DataSettings:
             their ends. 0 for none.
         unit: what one text is, of plain text: a line, a paragraph between blank lines, or all of a file. None
             for the objective's own: clm reads whole files, the others lines.
-        text, target, label: columns of CSV, JSONL and Parquet.
+        text, target, label: columns of CSV, JSONL and Parquet; None for the objective's own: text, target and
+            label; for tag words and tags.
         longer: what becomes of a text that is longer than `batch.length`: "split" into several (mlm, clm),
             "cut" at the end, "drop", or "refuse". None for the objective's own way.
     """
@@ -31,9 +32,9 @@ class DataSettings:
     valid_target: tuple[str, ...] = ()
     valid_share: float = 0.05
     unit: Literal["line", "paragraph", "file"] | None = None
-    text: str = "text"
-    target: str = "target"
-    label: str = "label"
+    text: str | None = None
+    target: str | None = None
+    label: str | None = None
     longer: Literal["split", "cut", "drop", "refuse"] | None = None
 
 

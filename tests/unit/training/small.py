@@ -12,7 +12,7 @@ from tokenizers import models, pre_tokenizers, processors
 from regard.models import Transformer, family_of, new_network
 from regard.text import Tokenizer
 from regard.training._batch import Batch
-from regard.training.tasks import MaskedTokens, NextToken, Task, Translation
+from regard.training.tasks import MaskedTokens, NextToken, Task, TextLabels, Translation, WordTags
 
 WORDS = [
     "[PAD]",
@@ -38,6 +38,9 @@ SIZES: dict[str, Any] = {"d_model": 12, "num_layers": 2, "num_heads": 3, "d_ff":
 BOTH = {"num_decoder_layers": 2, "num_decoder_heads": 3, "d_decoder_ff": 17, "decoder_vocab_size": len(WORDS)}
 TEXTS = ["the river bank", "a loan of the bank", "fishing by the river", "money sat by the banks of a river"]
 PAIRS = list(zip(TEXTS, TEXTS[1:] + TEXTS[:1], strict=True))
+TAGS = ["B-PLACE", "I-PLACE", "O"]
+LABELS = ["water", "money", "water", "both"]
+TAGGED = [(text.split(), (TAGS * 3)[: len(text.split())]) for text in TEXTS]
 
 
 def tokenizer(*, ends: bool = True) -> Tokenizer:
@@ -47,7 +50,9 @@ def tokenizer(*, ends: bool = True) -> Tokenizer:
     roles = dict(ROLES)
     if ends:
         backend.post_processor = processors.TemplateProcessing(
-            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
         )
         backend.add_special_tokens(list(ROLES.values()))
     return Tokenizer.from_str(backend.to_str(), roles=roles)
@@ -65,17 +70,35 @@ def network(family: str, **more: Any) -> Transformer:
 
 def tasks() -> dict[str, Task]:
     """A task of each objective."""
+    sorts = {"head": "sequence", "labels": ("both", "money", "water"), "num_labels": 3}
+    tags = {"head": "token", "labels": tuple(TAGS), "num_labels": 3}
     return {
         "clm": NextToken(network("gpt2"), tokenizer()),
         "mlm": MaskedTokens(network("bert", head="masked-lm"), tokenizer(), masked=0.4),
         "seq2seq": Translation(network("marian"), tokenizer()),
+        "classify": TextLabels(network("gpt2", **sorts), tokenizer()),
+        "pairs": TextLabels(network("bert", **sorts), tokenizer(), pairs=True),
+        "tag": WordTags(network("bert", **tags), tokenizer()),
     }
 
 
 def rows(task: Task) -> list[list[dict[str, Any]]]:
     """The examples of the texts, one a row."""
-    data: list[Any] = PAIRS if "target" in task.reads else [(text,) for text in TEXTS]
-    return [[{name: np.array(ids) for name, ids in each.items()}] for each in task.encode(data)]
+    return [[{name: np.array(ids) for name, ids in each.items()}] for each in task.encode(data(task))]
+
+
+def data(task: Task) -> list[Any]:
+    """The rows of data that an objective reads."""
+    if isinstance(task, WordTags):
+        return TAGGED
+    texts = (
+        PAIRS
+        if isinstance(task, Translation) or getattr(task, "pairs", False)
+        else [(each,) for each in TEXTS]
+    )
+    if isinstance(task, TextLabels):
+        return [(*each, label) for each, label in zip(texts, LABELS, strict=True)]
+    return texts
 
 
 def batch(task: Task, chosen: Any = None, *, seed: int = 0) -> Batch:

@@ -1,6 +1,7 @@
 """Next-token prediction."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -79,5 +80,5 @@ class NextToken(Task):
             sums["right"] = (logits.argmax(dim=-1) == batch.labels).sum()
         return sums
 
-    def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
+    def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         return of_language_model(sums)

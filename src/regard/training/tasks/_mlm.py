@@ -129,7 +129,7 @@ class MaskedTokens(Task):
             sums["right"] = (logits.argmax(dim=-1) == targets).sum()
         return sums
 
-    def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
+    def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         return of_language_model(sums)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
@@ -120,5 +120,5 @@ class Translation(Task):
             "right": (logits.argmax(dim=-1) == batch.labels).sum(),
         }
 
-    def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
+    def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         return of_language_model(sums)

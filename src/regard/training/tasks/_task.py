@@ -46,6 +46,8 @@ class Task(nn.Module, ABC):
 
     Attributes:
         reads: the fields of a row of data: "text", then "target" or "label".
+        named: the columns of files for these fields, where they have other names.
+        has_tags: whether plain text holds a word and its tag a line.
         columns: the columns of an example.
         sized: the columns that a row of a batch holds.
         beyond: by how many tokens an example may be longer than what the network reads of it.
@@ -66,19 +68,21 @@ class Task(nn.Module, ABC):
     """
 
     reads: ClassVar[tuple[str, ...]] = ("text",)
-    columns: ClassVar[tuple[str, ...]] = ("tokens",)
-    sized: ClassVar[tuple[str, ...]] = ("tokens",)
-    beyond: ClassVar[int] = 0
+    named: ClassVar[Mapping[str, str]] = {}
+    has_tags: ClassVar[bool] = False
+    columns: tuple[str, ...] = ("tokens",)
+    sized: tuple[str, ...] = ("tokens",)
+    beyond: int = 0
     family: ClassVar[str]
     sizes: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     head: ClassVar[HeadKind]
     tokenizer_kind: ClassVar[TokenizerKind]
     marks: ClassVar[str | None] = None
     unit: ClassVar[Unit] = "line"
-    forms: ClassVar[tuple[FormName, ...]] = ("rows",)
-    longer: ClassVar[str] = "cut"
+    forms: tuple[FormName, ...] = ("rows",)
+    longer: str = "cut"
     schedule: ClassVar[str] = "cosine"
-    best: ClassVar[str] = "loss"
+    best: str = "loss"
 
     def __init__(self, network: Transformer, tokenizer: Tokenizer) -> None:
         super().__init__()
@@ -104,9 +108,20 @@ class Task(nn.Module, ABC):
         return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
 
     @classmethod
+    def fields(cls, options: Mapping[str, Any]) -> Sequence[str]:
+        """`reads`, for an objective whose options decide it."""
+        del options
+        return cls.reads
+
+    @classmethod
     def texts_of(cls, values: Values) -> Iterable[str]:
         """The texts of a row that a tokenizer learns from."""
-        return values[: 1 + ("target" in cls.reads)]
+        return values
+
+    def refusal(self, values: Values) -> str | None:
+        """Why a row of data cannot be used, in words; None for one that can."""
+        strange = next((value for value in values if not isinstance(value, str)), None)
+        return None if strange is None else f"must hold a text; got {type(strange).__name__}"
 
     @classmethod
     def predicted(cls, values: Values) -> str:
@@ -121,11 +136,6 @@ class Task(nn.Module, ABC):
     def weights(self) -> Mapping[str, float]:
         """The terms of the loss with their weights: each is a sum over targets, divided by their number."""
         return {"loss": 1.0}
-
-    @property
-    def summed(self) -> Sequence[str]:
-        """What `forward` sums when it is not training, and what is counted, in this order."""
-        return [*self.weights, "right", *(f"targets.{name}" for name in self.weights)]
 
     @property
     def saved(self) -> Transformer:
@@ -155,8 +165,17 @@ class Task(nn.Module, ABC):
         """Sums over the targets of a batch: of each term of the loss, and of what is counted besides."""
 
     @abstractmethod
-    def scores(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """What the sums of `forward` and of `Batch.counts` over a set say together; "loss" is one of them."""
+    def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
+        """What the sums of `forward` and of `Batch.counts` over a set say together; "loss" is one of them.
+
+        Args:
+            sums: numbers, and lists of them where `forward` gives more than one.
+        """
+
+    def details(self, sums: Mapping[str, Any]) -> dict[str, Any]:
+        """What else they say, as JSON has it: what is more than a number."""
+        del sums
+        return {}
 
     def state(self, batch: Batch, network: Network | None = None) -> Output:
         """Run the network on a batch, without the head's logits."""
@@ -173,5 +192,12 @@ def run(network: Network, batch: Batch, *, logits: bool = True) -> Output:
             "decoder_mask": target.mask,
             "decoder_positions": target.positions,
         }
-    output: Output = network(source.ids, mask=source.mask, positions=source.positions, logits=logits, **more)
+    output: Output = network(
+        source.ids,
+        mask=source.mask,
+        token_types=source.types,
+        positions=source.positions,
+        logits=logits,
+        **more,
+    )
     return output

@@ -3,12 +3,20 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from regard.training.tasks._classify import TextLabels
 from regard.training.tasks._clm import NextToken
 from regard.training.tasks._mlm import MaskedTokens
 from regard.training.tasks._seq2seq import Translation
+from regard.training.tasks._tag import WordTags
 from regard.training.tasks._task import Task
 
 TASKS: Mapping[str, type[Task]] = MappingProxyType(
-    {"mlm": MaskedTokens, "clm": NextToken, "seq2seq": Translation}
+    {
+        "mlm": MaskedTokens,
+        "clm": NextToken,
+        "seq2seq": Translation,
+        "classify": TextLabels,
+        "tag": WordTags,
+    }
 )
 """The objectives, by the name that is typed."""

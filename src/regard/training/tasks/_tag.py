@@ -1,0 +1,141 @@
+"""A tag for every word."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.models import Transformer
+from regard.text import Tokenizer
+from regard.training._batch import Batch, Row, labels_of, side
+from regard.training._losses import NOT_A_TARGET, cross_entropy
+from regard.training.tasks._labels import Labelled
+from regard.training.tasks._scores import of_spans
+from regard.training.tasks._spans import is_bio, kinds_of, spans
+from regard.training.tasks._task import Values, run
+
+
+class WordTags(Labelled):
+    """Predict the tag of each word: - sum over words of log p(tag | text), read off its first piece.
+
+    The words are joined by blanks for the tokenizer. A word that it drops has no target.
+
+    Args:
+        network: one with a head for labels of tokens.
+        tokenizer: its tokenizer.
+
+    Source: Devlin et al. 2019, arXiv 1810.04805, section 5.3.
+    """
+
+    reads = ("text", "label")
+    named = {"text": "words", "label": "tags"}
+    has_tags = True
+    columns = ("tokens", "labels")
+    head = "token"
+    forms = ("rows", "packed")
+
+    def __init__(self, network: Transformer, tokenizer: Tokenizer) -> None:
+        super().__init__(network, tokenizer)
+        self.frame = tokenizer.bulk.frame()
+        self.kinds = kinds_of(self.labels) if is_bio(self.labels) else ()
+        self.best = "f1" if self.kinds else "accuracy"
+
+    @classmethod
+    def texts_of(cls, values: Values) -> Iterable[str]:
+        return (" ".join(map(str, values[0])),)
+
+    @classmethod
+    def names_in(cls, value: Any) -> Iterable[Any]:
+        if isinstance(value, str):
+            raise TypeError("a text, not a list")
+        yield from value
+
+    def refusal(self, values: Values) -> str | None:
+        words, tags = values
+        if not all(isinstance(each, list) for each in values):
+            return "must hold a list of words and a list of tags"
+        if len(words) != len(tags):
+            return f"must hold as many words as tags; got {len(words)} and {len(tags)}"
+        if not all(isinstance(word, str) and word.strip() for word in words):
+            return "must hold words, none of them blank"
+        return super().refusal((" ", tags))
+
+    def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:
+        before, after = self.frame.before, self.frame.after
+        aligned = self.tokenizer.bulk.aligned([" ".join(words) for words, _ in rows])
+        for (words, tags), text in zip(rows, aligned, strict=True):
+            labels = [NOT_A_TARGET] * len(text.ids)
+            ends = list(accumulate(len(word) + 1 for word in words))
+            last = -1
+            for place, (start, end) in enumerate(text.spans):
+                # By its end: some pieces begin with the blank before their word.
+                word = bisect_right(ends, end - 1)
+                if start < end and word > last:
+                    last, labels[place] = word, self._tag(tags[word])
+            yield {
+                "tokens": [*before, *text.ids, *after],
+                "labels": [*[NOT_A_TARGET] * len(before), *labels, *[NOT_A_TARGET] * len(after)],
+            }
+
+    def _tag(self, name: Any) -> int:
+        [number] = self.numbers([name])
+        assert number is not None, "rows with unknown tags are refused"
+        return number
+
+    def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
+        after = len(self.frame.after)
+        return {name: [*ids[: length - after], *ids[len(ids) - after :]] for name, ids in example.items()}
+
+    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
+        del draw
+        labels = labels_of([[each["labels"] for each in row] for row in rows])
+        return Batch(
+            source=side([[each["tokens"] for each in row] for row in rows], pad_id=self.pad_id),
+            labels=labels,
+            counts={"loss": int((labels != NOT_A_TARGET).sum())},
+            examples=sum(map(len, rows)),
+            more={},
+        )
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        logits = run(self.network, batch).logits
+        assert logits is not None
+        sums = {"loss": cross_entropy(logits, batch.labels)}
+        if not self.training:
+            guessed = logits.argmax(dim=-1)
+            sums["right"] = (guessed == batch.labels).sum()
+            if self.kinds:
+                sums["spans"] = self._spans(batch, guessed)
+        return sums
+
+    def _spans(self, batch: Batch, guessed: Tensor) -> Tensor:
+        """Of each kind of span how many there are, how many were found, and how many of these are right."""
+        found = torch.zeros(len(self.kinds), 3, dtype=torch.int64)
+        numbers = batch.source.segments
+        texts = torch.zeros_like(batch.labels) if numbers is None else numbers
+        for row, places in enumerate(batch.labels != NOT_A_TARGET):
+            for text in set(texts[row, places].tolist()):
+                chosen = places & (texts[row] == text)
+                there, seen = (
+                    spans([self.labels[tag] for tag in tags[row, chosen].tolist()])
+                    for tags in (batch.labels, guessed)
+                )
+                for column, kind_spans in enumerate((there, seen, there & seen)):
+                    for kind, _, _ in kind_spans:
+                        found[self.kinds.index(kind), column] += 1
+        return found
+
+    def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
+        targets = max(1.0, sums["targets.loss"])
+        scores = {"loss": sums["loss"] / targets, "accuracy": sums["right"] / targets}
+        return scores | (
+            of_spans([sum(column) for column in zip(*sums["spans"], strict=True)]) if self.kinds else {}
+        )
+
+    def details(self, sums: Mapping[str, Any]) -> dict[str, Any]:
+        found = zip(self.kinds, sums.get("spans", ()), strict=True)
+        return {"kinds": {kind: of_spans(counts) | {"spans": counts[0]} for kind, counts in found}}

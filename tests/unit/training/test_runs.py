@@ -1,0 +1,154 @@
+"""A run of every objective, in a folder: it writes what can be loaded, and goes on where it was killed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.core.errors import InputError
+from regard.models import load_checkpoint
+from regard.text import write_tokenizer
+from regard.training import Report, Settings, read_journal, read_settings, train
+from unit.training.small import LABELS, PAIRS, SIZES, TAGGED, TEXTS, tokenizer
+
+SMALL = {**SIZES, "d_embedding": 12}
+ROWS: dict[str, list[Any]] = {
+    "clm": [{"text": text} for text in TEXTS],
+    "mlm": [{"text": text} for text in TEXTS],
+    "seq2seq": [{"text": text, "target": target} for text, target in PAIRS],
+    "classify": [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)],
+    "pairs": [
+        {"text": text, "target": target, "label": place % 2} for place, (text, target) in enumerate(PAIRS)
+    ],
+    "tag": [{"words": words, "tags": tags} for words, tags in TAGGED],
+}
+"""Rows of data by objective; the two texts of "pairs" are classified."""
+
+
+class Killed(Exception):
+    """What a run is stopped by."""
+
+
+def settings_of(name: str, folder: Path, **more: Any) -> Settings:
+    """A run of six steps on tiny files in a folder."""
+    data = folder / f"{name}.jsonl"
+    if not data.exists():
+        data.write_text("".join(json.dumps(row) + "\n" for row in ROWS[name] * 3))
+        (folder / "tokenizer").mkdir(exist_ok=True)
+        write_tokenizer(tokenizer(), folder / "tokenizer")
+    given: dict[str, Any] = {
+        "data": {"train": [str(data)], "valid": [str(data)]},
+        "tokenizer": {"path": str(folder / "tokenizer")},
+        "batch": {"length": 16, "rows": 2},
+        "model": {key: SMALL[key] for key in SIZES},
+        "task": {"pairs": True} if name == "pairs" else {},
+        "steps": 6,
+        "evaluate_every": 3,
+        "save_every": 2,
+    }
+    return read_settings("classify" if name == "pairs" else name, **(given | more))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_run_that_was_killed_goes_on_to_the_same_model(name: str, tmp_path: Path) -> None:
+    settings = settings_of(name, tmp_path)
+    whole = train(settings, tmp_path / "whole")
+
+    def kill(report: Report) -> None:
+        if report["step"] == 5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(settings, tmp_path / "killed", on_report=kill)
+    again = train(settings, tmp_path / "killed")
+    assert again.scores == whole.scores
+    assert (again.step, "loss" in again.scores) == (whole.step, True)
+    ours, theirs = (load_checkpoint(result.model).network.state_dict() for result in (again, whole))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[each], theirs[each]) for each in ours)
+    journals = [
+        [{**line, "seconds": 0} for line in read_journal(tmp_path / each)] for each in ("whole", "killed")
+    ]
+    assert journals[0] == journals[1]
+
+
+def test_labels_are_sorted_kept_and_written(tmp_path: Path) -> None:
+    result = train(settings_of("classify", tmp_path), tmp_path / "run")
+    config: Any = load_checkpoint(result.model).network.config
+    assert config.labels == ("both", "money", "water")
+    assert json.loads((result.model / "config.json").read_text())["label2id"] == {
+        "both": 0,
+        "money": 1,
+        "water": 2,
+    }
+    numbers = train(settings_of("pairs", tmp_path), tmp_path / "numbers")
+    assert load_checkpoint(numbers.model).network.config.labels == ("0", "1")  # type: ignore[attr-defined]
+
+
+def test_a_checkpoint_gets_a_new_head_or_keeps_its_own(tmp_path: Path) -> None:
+    first = train(settings_of("mlm", tmp_path), tmp_path / "mlm")
+    more: dict[str, Any] = {"start": str(first.model), "model": {}, "tokenizer": {}, "steps": 1}
+    classified = train(settings_of("classify", tmp_path, **more), tmp_path / "classify")
+    before, after = (load_checkpoint(result.model).network for result in (first, classified))
+    apart = [
+        float((ours - theirs).abs().max().detach())
+        for ours, theirs in zip(
+            before.stack("encoder").parameters(), after.stack("encoder").parameters(), strict=True
+        )
+    ]
+    assert max(apart) < 1e-3  # one step of the optimiser
+    more["start"] = str(classified.model)
+    (tmp_path / "fewer.jsonl").write_text('{"text": "the bank", "label": "water"}\n' * 4)
+    more["data"] = {"train": [str(tmp_path / "fewer.jsonl")], "valid_share": 0.0}
+    kept = train(settings_of("classify", tmp_path, **more), tmp_path / "again")
+    assert load_checkpoint(kept.model).network.config.labels == ("both", "money", "water")  # type: ignore[attr-defined]
+
+
+REFUSED = {
+    "label": (
+        "classify",
+        [{"text": "the bank", "label": "sky"}],
+        "line 1 of .*label must be one of both, money, wat",
+    ),
+    "no list": (
+        "tag",
+        [{"words": "the bank", "tags": ["O"]}],
+        "must hold a list of words and a list of tags",
+    ),
+    "lengths": ("tag", [{"words": ["the", "bank"], "tags": ["O"]}], "as many words as tags; got 2 and 1"),
+    "number": ("mlm", [{"text": 3}], "line 1 of .*must hold a text; got int"),
+}
+
+
+@pytest.mark.parametrize(("name", "row", "told"), REFUSED.values(), ids=REFUSED)
+def test_rows_that_cannot_be_used_are_refused(name: str, row: Any, told: str, tmp_path: Path) -> None:
+    settings = settings_of(name, tmp_path)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(json.dumps(row[0]) + "\n")
+    settings = settings_of(name, tmp_path, data={"train": list(settings.data.train), "valid": [str(bad)]})
+    with pytest.raises(InputError, match=told):
+        train(settings, tmp_path / "run")
+
+
+def test_one_label_is_no_choice(tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("text,label\nthe bank,water\n")
+    with pytest.raises(InputError, match="at least two labels in the data; there is only 'water'"):
+        train(
+            settings_of("classify", tmp_path, data={"train": [str(tmp_path / "one.csv")]}), tmp_path / "run"
+        )
+
+
+def test_tags_stand_in_columns_of_plain_text_too(tmp_path: Path) -> None:
+    (tmp_path / "some.conll").write_text(
+        "-DOCSTART- O\n\nthe DT O\nbank NN B-PLACE\n\n# a remark\na DT O\nriver NN I-PLACE\n"
+    )
+    settings = settings_of(
+        "tag", tmp_path, data={"train": [str(tmp_path / "some.conll")], "valid_share": 0.0}, steps=1
+    )
+    train(settings, tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "labels.json").read_text()) == ["B-PLACE", "I-PLACE", "O"]
+    assert json.loads((tmp_path / "run" / "data" / "train.json").read_text())["rows"] == 2
