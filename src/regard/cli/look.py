@@ -34,9 +34,17 @@ if TYPE_CHECKING:
 def look(
     context: typer.Context,
     text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="The sentence; - reads it from stdin.")
+        str | None,
+        typer.Argument(
+            metavar="TEXT", help="The sentence; - reads it from stdin. Or the folder of a training run."
+        ),
     ] = None,
-    pair: Annotated[str | None, typer.Argument(metavar="PAIR", help="A second sentence.")] = None,
+    pair: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PAIR", help="A second sentence. Of a run, which of its watched texts: 1, 2, ..."
+        ),
+    ] = None,
     target: TargetOption = None,
     model: ModelOption = DEFAULT_MODEL,
     output: Annotated[
@@ -123,6 +131,8 @@ def look(
     With --live the page holds the model, and works out whatever is typed into it, offline. It has 35 MB of
     the default model; TEXT is what it opens with.
 
+    Of the folder of a training run with --watch, the page goes through its steps: heads as they emerge.
+
     For a paper, --svg, --png and --pdf write a picture of the head that --layer and --head choose.
     """
     if text is None:
@@ -147,12 +157,19 @@ def look(
         raise InputError(
             "--layer, --head, --kind and --map choose a picture; give --svg, --png or --pdf too."
         )
+    beside = {
+        "--target": target, "--values": values, "--heads": heads, "--only": only, "--measures": measures,
+        "--all-positions": all_positions or None, **pictures,
+    }  # fmt: skip
+    if _is_run(text):
+        _check_alone({**beside, "--live": live or None}, f"with a run: {text} has its traces")
+        from regard.training import film
+
+        page = film(text, 1 if pair is None else pair, max_mb=max_mb)
+        _deliver(page, output, {"largest_difference": page.largest_difference} if as_json else None, no_open)
+        return
     if live:
-        beside = {
-            "--target": target, "--values": values, "--heads": heads, "--only": only, "--measures": measures,
-            "--all-positions": all_positions or None,
-        }  # fmt: skip
-        _check_live({**beside, **pictures})
+        _check_alone(beside, "with --live: the page works out what is typed")
         page = load_model(model).live_page(*read_texts([text] if pair is None else [text, pair]))
         _deliver(page, output, {"largest_difference": page.live_difference} if as_json else None, no_open)
         return
@@ -211,11 +228,19 @@ _OPENING = "The man who fishes on the river bank keeps his money in a bank."
 """What a live page opens with where nothing is said."""
 
 
-def _check_live(beside: Mapping[str, object]) -> None:
-    """Refuse what a live page does not have."""
+def _is_run(text: str) -> bool:
+    """Whether this is no sentence but the folder of a training run."""
+    try:
+        return (Path(text) / "settings.json").is_file()
+    except (OSError, ValueError):  # a sentence may be no path
+        return False
+
+
+def _check_alone(beside: Mapping[str, object], why: str) -> None:
+    """Refuse what a page of a run, or a live page, does not have."""
     for option, value in beside.items():
         if value is not None:
-            raise InputError(f"{option} must be left out with --live: the page works out what is typed.")
+            raise InputError(f"{option} must be left out {why}.")
 
 
 def _deliver(page: "Page", output: Path | None, told: Mapping[str, Any] | None, no_open: bool) -> None:

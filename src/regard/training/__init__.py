@@ -2,6 +2,7 @@
 
 from regard.training._checkpoints import Progress
 from regard.training._configuration import as_mapping, as_settings, read_settings
+from regard.training._film import film
 from regard.training._journal import read_journal
 from regard.training._losses import NOT_A_TARGET, cross_entropy, distillation, kl_divergence, smoothed_entropy
 from regard.training._result import Result
@@ -30,6 +31,7 @@ __all__ = [
     "as_settings",
     "cross_entropy",
     "distillation",
+    "film",
     "kl_divergence",
     "learning_rate",
     "read_journal",

@@ -157,6 +157,7 @@ def _check(settings: Settings) -> type[Task]:
         "save_every": settings.save_every,
         "keep": settings.keep,
         "patience": settings.patience,
+        "watch_every": settings.watch_every,
         "optimiser.lr": settings.optimiser.lr,
         "optimiser.clip": settings.optimiser.clip,
     }.items():

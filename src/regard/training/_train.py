@@ -16,6 +16,7 @@ from regard.training._result import Result, finish, write_model
 from regard.training._run import Run
 from regard.training._settings import Settings
 from regard.training._step import take_step
+from regard.training._watch import Watch
 
 Report = Mapping[str, Any]
 """What a step or a score has to tell: "step", then numbers by name."""
@@ -80,6 +81,8 @@ def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[
     progress = checkpoints.load_last(module, made)
     if progress.step:
         on_message(f"going on from step {progress.step:,} of {run.steps:,}")
+    watch = Watch(run, module, progress.step)
+    watch.look(progress.step)
 
     with Journal(run.folder, step=progress.step, on_report=on_report, ranks=ranks) as journal:
         while progress.step < run.steps and not run.is_patience_over(progress):
@@ -91,6 +94,7 @@ def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[
                 progress, report = take_step(run, module, made, picked, progress)
                 seconds = time.perf_counter() - began
                 journal.write(report | {"lr": rate, "seconds": seconds})
+                watch.look(progress.step)
 
                 if run.is_due(settings.evaluate_every, progress.step) and run.valid is not None:
                     scores = evaluate(module, run, run.valid)

@@ -101,6 +101,7 @@ def render_page(
     *records: AttentionRecord,
     movement: Facts | None = None,
     difference: Facts | None = None,
+    training: Facts | None = None,
     values: Sequence[HeadName] = (),
     heads: Sequence[HeadName] = (),
     max_mb: float | None = MOST_MB,
@@ -113,9 +114,11 @@ def render_page(
     named by hash in a Content-Security-Policy, so nothing that a token contains can run.
 
     Args:
-        records: What to show: one run, with a movement one of each text, with a difference two.
+        records: What to show: one run, with a movement one of each text, with a difference two, with a
+            training one of each step, of which the page opens on the last.
         movement: The facts of one word in all of them; the page opens with it.
         difference: The facts of how the second differs from the first; the page opens with it.
+        training: The facts of the steps that the runs are of, one text in a network that is trained.
         values: Heads, (kind, layer, head), whose values the page holds in any case. It holds those of all
             heads while it stays under 8 MB with them.
         heads: Heads that the page holds in any case, where not all fit. The others that it holds are the
@@ -168,13 +171,15 @@ def render_page(
         runs[0][0]["movement"] = movement
     if difference is not None:
         runs[0][0]["compared"] = difference
+    if training is not None:
+        runs[0][0]["training"] = training
     if live is not None:
         runs[0][0]["live"] = live_facts(replace(live, weight=_round_up(live.weight)))
     plain = sum(len(text.encode()) for text in (style_packed, script_packed, loader, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
     held, packed = pack_records(records, heads, values, max_mb, size, alone=only is not None)
     if movement is None:
-        runs[0][0]["start"] = start_of(records, held, difference)
+        runs[0][0]["start"] = start_of(records if training is None else records[-1:], held, difference)
     every_mb = (size + all_bytes(records, packed[0].encoding)) / 1e6
     for (facts, blocks), record, each, its_left in zip(runs, records, packed, left, strict=True):
         add_heads(each, facts, blocks, _round_up(each.largest_difference))
@@ -217,7 +222,8 @@ def render_page(
         values=found.pop() if len(found) == 1 else "some",
         heads="all" if held.every else "some",
         held=held.heads,
-        records=tuple(records),
+        # A notebook's widget has no steps: it shows the last.
+        records=tuple(records if training is None else records[-1:]),
         movement=movement,
         difference=difference,
         left_out={name: reason for each in left for name, reason in each.items()},

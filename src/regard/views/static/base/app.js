@@ -8,6 +8,7 @@ import { makeSave } from "./save.js";
 import { sheetOf } from "./sheet.js";
 import { State } from "./state.js";
 import { makeBar } from "./tabs.js";
+import { makeTrainingBar } from "./training_bar.js";
 
 const WHOLE = 720; // CSS pixels
 const HIGH = 900;
@@ -40,7 +41,8 @@ export function mount(root, source, host, offered) {
   // What stays in its place keeps the focus.
   for (const old of [...root.children]) if (old !== host.slot) old.remove();
   root.prepend(makeHeader(source, state, views, host));
-  root.append(bar, place, makeFooter(state, host, makeSave(picture)), makeOpener(host, source, state));
+  const training = source.runs ? [makeTrainingBar(source, state, colours, host, picture)] : [];
+  root.append(bar, ...training, place, makeFooter(state, host, makeSave(picture)), makeOpener(host, source, state));
 
   const open = new Map(); // name to { view, missed }
   let current = null;

@@ -3,7 +3,7 @@
 import { make } from "./dom.js";
 import { download, drawnSheet } from "./save.js";
 
-const EACH = 500; // milliseconds a picture
+const EACH = 500; // milliseconds a picture, where nothing else is said
 const AGAIN = 100; // a canvas that does not change is not recorded: it is drawn again
 const MOST = 1920; // pixels
 const TYPES = ["video/webm;codecs=vp9", "video/webm;codecs=vp8", "video/webm"];
@@ -17,7 +17,7 @@ const wait = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mill
 
 // sheet(): the picture of the step that is on, or a promise of it; count(), go(place): the steps; ended(): of a film that
 // stopped. The last picture is the largest.
-async function record({ sheet, count, go }, type, told) {
+async function record({ sheet, count, go, each = EACH }, type, told) {
   const pictures = [];
   for (let place = 0; place < count() && !told.stopped; place += 1) {
     go(place);
@@ -43,7 +43,7 @@ async function record({ sheet, count, go }, type, told) {
   recorder.start();
   for (const [place, picture] of pictures.entries()) {
     told.say(`Recording ${place + 1} of ${pictures.length}`);
-    const rests = place === pictures.length - 1 ? 2 * EACH : EACH;
+    const rests = place === pictures.length - 1 ? Math.max(2 * each, 1000) : each;
     for (let left = rests; left > 0 && !told.stopped; left -= AGAIN) {
       draw(picture);
       await wait(AGAIN);
@@ -55,7 +55,7 @@ async function record({ sheet, count, go }, type, told) {
 }
 
 // The button; name: the file's, without its ending; colours: the page's.
-export function makeFilm({ name, sheet, count, go, colours }) {
+export function makeFilm({ name, sheet, count, go, colours, each = EACH }) {
   const label = "Save the steps as a film (WebM)";
   const button = make("button", { type: "button", class: "button", "aria-label": label, title: label }, "Film");
   const said = make("span", { class: "note", role: "status" }, "");
@@ -73,7 +73,7 @@ export function makeFilm({ name, sheet, count, go, colours }) {
     told = { stopped: false, paper: colours.of("--card"), say: (text) => (said.textContent = text) };
     button.textContent = "Stop";
     try {
-      const film = await record({ sheet, count, go }, type, told);
+      const film = await record({ sheet, count, go, each }, type, told);
       if (told.stopped) said.textContent = "Stopped: no film was saved.";
       else {
         download(film, `${name}.webm`);

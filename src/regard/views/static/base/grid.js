@@ -22,9 +22,8 @@
 
 import { make, onceAFrame, whenResized } from "./dom.js";
 import { cellIn, onKeys } from "./keys.js";
-import { quantityOf } from "./measures.js";
 import { isAsked, nameOf, withEffect } from "./names.js";
-import { drawThumbnail, thumbnailsOf } from "./thumbnails.js";
+import { drawThumbnail, isOneScale, thumbnailsOf } from "./thumbnails.js";
 
 const AROUND = 2; // lines above and below the view that are drawn already
 
@@ -75,9 +74,17 @@ export class HeadGrid {
     return element ? this.cells[Number(element.dataset.cell)] : null;
   }
 
-  // The heads of the kind on show.
+  // The heads of the kind on show. At another step of a training they are the same: the old pictures stay until the
+  // new ones have come.
   rebuild() {
     const { kind } = this.state.values;
+    if (this.kind === kind && this.source.runs) {
+      if (this.look.lines?.(this.cells)) this.arrange();
+      else this.fill();
+      this.restart(true);
+      return;
+    }
+    this.kind = kind;
     this.cells = [];
     for (const layer of this.source.layers(kind)) {
       for (let head = 0; head < this.source.heads(kind, layer); head += 1) this.cells.push(this.makeCell(layer, head));
@@ -101,13 +108,13 @@ export class HeadGrid {
   }
 
   scaleSaid() {
-    return quantityOf(this.state.values.what).shared
+    return isOneScale(this.source, this.state.values.what)
       ? "All thumbnails have one scale."
       : "Each thumbnail is scaled to its own largest weight.";
   }
 
   // Draws the thumbnails again, as they come.
-  restart() {
+  restart(stays = false) {
     if (this.drawing) this.drawing.stop();
     if (!this.look.pictures) return;
     this.body.classList.remove("drawn");
@@ -117,7 +124,7 @@ export class HeadGrid {
       (cell) => this.come(cell),
       () => this.body.classList.add("drawn"),
     );
-    this.repaint();
+    if (!stays) this.repaint();
   }
 
   // New rows have come.

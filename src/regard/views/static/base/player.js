@@ -7,8 +7,9 @@ import { makeFilm } from "./film.js";
 const PACE = 800; // milliseconds a step
 
 // count(), place(): how many steps and which is on, -1 for none; go(place); said(place): a text, or parts of one; all():
-// back to all of them, where there is such a state; film: { name, sheet(), colours } where the steps can be filmed.
-export function makePlayer({ label, slider = label, count, place, go, said, all = null, film = null }) {
+// back to all of them, where there is such a state; film: { name, sheet(), colours } where the steps can be
+// filmed, each for so many milliseconds; pace: milliseconds a step.
+export function makePlayer({ label, slider = label, count, place, go, said, all = null, film = null, pace = PACE }) {
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   const steps = `${label.toLowerCase()}s`;
   const button = (text, name, act) => {
@@ -39,7 +40,7 @@ export function makePlayer({ label, slider = label, count, place, go, said, all 
       return;
     }
     if (place() < 0 || place() >= count() - 1) go(0);
-    playing = setInterval(tick, PACE);
+    playing = setInterval(tick, pace);
     update();
   };
   const player = button("Play", `Play the ${steps}`, play);
@@ -66,5 +67,5 @@ export function makePlayer({ label, slider = label, count, place, go, said, all 
     whole.hidden = place() < 0;
     slide(Math.max(0, place()), Math.max(1, count()), place() < 0 ? `All ${steps}` : said(place()));
   }
-  return { element, range, update, stop, turn };
+  return { element, range, update, stop, turn, play };
 }

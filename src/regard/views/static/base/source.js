@@ -65,6 +65,7 @@ import { Layer } from "./layer.js";
 import { Matrices, Norms } from "./measures.js";
 import { decodeBase64, decodeValues } from "./numbers.js";
 import { decodeStory } from "./story.js";
+import { TrainedSource } from "./trained.js";
 
 // What a column needs first is one number for each row of the head, which is quadratic: up to so many products it
 // is worked out at once, in less than half a frame, and beyond it in idle time.
@@ -343,7 +344,14 @@ export function chosenRun(facts, address, read) {
 // The source of a page. The names of the blocks of further runs begin with the run.
 export function fileSource(readBlock) {
   const facts = JSON.parse(readBlock("facts"));
-  const { movement, compared } = facts;
+  const { movement, compared, training, start } = facts;
+  if (training) {
+    const runs = training.steps.map((_, place) => {
+      const read = (name) => readBlock(place === 0 ? name : `run${place}-${name}`);
+      return new FileSource({ ...JSON.parse(read("facts")), training, start }, read);
+    });
+    return new TrainedSource(runs);
+  }
   return chosenRun(facts, location.hash, (place) => {
     if (place === 0) return new FileSource(facts, readBlock);
     const read = (name) => readBlock(`run${place}-${name}`);

@@ -9,7 +9,8 @@
 // Shared fields: bare; view; kind; layer, head (the head under the cursor); also (further heads, [{ layer, head }]); pin
 // and hover (a token { side: "query" | "key", index }, or a span of them with `to`, its last); row (of a decoder, the
 // query that is being written: what comes after it is not there yet; null for all); specials; filter (of a pair);
-// units ("pieces" | "words"); what (the weights or another measure, see measures.js); theme.
+// units ("pieces" | "words"); at (of a network that is trained, which of the traced steps; see
+// trained.js); what (the weights or another measure, see measures.js); theme.
 
 import { nearestHeld, nearestIn } from "./held.js";
 import { quantities } from "./measures.js";
@@ -92,6 +93,11 @@ const FIELDS = {
       source.kinds.some((kind) => quantities(source, kind).includes(text)) ? text : undefined,
     write: (what, state) => (what === quantities(state.source, state.values.kind)[0] ? null : what),
   },
+  at: {
+    initial: null,
+    read: (text) => (isCount(text) ? Number(text) : undefined),
+    write: (at, { source }) => (at === null || at === source.facts.training.steps.length - 1 ? null : String(at)),
+  },
   specials: {
     initial: false,
     read: (text) => (text === "shown" ? true : text === "hidden" ? false : undefined),
@@ -129,6 +135,7 @@ export class State {
     this.gone = undefined; // aborted with the page: for what a view listens to outside of its element
     /** @type {import("./types").Values} */
     this.values = this.arrive(address.read());
+    this.source.turn?.(this.values.at);
     if (address.read()) this.writeAddress(); // without what was not understood
     address.listen(() => {
       this.put(this.arrive(address.read()), () => {});
@@ -178,6 +185,11 @@ export class State {
     );
     if (changed.size === 0) return;
     this.values = after;
+    // At another step of the training all numbers are others, as those of another kind are.
+    if (changed.has("at")) {
+      this.source.turn(after.at);
+      changed.add("kind");
+    }
     for (const listener of this.listeners) listener(changed);
     if (!(changed.size === 1 && changed.has("hover"))) write(changed);
   }
@@ -190,6 +202,8 @@ export class State {
     if (!settled.view) settled.view = this.views[0];
     if (!settled.kind) settled.kind = source.kinds[0];
     const { kind } = settled;
+    const last = source.turn ? source.facts.training.steps.length - 1 : null;
+    settled.at = last === null ? null : Math.min(settled.at ?? last, last);
     const layers = source.layers(kind);
     const isHead = (each) => this.isHead(kind, each) && source.holds(kind, each.layer, each.head);
     if (!layers.includes(settled.layer)) settled.layer = layers[0];

@@ -10,6 +10,9 @@ import { fullOf, quantityOf } from "./measures.js";
 
 const SIDE = DRAWING.thumbnail.side; // sampled queries and bins of keys at most: what a cell can show, whatever the text's length
 
+// Whether all pictures have one scale: of differences, and over the steps of a training, which would not be seen else.
+export const isOneScale = (source, what) => Boolean(quantityOf(what).shared || source.runs);
+
 class Thumbnails {
   constructor({ source, state, colours }) {
     this.source = source;
@@ -20,8 +23,8 @@ class Thumbnails {
 
   // What the pictures are of: when the kind or the tokens on show change, others are wanted.
   subject() {
-    const { kind, specials, filter, what } = this.state.values;
-    return JSON.stringify([kind, specials, filter, what]);
+    const { kind, specials, filter, what, at } = this.state.values;
+    return JSON.stringify([kind, specials, filter, what, at]);
   }
 
   forget() {
@@ -140,7 +143,7 @@ class Thumbnails {
       }
     }
     for (const weight of picture) if (Math.abs(weight) > largest) largest = Math.abs(weight);
-    if (quantityOf(what).shared) largest = this.most();
+    if (isOneScale(this.source, what)) largest = this.most();
     // Square root: a weight of 0.1 beside one of 1 would otherwise vanish.
     const pixels = Int16Array.from(picture, (weight) =>
       largest > 0 ? Math.sign(weight) * 255 * Math.sqrt(Math.abs(weight) / largest) : 0,

@@ -46,6 +46,9 @@ export interface Source {
   listen(listener: () => void): void;
   allows?(kind: Kind, layer: number, head: number, query: number, key: number): boolean;
   measures?(kind: Kind): string[];
+  /** Of a network that is trained: the traced steps, and which is on. */
+  runs?: Source[];
+  turn?(place: number): void;
 }
 
 /** The state's fields; a view may have more. */
@@ -62,6 +65,7 @@ export interface Values {
   run: number;
   filter: string;
   what: string;
+  at: number | null;
   specials: boolean;
   units: "pieces" | "words";
   theme: "auto" | "light" | "dark";
