@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
@@ -149,6 +150,23 @@ class FamilyConfig:
     def initial(self) -> Scheme:
         """What is drawn otherwise before training, by patterns of the network's names."""
         return {}
+
+    @classmethod
+    def of_sizes(cls, **given: Any) -> Self:
+        """A config whose other fields follow from those given, as a file that lacks them is read.
+
+        Example:
+            >>> from regard.models.llama import LlamaConfig
+            >>> LlamaConfig.of_sizes(d_model=12, num_layers=2, num_heads=3, num_kv_heads=3).head_dim
+            4
+        """
+        if "layer_types" not in cls.__dataclass_fields__:
+            return cls(**given)
+        plain = cls(**given)
+        spelled = {each.name: each.metadata[_SPELLING].name for each in fields(cls) if each.metadata}
+        written = {spelled[name]: value for name, value in given.items() if name in spelled}
+        read = {each.name: getattr(plain, each.name) for each in fields(cls)}
+        return cls(**cls.derived(Fields(file=Path("model"), values=written), (), read) | given)
 
     @classmethod
     def from_hf(cls, fields: Fields, tensors: Collection[str]) -> Self:

@@ -13,12 +13,14 @@ from regard.training._names import check_names
 _SMALL = {"d_model": 256, "num_layers": 4, "num_heads": 4, "d_ff": 1024}
 """A network that learns something in minutes on a processor; the settings say otherwise."""
 
-_BOTH = {
+_LIKE = {
+    "num_kv_heads": "num_heads",
     "num_decoder_layers": "num_layers",
     "num_decoder_heads": "num_heads",
     "d_decoder_ff": "d_ff",
     "decoder_vocab_size": "vocab_size",
 }
+"""Fields that are as another, where they are not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +75,10 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
         **more,
         **wanted.sizes,
     }
-    given |= {name: given[one] for name, one in _BOTH.items() if name not in given}
+    given |= {name: given[one] for name, one in _LIKE.items() if name not in given}
     made = {name: value for name, value in given.items() if name in known and value is not None}
     try:
-        config = kind(**made)
+        config = kind.of_sizes(**made)
     except TypeError as error:
         raise InputError(f"model: {error}.") from error
     return new_network(config, seed=wanted.seed)

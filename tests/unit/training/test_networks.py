@@ -1,0 +1,23 @@
+"""New networks of the sizes that somebody asks for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard.models import FAMILIES
+from regard.training._networks import Wanted, network_of
+from unit.training.small import WORDS, tokenizer
+
+SIZES = {"d_model": 12, "num_layers": 5, "num_heads": 3, "d_ff": 20}
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"deberta-v2"}))  # its distances have sizes too
+def test_a_few_sizes_are_enough_for_every_family(family: str) -> None:
+    wanted = Wanted(start=None, family=family, sizes=SIZES, length=8, seed=0)
+    network = network_of(wanted, tokenizer(), head="language-model")
+    assert (network.config.d_model, network.config.num_layers) == (12, 5)
+    ids = torch.tensor([[5, 6, 7, 8, 9, 5, 6, 7]])
+    second = {"decoder_token_ids": ids[:, :3]} if len(network.prefixes) == 2 else {}
+    assert network(ids, **second).last_hidden_state.shape[-1] == 12
+    assert network.config.vocab_size == len(WORDS)
