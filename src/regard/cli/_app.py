@@ -13,7 +13,7 @@ from regard.cli import compare, embed, explain, heads, look, models, prune, toke
 from regard.cli._errors import Command, UsageError, usage
 from regard.cli._progress import say
 from regard.cli._ray_option import RayCommand
-from regard.core.errors import InputError, ModelNotFoundError, RegardError
+from regard.core.errors import InputError, ModelNotFoundError, OtherProcessError, RegardError
 
 app = typer.Typer(
     name="regard",
@@ -92,6 +92,8 @@ def main() -> None:
             typer.echo(error.format_message(), err=True)
             sys.exit(2)
         _fail(usage(error), 2)
+    except OtherProcessError:  # which says why
+        _fail(None, 1)
     except RegardError as error:
         _fail(str(error), 2 if isinstance(error, InputError | ModelNotFoundError) else 1)
     except OSError as error:
@@ -103,10 +105,11 @@ def main() -> None:
         _fail(f"{where} cannot be used ({error.strerror or error})", 1)
 
 
-def _fail(message: str, code: int) -> None:
+def _fail(message: str | None, code: int) -> None:
     if os.environ.get("REGARD_TRACEBACK"):
         raise  # the error that is being handled
-    say(message)
+    if message is not None:
+        say(message)
     sys.exit(code)
 
 

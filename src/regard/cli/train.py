@@ -88,7 +88,7 @@ def _command(objective: str) -> Callable[..., None]:
     ) -> None:
         if output is None:
             raise InputError("--output must name the folder of the run.")
-        from regard.training import read_settings, train
+        from regard.training import is_first_process, read_settings, train
 
         files = {"train": data, "train_target": target, "valid": valid, "valid_target": valid_target}
         settings = read_settings(
@@ -105,6 +105,8 @@ def _command(objective: str) -> Callable[..., None]:
         )
         with TrainingProgress() as progress:
             result = train(settings, output, on_report=progress.report, on_message=progress.tell)
+        if not is_first_process():
+            return
         if as_json:
             print_json({"model": str(result.model), "step": result.step, **result.scores})
         else:

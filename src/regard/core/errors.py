@@ -6,6 +6,7 @@
     ├── CheckpointError       a model's files are damaged, unknown or do not fit together
     │   └── ModelNotFoundError    nothing of that name can be loaded from here
     ├── TrainingError         training cannot go on: the loss is no number, or memory ran out
+    │   └── OtherProcessError     another process of the run has ended, and says why
     └── OutputError           a result could not be written (also an OSError)
 
 A message names the argument, what was wanted, what came and the way out, in one line: the command line
@@ -35,6 +36,10 @@ class ModelNotFoundError(CheckpointError):
 
 class TrainingError(RegardError):
     """Training cannot go on; what was saved before is whole."""
+
+
+class OtherProcessError(TrainingError):
+    """Another process of the run has ended, and says why; this one ends with it, and says nothing."""
 
 
 class OutputError(RegardError, OSError):

@@ -12,6 +12,7 @@ from typing import Any
 
 from regard.checkpoints import BESIDE, INERT, licence_of, read_config, to_hf, write_tensors
 from regard.core.errors import InputError, OutputError
+from regard.core.wording import reason
 from regard.models._loaded import Loaded
 from regard.models._network import Network
 from regard.models._pruned_files import CODE, pruned_fields
@@ -161,9 +162,10 @@ def _write(
         write_tensors(tensors, temporary / "model.safetensors")
         temporary.rename(target)
     except OSError as error:
+        below = error.__cause__ if isinstance(error, OutputError) and error.__cause__ else error
         raise OutputError(
-            f"{os.fspath(folder)!r} cannot be written ({error.strerror or error}); choose a new folder in "
-            "one that exists and is yours to write in."
+            f"{os.fspath(folder)!r} cannot be written ({reason(below)}); choose a new folder in one that "
+            "exists and is yours to write in."
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

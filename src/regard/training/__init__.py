@@ -5,6 +5,7 @@ from regard.training._configuration import as_mapping, as_settings, read_setting
 from regard.training._film import film
 from regard.training._journal import read_journal
 from regard.training._losses import NOT_A_TARGET, cross_entropy, distillation, kl_divergence, smoothed_entropy
+from regard.training._ranks import is_first_process
 from regard.training._result import Result
 from regard.training._schedules import SCHEDULES, learning_rate
 from regard.training._settings import (
@@ -32,6 +33,7 @@ __all__ = [
     "cross_entropy",
     "distillation",
     "film",
+    "is_first_process",
     "kl_divergence",
     "learning_rate",
     "read_journal",

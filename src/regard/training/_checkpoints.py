@@ -24,6 +24,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
 from regard.core.errors import CheckpointError, OutputError
+from regard.training._errors import why
 from regard.training._ranks import Ranks
 
 _STATE = "state.json"
@@ -87,29 +88,31 @@ class Checkpoints:
         """
         target = self.path(progress.step)
         temporary = self.folder / f".{target.name}.tmp"
+
+        def begin() -> None:
+            shutil.rmtree(temporary, ignore_errors=True)  # of a run that was killed here
+            temporary.mkdir(parents=True)
+
+        def end() -> None:
+            (temporary / _STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
+            _to_disk(temporary)
+            temporary.rename(target)
+            _to_disk(self.folder)
+            self._prune(progress)
+
         try:
-            if self.ranks.is_first:
-                shutil.rmtree(temporary, ignore_errors=True)
-                temporary.mkdir(parents=True)
-            self.ranks.wait()
+            self.ranks.together(begin)
             state, optimiser = get_state_dict(task, made)
             self._write({"task": state, "optimiser": optimiser}, temporary)
-            if self.ranks.is_first:
-                (temporary / _STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
-                _to_disk(temporary)
-                shutil.rmtree(target, ignore_errors=True)  # of a run that stood here before it went on
-                temporary.rename(target)
-                _to_disk(self.folder)
-                self._prune(progress)
+            self.ranks.together(end)
         except (OSError, CheckpointException) as error:
             shutil.rmtree(temporary, ignore_errors=True)
             steps = self.steps()
             last = f"the last good one is {self.path(steps[-1])}" if steps else "there is none yet"
             raise OutputError(
                 f"the checkpoint of step {progress.step} cannot be written to {self.folder} "
-                f"({_reason(error)}); {last}. Make room, then type the same command to go on from there."
+                f"({why(error)}); {last}. Make room, then type the same command to go on from there."
             ) from error
-        self.ranks.wait()
 
     def load(self, step: int, task: nn.Module, made: Sequence[Optimizer]) -> Progress:
         """Give a task and its optimisers the state of a checkpoint. All processes call it together.
@@ -125,7 +128,7 @@ class Checkpoints:
             set_state_dict(task, made, model_state_dict=state, optim_state_dict=optimiser)
         except (OSError, ValueError, TypeError, CheckpointException) as error:
             raise CheckpointError(
-                f"{folder} cannot be read ({_reason(error)}). Remove it to go on from the one before."
+                f"{folder} cannot be read ({why(error)}). Remove it to go on from the one before."
             ) from error
         return progress
 
@@ -164,7 +167,10 @@ class Checkpoints:
         steps = self.steps()
         for step in steps[: -self.keep]:
             if step != progress.best_step:
-                shutil.rmtree(self.path(step))
+                gone = self.folder / ".old"
+                shutil.rmtree(gone, ignore_errors=True)
+                self.path(step).rename(gone)  # at once: what has the name of a checkpoint is whole
+                shutil.rmtree(gone)
 
 
 @contextmanager
@@ -187,10 +193,3 @@ def _to_disk(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _reason(error: BaseException) -> str:
-    """Why, in a few words."""
-    if isinstance(error, CheckpointException):
-        error = next((each for each, *_ in error.failures.values()), error)
-    return str(getattr(error, "strerror", None) or error).splitlines()[0]

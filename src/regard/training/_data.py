@@ -72,14 +72,25 @@ class Side:
         """Whether there is such a set."""
         return not self.is_valid or bool(self.settings.valid) or self.settings.valid_share > 0.0
 
+    def files(self) -> dict[str, list[int] | None]:
+        """The files, each with its size and the time of its last change; None for one that is not there."""
+        found = {name: Path(name) for names in self._names for name in names}
+        states = {name: path.stat() if path.is_file() else None for name, path in found.items()}
+        return {name: state and [state.st_size, state.st_mtime_ns] for name, state in states.items()}
+
+    @property
+    def _names(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The files of the texts and of their targets."""
+        settings = self.settings
+        if settings.valid and self.is_valid:
+            return settings.valid, settings.valid_target
+        return settings.train, settings.train_target
+
     def __iter__(self) -> Iterator[tuple[Values, str]]:
         """Each row, with its place for messages."""
         settings = self.settings
-        files, targets = settings.train, settings.train_target
-        apart = bool(settings.valid)
-        if apart and self.is_valid:
-            files, targets = settings.valid, settings.valid_target
-        share = 0.0 if apart else settings.valid_share
+        files, targets = self._names
+        share = 0.0 if settings.valid else settings.valid_share
         columns = list(self.columns.values())
         for number, row in enumerate(self._rows(files, targets, columns)):
             values = tuple(row.values[name] for name in columns)

@@ -1,16 +1,18 @@
 """A run's folder: its settings, tokenizer and examples are made once, and read from then on."""
 
 import json
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
 
-from regard.core.errors import InputError, OutputError
+from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.core.files import write_whole
 from regard.core.locks import locked
+from regard.core.wording import reason
 from regard.models import load_checkpoint
 from regard.text import Tokenizer
 from regard.training._configuration import as_mapping, as_settings
@@ -31,6 +33,9 @@ STEPS = 2000
 
 SETTINGS, TOKENIZER, DATA = "settings.json", "tokenizer", "data"
 
+_FREE = ("compile", "keep", "save_every", "shard", "watch", "watch_every")
+"""Settings that change no parameter: a run may go on with others."""
+
 Say = Callable[[str], None]
 """Is told what is being done."""
 
@@ -49,6 +54,7 @@ def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterato
         _make_folder(folder)
     with locked(folder, ".lock") if ranks.is_first else nullcontext():
         ranks.together(lambda: _claim(folder, settings))
+        ranks.together(lambda: _remove_unfinished(folder))
         sides = _sides(settings, kind)
         ranks.together(lambda: make_tokenizer(settings, kind, sides[0], folder / TOKENIZER, say))
         yield _run(settings, kind, sides, folder, ranks, say)
@@ -186,18 +192,38 @@ def _claim(folder: Path, settings: Settings) -> None:
     """Write the settings, or see that they are those of the run that is there."""
     file = folder / SETTINGS
     if file.exists():
-        theirs = as_mapping(as_settings(json.loads(file.read_text(encoding="utf-8"))))
-        different = _differences(theirs, as_mapping(settings))
+        theirs, ours = _theirs(file), as_mapping(settings)
+        different = _differences(*({**each, **dict.fromkeys(_FREE)} for each in (theirs, ours)))
         if different:
             raise InputError(
                 f"{folder} holds a run with other settings: {'; '.join(different)}. Choose another folder, "
                 "or the same settings to go on with it."
             )
-        return
-    strange = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
-    if strange:
-        raise InputError(f"{folder} must be a new folder, or that of a run; it holds {strange[0]}.")
+        if theirs == ours:
+            return
+    else:
+        strange = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+        if strange:
+            raise InputError(f"{folder} must be a new folder, or that of a run; it holds {strange[0]}.")
     write_whole(file, json.dumps(as_mapping(settings), indent=2).encode() + b"\n")
+
+
+def _theirs(file: Path) -> Mapping[str, Any]:
+    try:
+        return as_mapping(as_settings(json.loads(file.read_text(encoding="utf-8"))))
+    except (OSError, ValueError) as error:  # also an InputError
+        raise CheckpointError(
+            f"{file} cannot be read ({reason(error)}); choose another folder, or put back what it held."
+        ) from error
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what a run that was killed was writing."""
+    for each in (*folder.glob(".regard-*.tmp"), *folder.glob(f"{DATA}/.regard-*.tmp")):
+        if each.is_dir():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
 
 
 def _differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
@@ -213,14 +239,21 @@ def _write(
 ) -> None:
     """Encode a set of files, unless that has been done; the file about it comes last."""
     about = folder / f"{name}.json"
-    if about.exists() or (side.is_valid and not side.is_there):
+    if side.is_valid and not side.is_there:
+        return
+    if about.exists():
+        then = json.loads(about.read_text(encoding="utf-8"))["files"]
+        for file, now in side.files().items():
+            if now != then.get(file):
+                say(f"{file} is not what it was when the run began; it goes on with the texts of then")
         return
     folder.mkdir(exist_ok=True)
     say(f"encoding the texts: {name}")
+    files = side.files()
     taken = write_examples(side, task, folder / name, length=length, longer=longer, cuts=cuts)
     for told in taken.told(length):
         say(told)
-    write_whole(about, json.dumps(asdict(taken)).encode())
+    write_whole(about, json.dumps({**asdict(taken), "files": files}).encode())
 
 
 def _steps(settings: Settings, train: Feed) -> int:

@@ -1,8 +1,10 @@
 """The processes of a run: one alone, or several under torchrun, by torch's own engine."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, cast
 
 import torch
@@ -12,9 +14,20 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.core.errors import RegardError
+from regard.core.errors import InputError, OtherProcessError
 from regard.models import Network, Transformer, new_network
 from regard.training.tasks._task import Task
+
+_PATIENCE = timedelta(days=7)
+"""How long processes wait for the first, which may have many texts to encode."""
+
+_GRACE = 2.0
+"""Seconds that a process with nothing to say stays: torchrun ends all of them as soon as one has ended."""
+
+
+def is_first_process() -> bool:
+    """Whether this process of a run is the one that writes files and speaks; one alone is."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 class Ranks:
@@ -33,12 +46,20 @@ class Ranks:
         on_gpu = torch.cuda.is_available()
         local = int(os.environ.get("LOCAL_RANK", "0"))
         self.device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
-        self._began = False
+        self._store: dist.Store | None = None
         if self.world > 1 and not dist.is_initialized():
             if on_gpu:
                 torch.cuda.set_device(self.device)
-            dist.init_process_group("nccl" if on_gpu else "gloo")
-            self._began = True
+            try:
+                self._store, _, _ = next(dist.rendezvous("env://"))
+            except ValueError as error:
+                raise InputError(
+                    f"WORLD_SIZE is {self.world}, and the other processes cannot be found ({error}); start "
+                    "the run by torchrun, or without WORLD_SIZE."
+                ) from error
+            backend = "nccl" if on_gpu else "gloo"
+            dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.world)
+        self._waiting = dist.new_group(backend="gloo", timeout=_PATIENCE) if self.world > 1 else None
 
     @property
     def is_first(self) -> bool:
@@ -47,25 +68,44 @@ class Ranks:
 
     def end(self) -> None:
         """Leave the other processes."""
-        if self._began:
+        if self._store is not None:
             dist.destroy_process_group()
+
+    def once(self, error: Exception) -> Exception:
+        """The error itself in the process that fails first; in the others, one that says nothing.
+
+        An error may be everyone's, as a loss that is no number, or that of one process, from which the
+        others learn only that it is gone.
+        """
+        if self._store is None:
+            return error
+        try:
+            is_ours = self._store.add("failed", 1) == 1
+        except dist.DistError:  # the process that kept the store is gone, and had its say
+            is_ours = False
+        if is_ours:
+            return error
+        time.sleep(_GRACE)
+        return OtherProcessError("another process of the run has ended, and says why.")
 
     def wait(self) -> None:
         """Until all processes are here."""
         if self.world > 1:
-            dist.barrier()
+            dist.barrier(self._waiting)
 
     def together(self, work: Callable[[], None]) -> None:
-        """Work of the first process that the others wait for; where it fails, all fail with its error."""
+        """Work of the first process that the others wait for; where it fails, all fail."""
         error = None
         if self.is_first:
             try:
                 work()
-            except RegardError as raised:
+            except Exception as raised:
                 error = raised
-        error = self.from_first(error)
+        has_failed = self.from_first(error is not None)
         if error is not None:
             raise error
+        if has_failed:
+            raise OtherProcessError("the first process of the run has ended, and says why.")
 
     def sums(self, values: Mapping[str, float]) -> dict[str, float]:
         """The sum over processes of each value; all must name the same ones in the same order."""
@@ -80,7 +120,7 @@ class Ranks:
         if self.world == 1:
             return value
         box = [value]
-        dist.broadcast_object_list(box, src=0, device=self.device)
+        dist.broadcast_object_list(box, src=0, group=self._waiting)
         return box[0]
 
     def spread(self, task: Task, *, shard: bool) -> nn.Module:

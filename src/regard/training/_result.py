@@ -15,6 +15,7 @@ from regard.training._evaluate import evaluate
 from regard.training._run import Run, is_better
 
 MODEL = "model"
+_SCORES = "scores.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,21 +41,30 @@ def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, flo
     `model` is a link to a folder of `models`, so that there is a whole one at every moment.
     """
     network = run.ranks.gathered(run.task.saved, module)
-    if run.ranks.is_first:
-        above = run.folder / "models"
+    above, link = run.folder / "models", run.folder / MODEL
+
+    def write() -> None:
         above.mkdir(exist_ok=True)
+        _remove_others(above, link)  # of a run that was killed here
         target = above / f"step-{step}"
-        shutil.rmtree(target, ignore_errors=True)
+        if target.exists():  # the run was killed after this, and did the step again
+            target = above / f"step-{step}-again"
         write_checkpoint(network, target, tokenizer=run.task.tokenizer)
-        (target / "scores.json").write_text(json.dumps({"step": step, **scores}), encoding="utf-8")
-        link = run.folder / f".{MODEL}.tmp"
-        link.unlink(missing_ok=True)
-        link.symlink_to(target.relative_to(run.folder))
-        link.replace(run.folder / MODEL)
-        for other in above.iterdir():
-            if other != target:
-                shutil.rmtree(other)
-    run.ranks.wait()
+        (target / _SCORES).write_text(json.dumps({"step": step, **scores}), encoding="utf-8")
+        other = run.folder / f".{MODEL}.tmp"
+        other.unlink(missing_ok=True)
+        other.symlink_to(target.relative_to(run.folder))
+        other.replace(link)
+        _remove_others(above, link)
+
+    run.ranks.together(write)
+
+
+def _remove_others(above: Path, link: Path) -> None:
+    """Remove every model but the one that the link leads to."""
+    for each in above.iterdir():
+        if each.resolve() != link.resolve():
+            shutil.rmtree(each)
 
 
 def finish(run: Run, module: nn.Module, checkpoints: Checkpoints, progress: Progress) -> Result:
@@ -68,5 +78,5 @@ def finish(run: Run, module: nn.Module, checkpoints: Checkpoints, progress: Prog
         if is_better(scores[run.best], progress.best, bigger=bigger):
             write_model(run, module, progress.step, scores)
     model = run.folder / MODEL
-    kept: dict[str, Any] = json.loads((model / "scores.json").read_text(encoding="utf-8"))
+    kept: dict[str, Any] = json.loads((model / _SCORES).read_text(encoding="utf-8"))
     return Result(folder=run.folder, model=model, step=kept.pop("step"), scores=kept)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from regard.core.errors import RegardError, TrainingError
+from regard.core.errors import TrainingError
 from regard.training._checkpoints import Progress
 from regard.training._feed import Picked
 from regard.training._optimisers import trained
@@ -36,7 +36,7 @@ def take_step(
         Where it stands afterwards, and what there is to tell.
 
     Raises:
-        TrainingError: the loss or the gradient is no number, or memory ran out; nothing has moved.
+        TrainingError: the loss or the gradient is no number; nothing has moved.
     """
     settings, ranks = run.settings, run.ranks
     first = progress.done + ranks.rank
@@ -51,23 +51,20 @@ def take_step(
     counts = ranks.sums(own)
     losses = dict.fromkeys(names, 0.0)
     module.train()
-    try:
-        for number, (batch, place) in enumerate(zip(batches, places, strict=True)):
-            torch.manual_seed(seed_of(settings.seed, progress.epoch, place, purpose="dropout"))
-            is_last = number == len(batches) - 1
-            with nullcontext() if is_last else ranks.without_exchange(module):
-                with run.computing():
-                    sums = module(batch.to(ranks.device))
-                terms = {name: sums[name] / max(1.0, counts[name]) for name in names}
-                loss = sum(run.task.weights[name] * terms[name] for name in names)
-                # DDP and FSDP take the mean over processes of what is a sum.
-                (loss * ranks.world).backward()
-            for name in names:
-                losses[name] += float(terms[name].detach())
-        limit = float("inf") if settings.optimiser.clip is None else settings.optimiser.clip
-        norm = float(whole(clip_grad_norm_(list(trained(made)), limit)))
-    except (RuntimeError, MemoryError) as error:
-        raise _out_of_memory(error, progress) from error
+    for number, (batch, place) in enumerate(zip(batches, places, strict=True)):
+        torch.manual_seed(seed_of(settings.seed, progress.epoch, place, purpose="dropout"))
+        is_last = number == len(batches) - 1
+        with nullcontext() if is_last else ranks.without_exchange(module):
+            with run.computing():
+                sums = module(batch.to(ranks.device))
+            terms = {name: sums[name] / max(1.0, counts[name]) for name in names}
+            loss = sum(run.task.weights[name] * terms[name] for name in names)
+            # DDP and FSDP take the mean over processes of what is a sum.
+            (loss * ranks.world).backward()
+        for name in names:
+            losses[name] += float(terms[name].detach())
+    limit = float("inf") if settings.optimiser.clip is None else settings.optimiser.clip
+    norm = float(whole(clip_grad_norm_(list(trained(made)), limit)))
     losses = ranks.sums(losses)
     total = sum(run.task.weights[name] * losses[name] for name in names)
     if not (math.isfinite(total) and math.isfinite(norm)):
@@ -75,7 +72,8 @@ def take_step(
         raise TrainingError(
             f"the {what} is {total if what == 'loss' else norm} at step {progress.step + 1}, epoch "
             f"{progress.epoch}, micro-batches {progress.done} to {progress.done + run.train.a_step - 1}; the "
-            "last checkpoint stays. Lower optimiser.lr, raise optimiser.warmup, or set precision to float32."
+            "last checkpoint stays. Begin in another folder with a lower optimiser.lr, a longer "
+            "optimiser.warmup or precision float32."
         )
     for each in made:
         each.step()
@@ -96,16 +94,3 @@ def take_step(
         "norm": norm,
     }
     return after, report | ({name: losses[name] for name in names} if len(names) > 1 else {})
-
-
-def _out_of_memory(error: BaseException, progress: Progress) -> BaseException:
-    """The error in words where memory ran out; any other as it is."""
-    told = str(error)
-    if isinstance(error, RegardError) or not (
-        isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in told
-    ):
-        return error
-    return TrainingError(
-        f"memory ran out at step {progress.step + 1}; the last checkpoint stays. Lower batch.tokens, "
-        "batch.rows or batch.length, and raise batch.accumulate by as much."
-    )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.training._checkpoints import Checkpoints
+from regard.training._errors import in_words
 from regard.training._evaluate import evaluate
 from regard.training._journal import Journal
 from regard.training._optimisers import optimisers, set_learning_rate
@@ -66,11 +67,21 @@ def train(
         2
     """
     ranks = Ranks()
+    say = on_message if ranks.is_first else _silence
     try:
-        with prepare(settings, Path(folder), ranks, on_message) as run:
-            return _train(run, on_report, on_message)
+        with prepare(settings, Path(folder), ranks, say) as run:
+            return _train(run, on_report, say)
+    except Exception as error:
+        told = ranks.once(in_words(error))
+        if told is error:
+            raise
+        raise told from error
     finally:
         ranks.end()
+
+
+def _silence(_: str) -> None:
+    """What the processes but the first say."""
 
 
 def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[str], None]) -> Result:

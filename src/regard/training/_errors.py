@@ -1,0 +1,45 @@
+"""Errors from below in the words of a run."""
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
+
+from regard.core.errors import OutputError, RegardError, TrainingError
+from regard.core.wording import reason
+
+
+def in_words(error: Exception) -> Exception:
+    """What memory, disk or the other processes refused, in one line with the way out; others as they are.
+
+    Example:
+        >>> in_words(MemoryError())
+        TrainingError('memory ran out; what was saved stays. ...')
+    """
+    if isinstance(error, RegardError | BrokenPipeError):
+        return error
+    told = str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in told:
+        return TrainingError(
+            "memory ran out; what was saved stays. Go on with shard=true on more processes; or begin in "
+            "another folder with lower batch.tokens, batch.rows or batch.length, and batch.accumulate higher "
+            "by as much."
+        )
+    if isinstance(error, dist.DistError) or "gloo" in told:
+        return TrainingError(
+            "another process of the run ended without a word, or cannot be reached; what was saved stays. "
+            "Type the same command to go on."
+        )
+    if isinstance(error, OSError):
+        where = "the folder of the run" if error.filename is None else repr(str(error.filename))
+        return OutputError(
+            f"{where} cannot be written ({reason(error)}); what was saved stays. Mend that, then type the "
+            "same command to go on."
+        )
+    return error
+
+
+def why(error: BaseException) -> str:
+    """Why a checkpoint failed, in a few words: of several processes, what the first had to say."""
+    if isinstance(error, CheckpointException):
+        error = next((each for each, *_ in error.failures.values()), error)
+    return reason(error)
