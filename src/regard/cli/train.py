@@ -110,7 +110,7 @@ def _command(objective: str) -> Callable[..., None]:
         if as_json:
             print_json({"model": str(result.model), "step": result.step, **result.scores})
         else:
-            console().print(f"{result.model}: {_told(result.scores)}", highlight=False)
+            console().print(f"{result.model}: {_told(result.scores)}", highlight=False, soft_wrap=True)
 
     train.__doc__ = f"{_OBJECTIVES[objective][0]}\n\n    The settings, with their defaults: docs/training.md."
     return train

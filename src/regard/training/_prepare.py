@@ -193,7 +193,8 @@ def _claim(folder: Path, settings: Settings) -> None:
     file = folder / SETTINGS
     if file.exists():
         theirs, ours = _theirs(file), as_mapping(settings)
-        different = _differences(*({**each, **dict.fromkeys(_FREE)} for each in (theirs, ours)))
+        free = dict.fromkeys(_FREE)
+        different = _differences({**theirs, **free}, {**ours, **free})
         if different:
             raise InputError(
                 f"{folder} holds a run with other settings: {'; '.join(different)}. Choose another folder, "

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.core.errors import InputError, OtherProcessError
@@ -46,12 +47,12 @@ class Ranks:
         on_gpu = torch.cuda.is_available()
         local = int(os.environ.get("LOCAL_RANK", "0"))
         self.device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
-        self._store: dist.Store | None = None
+        self._store: Any = None
         if self.world > 1 and not dist.is_initialized():
             if on_gpu:
                 torch.cuda.set_device(self.device)
             try:
-                self._store, _, _ = next(dist.rendezvous("env://"))
+                self._store, _, _ = next(rendezvous("env://"))
             except ValueError as error:
                 raise InputError(
                     f"WORLD_SIZE is {self.world}, and the other processes cannot be found ({error}); start "
