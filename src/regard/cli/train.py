@@ -27,6 +27,14 @@ _OBJECTIVES: Mapping[str, tuple[str, str]] = {
         "Encoder and decoder: from a text to another, such as its translation.",
         "train.en --target train.de -o run --epochs 20",
     ),
+    "electra": (
+        "Replaced tokens: an encoder tells which words another network put in.",
+        "corpus.txt -o run --steps 2000",
+    ),
+    "distil": (
+        "Distillation: a network of half the layers learns what a model says.",
+        "corpus.txt -o run --set task.teacher=MODEL --steps 2000",
+    ),
     "classify": (
         "A label for a text, or for a pair of texts (--set task.pairs=true).",
         "reviews.csv --from MODEL -o run --epochs 3",

@@ -111,5 +111,21 @@ def distillation(logits: Tensor, teacher: Tensor, *, temperature: float = 1.0) -
     return temperature**2 * functional.kl_div(ours, theirs, reduction="sum", log_target=True)
 
 
+def binary_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The sum of - log p of what each target is, with p = sigmoid(logit) that it is true, in nats.
+
+    Args:
+        logits: of any shape.
+        targets: bool, of the same shape.
+
+    Example:
+        >>> import torch
+        >>> round(float(binary_entropy(torch.zeros(2), torch.tensor([True, False]))), 4)
+        1.3863
+    """
+    wide = _wide(logits)
+    return functional.binary_cross_entropy_with_logits(wide, targets.to(wide.dtype), reduction="sum")
+
+
 def _wide(logits: Tensor) -> Tensor:
     return logits.float() if logits.element_size() < 4 else logits

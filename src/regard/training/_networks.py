@@ -91,10 +91,13 @@ def _further(wanted: Wanted, head: HeadKind, more: Mapping[str, Any]) -> Transfo
             f"model must be left out: {wanted.start} has its sizes; got {', '.join(sorted(wanted.sizes))}."
         )
     network = our_own(load_checkpoint(wanted.start, head=head, seed=wanted.seed, **more).network)
+    check_length(network, wanted.length, wanted.start)
+    return network.float().train()
+
+
+def check_length(network: Transformer, length: int, name: str) -> None:
+    """Refuse texts that are longer than a network of that name takes."""
     for kind in network.prefixes:
         limit = network.limit(kind)
-        if limit is not None and limit < wanted.length:
-            raise InputError(
-                f"batch.length must be at most {limit}, the positions of {wanted.start}; got {wanted.length}."
-            )
-    return network.float().train()
+        if limit is not None and limit < length:
+            raise InputError(f"batch.length must be at most {limit}, the positions of {name}; got {length}.")

@@ -81,8 +81,9 @@ def _run(
     settings: Settings, kind: type[Task], sides: list[Side], folder: Path, ranks: Ranks, say: Say
 ) -> Run:
     family = settings.family or kind.family
-    if settings.start is not None:
-        family = load_checkpoint(settings.start).family
+    origin = kind.origin(settings.start, settings.task)
+    if origin is not None:
+        family = load_checkpoint(origin).family
     tokenizer = Tokenizer.from_folder(folder / TOKENIZER, model_type=family)
     assert tokenizer is not None
     data, batch = sides[0].settings, settings.batch

@@ -41,6 +41,7 @@ def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, flo
     `model` is a link to a folder of `models`, so that there is a whole one at every moment.
     """
     network = run.ranks.gathered(run.task.saved, module)
+    beside = {name: run.ranks.gathered(each, module) for name, each in run.task.beside.items()}
     above, link = run.folder / "models", run.folder / MODEL
 
     def write() -> None:
@@ -50,6 +51,8 @@ def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, flo
         if target.exists():  # the run was killed after this, and did the step again
             target = above / f"step-{step}-again"
         write_checkpoint(network, target, tokenizer=run.task.tokenizer)
+        for name, each in beside.items():
+            write_checkpoint(each, target / name, tokenizer=run.task.tokenizer)
         (target / _SCORES).write_text(json.dumps({"step": step, **scores}), encoding="utf-8")
         other = run.folder / f".{MODEL}.tmp"
         other.unlink(missing_ok=True)

@@ -30,11 +30,11 @@ def make_tokenizer(
     """
     if target.is_dir():
         return
-    given = settings.tokenizer
+    given, origin = settings.tokenizer, kind.origin(settings.start, settings.task)
     if given.path is not None:
         made = _read(Path(given.path), settings.family or kind.family)
-    elif settings.start is not None:
-        made = load_checkpoint(settings.start).require_tokenizer()
+    elif origin is not None:
+        made = load_checkpoint(origin).require_tokenizer()
     else:
         made = _learned(given, kind, side, say)
     temporary = target.with_name(f".{target.name}.tmp")

@@ -12,7 +12,18 @@ from tokenizers import models, pre_tokenizers, processors
 from regard.models import Transformer, family_of, new_network
 from regard.text import Tokenizer
 from regard.training._batch import Batch
-from regard.training.tasks import MaskedTokens, NextToken, Task, TextLabels, Translation, WordTags
+from regard.training.tasks import (
+    Distillation,
+    MaskedTokens,
+    NextToken,
+    ReplacedTokens,
+    Task,
+    TextLabels,
+    Translation,
+    WordTags,
+)
+from regard.training.tasks._distil import student_of
+from regard.training.tasks._electra import generator_of
 
 WORDS = [
     "[PAD]",
@@ -71,6 +82,7 @@ def network(family: str, **more: Any) -> Transformer:
 def tasks() -> dict[str, Task]:
     """A task of each objective."""
     sorts = {"head": "sequence", "labels": ("both", "money", "water"), "num_labels": 3}
+    bert, gpt2 = network("bert", head="masked-lm", num_layers=3), network("gpt2")
     tags = {"head": "token", "labels": tuple(TAGS), "num_labels": 3}
     return {
         "clm": NextToken(network("gpt2"), tokenizer()),
@@ -79,7 +91,18 @@ def tasks() -> dict[str, Task]:
         "classify": TextLabels(network("gpt2", **sorts), tokenizer()),
         "pairs": TextLabels(network("bert", **sorts), tokenizer(), pairs=True),
         "tag": WordTags(network("bert", **tags), tokenizer()),
+        "electra": electra(),
+        "distil": Distillation(student_of(bert), tokenizer(), bert),
+        "distil clm": Distillation(student_of(gpt2), tokenizer(), gpt2),
     }
+
+
+def electra() -> ReplacedTokens:
+    """A discriminator of three heads, with a generator of one."""
+    discriminator = network("electra", head="replaced", d_embedding=8)
+    config: Any = discriminator.config
+    generator = new_network(generator_of(config, 0.3), seed=2)
+    return ReplacedTokens(discriminator, tokenizer(), generator, masked=0.4)
 
 
 def rows(task: Task) -> list[list[dict[str, Any]]]:

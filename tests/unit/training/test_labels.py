@@ -15,7 +15,7 @@ from regard.text import Tokenizer
 from regard.training import NOT_A_TARGET
 from regard.training.tasks import WordTags
 from regard.training.tasks._labels import confusion
-from regard.training.tasks._scores import of_classes, of_spans
+from regard.training.tasks._scores import of_classes, of_found
 from regard.training.tasks._spans import spans
 from unit.training.small import TAGS, batch, network, rows, tasks
 
@@ -52,7 +52,7 @@ def test_the_scores_of_classes_are_those_of_scikit_learn() -> None:
 
 
 def test_nothing_found_is_no_score() -> None:
-    assert of_spans([0, 0, 0]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+    assert of_found([0, 0, 0]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
 
 
 def test_a_tag_stands_on_the_first_piece_of_its_word() -> None:

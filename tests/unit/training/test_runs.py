@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from regard.core.errors import InputError
-from regard.models import load_checkpoint
+from regard.models import load_checkpoint, write_checkpoint
 from regard.text import write_tokenizer
 from regard.training import Report, Settings, read_journal, read_settings, train
-from unit.training.small import LABELS, PAIRS, SIZES, TAGGED, TEXTS, tokenizer
+from unit.training.small import LABELS, PAIRS, SIZES, TAGGED, TEXTS, network, tokenizer
 
-SMALL = {**SIZES, "d_embedding": 12}
 ROWS: dict[str, list[Any]] = {
     "clm": [{"text": text} for text in TEXTS],
     "mlm": [{"text": text} for text in TEXTS],
@@ -24,6 +23,8 @@ ROWS: dict[str, list[Any]] = {
     "pairs": [
         {"text": text, "target": target, "label": place % 2} for place, (text, target) in enumerate(PAIRS)
     ],
+    "electra": [{"text": text} for text in TEXTS],
+    "distil": [{"text": text} for text in TEXTS],
     "tag": [{"words": words, "tags": tags} for words, tags in TAGGED],
 }
 """Rows of data by objective; the two texts of "pairs" are classified."""
@@ -40,17 +41,24 @@ def settings_of(name: str, folder: Path, **more: Any) -> Settings:
         data.write_text("".join(json.dumps(row) + "\n" for row in ROWS[name] * 3))
         (folder / "tokenizer").mkdir(exist_ok=True)
         write_tokenizer(tokenizer(), folder / "tokenizer")
+    more_of: dict[str, Any] = {}
+    if name == "pairs":
+        more_of = {"task": {"pairs": True}}
+    elif name == "distil":
+        teacher = network("bert", head="masked-lm", num_layers=3)
+        if not (folder / "teacher").exists():
+            write_checkpoint(teacher, folder / "teacher", tokenizer=tokenizer())
+        more_of = {"task": {"teacher": str(folder / "teacher")}, "model": {}, "tokenizer": {}}
     given: dict[str, Any] = {
         "data": {"train": [str(data)], "valid": [str(data)]},
         "tokenizer": {"path": str(folder / "tokenizer")},
         "batch": {"length": 16, "rows": 2},
-        "model": {key: SMALL[key] for key in SIZES},
-        "task": {"pairs": True} if name == "pairs" else {},
+        "model": SIZES | ({"d_embedding": 8} if name == "electra" else {}),
         "steps": 6,
         "evaluate_every": 3,
         "save_every": 2,
     }
-    return read_settings("classify" if name == "pairs" else name, **(given | more))
+    return read_settings("classify" if name == "pairs" else name, **(given | more_of | more))
 
 
 @pytest.mark.parametrize("name", ROWS)

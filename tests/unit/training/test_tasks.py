@@ -9,17 +9,27 @@ import pytest
 import torch
 
 from regard.training import NOT_A_TARGET
-from regard.training.tasks import NextToken, Task
+from regard.training.tasks import Distillation, NextToken, Task
 from regard.training.tasks._task import run
 from tolerances import FP64, assert_close_to_largest
 from unit.training.small import batch, loss, network, rows, tasks, tokenizer
 
 OBJECTIVES = list(tasks())
+PLAIN = [name for name, task in tasks().items() if list(task.weights) == ["loss"]]
+"""Those whose loss is the cross-entropy of what the network gives."""
+
+
+def doubled(name: str) -> Task:
+    """The task in double precision, with what is no part of it."""
+    task = tasks()[name].double()
+    if isinstance(task, Distillation):
+        task.teacher.double()
+    return task
 
 
 @pytest.fixture(params=OBJECTIVES)
 def task(request: pytest.FixtureRequest) -> Task:
-    return tasks()[request.param].double()
+    return doubled(request.param)
 
 
 def gradient(task: Task) -> torch.Tensor:
@@ -28,6 +38,7 @@ def gradient(task: Task) -> torch.Tensor:
     return torch.cat([each.flatten() for each in found])
 
 
+@pytest.mark.parametrize("task", PLAIN, indirect=True)
 def test_the_loss_is_the_sum_of_minus_the_log_of_what_the_network_gives_the_targets(task: Task) -> None:
     task.eval()  # without smoothing
     made = batch(task)
@@ -91,12 +102,16 @@ def test_several_texts_in_a_row_are_as_each_alone(task: Task) -> None:
         pytest.skip("this objective has a row for each text")
     for chosen in (one_each, [[*one_each[0], *one_each[3]], [*one_each[1], *one_each[2]]]):
         task.zero_grad()
-        if hasattr(task, "masking"):  # the masks are drawn text by text, and must be the same
-            task.masking = lambda tokens, words, draw: (
+        masks = getattr(task, "like", task)
+        if hasattr(masks, "masking"):  # the masks are drawn text by text, and must be the same
+            masks.masking = lambda tokens, words, draw: (
                 np.where(words == 1, 4, tokens),
                 np.where(words == 1, tokens, NOT_A_TARGET),
             )
-        value = loss(task, batch(task, chosen))
+        made = batch(task, chosen)
+        for chance in made.more.values():
+            chance.fill_(0.4)
+        value = loss(task, made)
         value.backward()
         found.append((value.detach(), gradient(task)))
     for packed, alone in zip(*found, strict=True):
@@ -105,6 +120,8 @@ def test_several_texts_in_a_row_are_as_each_alone(task: Task) -> None:
 
 def test_one_batch_can_be_learned_by_heart(task: Task) -> None:
     task.float().train()
+    if isinstance(task, Distillation):
+        task.teacher.float()
     made = batch(task)
     optimiser = torch.optim.Adam(task.parameters(), lr=0.01)
     for _ in range(100):
@@ -112,7 +129,8 @@ def test_one_batch_can_be_learned_by_heart(task: Task) -> None:
         loss(task, made).backward()
         optimiser.step()
     task.eval()
-    assert int(task(made)["right"]) == made.counts["loss"]
+    targets = next(made.counts[name] for name in ("loss", "language", "discriminator") if name in made.counts)
+    assert int(task(made)["right"]) == targets
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)

@@ -2,10 +2,23 @@
 
 from regard.training.tasks._classify import TextLabels
 from regard.training.tasks._clm import NextToken
+from regard.training.tasks._distil import Distillation
+from regard.training.tasks._electra import ReplacedTokens
 from regard.training.tasks._mlm import MaskedTokens
 from regard.training.tasks._seq2seq import Translation
 from regard.training.tasks._tag import WordTags
 from regard.training.tasks._task import Making, Task
 from regard.training.tasks._tasks import TASKS
 
-__all__ = ["TASKS", "Making", "MaskedTokens", "NextToken", "Task", "TextLabels", "Translation", "WordTags"]
+__all__ = [
+    "TASKS",
+    "Distillation",
+    "Making",
+    "MaskedTokens",
+    "NextToken",
+    "ReplacedTokens",
+    "Task",
+    "TextLabels",
+    "Translation",
+    "WordTags",
+]

@@ -44,14 +44,14 @@ def of_classes(sums: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def of_spans(counts: Sequence[float]) -> dict[str, float]:
-    """Precision, recall and F1 of spans: one is right if it has the right kind, beginning and end.
+def of_found(counts: Sequence[float]) -> dict[str, float]:
+    """Precision, recall and F1 of what is found in texts; a span is right with its kind, beginning and end.
 
     Args:
         counts: how many there are, how many were found, and how many of these are right.
 
     Example:
-        >>> of_spans([4, 2, 1])
+        >>> of_found([4, 2, 1])
         {'precision': 0.5, 'recall': 0.25, 'f1': 0.333...}
 
     Source: Tjong Kim Sang and De Meulder 2003, arXiv cs/0306050, section 2.4.

@@ -14,7 +14,7 @@ from regard.text import Tokenizer
 from regard.training._batch import Batch, Row, labels_of, side
 from regard.training._losses import NOT_A_TARGET, cross_entropy
 from regard.training.tasks._labels import Labelled
-from regard.training.tasks._scores import of_spans
+from regard.training.tasks._scores import of_found
 from regard.training.tasks._spans import is_bio, kinds_of, spans
 from regard.training.tasks._task import Values, run
 
@@ -133,9 +133,9 @@ class WordTags(Labelled):
         targets = max(1.0, sums["targets.loss"])
         scores = {"loss": sums["loss"] / targets, "accuracy": sums["right"] / targets}
         return scores | (
-            of_spans([sum(column) for column in zip(*sums["spans"], strict=True)]) if self.kinds else {}
+            of_found([sum(column) for column in zip(*sums["spans"], strict=True)]) if self.kinds else {}
         )
 
     def details(self, sums: Mapping[str, Any]) -> dict[str, Any]:
         found = zip(self.kinds, sums.get("spans", ()), strict=True)
-        return {"kinds": {kind: of_spans(counts) | {"spans": counts[0]} for kind, counts in found}}
+        return {"kinds": {kind: of_found(counts) | {"spans": counts[0]} for kind, counts in found}}

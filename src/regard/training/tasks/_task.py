@@ -102,6 +102,17 @@ class Task(nn.Module, ABC):
         return cls(network_of(making.wanted, making.tokenizer, head=cls.head), making.tokenizer, **options)
 
     @classmethod
+    def origin(cls, start: str | None, options: Mapping[str, Any]) -> str | None:
+        """The checkpoint that gives the family and the tokenizer; None for none.
+
+        Args:
+            start: the one to train on from.
+            options: the settings under `task`.
+        """
+        del options
+        return start
+
+    @classmethod
     def options(cls) -> Sequence[str]:
         """The settings under `task` that it knows."""
         parameters = signature(cls).parameters.values()
@@ -141,6 +152,11 @@ class Task(nn.Module, ABC):
     def saved(self) -> Transformer:
         """The network that is written."""
         return self.network
+
+    @property
+    def beside(self) -> Mapping[str, Transformer]:
+        """What is written in folders of the model, by their names."""
+        return {}
 
     @abstractmethod
     def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:

@@ -1,0 +1,193 @@
+"""Distillation: a small network learns what a large one says."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from regard.core.errors import InputError
+from regard.models import Transformer, load_checkpoint, new_network, our_own
+from regard.text import Tokenizer
+from regard.training._batch import Batch, Row
+from regard.training._losses import cross_entropy, distillation
+from regard.training._networks import check_length, network_of
+from regard.training.tasks._clm import NextToken
+from regard.training.tasks._mlm import MaskedTokens
+from regard.training.tasks._scores import of_language_model
+from regard.training.tasks._task import Making, Task, Values, run
+
+_LAYER = re.compile(r"(.*\blayers\.)(\d+)(\..*)")
+
+
+class Distillation(Task):
+    """Say what a teacher says, of texts masked as for mlm, or of each next token if the teacher is a decoder.
+
+        loss = distillation x sum over tokens of T^2 KL(softmax(teacher / T) || softmax(student / T))
+               + language x (the loss of mlm or clm)
+               + cosine x sum over tokens of 1 - cos(student's last hidden state, teacher's)
+
+    Each sum is divided by its number of tokens. A new student has every second layer of the teacher, and its
+    embeddings and head. The teacher is not trained, and stands in no checkpoint of the run.
+
+    Args:
+        network: the student.
+        tokenizer: the teacher's.
+        master: the teacher.
+        teacher: its name: a folder, or of the hub; see `made`.
+        temperature: T.
+        distillation, language, cosine: the weights of the three terms.
+
+    Source: Sanh et al. 2019, arXiv 1910.01108, sections 2 and 3; the temperature of 2 and the weights 5, 2
+    and 1 are those of the command in their code's README.
+    """
+
+    family = "bert"
+    head = "masked-lm"
+    tokenizer_kind = "wordpiece"
+
+    def __init__(
+        self,
+        network: Transformer,
+        tokenizer: Tokenizer,
+        master: Transformer,
+        *,
+        teacher: str = "",
+        temperature: float = 2.0,
+        distillation: float = 5.0,
+        language: float = 2.0,
+        cosine: float = 1.0,
+    ) -> None:
+        super().__init__(network, tokenizer)
+        del teacher  # `made` has read it
+        ours, theirs = ((each.config.vocab_size, each.config.d_model) for each in (network, master))
+        if ours != theirs or network.prefixes != master.prefixes:
+            raise InputError(
+                "model must have the stacks of the teacher, and its sizes of the vocabulary and d_model, "
+                f"{theirs}; got {ours}."
+            )
+        kind = MaskedTokens if "encoder" in network.prefixes else NextToken
+        # Tuples hide modules from checkpoints and optimisers.
+        self._teacher, self._like = (master.eval().requires_grad_(False),), (kind(network, tokenizer),)
+        self.temperature = temperature
+        self._weights = {"distillation": distillation, "language": language, "cosine": cosine}
+        for name in ("columns", "sized", "beyond", "forms", "longer"):
+            setattr(self, name, getattr(kind, name))
+
+    @classmethod
+    def origin(cls, start: str | None, options: Mapping[str, Any]) -> str | None:
+        if not options.get("teacher"):
+            raise InputError("task.teacher must name the model to learn from, such as a folder.")
+        return str(options["teacher"])
+
+    @classmethod
+    def made(cls, making: Making, options: Mapping[str, Any]) -> Self:
+        wanted, name = making.wanted, cls.origin(None, options)
+        assert name is not None
+        master = our_own(load_checkpoint(name).network).float()
+        if len(master.prefixes) != 1 or not master.has_vocabulary_head:
+            raise InputError(
+                "task.teacher must be an encoder or a decoder with a head over the vocabulary, such as one "
+                f"for masked tokens; {name} is none."
+            )
+        check_length(master, wanted.length, name)
+        if wanted.start is not None:
+            config: Any = master.config
+            student = network_of(wanted, making.tokenizer, head=config.head)
+            return cls(student, making.tokenizer, master, **options)
+        if wanted.sizes:
+            raise InputError(
+                f"model must be left out: the student has the teacher's sizes; got {', '.join(wanted.sizes)}."
+            )
+        return cls(student_of(master), making.tokenizer, master, **options)
+
+    @property
+    def teacher(self) -> Transformer:
+        """The network that is learned from."""
+        return self._teacher[0]
+
+    @property
+    def like(self) -> Task:
+        """The objective that makes the batches: mlm or clm."""
+        return self._like[0]
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return self._weights
+
+    def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:
+        return self.like.encode(rows)
+
+    def split(self, example: Mapping[str, Sequence[int]], length: int) -> Iterator[dict[str, Sequence[int]]]:
+        return self.like.split(example, length)
+
+    def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
+        return self.like.cut(example, length)
+
+    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
+        made = self.like.batch(rows, draw)
+        tokens = int(made.source.is_token.sum())
+        return replace(
+            made, counts={"distillation": tokens, "language": made.counts["loss"], "cosine": tokens}
+        )
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        known = batch.source.is_token & (batch.examples > 0)
+        states, logits = [], []
+        for network in (self.network, self.teacher.to(batch.source.ids.device)):
+            with torch.set_grad_enabled(network is self.network and torch.is_grad_enabled()):
+                state = run(network, batch, logits=False).last_hidden_state[known]
+                read = network.readout(state[None], normed=True)
+            assert read is not None
+            states.append(state)
+            logits.append(read[0])
+        labels = batch.labels[known]
+        sums = {
+            "distillation": distillation(*logits, temperature=self.temperature),
+            "language": cross_entropy(logits[0], labels),
+            "cosine": (1.0 - functional.cosine_similarity(states[0], states[1], dim=-1)).sum(),
+        }
+        if not self.training:
+            sums["right"] = (logits[0].argmax(dim=-1) == labels).sum()
+        return sums
+
+    def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
+        """The loss and its terms, and what the student is worth as a language model."""
+        terms = {name: sums[name] / max(1.0, sums[f"targets.{name}"]) for name in self.weights}
+        model = of_language_model(
+            {"loss": sums["language"], "targets.loss": sums["targets.language"], "right": sums["right"]}
+        )
+        loss = sum(weight * terms[name] for name, weight in self.weights.items())
+        return {"loss": loss, **terms, "perplexity": model["perplexity"], "accuracy": model["accuracy"]}
+
+
+def student_of(teacher: Transformer) -> Transformer:
+    """A network of every second layer of another, with its embeddings and its head.
+
+    Example:
+        >>> from regard.models.bert import BertConfig
+        >>> sizes = {"vocab_size": 13, "d_model": 6, "num_heads": 2, "d_ff": 11, "head": "masked-lm"}
+        >>> teacher = new_network(BertConfig(num_layers=3, **sizes))
+        >>> ours, theirs = (each.encoder.layers for each in (student_of(teacher), teacher))
+        >>> len(ours), torch.equal(ours[1].ffn.hidden.weight, theirs[2].ffn.hidden.weight)
+        (2, True)
+    """
+    config: Any = teacher.config
+    depth = config.num_layers
+    a_layer = [each.name for each in fields(config) if each.name != "labels"]
+    lists = {name: getattr(config, name) for name in a_layer if isinstance(getattr(config, name), tuple)}
+    halved = {name: listed[::2] for name, listed in lists.items() if len(listed) == depth}
+    student = new_network(replace(config, num_layers=(depth + 1) // 2, **halved))
+    state = {}
+    for name, value in teacher.state_dict().items():
+        found = _LAYER.fullmatch(name)
+        if found is None:
+            state[name] = value
+        elif int(found[2]) % 2 == 0:
+            state[f"{found[1]}{int(found[2]) // 2}{found[3]}"] = value
+    student.load_state_dict({name: state[name] for name in student.state_dict()})
+    return student

@@ -1,0 +1,175 @@
+"""Replaced-token detection."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.models import Transformer, load_checkpoint, new_network, our_own
+from regard.models.electra import ElectraConfig, share_embeddings
+from regard.text import Tokenizer
+from regard.training._batch import Batch, Row
+from regard.training._losses import NOT_A_TARGET, binary_entropy, cross_entropy
+from regard.training._networks import network_of
+from regard.training.tasks._masking import Masked, masking_of
+from regard.training.tasks._mlm import predicted
+from regard.training.tasks._scores import of_found
+from regard.training.tasks._task import Making, run
+
+GENERATOR = "generator"
+
+
+class ReplacedTokens(Masked):
+    """Tell the tokens that another network put in place of the true ones.
+
+        loss = - sum over masked places of log p_G(x_i | the text as seen)
+               + weight x sum over all places of H([y_i != x_i], D(y)_i)
+
+    A small generator G guesses masked tokens and is trained as for masked language modelling. In each masked
+    place y has a token drawn from what G says there, elsewhere x itself. The discriminator D says of each
+    token of y whether it was replaced: one that was drawn right was not. No gradient goes through the
+    drawing, and both networks share their tables of embeddings. D is the model; G lies beside it.
+
+    Args:
+        network: the discriminator, an ELECTRA with a head for replaced tokens.
+        tokenizer: its tokenizer, which must have a mask token.
+        generator: G.
+        size: of a new generator, as a share of the discriminator's heads, with d_model and d_ff to match.
+        masked: the share of tokens that is masked.
+        whole_words: whether all pieces of a word are masked together.
+        weight: of the discriminator's loss.
+
+    Source: Clark et al. 2020, arXiv 2003.10555, sections 2 and 3.2.
+    """
+
+    family = "electra"
+    head = "replaced"
+
+    def __init__(
+        self,
+        network: Transformer,
+        tokenizer: Tokenizer,
+        generator: Transformer,
+        *,
+        size: float = 0.25,
+        masked: float = 0.15,
+        whole_words: bool = False,
+        weight: float = 50.0,
+    ) -> None:
+        super().__init__(network, tokenizer)
+        del size  # `made` has read it
+        self.weight = weight
+        self.masking = masking_of(tokenizer, masked, whole_words, fates=(1.0, 0.0))
+        self.generator = generator
+        share_embeddings(self.generator, network)
+
+    @classmethod
+    def made(cls, making: Making, options: Mapping[str, Any]) -> Self:
+        network = network_of(making.wanted, making.tokenizer, head=cls.head)
+        if not isinstance(network.config, ElectraConfig):
+            raise InputError("family must be electra for electra, also of a checkpoint.")
+        generator = new_network(
+            generator_of(network.config, options.get("size", 0.25)), seed=making.wanted.seed + 1
+        )
+        if making.wanted.start is not None:
+            beside = Path(load_checkpoint(making.wanted.start).source.folder, GENERATOR)
+            if beside.is_dir():
+                generator = our_own(load_checkpoint(beside).network).float().train()
+        return cls(network, making.tokenizer, generator, **options)
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return {"generator": 1.0, "discriminator": self.weight}
+
+    @property
+    def beside(self) -> Mapping[str, Transformer]:
+        return {GENERATOR: self.generator}
+
+    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
+        made = super().batch(rows, draw)
+        chance = torch.from_numpy(draw.random(made.labels.shape))
+        tokens = int(made.source.is_token.sum())
+        counts = {"generator": made.counts["loss"], "discriminator": tokens}
+        return replace(made, counts=counts, more={"chance": chance})
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        targets, guesses = predicted(
+            self.generator, batch, self.state(batch, self.generator).last_hidden_state
+        )
+        masked = batch.labels != NOT_A_TARGET
+        true = torch.where(masked, batch.labels, batch.source.ids)
+        ids = true
+        if bool(masked.any()):
+            ids = true.masked_scatter(masked, drawn(guesses, batch.more["chance"][masked]))
+        known = batch.source.is_token & (batch.examples > 0)
+        replaced = (ids != true)[known]
+        logits = run(self.network, replace(batch, source=replace(batch.source, ids=ids))).logits
+        assert logits is not None
+        sums = {
+            "generator": cross_entropy(guesses, targets),
+            "discriminator": binary_entropy(logits[known], replaced),
+        }
+        if not self.training:
+            said = logits[known] > 0
+            sums["guessed"] = (guesses.argmax(dim=-1) == targets).sum()
+            sums["right"] = (said == replaced).sum()
+            sums["found"] = torch.stack([replaced.sum(), said.sum(), (said & replaced).sum()])
+        return sums
+
+    def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
+        """The losses, the accuracy of both, and how well replaced tokens are found."""
+        targets = {name: max(1.0, sums[f"targets.{name}"]) for name in self.weights}
+        losses = {name: sums[name] / targets[name] for name in self.weights}
+        return {
+            "loss": sum(weight * losses[name] for name, weight in self.weights.items()),
+            **losses,
+            "generator_accuracy": sums["guessed"] / targets["generator"],
+            "accuracy": sums["right"] / targets["discriminator"],
+            **of_found(sums["found"]),
+        }
+
+
+def generator_of(config: ElectraConfig, size: float) -> ElectraConfig:
+    """The config of a generator: as deep as the discriminator, with a share of its heads.
+
+    Example:
+        >>> made = generator_of(ElectraConfig(d_model=256, num_heads=4, d_ff=1024), 0.25)
+        >>> made.d_model, made.num_heads, made.d_ff, made.d_embedding, made.head
+        (64, 1, 256, 128, 'masked-lm')
+    """
+    if not 0.0 < size <= 1.0:
+        raise InputError(f"task.size must be above 0 and at most 1; got {size}.")
+    heads = max(1, round(size * config.num_heads))
+    return replace(
+        config,
+        head="masked-lm",
+        num_heads=heads,
+        d_model=config.d_model // config.num_heads * heads,
+        d_ff=max(1, config.d_ff * heads // config.num_heads),
+    )
+
+
+@torch.no_grad()
+def drawn(logits: Tensor, chance: Tensor) -> Tensor:
+    """A class for each row, with the probabilities softmax(logits): the first where their sum exceeds chance.
+
+    Args:
+        logits: (M, V).
+        chance: (M,), in [0, 1), drawn evenly: all that is random in it.
+
+    Returns:
+        int64 (M,).
+
+    Example:
+        >>> import torch
+        >>> drawn(torch.tensor([[0.0, 0.0]] * 3), torch.tensor([0.1, 0.4, 0.6])).tolist()
+        [0, 0, 1]
+    """
+    sums = logits.double().softmax(dim=-1).cumsum(dim=-1)
+    places = torch.searchsorted(sums, chance.double()[:, None] * sums[:, -1:], right=True)[:, 0]
+    return places.clamp(max=logits.shape[-1] - 1)
