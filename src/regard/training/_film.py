@@ -79,7 +79,7 @@ def _files(run: Path, text: int | str) -> list[Path]:
     number = texts.index(text) + 1 if text in texts else int(text) if str(text).isdecimal() else 0
     if not 1 <= number <= len(texts):
         listed = ", ".join(f"{place} {each!r}" for place, each in enumerate(texts, start=1))
-        raise InputError(f"text must be one of those that the run watched: {listed}; got {text!r}.")
+        raise InputError(f"{run} watched {listed}; got text {text!r}, which is none of them.")
     files = sorted((run / FOLDER / str(number)).glob("step-*.safetensors"), key=step_of)
     if len(files) < 2:
         raise InputError(f"run must have traces of two steps or more; {run / FOLDER} has {len(files)}.")

@@ -59,15 +59,11 @@ class Watch:
             family=run.family,
             left_out=(),
         )
-        mode = network.training
-        network.eval()
-        try:
-            for number, text in enumerate(run.settings.watch, start=1):
-                folder = run.folder / FOLDER / str(number)
-                folder.mkdir(parents=True, exist_ok=True)
-                _traced(loaded, text).save(folder / f"step-{step:08}.safetensors")
-        finally:
-            network.train(mode)
+        network.eval()  # a step begins with training mode
+        for number, text in enumerate(run.settings.watch, start=1):
+            folder = run.folder / FOLDER / str(number)
+            folder.mkdir(parents=True, exist_ok=True)
+            _traced(loaded, text).save(folder / f"step-{step:08}.safetensors")
 
 
 def _traced(loaded: Loaded, text: str) -> Trace:
