@@ -63,6 +63,7 @@ print(json.dumps([codes, [name for name in slow if name in sys.modules]]))
         "models",
         "models list",
         "tokenizer train",
+        "eval",
         "models show",
         "models path",
     )

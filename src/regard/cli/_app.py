@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard._version import __version__
-from regard.cli import compare, embed, explain, heads, look, models, prune, tokenizer, train
+from regard.cli import compare, embed, eval, explain, heads, look, models, prune, tokenizer, train
 from regard.cli._errors import Command, UsageError, usage
 from regard.cli._progress import say
 from regard.cli._ray_option import RayCommand
@@ -45,6 +45,7 @@ _COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
         "Say what each head does: a pattern, how strong, how sure.",
         '"The cat sat on the mat, and the dog on the rug."',
     ),
+    eval.eval: ("Score a model on files, as while it is trained.", "run test.csv --json"),
 }
 for _run, (_does, _example) in _COMMANDS.items():
     app.command(

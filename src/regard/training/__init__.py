@@ -8,6 +8,7 @@ from regard.training._losses import NOT_A_TARGET, cross_entropy, distillation, k
 from regard.training._ranks import is_first_process
 from regard.training._result import Result
 from regard.training._schedules import SCHEDULES, learning_rate
+from regard.training._scoring import Scored, score
 from regard.training._settings import (
     BatchSettings,
     DataSettings,
@@ -26,6 +27,7 @@ __all__ = [
     "Progress",
     "Report",
     "Result",
+    "Scored",
     "Settings",
     "TokenizerSettings",
     "as_mapping",
@@ -38,6 +40,7 @@ __all__ = [
     "learning_rate",
     "read_journal",
     "read_settings",
+    "score",
     "smoothed_entropy",
     "train",
 ]

@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,17 @@ from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.core.files import write_whole
 from regard.core.locks import locked
 from regard.core.wording import reason
-from regard.models import load_checkpoint
 from regard.text import Tokenizer
 from regard.training._configuration import as_mapping, as_settings
-from regard.training._data import Side, unit_of, write_examples
-from regard.training._examples import Examples
+from regard.training._data import Side
 from regard.training._feed import Feed
-from regard.training._forms import FORMS
 from regard.training._names import check_names
-from regard.training._networks import Wanted
+from regard.training._parts import encode_side, family_of, feed_of, sides_of, task_of
 from regard.training._ranks import Ranks
 from regard.training._run import Run
 from regard.training._settings import Settings
 from regard.training._tokenizers import make_tokenizer
-from regard.training.tasks import TASKS, Making, Task
+from regard.training.tasks import TASKS, Task
 
 STEPS = 2000
 """Of the optimiser, where neither steps nor epochs are given."""
@@ -49,84 +45,36 @@ def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterato
             cannot be used.
         OutputError: the folder cannot be written, or another process trains in it.
     """
-    kind = _check(settings)
+    kind = check(settings)
     if ranks.is_first:
         _make_folder(folder)
     with locked(folder, ".lock") if ranks.is_first else nullcontext():
         ranks.together(lambda: _claim(folder, settings))
         ranks.together(lambda: _remove_unfinished(folder))
-        sides = _sides(settings, kind)
+        sides = sides_of(settings, kind)
         ranks.together(lambda: make_tokenizer(settings, kind, sides[0], folder / TOKENIZER, say))
         yield _run(settings, kind, sides, folder, ranks, say)
-
-
-def _sides(settings: Settings, kind: type[Task]) -> list[Side]:
-    """What is learned from, and what is scored on."""
-    data = replace(settings.data, unit=unit_of(settings.data, kind.unit))
-    fields = kind.fields(settings.task)
-    columns = {name: getattr(data, name) or kind.named.get(name, name) for name in fields}
-    return [
-        Side(
-            settings=data,
-            columns=columns,
-            has_tags=kind.has_tags,
-            seed=settings.seed,
-            is_valid=is_valid,
-        )
-        for is_valid in (False, True)
-    ]
 
 
 def _run(
     settings: Settings, kind: type[Task], sides: list[Side], folder: Path, ranks: Ranks, say: Say
 ) -> Run:
-    family = settings.family or kind.family
-    origin = kind.origin(settings.start, settings.task)
-    if origin is not None:
-        family = load_checkpoint(origin).family
+    family = family_of(settings, kind)
     tokenizer = Tokenizer.from_folder(folder / TOKENIZER, model_type=family)
     assert tokenizer is not None
-    data, batch = sides[0].settings, settings.batch
-    wanted = Wanted(
-        start=settings.start,
-        family=family,
-        sizes={
-            **(kind.sizes if settings.family is None and settings.start is None else {}),
-            **settings.model,
-        },
-        length=batch.length,
-        seed=settings.seed,
-    )
-    task = kind.made(Making(wanted=wanted, tokenizer=tokenizer, rows=sides[0], folder=folder), settings.task)
-    form = batch.form or task.forms[0]
-    if form not in task.forms:
-        raise InputError(
-            f"batch.form must be {' or '.join(task.forms)} for {settings.objective}; got {form!r}."
-        )
-    longer = data.longer or task.longer
+    task = task_of(settings, kind, tokenizer, family, rows=sides[0], folder=folder)
 
     def write() -> None:
         for side, name in zip(sides, ("train", "valid"), strict=True):
-            _write(side, name, task, folder / DATA, batch.length, longer, form != "blocks", say)
+            encode_side(settings, task, side, folder / DATA / name, say)
 
     ranks.together(write)
-    feeds: list[Feed | None] = []
-    for name in ("train", "valid"):
-        if not (folder / DATA / name).is_dir():
-            feeds.append(None)
-            continue
-        examples = Examples.open(folder / DATA / name)
-        feeds.append(
-            Feed(
-                form=FORMS[form](examples=examples, columns=task.sized, batch=batch),
-                task=task,
-                seed=settings.seed,
-                accumulate=batch.accumulate,
-                rank=ranks.rank,
-                world=ranks.world,
-            )
-        )
-    train, valid = feeds
+    train, valid = (
+        feed_of(settings, task, folder / DATA / name, rank=ranks.rank, world=ranks.world)
+        if (folder / DATA / name).is_dir()
+        else None
+        for name in ("train", "valid")
+    )
     assert train is not None
     about = folder / DATA / "valid.json"
     return Run(
@@ -142,7 +90,7 @@ def _run(
     )
 
 
-def _check(settings: Settings) -> type[Task]:
+def check(settings: Settings) -> type[Task]:
     """The objective, once the settings do not contradict each other."""
     check_names([settings.objective], TASKS)
     kind = TASKS[settings.objective]
@@ -234,28 +182,6 @@ def _differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
         found = (_differences(theirs.get(name), ours.get(name), f"{path}.{name}") for name in names)
         return [each for one in found for each in one]
     return [] if theirs == ours else [f"{path[1:]} is {theirs!r} there and {ours!r} here"]
-
-
-def _write(
-    side: Side, name: str, task: Task, folder: Path, length: int, longer: str, cuts: bool, say: Say
-) -> None:
-    """Encode a set of files, unless that has been done; the file about it comes last."""
-    about = folder / f"{name}.json"
-    if side.is_valid and not side.is_there:
-        return
-    if about.exists():
-        then = json.loads(about.read_text(encoding="utf-8"))["files"]
-        for file, now in side.files().items():
-            if now != then.get(file):
-                say(f"{file} is not what it was when the run began; it goes on with the texts of then")
-        return
-    folder.mkdir(exist_ok=True)
-    say(f"encoding the texts: {name}")
-    files = side.files()
-    taken = write_examples(side, task, folder / name, length=length, longer=longer, cuts=cuts)
-    for told in taken.told(length):
-        say(told)
-    write_whole(about, json.dumps({**asdict(taken), "files": files}).encode())
 
 
 def _steps(settings: Settings, train: Feed) -> int:

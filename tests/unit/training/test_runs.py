@@ -12,7 +12,7 @@ import torch
 from regard.core.errors import InputError
 from regard.models import load_checkpoint, write_checkpoint
 from regard.text import write_tokenizer
-from regard.training import Report, Settings, read_journal, read_settings, train
+from regard.training import Report, Settings, read_journal, read_settings, score, train
 from unit.training.small import LABELS, PAIRS, SIZES, TAGGED, TEXTS, network, tokenizer
 
 ROWS: dict[str, list[Any]] = {
@@ -74,6 +74,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_model(name: str, tmp_path: Pa
         train(settings, tmp_path / "killed", on_report=kill)
     again = train(settings, tmp_path / "killed")
     assert again.scores == whole.scores
+    assert score(tmp_path / "whole", settings.data.valid).scores == whole.scores
     assert (again.step, "loss" in again.scores) == (whole.step, True)
     ours, theirs = (load_checkpoint(result.model).network.state_dict() for result in (again, whole))
     assert ours.keys() == theirs.keys()

@@ -1,0 +1,90 @@
+"""`regard eval`: what a model is worth on files."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli._options import JsonOption, console, print_json
+from regard.cli._progress import say
+from regard.core.printable import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def eval(
+    model: Annotated[str, typer.Argument(metavar="RUN|MODEL", help="A run, or a model to load.")],
+    data: Annotated[
+        list[Path], typer.Argument(metavar="DATA...", help="Files: text, JSONL, CSV, TSV or Parquet.")
+    ],
+    target: Annotated[
+        list[Path] | None, typer.Option("--target", metavar="FILE", help="The other side of parallel files.")
+    ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            "--objective", metavar="NAME", help="What is scored, as of regard train; else by the head."
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as batch.length=128."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Score the model of a run, or any other, on files.
+
+    Of a run the settings are its own: on its validation files the scores are those that it had.
+    """
+    from regard.training import score
+
+    found = score(
+        model, data, target=target or (), objective=objective, changes=changes or (), on_message=say
+    )
+    if as_json:
+        print_json(
+            {
+                "model": found.model,
+                "objective": found.objective,
+                "examples": found.examples,
+                **found.scores,
+                **found.details,
+            }
+        )
+        return
+    drawn = console()
+    drawn.print(
+        f"{found.model} as {found.objective}: {found.examples:,} examples", markup=False, soft_wrap=True
+    )
+    drawn.print(_table({name: f"{value:.4f}" for name, value in found.scores.items()}))
+    if "confusion" in found.details:
+        drawn.print("\nWhat each label (row) was taken for (column):")
+        drawn.print(_confusion(found.details["labels"], found.details["confusion"]))
+    for kind, scores in found.details.get("kinds", {}).items():
+        drawn.print(f"\n{printable(kind)}", markup=False)
+        drawn.print(_table({name: f"{value:.4g}" for name, value in scores.items()}))
+
+
+def _table(rows: dict[str, str]) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    for name, value in rows.items():
+        table.add_row(name.replace("_", " "), value)
+    return table
+
+
+def _confusion(labels: list[str], counts: Any) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for label in labels:
+        table.add_column(Text(printable(label)), justify="right")
+    for label, row in zip(labels, counts, strict=True):
+        table.add_row(Text(printable(label)), *(f"{count:,.0f}" for count in row))
+    return table

@@ -1,0 +1,88 @@
+"""Scores of checkpoints on files; `test_runs.py` compares them with those of a run."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from regard.cli._app import app
+from regard.core.errors import InputError
+from regard.models import load_checkpoint, write_checkpoint
+from regard.training import score, train
+from regard.training.tasks import NextToken
+from regard.training.tasks._task import run
+from unit.training.small import batch, network, tokenizer
+from unit.training.test_runs import settings_of
+
+
+def test_a_checkpoint_is_scored_as_what_its_head_is_for(tmp_path: Path) -> None:
+    folder = write_checkpoint(network("gpt2"), tmp_path / "gpt2", tokenizer=tokenizer(ends=False))
+    data = tmp_path / "texts.jsonl"
+    data.write_text('{"text": "the river bank"}\n{"text": "a loan of the bank"}\n')
+    found = score(folder, [data], changes=["batch.form=rows"])
+    assert (found.objective, found.examples) == ("clm", 2)
+    task = NextToken(network("gpt2").eval(), tokenizer(ends=False)).eval()
+    made = batch(task, [[{"tokens": ids}] for ids in _ids(task, ["the river bank", "a loan of the bank"])])
+    logits = run(task.network, made).logits
+    assert logits is not None
+    rows = zip(
+        logits.flatten(0, 1).double().log_softmax(-1).tolist(), made.labels.flatten().tolist(), strict=True
+    )
+    wanted = [-row[label] for row, label in rows if label >= 0]
+    assert found.scores["loss"] == pytest.approx(sum(wanted) / len(wanted), rel=1e-6)
+    letters = sum(map(len, ["the river bank", "a loan of the bank"]))
+    assert found.scores["bits_per_byte"] == pytest.approx(sum(wanted) / math.log(2) / letters, rel=1e-6)
+
+
+def _ids(task: Any, texts: list[str]) -> Any:
+    return [np.array(each["tokens"]) for each in task.encode([(text,) for text in texts])]
+
+
+def test_a_head_that_is_not_there_is_not_made_up(tmp_path: Path) -> None:
+    masked = write_checkpoint(network("bert", head="masked-lm"), tmp_path / "bert", tokenizer=tokenizer())
+    bare = write_checkpoint(network("bert"), tmp_path / "bare", tokenizer=tokenizer())
+    electra = write_checkpoint(
+        network("electra", head="replaced"), tmp_path / "electra", tokenizer=tokenizer()
+    )
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "settings.json").write_text("{}")
+    data = tmp_path / "texts.txt"
+    data.write_text("the river bank\n")
+    for model, objective, told in [
+        (masked, "classify", "must have a head of kind 'sequence' for classify; .* has 'masked-lm'"),
+        (bare, "mlm", "has none. Train one with `regard train mlm --from"),
+        (bare, None, "must have a head that can be scored"),
+        (electra, None, "must have its generator in a folder of that name"),
+        (masked, "mln", "mln is not a setting; did you mean mlm"),
+        (tmp_path / "run", None, "must be a run that has a model; it has none yet"),
+    ]:
+        with pytest.raises(InputError, match=told):
+            score(model, [data], objective=objective)
+    assert score(masked, [data]).objective == "mlm"
+
+
+def test_the_command_prints_scores_and_the_confusion(tmp_path: Path) -> None:
+    settings = settings_of("classify", tmp_path)
+    result = train(settings, tmp_path / "run")
+    words = ["eval", str(tmp_path / "run"), settings.data.train[0]]
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert {name: found[name] for name in result.scores} == result.scores
+    assert found["labels"] == ["both", "money", "water"]
+    assert sum(map(sum, found["confusion"])) == found["examples"] == 12
+    assert [sum(row) for row in found["confusion"]] == [3, 3, 6]
+    shown = CliRunner().invoke(app, words).stdout
+    assert "as classify: 12 examples" in shown
+    assert f"accuracy  {result.scores['accuracy']:.4f}" in shown
+    assert shown.split("taken for (column):\n")[1].split()[:3] == ["both", "money", "water"]
+    model = load_checkpoint(result.model)
+    assert score(result.model, settings.data.train).scores == result.scores
+    plain = write_checkpoint(model.network, tmp_path / "copy", tokenizer=model.tokenizer)
+    assert score(plain, settings.data.train).scores["accuracy"] == result.scores["accuracy"]
