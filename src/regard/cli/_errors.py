@@ -12,7 +12,16 @@ from regard.core.errors import InputError
 UsageError: Final[Any] = typer.BadParameter.__base__
 """What typer raises for a command line that it cannot read; typer names only this class below it."""
 
-_ALIASES: Final = {"num_tokens": "tokens", "selector": "word"}
+_ALIASES: Final = {
+    "num_tokens": "tokens",
+    "selector": "word",
+    "data.train": "data",
+    "data.train_target": "target",
+    "data.valid": "valid",
+    "data.valid_target": "valid_target",
+    "tokenizer.path": "tokenizer",
+    "set": "changes",
+}
 """Arguments of the Python below whose options have other names."""
 
 _IN_WORDS: Final = (
@@ -53,7 +62,7 @@ def in_options(message: str, names: Mapping[str, str]) -> str:
         '--target must be left out: this model has no decoder.'
     """
     known = dict(names) | {ours: names[theirs] for ours, theirs in _ALIASES.items() if theirs in names}
-    begins = re.match(r"(\w+)(?=(?:\[.+?\])? (?:must|is|has|names)\b|: )", message)
+    begins = re.match(r"(\w+(?:\.\w+)*)(?=(?:\[.+?\])? (?:must|is|has|names)\b|: )", message)
     if begins is not None and begins[1] in known:
         message = known[begins[1]] + message[begins.end() :]
     return message.replace(" must be None", " must be left out")

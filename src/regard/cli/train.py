@@ -2,26 +2,34 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli._errors import Command
 from regard.cli._options import JsonOption, console, print_json
+from regard.cli._progress import say
 from regard.cli._training_progress import TrainingProgress
 from regard.core.errors import InputError
 
+if TYPE_CHECKING:
+    from regard.training import Settings
+
 app = typer.Typer(
     no_args_is_help=True,
-    help="Train a transformer of your own, or a checkpoint further. Typed again, a command goes on where it "
-    "stopped.",
+    help="Train a transformer of your own from files of text, or a checkpoint further (--from). The "
+    "tokenizer is learned too, a part of the texts is kept to score on, and the best model is in RUN/model. "
+    "Typed again, a command goes on where it stopped.",
+    epilog="Example: regard train clm plays.txt -o run. `regard train OBJECTIVE --help` shows the options; "
+    "docs/training.md says what each objective is, and every setting.",
+    rich_markup_mode=None,
 )
 
 _OBJECTIVES: Mapping[str, tuple[str, str]] = {
     "mlm": ("Masked language modelling: an encoder guesses hidden words.", "corpus.txt -o run --steps 2000"),
     "clm": (
         "Next-token prediction: a decoder guesses how a text goes on.",
-        "plays.txt -o run --set data.unit=file",
+        "plays.txt -o run --set tokenizer.kind=characters",
     ),
     "seq2seq": (
         "Encoder and decoder: from a text to another, such as its translation.",
@@ -63,13 +71,16 @@ def _command(objective: str) -> Callable[..., None]:
             typer.Option("--target", metavar="FILE", help="The other side of parallel files."),
         ] = None,
         valid: Annotated[
-            list[Path] | None, typer.Option("--valid", metavar="FILE", help="What to score on meanwhile.")
+            list[Path] | None,
+            typer.Option("--valid", metavar="FILE", help="What to score on; by default a part of DATA."),
         ] = None,
         valid_target: Annotated[
             list[Path] | None,
             typer.Option("--valid-target", metavar="FILE", help="The other side of --valid."),
         ] = None,
-        steps: Annotated[int | None, typer.Option("--steps", metavar="N", help="Steps in all.")] = None,
+        steps: Annotated[
+            int | None, typer.Option("--steps", metavar="N", help="Steps in all; by default 2,000.")
+        ] = None,
         epochs: Annotated[
             float | None, typer.Option("--epochs", metavar="X", help="Or how often to read all of it.")
         ] = None,
@@ -92,11 +103,14 @@ def _command(objective: str) -> Callable[..., None]:
             typer.Option("--watch", metavar="TEXT", help="Trace a text while training, for regard look RUN."),
         ] = None,
         seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of all that is drawn.")] = None,
+        show: Annotated[
+            bool, typer.Option("--print-settings", help="Print all settings as TOML for --config, and end.")
+        ] = False,
         as_json: JsonOption = False,
     ) -> None:
-        if output is None:
+        if output is None and not show:
             raise InputError("--output must name the folder of the run.")
-        from regard.training import is_first_process, read_settings, train
+        from regard.training import as_toml, read_settings
 
         files = {"train": data, "train_target": target, "valid": valid, "valid_target": valid_target}
         settings = read_settings(
@@ -111,17 +125,40 @@ def _command(objective: str) -> Callable[..., None]:
             seed=seed,
             watch=watch or None,
         )
-        with TrainingProgress() as progress:
-            result = train(settings, output, on_report=progress.report, on_message=progress.tell)
-        if not is_first_process():
-            return
-        if as_json:
-            print_json({"model": str(result.model), "step": result.step, **result.scores})
-        else:
-            console().print(f"{result.model}: {_told(result.scores)}", highlight=False, soft_wrap=True)
+        if show:
+            typer.echo(as_toml(settings), nl=False)
+        elif output is not None:
+            _run(settings, output, as_json)
 
     train.__doc__ = f"{_OBJECTIVES[objective][0]}\n\n    The settings, with their defaults: docs/training.md."
     return train
+
+
+def _run(settings: "Settings", folder: Path, as_json: bool) -> None:
+    from regard.training import is_first_process, last_checkpoint, train
+
+    try:
+        with TrainingProgress() as progress:
+            result = train(settings, folder, on_report=progress.report, on_message=progress.tell)
+    except KeyboardInterrupt:
+        if is_first_process():
+            step = last_checkpoint(folder)
+            where = (
+                f"goes on from step {step:,}, the last checkpoint"
+                if step
+                else "begins again: there is no checkpoint yet"
+            )
+            say(f"stopped; the same command {where}")
+        raise typer.Exit(130) from None
+    if not is_first_process():
+        return
+    if as_json:
+        print_json({"model": str(result.model), "step": result.step, "scores": dict(result.scores)})
+        return
+    scores = f": {_told(result.scores)}" if result.scores else ""
+    console().print(
+        f"{result.model}: step {result.step:,}{scores}", highlight=False, soft_wrap=True, markup=False
+    )
 
 
 def _names(paths: list[Path] | None) -> list[str] | None:

@@ -1,7 +1,7 @@
 """Training: from raw text, pairs or labels to a transformer, exactly resumable, on one machine or many."""
 
-from regard.training._checkpoints import Progress
-from regard.training._configuration import as_mapping, as_settings, read_settings
+from regard.training._checkpoints import Progress, last_checkpoint
+from regard.training._configuration import as_mapping, as_settings, as_toml, read_settings
 from regard.training._film import film
 from regard.training._journal import read_journal
 from regard.training._losses import NOT_A_TARGET, cross_entropy, distillation, kl_divergence, smoothed_entropy
@@ -32,11 +32,13 @@ __all__ = [
     "TokenizerSettings",
     "as_mapping",
     "as_settings",
+    "as_toml",
     "cross_entropy",
     "distillation",
     "film",
     "is_first_process",
     "kl_divergence",
+    "last_checkpoint",
     "learning_rate",
     "read_journal",
     "read_settings",

@@ -27,6 +27,7 @@ from regard.core.errors import CheckpointError, OutputError
 from regard.training._errors import why
 from regard.training._ranks import Ranks
 
+CHECKPOINTS = "checkpoints"
 _STATE = "state.json"
 _NAME = re.compile(r"step-(\d+)")
 
@@ -71,10 +72,7 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """The steps of those that are whole, in order."""
-        if not self.folder.is_dir():
-            return []
-        found = (_NAME.fullmatch(each.name) for each in self.folder.iterdir())
-        return sorted(int(each[1]) for each in found if each)
+        return _steps(self.folder)
 
     def path(self, step: int) -> Path:
         """The folder of one."""
@@ -171,6 +169,18 @@ class Checkpoints:
                 shutil.rmtree(gone, ignore_errors=True)
                 self.path(step).rename(gone)  # at once: what has the name of a checkpoint is whole
                 shutil.rmtree(gone)
+
+
+def last_checkpoint(folder: str | Path) -> int:
+    """The step from which a run in a folder goes on; 0 where it begins."""
+    return max(_steps(Path(folder) / CHECKPOINTS), default=0)
+
+
+def _steps(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        return []
+    found = (_NAME.fullmatch(each.name) for each in folder.iterdir())
+    return sorted(int(each[1]) for each in found if each)
 
 
 @contextmanager

@@ -64,6 +64,31 @@ def as_mapping(settings: Settings) -> dict[str, Any]:
     return json.loads(json.dumps(asdict(settings)))  # type: ignore[no-any-return]
 
 
+def as_toml(settings: Settings) -> str:
+    """Settings as a file that `read_settings` reads; what is left to its default of None is a comment.
+
+    Example:
+        >>> print(as_toml(Settings(objective="clm", steps=20)).split("[batch]")[1].split("[")[0].strip())
+        # tokens =
+        rows = 32
+        length = 128
+        # form =
+        accumulate = 1
+    """
+    values = as_mapping(settings)
+    plain = {name: value for name, value in values.items() if not isinstance(value, dict)}
+    tables = [f"[{name}]\n{_lines(table)}" for name, table in values.items() if isinstance(table, dict)]
+    return "\n".join([_lines(plain), *tables])
+
+
+def _lines(values: Mapping[str, Any]) -> str:
+    # JSON's texts, numbers, truth values and lists are TOML's too.
+    return "".join(
+        f"# {name} =\n" if value is None else f"{name} = {json.dumps(value)}\n"
+        for name, value in values.items()
+    )
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")

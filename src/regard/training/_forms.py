@@ -16,6 +16,16 @@ from regard.training._settings import BatchSettings
 class Form(Protocol):
     """From a set of examples to micro-batches."""
 
+    @property
+    def examples(self) -> Examples:
+        """The set."""
+        ...
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Those that a row holds."""
+        ...
+
     def plan(self, *, seed: int, epoch: int) -> Sequence[Sequence[Any]]:
         """The micro-batches of an epoch, each a list of rows: a pure function of its arguments."""
         ...

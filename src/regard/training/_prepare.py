@@ -12,7 +12,9 @@ from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.core.files import write_whole
 from regard.core.locks import locked
 from regard.core.wording import reason
+from regard.data import TextSource, open_sources
 from regard.text import Tokenizer
+from regard.training._checkpoints import last_checkpoint
 from regard.training._configuration import as_mapping, as_settings
 from regard.training._data import Side
 from regard.training._feed import Feed
@@ -23,6 +25,7 @@ from regard.training._run import Run
 from regard.training._settings import Settings
 from regard.training._tokenizers import make_tokenizer
 from regard.training.tasks import TASKS, Task
+from regard.training.tasks._labels import LABELS
 
 STEPS = 2000
 """Of the optimiser, where neither steps nor epochs are given."""
@@ -81,6 +84,7 @@ def _run(
         folder=folder,
         settings=settings,
         family=family,
+        unit=sides[0].settings.unit or "line",
         task=task,
         train=train,
         valid=valid,
@@ -97,6 +101,12 @@ def check(settings: Settings) -> type[Task]:
     check_names(settings.task, list(kind.options()), "task")
     if not settings.data.train:
         raise InputError("data.train must name at least one file.")
+    wants_pairs = "target" in kind.reads and not settings.data.train_target
+    if wants_pairs and all(isinstance(each, TextSource) for each in open_sources(settings.data.train)):
+        raise InputError(
+            f"data.train_target must name the other side of the texts: {settings.objective} reads pairs. Or "
+            "give files with columns, such as CSV."
+        )
     if "-" in (*settings.data.train, *settings.data.train_target):
         raise InputError("data.train must be files: - is read once, and training reads its texts again.")
     if settings.steps is not None and settings.epochs is not None:
@@ -144,11 +154,15 @@ def _claim(folder: Path, settings: Settings) -> None:
         theirs, ours = _theirs(file), as_mapping(settings)
         free = dict.fromkeys(_FREE)
         different = _differences({**theirs, **free}, {**ours, **free})
-        if different:
+        if different and last_checkpoint(folder):
             raise InputError(
                 f"{folder} holds a run with other settings: {'; '.join(different)}. Choose another folder, "
                 "or the same settings to go on with it."
             )
+        if different:  # it never got anywhere, as with a setting that could not be
+            for name in (TOKENIZER, DATA):
+                shutil.rmtree(folder / name, ignore_errors=True)
+            (folder / LABELS).unlink(missing_ok=True)
         if theirs == ours:
             return
     else:

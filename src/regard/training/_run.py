@@ -23,6 +23,7 @@ class Run:
         folder: where everything of it is.
         settings: what it is a function of.
         family: of the network that is written.
+        unit: what one text is, of plain text.
         task: the objective, with the network and the tokenizer.
         train, valid: the sets; `valid` is None where nothing is scored.
         bytes: of the texts of `valid`, in UTF-8.
@@ -33,6 +34,7 @@ class Run:
     folder: Path
     settings: Settings
     family: str
+    unit: str = "line"
     task: Task
     train: Feed
     valid: Feed | None

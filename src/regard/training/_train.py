@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from regard.training._checkpoints import Checkpoints
+from regard.training._about import told
+from regard.training._checkpoints import CHECKPOINTS, Checkpoints
 from regard.training._errors import in_words
 from regard.training._evaluate import evaluate
 from regard.training._journal import Journal
@@ -88,8 +89,11 @@ def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[
     settings, ranks = run.settings, run.ranks
     module = ranks.spread(run.task, shard=settings.shard)
     made = optimisers(module, settings.optimiser)
-    checkpoints = Checkpoints(run.folder / "checkpoints", keep=settings.keep, ranks=ranks)
+    checkpoints = Checkpoints(run.folder / CHECKPOINTS, keep=settings.keep, ranks=ranks)
     progress = checkpoints.load_last(module, made)
+    if ranks.is_first:
+        for line in told(run):
+            on_message(line)
     if progress.step:
         on_message(f"going on from step {progress.step:,} of {run.steps:,}")
     watch = Watch(run, module, progress.step)

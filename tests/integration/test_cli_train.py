@@ -1,0 +1,109 @@
+"""`regard train` as somebody types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from regard.cli import main
+from regard.training import read_settings
+
+TEXT = "the cat sat on the mat\nand the dog on the rug\n\n" * 20
+SMALL = "--set model.d_model=8 --set model.num_layers=1 --set model.num_heads=2 --set model.d_ff=11 "
+SMALL += "--set batch.length=12 --set batch.rows=2 --set tokenizer.size=280"
+
+
+def run(line: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr("sys.argv", ["regard", "train", *line.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text(TEXT)
+    return tmp_path
+
+
+def test_a_run_says_what_it_is_and_leaves_a_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(f"clm a.txt -o run --steps 2 --json {SMALL}", monkeypatch) == 0
+    told = capsys.readouterr()
+    result = json.loads(told.out)
+    assert (result["model"], result["step"]) == ("run/model", 2)
+    assert set(result["scores"]) == {"loss", "perplexity", "accuracy", "bits_per_byte"}
+    for said in (
+        "a new gpt2, ",
+        "1 layers of 2 heads",
+        "bpe, learned",
+        "the last 5 % of each file",
+        "2 steps, ",
+    ):
+        assert said in told.err
+    assert "step 2: loss " in told.err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("clm -o run", "DATA... must name at least one file"),
+        ("clm a.txt", "--output must name the folder of the run"),
+        ("clm - -o run", "DATA... must be files"),
+        ("seq2seq a.txt -o run", "--target must name the other side of the texts: seq2seq reads pairs"),
+        ("clm a.txt -o run --steps 0", "--steps must be above 0; got 0"),
+        ("clm a.txt -o run --set foo", "--set must be KEY=VALUE"),
+        ("clm a.txt -o run --config gone.toml", "--config must be a file that can be read"),
+        ("clm a.txt -o run --tokenizer gone.json", "--tokenizer must be"),
+        ("clm a.txt -o run --set optimiser.lear=1", "did you mean optimiser.lr?"),
+    ],
+)
+def test_what_is_wrong_is_called_as_it_was_typed(
+    line: str,
+    told: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(line, monkeypatch) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+
+
+def test_a_mistake_leaves_no_run_that_stands_in_the_way(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("clm a.txt -o run --steps 1 --tokenizer gone.json", monkeypatch) == 2
+    assert run(f"clm a.txt -o run --steps 1 {SMALL}", monkeypatch) == 0
+    assert run(f"clm a.txt -o run --steps 2 {SMALL}", monkeypatch) == 2
+
+
+def test_ctrl_c_says_how_to_go_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from regard.cli._training_progress import TrainingProgress
+
+    def stop(self: object, report: dict[str, object]) -> None:
+        if report["step"] == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(TrainingProgress, "report", stop)
+    line = f"clm a.txt -o run --steps 3 --set save_every=1 {SMALL}"
+    assert run(line, monkeypatch) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "regard: stopped; the same command goes on from step 1, the last checkpoint"
+    )
+
+
+def test_printed_settings_are_a_config(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("clm a.txt --set optimiser.lr=1e-5 --set model.d_model=8 --print-settings", monkeypatch) == 0
+    (folder / "all.toml").write_text(capsys.readouterr().out)
+    wanted = read_settings("clm", data={"train": ["a.txt"]}, model={"d_model": 8}, optimiser={"lr": 1e-5})
+    assert read_settings("clm", file=folder / "all.toml") == wanted
