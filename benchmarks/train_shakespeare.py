@@ -38,7 +38,13 @@ SIZES = {"d_model": WIDTH, "num_layers": LAYERS, "num_heads": HEADS}
 CONFIGURATION = {
     "family": "gpt2",
     "model": SIZES
-    | {"d_ff": 4 * WIDTH, "dropout_p": 0.0, "embedding_dropout_p": 0.0, "attention_dropout_p": 0.0},
+    | {
+        "d_ff": 4 * WIDTH,
+        "activation": "gelu",
+        "dropout_p": 0.0,
+        "embedding_dropout_p": 0.0,
+        "attention_dropout_p": 0.0,
+    },
     "optimiser": {"lr": PEAK, "floor": FLOOR / PEAK, "betas": [0.9, 0.99], "weight_decay": 0.1},
 }
 RECIPE = {

@@ -107,3 +107,19 @@ def test_printed_settings_are_a_config(
     (folder / "all.toml").write_text(capsys.readouterr().out)
     wanted = read_settings("clm", data={"train": ["a.txt"]}, model={"d_model": 8}, optimiser={"lr": 1e-5})
     assert read_settings("clm", file=folder / "all.toml") == wanted
+
+
+def test_a_run_is_drawn_in_the_terminal_and_in_a_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "run").mkdir()
+    lines = [{"step": step, "loss": 4.0 / step, "lr": 0.1} for step in (1, 2, 4)]
+    (folder / "run/metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert run("plot run", monkeypatch) == 0
+    drawn = capsys.readouterr().out.splitlines()
+    assert drawn[1].startswith("        4 |.")
+    assert drawn[12].startswith("        1 |")
+    assert drawn[12].rstrip().endswith(".")
+    assert run("plot run -o a.svg", monkeypatch) == 0
+    assert (folder / "a.svg").read_text().startswith("<?xml")
+    assert run("plot run -o a.gif", monkeypatch) == 2

@@ -9,6 +9,7 @@ import typer
 from regard.cli._errors import Command
 from regard.cli._options import JsonOption, console, print_json
 from regard.cli._progress import say
+from regard.cli._train_plot import plot
 from regard.cli._training_progress import TrainingProgress
 from regard.core.errors import InputError
 
@@ -173,3 +174,9 @@ for _name, (_does, _example) in _OBJECTIVES.items():
     app.command(_name, short_help=_does, epilog=f"Example: regard train {_name} {_example}", cls=Command)(
         _command(_name)
     )
+app.command(
+    "plot",
+    short_help="Draw the loss, the scores and the learning rate of runs.",
+    epilog="Example: regard train plot run other -o curves.svg",
+    cls=Command,
+)(plot)

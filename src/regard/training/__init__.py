@@ -2,6 +2,7 @@
 
 from regard.training._checkpoints import Progress, last_checkpoint
 from regard.training._configuration import as_mapping, as_settings, as_toml, read_settings
+from regard.training._curves import curves
 from regard.training._film import film
 from regard.training._journal import read_journal
 from regard.training._losses import NOT_A_TARGET, cross_entropy, distillation, kl_divergence, smoothed_entropy
@@ -34,6 +35,7 @@ __all__ = [
     "as_settings",
     "as_toml",
     "cross_entropy",
+    "curves",
     "distillation",
     "film",
     "is_first_process",

@@ -7,6 +7,7 @@ attention over hundreds of tokens is one file of a few megabytes.
 from regard.views._arrays import view
 from regard.views._blocks import MOST_POSITIONS, plain
 from regard.views._budget import MOST_MB
+from regard.views._curves import CurvePicture, Panel, Series
 from regard.views._figure import check_format, new_figure, write_figure
 from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord
 from regard.views._live import LiveMeasures, LiveRun, Work
@@ -43,6 +44,7 @@ __all__ = [
     "MOST_POSITIONS",
     "SHOWN",
     "AttentionRecord",
+    "CurvePicture",
     "HeadName",
     "HeadPicture",
     "HeadStatistics",
@@ -58,10 +60,12 @@ __all__ = [
     "MeasureRecord",
     "Page",
     "PageToken",
+    "Panel",
     "PictureForm",
     "PositionsRecord",
     "RecordKind",
     "RotaryRecord",
+    "Series",
     "Side",
     "StoryNeurons",
     "StoryPart",

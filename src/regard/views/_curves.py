@@ -1,0 +1,177 @@
+"""Curves over a common axis, panel under panel: a picture of how something went."""
+
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.core.files import write_whole
+from regard.views._assets import palette, read
+from regard.views._figure import check_format, figure_of, write_figure
+from regard.views._svg import Box, Curve, Shape, Sheet, Text, svg_of
+
+_INK, _SOFT, _RULE = (palette()[name] for name in ("ink", "soft", "rule"))
+_WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT, _GAP, _BELOW = 720, 64, 20, 50, 170, 46, 50
+_MARK = 5
+_LETTER = 6.6  # a letter of size 12, about
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """A curve.
+
+    Args:
+        name: whose it is; series of one name have one colour, in every panel.
+        points: x and y, x rising.
+        is_marked: whether each point has a mark, as of something that is seldom measured; else a thin line.
+    """
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    is_marked: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """Curves with one axis upwards, and what it is called."""
+
+    title: str
+    series: Sequence[Series]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePicture:
+    """Panels over one axis from left to right.
+
+    Args:
+        title: over all.
+        along: what the axis from left to right is called.
+        panels: at least one, each with a point at least.
+
+    Example:
+        >>> series = Series(name="run", points=[(1, 3.0), (2, 2.0)])
+        >>> picture = CurvePicture(title="t", along="steps", panels=[Panel(title="loss", series=[series])])
+        >>> "<title>run: 1 to 2, last 2</title>" in picture.svg()
+        True
+    """
+
+    title: str
+    along: str
+    panels: Sequence[Panel]
+
+    def svg(self) -> str:
+        """One file without scripts, styles or links, with a ground of its own: dark pages may show it."""
+        return svg_of(self._sheet())
+
+    def save(self, path: Path) -> None:
+        """Write it: an SVG by regard itself, a PNG or PDF through matplotlib.
+
+        Raises:
+            InputError: an ending other than .svg, .png or .pdf.
+            MissingExtraError: matplotlib is needed and not installed.
+            OutputError: the file cannot be written.
+        """
+        check_format(path)
+        if path.suffix.lower() == ".svg":
+            write_whole(path, self.svg().encode())
+        else:
+            write_figure(figure_of(self._sheet()), path)
+
+    def _sheet(self) -> Sheet:
+        names = list(dict.fromkeys(each.name for panel in self.panels for each in panel.series))
+        colours = dict(zip(names, _colours(len(names)), strict=True))
+        xs = [x for panel in self.panels for each in panel.series for x, _ in each.points]
+        across = _Axis(min(xs), max(xs), _LEFT, _WIDTH - _RIGHT, whole=True)
+        shapes: list[Shape] = [Text(x=_LEFT, y=20, text=self.title, size=14, bold=True, colour=_INK)]
+        bottom = _TOP
+        for panel in self.panels:
+            top, bottom = bottom + 24, bottom + 24 + _HEIGHT
+            shapes += _panel(panel, across, top, bottom, colours)
+            bottom += _GAP - 24
+        bottom -= _GAP - 24
+        for value, label in across.ticks():
+            x = across.at(value)
+            shapes.append(Text(x=x, y=bottom + 14, text=label, size=11, anchor="middle", colour=_SOFT))
+        shapes.append(
+            Text(
+                x=(_LEFT + _WIDTH - _RIGHT) / 2, y=bottom + 32, text=self.along, anchor="middle", colour=_SOFT
+            )
+        )
+        if len(names) > 1:
+            shapes += _key(names, colours)
+        said = "; ".join(_said(panel, each) for panel in self.panels for each in panel.series)
+        return Sheet(width=_WIDTH, height=bottom + _BELOW, title=self.title, description=said, shapes=shapes)
+
+
+class _Axis:
+    """From values to places, with round values to write beside it."""
+
+    def __init__(self, low: float, high: float, start: float, end: float, *, whole: bool = False) -> None:
+        self.low, self.high = (low, high) if high > low else (low - 0.5, high + 0.5)
+        self.start, self.end, self.whole = start, end, whole
+
+    def at(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self, about: int = 6) -> list[tuple[float, str]]:
+        rough = (self.high - self.low) / about
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * each for each in (1, 2, 5, 10) if power * each >= rough)
+        if self.whole:
+            step = max(1.0, step)
+        digits = max(0, -math.floor(math.log10(step)))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        values = [number * step for number in range(first, last + 1)]
+        small = digits > 4
+        return [
+            (value, f"{value:.0e}" if small and value else f"{value:,.{0 if small else digits}f}")
+            for value in values
+        ]
+
+
+def _panel(panel: Panel, across: _Axis, top: float, bottom: float, colours: dict[str, str]) -> list[Shape]:
+    ys = [y for each in panel.series for _, y in each.points]
+    margin = 0.04 * (max(ys) - min(ys))
+    up = _Axis(min(ys) - margin, max(ys) + margin, bottom, top)
+    shapes: list[Shape] = [Text(x=_LEFT, y=top - 12, text=panel.title, bold=True, colour=_INK)]
+    for value, label in up.ticks(5):
+        y = up.at(value)
+        shapes.append(Curve(start=(_LEFT, y), end=(_WIDTH - _RIGHT, y), colour=_RULE))
+        shapes.append(Text(x=_LEFT - 8, y=y, text=label, size=11, anchor="end", colour=_SOFT))
+    for each in panel.series:
+        colour, places = colours[each.name], [(across.at(x), up.at(y)) for x, y in each.points]
+        width, opacity = (2, 1.0) if each.is_marked else (1.5, 0.7)
+        shapes += [
+            Curve(start=start, end=end, colour=colour, width=width, opacity=opacity)
+            for start, end in itertools.pairwise(places)
+        ]
+        marked = each.points if each.is_marked else each.points[-1:]
+        for (x, y), (at, height) in zip(marked, places[-len(marked) :], strict=True):
+            said = f"{each.name}: {x:,.0f}, {y:.4g}" if each.is_marked else _said(panel, each, short=True)
+            half = _MARK / 2 if each.is_marked else 1
+            box = Box(x=at - half, y=height - half, width=2 * half, height=2 * half, colour=colour, said=said)
+            shapes.append(box)
+    return shapes
+
+
+def _key(names: Sequence[str], colours: dict[str, str]) -> list[Shape]:
+    shapes: list[Shape] = []
+    x = float(_LEFT)
+    for name in names:
+        shapes.append(Box(x=x, y=_TOP - 10, width=14, height=4, colour=colours[name]))
+        shapes.append(Text(x=x + 20, y=_TOP - 8, text=name, colour=_INK))
+        x += 36 + _LETTER * len(name)
+    return shapes
+
+
+def _said(panel: Panel, series: Series, *, short: bool = False) -> str:
+    (first, _), (last, value) = series.points[0], series.points[-1]
+    told = f"{series.name}: {first:,.0f} to {last:,.0f}, last {value:.4g}"
+    return told if short else f"{panel.title}, {told}"
+
+
+def _colours(count: int) -> list[str]:
+    series: list[str] = json.loads(read("palette.json"))["light"]["series"]
+    return [series[number % len(series)] for number in range(count)]
