@@ -1,9 +1,10 @@
-"""Write the example pages, docs/examples: five texts, each with what is to be seen in it.
+"""Write the example pages, docs/examples: six texts, each with what is to be seen in it.
 
     make pictures                       these and the pictures of the documentation
     .venv/bin/python scripts/examples.py [--to FOLDER]
 
-Two of them need models that no package brings: examples_models.py trains them, in about three minutes.
+Three of them need models that no package brings: examples_models.py and examples_training.py train them, in
+about five minutes.
 """
 
 import argparse
@@ -16,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import examples_models
+import examples_training
 
 import regard
+from regard.training import film
 from regard.views import Page
 
 FOLDER = Path(__file__).parent.parent / "docs" / "examples"
@@ -95,6 +98,17 @@ EXAMPLES = (
         make=lambda folder: trained(examples_models.repeater, LIST, folder),
     ),
     Example(
+        name="emergence",
+        title="A head emerges",
+        text=(
+            "A decoder learns to go on with lists that are said twice. Press Play: at first every head looks "
+            "everywhere alike. Then one learns to look at the word before, and right after it three learn to "
+            "find where a word stood last time, and what came next: the loss falls."
+        ),
+        fragment="layer=1&head=2",
+        make=lambda folder: film(examples_training.lists(folder)),
+    ),
+    Example(
         name="translation",
         title="Seven and thirty",
         text=(
@@ -131,7 +145,7 @@ def index(examples: tuple[Example, ...]) -> str:
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Five texts · regard</title>
+<title>Six texts · regard</title>
 <style>
 :root {{ color-scheme: light dark; }}
 body {{ font: 17px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 0 auto; padding: 24px 16px 80px; }}
@@ -142,7 +156,7 @@ iframe {{ width: 100%; height: 640px; border: 1px solid; border-radius: 8px; }}
 </style>
 </head>
 <body>
-<h1>Five texts, and what attention does in them</h1>
+<h1>Six texts, and what attention does in them</h1>
 <p>Each frame is a page of its own: the title opens it whole. All of them work without a network.</p>
 {shown}
 </body>

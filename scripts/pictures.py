@@ -99,6 +99,11 @@ SHOTS = (
     Shot(name="movement", page="banks", fragment=""),
     Shot(name="movement-dark", page="banks", fragment="theme=dark"),
     Shot(name="movement-phone", page="banks", fragment="", size=PHONE, phone=True),
+    Shot(name="training", page="emergence", fragment="layer=1&head=2", size=(1280, 900)),
+    Shot(
+        name="training-dark", page="emergence", fragment="theme=dark&layer=1&head=2&at=22", size=(1280, 900)
+    ),
+    Shot(name="training-phone", page="emergence", fragment="layer=1&head=2&at=22", size=PHONE, phone=True),
     Shot(name="measures", page="measures", fragment=MEASURE, size=(1280, 880)),
     Shot(name="difference", page="difference", fragment="", size=(1280, 1000)),
     Shot(

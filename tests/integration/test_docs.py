@@ -24,6 +24,7 @@ def blocks(document: str, language: str) -> list[str]:
         "README.md",
         "docs/steps.md",
         "docs/training_data.md",
+        "docs/training_watch.md",
         "docs/models.md",
         "docs/lens.md",
         "docs/measures.md",

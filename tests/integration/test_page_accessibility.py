@@ -13,8 +13,10 @@ from playwright.sync_api import expect
 import regard
 from integration import head_page
 from regard.tracing import Trace, comparison_page
+from regard.training import film
 from regard.views import Page, render_page
 from unit.models.folders import write, write_tokenizer
+from unit.training import watched
 
 OpenPage = Callable[..., BrowserPage]
 
@@ -27,6 +29,7 @@ PAGES = {
     "both": ("heads", "story", "model", "neuron", "positions"),
     "arrays": ("heads", "model"),
     "held": ("heads", "model", "neuron", "positions"),
+    "training": ("training", "heads", "model", "neuron", "positions"),
 }
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 LOOKS = {"light": ("light", DESK), "dark": ("dark", DESK), "phone": ("light", PHONE)}
@@ -49,6 +52,7 @@ OTHERS = {
         *(f"view=story&kind=cross&step={step}&pin=query-1" for step in (4, 6)),
     ],
     "difference": ["view=heads&run=1&pin=key-2"],
+    "training": ["view=training&at=1"],
     "decoder": ["view=heads&row=2", "view=heads&row=3&pin=key-1", "view=model&row=1", "view=neuron&row=2"],
     "held": ["view=heads&layer=1&head=5", "view=heads&also=0.5,1.5", "view=model&layer=1&head=5"],
 }
@@ -87,6 +91,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "decoder": decoder.page(),
         "both": both.page(),
         "held": _some_heads(),
+        "training": film(watched.run(folder, watch=watched.WATCHED["clm"]).folder),
         "arrays": regard.view(weights, ["[CLS]", "river", "שלום", "<b>x</b>"]),
     }
     for name, page in made.items():

@@ -9,6 +9,8 @@ from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
 
 from integration import tiny
+from regard.training import film
+from unit.training import watched
 
 OpenPage = Callable[..., BrowserPage]
 
@@ -81,3 +83,11 @@ def test_a_browser_that_records_no_film_says_so(open_page: OpenPage, compared_pa
     page.evaluate("delete window.MediaRecorder")
     page.get_by_role("button", name="Save the steps as a film (WebM)").click()
     expect(page.get_by_text("This browser cannot record a film")).to_be_visible()
+
+
+def test_the_steps_of_a_training(open_page: OpenPage, browser: Browser, tmp_path: Path) -> None:
+    watched.run(tmp_path, watch=watched.WATCHED["clm"])
+    film(tmp_path / "run").write(tmp_path / "page.html")
+    played = _film(open_page(tmp_path / "page.html", "#view=training"), browser, tmp_path / "training.webm")
+    assert min(played["width"], played["height"]) > 100
+    assert played["apart"] > 100

@@ -113,7 +113,7 @@ def test_a_head_is_named_since_the_step_from_which_on_it_keeps_its_name(
     def record(name: str | None) -> object:
         layers: list[list[list[dict[str, object]]]] = [[[] for _ in range(6)] for _ in range(2)]
         layers[0][1] = [{"name": name, "effect": 0.5}] if name else []
-        patterns = [{"name": "positional", "says": "looks one back"}]
+        patterns = [{"name": "positional", "says": "It looks one back."}]
         entropy = np.full((2, 6), 0.5, np.float32)
         return replace(
             head_page.record(),
@@ -134,7 +134,7 @@ def test_a_head_is_named_since_the_step_from_which_on_it_keeps_its_name(
     expect(page.locator(".training-bar > .note")).to_have_text("4 of 7 traced steps, for room")
     page.locator(".training-events button").click()
     assert (head_page.state(page)["at"], head_page.state(page)["head"]) == (2, 1)
-    expect(page.locator(".training-history")).to_contain_text("positional (looks one back): since step 9.")
+    expect(page.locator(".training-history")).to_contain_text("positional since step 9. It looks one back.")
     expect(page.locator(".training-near")).to_be_hidden()
 
 

@@ -42,8 +42,8 @@ export function makeTrainingBar(source, state, colours, host, picture) {
   const some =
     traced > count() ? [make("span", { class: "note" }, `${count()} of ${traced} traced steps, for room`)] : [];
   const element = make(
-    "div",
-    { class: "training-bar", role: "group", "aria-label": "Training" },
+    "section",
+    { class: "training-bar", "aria-label": "Training" },
     make("strong", {}, "Training"),
     player.element,
     ...some,

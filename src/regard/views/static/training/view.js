@@ -4,7 +4,7 @@
 import { makeSelect } from "../base/controls.js";
 import { make, whenResized } from "../base/dom.js";
 import { HeadGrid } from "../base/grid.js";
-import { inShort, nameOf, withEffect } from "../base/names.js";
+import { inShort, nameOf, whole, withEffect } from "../base/names.js";
 import { oneOf } from "../base/state.js";
 import { stepSaid } from "../base/training_bar.js";
 import { formatStatistic, STATISTICS } from "../model/statistics.js";
@@ -160,7 +160,7 @@ function open(page) {
     const { patterns = [] } = source.facts.names ?? {};
     const meaning = named && patterns.find(({ name }) => name === named.name.name)?.says;
     history.textContent = named
-      ? `${named.name.name}${meaning ? ` (${meaning})` : ""}: ${named.place === 0 ? "from the first step on" : `since ${stepSaid(source, named.place)}`}.`
+      ? `${whole(named.name)} ${named.place === 0 ? "from the first step on" : `since ${stepSaid(source, named.place)}`}. ${meaning ?? ""}`
       : "At the end it has no name.";
     unit.textContent = `${stat().label}${stat().unit ? `, ${stat().unit}` : ""}, over the steps; the other heads are pale.`;
     curve.draw();
@@ -221,7 +221,7 @@ function open(page) {
     ),
   );
 
-  const whole = () => {
+  const drawAll = () => {
     show();
     drawEvents();
     grid.rebuild();
@@ -229,7 +229,7 @@ function open(page) {
     turn();
   };
   const start = () => {
-    whole();
+    drawAll();
     let width = element.clientWidth;
     whenResized(
       element,
@@ -246,7 +246,7 @@ function open(page) {
     if (has("at")) {
       grid.rebuild();
       turn();
-    } else if (has("kind")) whole();
+    } else if (has("kind")) drawAll();
     if (has("curve", "effect")) {
       show();
       grid.fill();
