@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,12 @@ def test_a_run_says_what_it_is_and_leaves_a_model(
     ):
         assert said in told.err
     assert "step 2: loss " in told.err
+    card = (folder / "run/model/README.md").read_text()
+    assert card.startswith('---\nlibrary_name: "transformers"\ntags: ["regard", "clm"]\n---\n\n# run\n')
+    assert f"| loss | {result['scores']['loss']:.4f} |" in card
+    assert "AutoModelForCausalLM" in card
+    again = tomllib.loads(card.split("```toml")[1].split("```")[0])
+    assert (again["steps"], again["model"]["d_model"]) == (2, 8)
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ def write_checkpoint(
     *,
     tokenizer: Tokenizer | None = None,
     carried: Mapping[str, Any] | None = None,
+    card: str = "# A model\n\nWritten by regard.\n",
 ) -> Path:
     """Write a network that came from no folder: one that was made by `new_network` and trained.
 
@@ -90,6 +91,7 @@ def write_checkpoint(
         folder: the new folder; the one above must exist.
         tokenizer: its tokenizer; None for none. Its ids of `bos` and `eos` go into config.json too.
         carried: more fields of config.json that change no number, such as "problem_type".
+        card: the text of README.md.
 
     Returns:
         The folder.
@@ -127,7 +129,7 @@ def write_checkpoint(
             limit, types = network.config.max_seq_len, network.config.num_token_types
             write_tokenizer(tokenizer, target, max_length=limit, has_types=types > 0)
 
-    return _write(network, folder, carried=more, card="# A model\n\nWritten by regard.\n", beside=beside)
+    return _write(network, folder, carried=more, card=card, beside=beside)
 
 
 def _rows(network: Transformer) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from regard.models import write_checkpoint
+from regard.training._card import card_of
 from regard.training._checkpoints import Checkpoints, Progress
 from regard.training._evaluate import evaluate
 from regard.training._run import Run, is_better
@@ -50,7 +51,7 @@ def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, flo
         target = above / f"step-{step}"
         if target.exists():  # the run was killed after this, and did the step again
             target = above / f"step-{step}-again"
-        write_checkpoint(network, target, tokenizer=run.task.tokenizer)
+        write_checkpoint(network, target, tokenizer=run.task.tokenizer, card=card_of(run, step, scores))
         for name, each in beside.items():
             write_checkpoint(each, target / name, tokenizer=run.task.tokenizer)
         (target / _SCORES).write_text(json.dumps({"step": step, **scores}), encoding="utf-8")
