@@ -27,7 +27,7 @@ class Taken:
 
     Attributes:
         rows: read.
-        blank: left out, since they hold no text.
+        blank: left out, since they hold no text, or too little to predict anything from.
         cut, dropped, split: those that were too long, by what became of them.
         bytes: of what is predicted, in UTF-8.
     """
@@ -41,7 +41,7 @@ class Taken:
 
     def told(self, length: int) -> list[str]:
         """What somebody should know, in words."""
-        kinds = {"blank": "were blank and left out"} | {
+        kinds = {"blank": "were blank or too short, and left out"} | {
             name: f"were longer than {length} tokens and were {name}" for name in ("cut", "dropped", "split")
         }
         return [
@@ -185,8 +185,10 @@ def _fitted(
     taken: Taken,
 ) -> Iterator[Mapping[str, Sequence[int]]]:
     size = max(len(example[name]) for name in task.sized)
-    if length is None or size <= length + task.beyond:
+    if length is None or task.beyond < size <= length + task.beyond:
         yield example
+    elif size <= task.beyond:  # nothing stands before its only token to predict it from
+        taken.blank += 1
     elif longer == "split":
         taken.split += 1
         yield from task.split(example, length)

@@ -14,7 +14,14 @@ from regard.training._settings import BatchSettings
 
 
 class Form(Protocol):
-    """From a set of examples to micro-batches."""
+    """From a set of examples to micro-batches.
+
+    Args:
+        examples: the set.
+        columns: the columns that a row holds.
+        batch: how much a micro-batch holds.
+        beyond: how many tokens of an example are only predicted, and take no room in a row.
+    """
 
     @property
     def examples(self) -> Examples:
@@ -46,10 +53,11 @@ class Rows:
     examples: Examples
     columns: Sequence[str]
     batch: BatchSettings
+    beyond: int = 0
 
     def plan(self, *, seed: int, epoch: int) -> Sequence[Sequence[int]]:
         """Buckets by the longer of an example's columns."""
-        lengths = longest(self.examples, self.columns)
+        lengths = longest(self.examples, self.columns) - self.beyond
         size = {"tokens": self.batch.tokens} if self.batch.tokens else {"examples": self.batch.rows}
         return [picked.tolist() for picked in buckets(lengths, seed=seed, epoch=epoch, **size)]
 
@@ -69,10 +77,11 @@ class Packed:
     examples: Examples
     columns: Sequence[str]
     batch: BatchSettings
+    beyond: int = 0
 
     def plan(self, *, seed: int, epoch: int) -> Sequence[Sequence[Sequence[int]]]:
         """Rows that are nearly full, in chance order."""
-        lengths = longest(self.examples, self.columns)
+        lengths = longest(self.examples, self.columns) - self.beyond
         rows = pack(lengths, row_length=self.batch.length, seed=seed, epoch=epoch)
         order = shuffled(len(rows), seed=seed, epoch=epoch)
         return _chunks([rows[place].tolist() for place in order], self.batch)
@@ -96,6 +105,7 @@ class Blocks:
     examples: Examples
     columns: Sequence[str]
     batch: BatchSettings
+    beyond: int = 0
 
     def plan(self, *, seed: int, epoch: int) -> Sequence[Sequence[int]]:
         """Where blocks begin, in chance order."""

@@ -108,7 +108,9 @@ def feed_of(settings: Settings, task: Task, folder: Path, *, rank: int = 0, worl
     """The encoded examples of a folder as batches."""
     examples = Examples.open(folder)
     return Feed(
-        form=FORMS[form_of(settings, task)](examples=examples, columns=task.sized, batch=settings.batch),
+        form=FORMS[form_of(settings, task)](
+            examples=examples, columns=task.sized, batch=settings.batch, beyond=task.beyond
+        ),
         task=task,
         seed=settings.seed,
         accumulate=settings.batch.accumulate,
