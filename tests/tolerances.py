@@ -26,6 +26,10 @@ VARIANCE_OF_DISTANCE = 2e-3
 """Of a row of weights in single precision, absolute, in tokens squared: the keys are taken 128 at a time, and
 one that lies 64 from their middle adds 64^2 p, whose last place is 64^2 x 2^-23 = 5e-4. (Measured: 4e-4.)"""
 
+TRAINED_FP32 = 1e-4
+"""Losses, norms and scores of a tiny run in single precision whose sums have another order, after ten steps:
+AdamW divides each gradient by its own size, so that rounding near zero moves a parameter at once."""
+
 WEIGHTS = 1e-6
 """Attention weights, absolute: they lie in [0, 1] and a row sums to 1, in single precision."""
 

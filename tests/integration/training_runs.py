@@ -18,9 +18,14 @@ from typing import Any
 
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from regard.text import write_tokenizer
-from regard.training import Settings, read_journal, read_settings, train
+from regard.training import Progress, Settings, read_journal, read_settings, train
+from regard.training._evaluate import evaluate
+from regard.training._prepare import prepare
+from regard.training._ranks import Ranks
+from regard.training._step import take_step
 from regard.training.tasks import NextToken
 from unit.training.small import SIZES, tokenizer
 
@@ -40,10 +45,10 @@ def settings_of(folder: Path, objective: str = "clm", **changes: Any) -> Setting
         (folder / "tokenizer").mkdir()
         write_tokenizer(tokenizer(), folder / "tokenizer")
     given: dict[str, Any] = {
-        "data": {"train": [str(text)], "valid_share": 0.2},
+        "data": {"train": [str(text)], "unit": "line", "valid_share": 0.2},
         "tokenizer": {"path": str(folder / "tokenizer")},
         "batch": {"length": 13, "rows": 3, "form": "packed", "accumulate": 2},
-        "model": SIZES | {"dropout_p": 0.1, "embedding_dropout_p": 0.1},
+        "model": SIZES | {"dropout_p": 0.1, "attention_dropout_p": 0.1},
         "optimiser": {"lr": 0.01, "warmup": 2},
         "steps": 11,
         "evaluate_every": 4,
@@ -83,6 +88,10 @@ def start(
     settings: Settings, folder: Path, errors: Path, *, world: int = 1, before: Sequence[Any] = ()
 ) -> Started:
     """Start a run; `before` is a function and its arguments, called first in each process."""
+    return _started(world, _run, errors, settings, folder, before)
+
+
+def _started(world: int, work: Callable[..., None], errors: Path, *arguments: Any) -> Started:
     errors.mkdir(exist_ok=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -91,8 +100,9 @@ def start(
     for rank in range(world):
         place = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "MASTER_PORT": port}
         environment = {name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"}
-        arguments = (settings, folder, errors / f"{rank}.error", environment, before)
-        process = _CONTEXT.Process(target=_run, args=arguments)
+        process = _CONTEXT.Process(
+            target=_work, args=(environment, errors / f"{rank}.error", work, arguments)
+        )
         process.start()
         processes.append(process)
     return Started(processes, errors)
@@ -105,21 +115,25 @@ def run(settings: Settings, folder: Path, errors: Path, **more: Any) -> Started:
     return started
 
 
-def _run(
-    settings: Settings, folder: Path, error: Path, environment: dict[str, str], before: Sequence[Any]
+def _work(
+    environment: dict[str, str], error: Path, work: Callable[..., None], arguments: Sequence[Any]
 ) -> None:
     os.environ.update(environment)
     torch.set_num_threads(1)
     warnings.simplefilter("error")
     error.unlink(missing_ok=True)
     try:
-        if before:
-            before[0](*before[1:])
-        train(settings, folder)
+        work(*arguments)
     except BaseException as raised:
         error.write_text(f"{type(raised).__name__}: {raised}")
         os._exit(1)
     os._exit(0)
+
+
+def _run(settings: Settings, folder: Path, before: Sequence[Any]) -> None:
+    if before:
+        before[0](*before[1:])
+    train(settings, folder)
 
 
 def at(pattern: str, moment: str, act: Callable[..., object], *arguments: Any) -> None:
@@ -190,3 +204,33 @@ def _flat(value: Any, path: str = "") -> dict[str, Any]:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         return {name: each for key, inner in items for name, each in _flat(inner, f"{path}/{key}").items()}
     return {path: value.numpy().tobytes() if isinstance(value, torch.Tensor) else value}
+
+
+def called(scratch: Path, world: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function gives in the first of several processes that all call it."""
+    started = _started(world, _call, scratch, scratch / "result", function, arguments)
+    assert started.end() == [0] * world, started.told()
+    return torch.load(scratch / "result", weights_only=False)
+
+
+def _call(out: Path, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    found = function(*arguments)
+    if os.environ["RANK"] == "0":
+        torch.save(found, out)
+
+
+def an_epoch(settings: Settings, folder: Path) -> dict[str, Any]:
+    """An epoch in double precision by plain descent, so that parameters move by the gradients themselves."""
+    ranks = Ranks()
+    with prepare(settings, folder, ranks, print) as made:
+        module = ranks.spread(made.task.double(), shard=settings.shard)
+        descent = [torch.optim.SGD(module.parameters(), lr=0.1)]
+        progress, reports = Progress(), []
+        for picked in made.train.steps(0):
+            progress, report = take_step(made, module, descent, picked, progress)
+            reports.append({name: report[name] for name in ("loss", "norm", "tokens")})
+        assert made.valid is not None
+        scores = evaluate(module, made, made.valid)
+        state = get_model_state_dict(module, options=StateDictOptions(full_state_dict=True))
+    ranks.end()
+    return {"reports": reports, "scores": scores, "state": state, "last": picked}

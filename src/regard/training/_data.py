@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -159,8 +159,7 @@ def write_examples(
             taken.blank += len(batch) - len(kept)
             on_rows(taken.rows)
             if kept:
-                examples = task.encode([values for values, _ in kept])
-                for example, (values, place) in zip(examples, kept, strict=True):
+                for example, (values, place) in zip(_encoded(task, kept), kept, strict=True):
                     fitted = list(_fitted(example, task, length if cuts else None, longer, place, taken))
                     taken.bytes += len(task.predicted(values).encode()) if fitted else 0
                     yield from fitted
@@ -168,8 +167,40 @@ def write_examples(
     shutil.rmtree(
         folder, ignore_errors=True
     )  # of a run that was killed before it had written the file about it
-    Examples.write(folder, encoded(), tuple(task.columns))
+    examples = encoded()
+    first = next(examples, None)
+    if first is None:
+        raise InputError(_nothing(side, taken))
+    Examples.write(folder, chain([first], examples), tuple(task.columns))
     return taken
+
+
+def _encoded(task: Task, kept: Sequence[tuple[Values, str]]) -> list[dict[str, Sequence[int]]]:
+    """The examples of some rows; an error names the row."""
+    try:
+        return list(task.encode([values for values, _ in kept]))
+    except InputError:
+        for values, place in kept:
+            try:
+                list(task.encode([values]))
+            except InputError as error:
+                told = str(error).replace("texts[0]", "the text")
+                raise InputError(f"{place}: {told.rstrip('.')}.") from error
+        raise
+
+
+def _nothing(side: Side, taken: Taken) -> str:
+    """Why there is no example."""
+    name = "data.valid" if side.is_valid and side.settings.valid else "data.train"
+    if not taken.rows and side.is_valid:
+        return (
+            f"data.valid_share, {side.settings.valid_share}, sets none of the texts apart to score on: give "
+            "more texts, a larger share, or 0 to score on none."
+        )
+    return (
+        f"{name} must hold at least one text of two tokens or more that is not too long; of {taken.rows:,} "
+        f"texts {taken.blank:,} are blank or shorter and {taken.dropped:,} longer."
+    )
 
 
 def _has_text(values: Values) -> bool:

@@ -18,6 +18,6 @@ def check_names(given: Iterable[str], known: Collection[str], section: str = "")
         if name not in known:
             before = f"{section}." if section else ""
             near = [before + each for each in get_close_matches(name, known, n=3, cutoff=0.5)]
-            listed = near or [before + each for each in sorted(known)]
+            listed = near or [before + each for each in sorted(known)] or ["none"]
             words = f"did you mean {' or '.join(listed)}?" if near else f"there are {', '.join(listed)}."
             raise InputError(f"{before}{name} is not a setting; {words}")

@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterato
     if ranks.is_first:
         _make_folder(folder)
     with locked(folder, ".lock") if ranks.is_first else nullcontext():
-        ranks.together(lambda: _claim(folder, settings))
+        ranks.together(lambda: _claim(folder, settings, say))
         ranks.together(lambda: _remove_unfinished(folder))
         sides = sides_of(settings, kind)
         ranks.together(lambda: make_tokenizer(settings, kind, sides[0], folder / TOKENIZER, say))
@@ -125,9 +125,23 @@ def check(settings: Settings) -> type[Task]:
         "watch_every": settings.watch_every,
         "optimiser.lr": settings.optimiser.lr,
         "optimiser.clip": settings.optimiser.clip,
+        "optimiser.muon_lr": settings.optimiser.muon_lr,
+        "optimiser.eps": settings.optimiser.eps,
     }.items():
-        if value is not None and not value > 0:
+        if value is not None and not 0 < value < inf:
             raise InputError(f"{name} must be above 0; got {value}.")
+    for name, value in {
+        "average": settings.average,
+        "optimiser.warmup": settings.optimiser.warmup,
+        "optimiser.weight_decay": settings.optimiser.weight_decay,
+        "seed": settings.seed,
+    }.items():
+        if value is not None and not 0 <= value < inf:
+            raise InputError(f"{name} must be at least 0; got {value}.")
+    if not 0.0 <= settings.optimiser.floor <= 1.0:
+        raise InputError(f"optimiser.floor must be from 0 to 1; got {settings.optimiser.floor}.")
+    if not all(0.0 <= beta < 1.0 for beta in settings.optimiser.betas):
+        raise InputError(f"optimiser.betas must be at least 0 and below 1; got {settings.optimiser.betas}.")
     if settings.batch.tokens is not None and settings.batch.tokens < settings.batch.length:
         raise InputError(
             f"batch.tokens must be at least batch.length, {settings.batch.length}, so that the longest text "
@@ -147,7 +161,7 @@ def _make_folder(folder: Path) -> None:
         raise OutputError(f"{str(folder)!r} cannot be made ({error.strerror}); choose another.") from error
 
 
-def _claim(folder: Path, settings: Settings) -> None:
+def _claim(folder: Path, settings: Settings, say: Say) -> None:
     """Write the settings, or see that they are those of the run that is there."""
     file = folder / SETTINGS
     if file.exists():
@@ -160,6 +174,7 @@ def _claim(folder: Path, settings: Settings) -> None:
                 "or the same settings to go on with it."
             )
         if different:  # it never got anywhere, as with a setting that could not be
+            say(f"{folder} holds a run that made no checkpoint: beginning anew")
             for name in (TOKENIZER, DATA):
                 shutil.rmtree(folder / name, ignore_errors=True)
             (folder / LABELS).unlink(missing_ok=True)

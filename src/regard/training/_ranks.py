@@ -80,12 +80,12 @@ class Ranks:
         """
         if self._store is None:
             return error
-        try:
-            is_ours = self._store.add("failed", 1) == 1
-        except dist.DistError:  # the process that kept the store is gone, and had its say
-            is_ours = False
-        if is_ours:
-            return error
+        if not isinstance(error, OtherProcessError):
+            try:
+                if self._store.add("failed", 1) == 1:
+                    return error
+            except dist.DistError:
+                pass  # the process that kept the store is gone, and had its say
         time.sleep(_GRACE)
         return OtherProcessError("another process of the run has ended, and says why.")
 

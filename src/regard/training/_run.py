@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from regard.core.errors import InputError
 from regard.training._checkpoints import Progress
 from regard.training._feed import Feed
 from regard.training._ranks import Ranks
@@ -67,6 +68,8 @@ class Run:
 
     def judged(self, progress: Progress, scores: Mapping[str, float]) -> Progress:
         """Where the run stands after a score."""
+        if self.best not in scores:
+            raise InputError(f"best must be {' or '.join(scores)}; got {self.best!r}.")
         score = scores[self.best]
         if is_better(score, progress.best, bigger=self.task.is_bigger_better(self.best)):
             return replace(progress, best=score, best_step=progress.step, waited=0)

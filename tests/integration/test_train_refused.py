@@ -1,0 +1,177 @@
+"""What a run is refused: one line says which line of which file, or which setting; nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.training_runs import settings_of
+from regard.core.errors import CheckpointError, OutputError, RegardError, TrainingError
+from regard.core.locks import locked
+from regard.training import train
+
+
+def refused(settings: Any, folder: Path) -> str:
+    """What a run says that is refused: one line."""
+    with pytest.raises(RegardError) as raised:
+        train(settings, folder)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "changes", "told"),
+    [
+        ("", {}, "is empty; give a file with texts."),
+        (
+            " \n\n \n",
+            {},
+            "data.train must hold at least one text of two tokens or more that is not too long;",
+        ),
+        ("river\n" * 9, {}, "of 9 texts 9 are blank or shorter and 0 longer."),
+        (
+            "the river\n",
+            {"data": {"valid_share": 0.01}},
+            "data.valid_share, 0.01, sets none of the texts apart",
+        ),
+        (
+            '{"text": "a river"}\n{"text": "a \\ud800"}\n',
+            {},
+            "line 2 of texts.jsonl: the text is not valid Un",
+        ),
+        ('{"text": "a river"}\n{"words": "x"}\n', {}, "line 2 of texts.jsonl: there is no column 'text'."),
+        (
+            "a river bank\na\na river by the bank\n",
+            {"data": {"longer": "refuse"}, "batch": {"length": 3}},
+            "line 3 of texts.txt: has 5 tokens, and batch.length is 3; give a larger length, or set ",
+        ),
+        (
+            "the river bank\n" * 9,
+            {"batch": {"form": "blocks", "length": 500}},
+            "batch.length must be below ",
+        ),
+    ],
+)
+def test_texts(tmp_path: Path, content: str, changes: dict[str, Any], told: str) -> None:
+    file = tmp_path / ("texts.jsonl" if content.startswith("{") else "texts.txt")
+    file.write_text(content)
+    data = {"train": [str(file)], "valid_share": 0.0, **changes.get("data", {})}
+    found = refused(settings_of(tmp_path, **{**changes, "data": data}), tmp_path / "run")
+    assert told in found.replace(f"{tmp_path}/", "")
+
+
+def test_parallel_files_of_unequal_length(tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("the bank\n" * 5)
+    data = {"train_target": [str(tmp_path / "short.txt")]}
+    found = refused(settings_of(tmp_path, "seq2seq", data=data, batch={"form": "rows"}), tmp_path / "run")
+    assert "text.txt has 47 and " in found
+    assert "short.txt has 5; line 6 of " in found
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"epochs": 1}, "steps must be None where epochs says how long to train; give one of them."),
+        ({"batch": {"rows": 0}}, "batch.rows must be above 0; got 0."),
+        ({"batch": {"tokens": 3}}, "batch.tokens must be at least batch.length, 13,"),
+        ({"optimiser": {"lr": float("nan")}}, "optimiser.lr must be above 0; got nan."),
+        ({"optimiser": {"warmup": -3}}, "optimiser.warmup must be at least 0; got -3."),
+        ({"optimiser": {"floor": 2.0}}, "optimiser.floor must be from 0 to 1; got 2.0."),
+        (
+            {"optimiser": {"betas": [0.9, 1.0]}},
+            "optimiser.betas must be at least 0 and below 1; got (0.9, 1.0).",
+        ),
+        ({"seed": -1}, "seed must be at least 0; got -1."),
+        ({"average": 9}, "average must be at most keep, 2; got 9."),
+        ({"best": "bleu"}, "best must be loss or perplexity or accuracy or bits_per_byte; got 'bleu'."),
+        ({"task": {"masked": 0.3}}, "task.masked is not a setting; there are none."),
+        (
+            {"family": "bert"},
+            "model must be a decoder with a head over the vocabulary for clm, such as gpt2.",
+        ),
+    ],
+)
+def test_settings(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
+    assert told in refused(settings_of(tmp_path, **changes), tmp_path / "run")
+
+
+def test_a_run_goes_on_with_its_own_settings_alone(tmp_path: Path) -> None:
+    said: list[str] = []
+    out = tmp_path / "run"
+    refused(settings_of(tmp_path, batch={"form": "blocks", "length": 500}), out)  # a slip, before any step
+    train(settings_of(tmp_path, steps=2), out, on_message=said.append)
+    assert f"{out} holds a run that made no checkpoint: beginning anew" in said
+    assert "batch.rows is 3 there and 4 here." in refused(
+        settings_of(tmp_path, steps=2, batch={"rows": 4}), out
+    )
+    assert "steps is 2 there and 3 here" in refused(settings_of(tmp_path, steps=3), out)
+    # These change no parameter.
+    train(settings_of(tmp_path, steps=2, keep=7, save_every=1), out)
+    assert json.loads((out / "settings.json").read_text())["keep"] == 7
+
+
+def test_data_that_has_changed_since(tmp_path: Path) -> None:
+    settings, said = settings_of(tmp_path, steps=2), list[str]()
+    first = train(settings, tmp_path / "run")
+    (tmp_path / "text.txt").write_text("something else\n")
+    assert train(settings, tmp_path / "run", on_message=said.append) == first
+    file = tmp_path / "text.txt"
+    assert f"{file} is not what it was when the run began; it goes on with the texts of then" in said
+
+
+def test_a_folder_that_is_not_a_run(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, steps=2)
+    assert "must be a new folder, or that of a run; it holds " in refused(settings, tmp_path)
+    with pytest.raises(OutputError, match=r"text.txt' cannot be made \(File exists\); choose another."):
+        train(settings, tmp_path / "text.txt")
+    with pytest.raises(OutputError, match=r"'/proc/run' cannot be made"):  # nobody may write there
+        train(settings, "/proc/run")
+
+
+def test_two_runs_in_one_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with locked(tmp_path / "run", ".lock"):
+        told = refused(settings_of(tmp_path), tmp_path / "run")
+    assert "is being written to by another job, process " in told
+
+
+@pytest.mark.parametrize("file", [".metadata", "__0_0.distcp", "state.json"])
+@pytest.mark.parametrize("damage", [b"", None])
+def test_a_damaged_checkpoint(tmp_path: Path, file: str, damage: bytes | None) -> None:
+    settings, out = settings_of(tmp_path, steps=4, save_every=2), tmp_path / "run"
+    first = train(settings, out)
+    damaged = out / "checkpoints" / "step-4" / file
+    if damage is None:
+        damaged.unlink()
+    else:
+        damaged.write_bytes(damage)
+    with pytest.raises(
+        CheckpointError, match=r"step-4 cannot be read \(.+\)\. Remove it to go on from the one "
+    ):
+        train(settings, out)
+    for each in damaged.parent.iterdir():
+        each.unlink()
+    damaged.parent.rmdir()
+    assert train(settings, out) == first
+
+
+def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
+    settings = settings_of(
+        tmp_path, optimiser={"lr": 1e30, "warmup": 0, "schedule": "constant"}, save_every=1, evaluate_every=99
+    )
+    with pytest.raises(
+        TrainingError, match=r"the loss is nan at step 2, epoch 0, micro-batches 2 to 3; the last"
+    ):
+        train(settings, tmp_path / "run")
+    assert [each.name for each in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-1"]
+
+
+def test_memory_that_runs_out(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, model={"d_model": 2**30, "num_heads": 1, "num_layers": 1})
+    with pytest.raises(
+        TrainingError, match=r"memory ran out; what was saved stays\. Go on with shard=true on "
+    ):
+        train(settings, tmp_path / "run")
