@@ -98,11 +98,13 @@ export function makeChart({ source, state, label, height, digits = 1, curves, ra
         stepsOf(source)[place].toLocaleString("en"),
       ),
     );
+    // Two ends that differ are written differently.
+    const written = [digits, 2, 3].find((some) => least.toFixed(some) !== most.toFixed(some)) ?? digits;
     const sides = [least, most].map((value) =>
       drawn(
         "text",
         { x: LEFT - 6, y: at.y(value) + (value === most ? 9 : 0), class: "curve-tick", "text-anchor": "end" },
-        value.toFixed(digits),
+        value.toFixed(written),
       ),
     );
     const points = sorted
