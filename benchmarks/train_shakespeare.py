@@ -45,12 +45,26 @@ CONFIGURATION = {
         "embedding_dropout_p": 0.0,
         "attention_dropout_p": 0.0,
     },
-    "optimiser": {"lr": PEAK, "floor": FLOOR / PEAK, "betas": [0.9, 0.99], "weight_decay": 0.1},
+    "optimiser": {
+        "lr": PEAK,
+        "floor": FLOOR / PEAK,
+        "warmup": WARMUP,
+        "schedule": "cosine",
+        "betas": [0.9, 0.99],
+        "weight_decay": 0.1,
+    },
 }
 RECIPE = {
     "family": "llama",
     "model": SIZES | {"d_ff": 344, "tie_word_embeddings": True},
-    "optimiser": {"name": "muon", "lr": 1e-2, "betas": [0.9, 0.98], "weight_decay": 0.1},
+    "optimiser": {
+        "name": "muon",
+        "lr": 1e-2,
+        "warmup": WARMUP,
+        "schedule": "cosine",
+        "betas": [0.9, 0.98],
+        "weight_decay": 0.1,
+    },
 }
 
 
