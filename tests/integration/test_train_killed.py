@@ -27,9 +27,9 @@ def whole(place: Path) -> Whole:
     """What runs leave that nothing stopped, by the number of processes."""
     found: Whole = {}
     for world in (1, 2):
-        ended = run(settings_of(place), place / f"whole-{world}", place / "errors", world=world)
+        ended = run(settings_of(place), place / f"whole-{world}" / "run", place / "errors", world=world)
         assert ended.end() == [0] * world, ended.told()
-        found[world] = left(place / f"whole-{world}", place / "scratch")
+        found[world] = left(place / f"whole-{world}" / "run", place / "scratch")
         assert sorted(found[world]) == ["metrics", "model", "step-11", "step-9"]
         # Epochs end in the middle of a step, and so do those before a checkpoint.
         assert found[world]["step-9"]["state"]["epoch"] > 0 < found[world]["step-9"]["state"]["done"]

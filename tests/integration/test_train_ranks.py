@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import torch
 
 from integration.training_runs import (
+    SECONDS,
     an_epoch,
     at,
     called,
@@ -175,3 +178,25 @@ def test_data_that_cannot_be_used_ends_both(place: Path, tmp_path: Path) -> None
     assert told.startswith("InputError: ")
     assert "and batch.length is 3; give a larger length, or set data.longer to cut, drop or split." in told
     assert other.startswith("OtherProcessError: ")
+
+
+def test_torchrun_as_it_is_typed(place: Path, tmp_path: Path) -> None:
+    settings_of(place)
+    sizes = ["d_model=12", "num_layers=1", "num_heads=3", "d_ff=17"]
+    changes = [f"model.{each}" for each in sizes] + ["batch.length=13", "batch.rows=3"]
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
+        *("-m", "regard", "train", "clm", "text.txt", "-o", str(tmp_path / "run")),
+        *("--tokenizer", "tokenizer", "--steps", "2"),
+        *(word for each in changes for word in ("--set", each)),
+    ]
+    ended = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert len(ended.stdout.splitlines()) == 1
+    assert ended.stderr.count("encoding the texts: train") == 1
+    ended = subprocess.run(
+        [*command, "--seed", "3"], cwd=place, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.count("regard: ") == 1
+    assert "holds a run with other settings: seed is 0 there and 3 here." in ended.stderr

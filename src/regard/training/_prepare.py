@@ -32,7 +32,7 @@ STEPS = 2000
 
 SETTINGS, TOKENIZER, DATA = "settings.json", "tokenizer", "data"
 
-_FREE = ("compile", "keep", "save_every", "shard", "watch", "watch_every")
+_FREE = ("keep", "save_every", "shard", "watch", "watch_every")
 """Settings that change no parameter: a run may go on with others."""
 
 Say = Callable[[str], None]

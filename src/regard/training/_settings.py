@@ -125,7 +125,6 @@ class Settings:
         patience: scores without a better one before training stops; None for never.
         best: the score that decides, such as "loss" or "bleu"; None for the objective's own.
         precision: "float32", or "bfloat16" for the matrix products.
-        compile: whether torch compiles the network; None where it pays.
         shard: whether parameters are divided among the processes (FSDP2), not copied to each (DDP).
         seed: of everything that is drawn.
         watch: texts to trace while training.
@@ -150,7 +149,6 @@ class Settings:
     patience: int | None = None
     best: str | None = None
     precision: Literal["float32", "bfloat16"] = "float32"
-    compile: bool | None = None
     shard: bool = False
     seed: int = 0
     watch: tuple[str, ...] = ()
