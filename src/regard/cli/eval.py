@@ -61,9 +61,9 @@ def eval(
     if "confusion" in found.details:
         drawn.print("\nWhat each label (row) was taken for (column):")
         drawn.print(_confusion(found.details["labels"], found.details["confusion"]))
-    for kind, scores in found.details.get("kinds", {}).items():
-        drawn.print(f"\n{printable(kind)}", markup=False)
-        drawn.print(_table({name: f"{value:.4g}" for name, value in scores.items()}))
+    if found.details.get("kinds"):
+        drawn.print("\nOf each kind of span:")
+        drawn.print(_kinds(found.details["kinds"]))
 
 
 def _table(rows: dict[str, str]) -> "Table":
@@ -87,4 +87,17 @@ def _confusion(labels: list[str], counts: Any) -> "Table":
         table.add_column(Text(printable(label)), justify="right")
     for label, row in zip(labels, counts, strict=True):
         table.add_row(Text(printable(label)), *(f"{count:,.0f}" for count in row))
+    return table
+
+
+def _kinds(kinds: dict[str, dict[str, float]]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for name in next(iter(kinds.values())):
+        table.add_column(name, justify="right")
+    for kind, scores in kinds.items():
+        table.add_row(Text(printable(kind)), *(f"{value:.4g}" for value in scores.values()))
     return table

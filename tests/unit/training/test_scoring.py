@@ -86,3 +86,13 @@ def test_the_command_prints_scores_and_the_confusion(tmp_path: Path) -> None:
     assert score(result.model, settings.data.train).scores == result.scores
     plain = write_checkpoint(model.network, tmp_path / "copy", tokenizer=model.tokenizer)
     assert score(plain, settings.data.train).scores["accuracy"] == result.scores["accuracy"]
+
+
+def test_the_command_prints_each_kind_of_span(tmp_path: Path) -> None:
+    settings = settings_of("tag", tmp_path, steps=1)
+    train(settings, tmp_path / "run")
+    shown = CliRunner().invoke(app, ["eval", str(tmp_path / "run"), settings.data.train[0]]).stdout
+    head, row = shown.split("Of each kind of span:\n")[1].splitlines()[:2]
+    assert head.split() == ["precision", "recall", "f1", "spans"]
+    assert row.split()[0] == "PLACE"
+    assert row.split()[-1] == "24"
