@@ -48,7 +48,7 @@ def eval(
                 "model": found.model,
                 "objective": found.objective,
                 "examples": found.examples,
-                **found.scores,
+                "scores": dict(found.scores),
                 **found.details,
             }
         )

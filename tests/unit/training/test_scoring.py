@@ -74,7 +74,7 @@ def test_the_command_prints_scores_and_the_confusion(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*words, "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert {name: found[name] for name in result.scores} == result.scores
+    assert found["scores"] == result.scores
     assert found["labels"] == ["both", "money", "water"]
     assert sum(map(sum, found["confusion"])) == found["examples"] == 12
     assert [sum(row) for row in found["confusion"]] == [3, 3, 6]
