@@ -169,6 +169,17 @@ def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
     assert [each.name for each in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-1"]
 
 
+def test_a_score_that_is_no_number(tmp_path: Path) -> None:
+    settings = settings_of(
+        tmp_path, optimiser={"lr": 1e30, "warmup": 0, "schedule": "constant"}, save_every=1, evaluate_every=1
+    )
+    with pytest.raises(
+        TrainingError, match=r"the loss on the texts to score on is nan after step 1; the last"
+    ):
+        train(settings, tmp_path / "run")
+    assert not (tmp_path / "run" / "model").exists()
+
+
 def test_memory_that_runs_out(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, model={"d_model": 2**30, "num_heads": 1, "num_layers": 1})
     with pytest.raises(

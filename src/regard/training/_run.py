@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 
 import torch
 
-from regard.core.errors import InputError
+from regard.core.errors import InputError, TrainingError
 from regard.training._checkpoints import Progress
 from regard.training._feed import Feed
 from regard.training._ranks import Ranks
@@ -68,6 +69,11 @@ class Run:
 
     def judged(self, progress: Progress, scores: Mapping[str, float]) -> Progress:
         """Where the run stands after a score."""
+        if not isfinite(scores["loss"]):
+            raise TrainingError(
+                f"the loss on the texts to score on is {scores['loss']} after step {progress.step}; the last "
+                "checkpoint stays. Begin in another folder with a lower optimiser.lr."
+            )
         if self.best not in scores:
             raise InputError(f"best must be {' or '.join(scores)}; got {self.best!r}.")
         score = scores[self.best]
