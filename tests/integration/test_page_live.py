@@ -121,7 +121,7 @@ def test_an_edit_is_pythons(open_live: OpenPage, models: dict[str, regard.Model]
     page.get_by_role("tab", name="Heads").click()
 
     # A weight is dragged at the end of its bar, by the keyboard too.
-    page.locator('.token[data-side="query"][data-token="2"]').click()
+    page.locator('.tokens.queries [data-token="2"]').click()
     handle = page.get_by_role("slider", name="Drag the weight of bank")
     place = [int(part) for part in str(handle.get_attribute("data-place")).split(".")]
     handle.focus()
@@ -383,7 +383,7 @@ def test_what_is_chosen_stays(open_live: OpenPage) -> None:
     page.get_by_role("tab", name="Heads").click()
     expect(page.get_by_role("button", name="Switch off head 1.2")).to_be_visible()
     # Nothing of the sentences before still listens: one press of Escape lets go once.
-    page.locator('.token[data-side="query"][data-token="2"]').click()
+    page.locator('.tokens.queries [data-token="2"]').click()
     assert page.evaluate("window.regard.state().pin.index") == 2
     page.keyboard.press("Escape")
     assert page.evaluate("window.regard.state().pin") is None
@@ -406,8 +406,9 @@ def test_axe_finds_nothing(look: str, open_live: OpenPage) -> None:
     _type(page, "a man on the [MASK] river bank 鱼")
     page.get_by_role("slider", name="Drag the weight of bank").press("ArrowRight")
     _settle(page)
+    rules = {"color-contrast": {"enabled": look != "phone"}}  # a phone has the colours of the light page
     for _ in range(2):
-        found = Axe().run(page).response
+        found = Axe().run(page, options={"resultTypes": ["violations"], "rules": rules}).response
         assert len(found["passes"]) > 10
         assert [(each["id"], each["nodes"][0]["target"]) for each in found["violations"]] == []
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -260,7 +260,7 @@ def test_axe_finds_nothing_in_any_step(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#view=story&theme=light&pin=query-3")
     for step in range(1, 9):
         _tables(page, step)
-        found = Axe().run(page, "main").response["violations"]
+        found = Axe().run(page, ".story").response["violations"]
         assert [(step, each["id"], each["nodes"][0]["target"]) for each in found] == []
 
 
