@@ -33,15 +33,19 @@ def slowly(trace, *args):
         yield block
 _page_measures.value_zeroing_blocks = slowly
 _live._SLICE, _live.perf_counter = 250, lambda: 1000 * time.perf_counter()"""
-MODELS, DECODER, DIFFERENCE, LONG_TEXT, FIRST, AGAIN, WRONG, PATCH, SLOWLY, LET_GO = range(10)
+MODELS, DECODER, DIFFERENCE, LONG_TEXT, FIRST, AGAIN, WRONG, ENDED, CLOSED, PATCH, SLOWLY, LET_GO = range(12)
 CELLS = (
-    "import regard\nencoder, decoder = regard.load('bert'), regard.load('llama')",
+    "import gc, weakref, regard\nclosing = False\n"
+    "encoder, decoder = regard.load('bert'), regard.load('llama')",
     f"decoder.trace({TEXT!r})",
     f"decoder.trace({TEXT!r}).widget(against=decoder.trace({OTHER!r}))",
     f"decoder.trace({LONG!r})",
     f"trace = encoder.trace({TEXT!r})\none = trace.widget()\none",
     "one",
     "trace.widget(of=lambda output: output.last_hidden_state)",
+    f"ended = encoder.trace({TEXT!r})\nknown, over = weakref.ref(ended), ended.widget()\ndel ended\nover",
+    # Closes it when it is run again.
+    "over.close() if closing else None\nclosing = True\ngc.collect()\nprint(known() is None)",
     SLOW,
     f"decoder.trace({TEXT!r} + ' w2' * 14)",
     "held[0] = not held[0]",  # holds it at first, and lets it go when it is run again
@@ -71,7 +75,8 @@ _READ = f"""async (widget, [what, layer, heads, count]) => {{
 
 @pytest.fixture(scope="module")
 def lab(browser: Browser, jupyter: Jupyter) -> Iterator[BrowserPage]:
-    with notebook(browser, *jupyter, "measures", CELLS) as page:
+    # The last test restarts the kernel.
+    with notebook(browser, *jupyter, "measures", CELLS, allowed="Connection lost") as page:
         yield page
 
 
@@ -227,21 +232,21 @@ def test_one_widget_in_two_cells_and_another_of_its_trace(lab: BrowserPage) -> N
     assert state_of(lab, WRONG)["head"] == of_another != 2
 
 
-def test_a_closed_widget_leaves_the_page_and_the_memory(browser: Browser, jupyter: Jupyter) -> None:
-    cells = [
-        "import gc, weakref, regard\nmodel = regard.load('bert')",
-        f"trace = model.trace({TEXT!r})\nknown, shown = weakref.ref(trace), trace.widget()\nshown",
-        "del trace\ngc.collect()\nbefore = known() is None\nshown.close()\ngc.collect()\n"
-        "print(before, known() is None)",
-        "import numpy as np\nregard.view(np.full((1, 1, 3, 3), 1 / 3), ['a', 'b', 'c'])",
-    ]
-    with notebook(
-        browser, jupyter.address, jupyter.folder, "ended", cells, allowed="Connection lost"
-    ) as page:
-        expect(cell_of(page, 2).locator(".jp-OutputArea-output")).to_have_text("False True")
-        expect(cell_of(page, 1).locator(".regard-widget")).to_have_count(0)
-        shown = widget_of(page, 3)
-        expect(shown.locator(".grid.drawn")).to_be_visible(timeout=SHOWN_S)
-        page.evaluate("() => { jupyterapp.commands.execute('kernelmenu:restart'); }")
-        page.locator(".jp-Dialog button.jp-mod-warn").click()
-        expect(shown.locator(".strip")).to_contain_text("Run the cell again", timeout=SHOWN_S)
+def test_a_closed_widget_leaves_the_page_and_the_memory(lab: BrowserPage) -> None:
+    said = cell_of(lab, CLOSED).locator(".jp-OutputArea-output")
+    expect(said).to_have_text("False")
+    expect(widget_of(lab, ENDED)).to_be_visible()
+    run_cell(lab, CLOSED)
+    expect(said).to_have_text("True")
+    expect(cell_of(lab, ENDED).locator(".regard-widget")).to_have_count(0)
+
+
+def test_a_widget_says_that_its_kernel_is_gone(
+    lab: BrowserPage,
+) -> None:  # the last: no widget answers after it
+    shown = widget_of(lab, DECODER)
+    expect(shown.locator(".grid.drawn")).to_be_visible(timeout=SHOWN_S)
+    lab.evaluate("() => { jupyterapp.commands.execute('kernelmenu:restart'); }")
+    lab.locator(".jp-Dialog button.jp-mod-warn").click()
+    expect(shown.locator(".strip")).to_contain_text("Run the cell again", timeout=SHOWN_S)
+    expect(lab.locator("#jp-main-statusbar")).to_contain_text("Idle", timeout=SHOWN_S)  # else it ends slowly
