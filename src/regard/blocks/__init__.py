@@ -7,7 +7,7 @@ from regard.blocks._feed_forward import (
     GatedFeedForward,
     activation_named,
 )
-from regard.blocks._layers import DecoderLayer, SelfAttentionLayer
+from regard.blocks._layers import DecoderLayer, LayerState, SelfAttentionLayer
 from regard.blocks._linear import Linear, is_native
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.blocks._norms import RMSNorm
@@ -22,6 +22,7 @@ __all__ = [
     "Embeddings",
     "FeedForward",
     "GatedFeedForward",
+    "LayerState",
     "Linear",
     "MultiHeadAttention",
     "Numbering",

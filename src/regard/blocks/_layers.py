@@ -1,5 +1,6 @@
 """Encoder and decoder layers: attention and feed-forward, each inside its residual connection."""
 
+from dataclasses import dataclass, field
 from functools import partial
 
 from torch import Tensor, nn
@@ -7,8 +8,21 @@ from torch import Tensor, nn
 from regard.blocks._feed_forward import FeedForward, GatedFeedForward
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.blocks._residual import Residual
-from regard.core import Bias, Mask, Taps
+from regard.core import Bias, KeyValueCache, Mask, Taps
 from regard.positions import Rotation
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LayerState:
+    """What one layer keeps of the positions that it has read.
+
+    Args:
+        attention: of its own sequence.
+        cross_attention: of the encoder's output, for a `DecoderLayer`.
+    """
+
+    attention: KeyValueCache
+    cross_attention: KeyValueCache = field(default_factory=KeyValueCache)
 
 
 def _inner(taps: Taps | None, name: str) -> Taps | None:
@@ -72,11 +86,12 @@ class SelfAttentionLayer(nn.Module):
         mask: Mask | None = None,
         bias: Bias | Tensor | None = None,
         rotation: Rotation | None = None,
+        state: LayerState | None = None,
         taps: Taps | None = None,
     ) -> Tensor:
-        """(batch, positions, d_model) -> the same shape."""
+        """(batch, positions, d_model) -> the same shape; `state` is what it read before, and grows."""
         x = _offer(taps, "input", x)
-        x = self.sublayers(x, mask=mask, bias=bias, rotation=rotation, taps=taps)
+        x = self.sublayers(x, mask=mask, bias=bias, rotation=rotation, state=state, taps=taps)
         return _offer(taps, "output", x)
 
     def sublayers(
@@ -86,11 +101,17 @@ class SelfAttentionLayer(nn.Module):
         mask: Mask | None,
         bias: Bias | Tensor | None,
         rotation: Rotation | None,
+        state: LayerState | None,
         taps: Taps | None,
     ) -> Tensor:
         """What lies between the taps `input` and `output`, for a layer with more in it to override."""
         attend = partial(
-            self.attention, mask=mask, bias=bias, rotation=rotation, taps=_inner(taps, "attention")
+            self.attention,
+            mask=mask,
+            bias=bias,
+            rotation=rotation,
+            cache=None if state is None else state.attention,
+            taps=_inner(taps, "attention"),
         )
         x = _offer(taps, "middle", self.attention_residual(x, attend))
         output: Tensor = self.ffn_residual(x, partial(self.ffn, taps=_inner(taps, "ffn")))
@@ -163,6 +184,7 @@ class DecoderLayer(nn.Module):
         encoded_mask: Mask | None = None,
         bias: Bias | Tensor | None = None,
         rotation: Rotation | None = None,
+        state: LayerState | None = None,
         taps: Taps | None = None,
     ) -> Tensor:
         """Decode one step deeper.
@@ -173,6 +195,7 @@ class DecoderLayer(nn.Module):
             mask: who may attend to whom within x.
             encoded_mask: which of the encoder's positions may be attended to.
             bias, rotation: of the attention within x.
+            state: what it read before, and of `encoded` its keys and values; it grows. None for nothing.
             taps: listeners, or None.
 
         Returns:
@@ -180,11 +203,20 @@ class DecoderLayer(nn.Module):
         """
         x = _offer(taps, "input", x)
         attend = partial(
-            self.attention, mask=mask, bias=bias, rotation=rotation, taps=_inner(taps, "attention")
+            self.attention,
+            mask=mask,
+            bias=bias,
+            rotation=rotation,
+            cache=None if state is None else state.attention,
+            taps=_inner(taps, "attention"),
         )
         x = self.attention_residual(x, attend)
         cross = partial(
-            self.cross_attention, source=encoded, mask=encoded_mask, taps=_inner(taps, "cross_attention")
+            self.cross_attention,
+            source=encoded,
+            mask=encoded_mask,
+            cache=None if state is None else state.cross_attention,
+            taps=_inner(taps, "cross_attention"),
         )
         x = _offer(taps, "middle", self.cross_attention_residual(x, cross))
         x = self.ffn_residual(x, partial(self.ffn, taps=_inner(taps, "ffn")))

@@ -12,6 +12,7 @@ from regard.core import (
     Bias,
     BiasOfHeads,
     DenseBias,
+    KeyValueCache,
     Mask,
     SeededDropout,
     Taps,
@@ -117,6 +118,7 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | None = None,
         bias: Bias | Tensor | None = None,
         rotation: Rotation | None = None,
+        cache: KeyValueCache | None = None,
         taps: Taps | None = None,
     ) -> Tensor:
         """Attend from x to itself, or to `source`.
@@ -126,24 +128,29 @@ class MultiHeadAttention(nn.Module):
             source: (batch, keys, d_source), where keys and values come from; by default x.
             mask, bias: as in `regard.core.AttentionInputs`.
             rotation: rotates queries and keys by their positions.
-            taps: listeners, or None.
+            cache: what was read before, to which x attends as well and is added: mask and bias are then of
+                the keys from `cache.first` on, the last of them those of x. Of a `source` it keeps the keys
+                and values, which are made in the first call only. None for nothing before.
+            taps: listeners, or None; of a cache they see what is added to it.
 
         Returns:
             (batch, queries, d_model).
         """
-        source = x if source is None else source
         q = _split(self.q(x), self.num_heads)
-        k = _split(self.k(source), self.num_kv_heads)
-        v = _split(self.v(source), self.num_kv_heads)
         if self.q_norm is not None:
             q = self.q_norm(q)
-        if self.k_norm is not None:
-            k = self.k_norm(k)
         if rotation is not None:
-            q, k = rotation.apply(q), rotation.apply(k)
-        q, k = q.to(v.dtype), k.to(v.dtype)  # under autocast, norms give float32
-        if taps is not None:
-            q, k, v = taps.offer("q", q), taps.offer("k", k), taps.offer("v", v)
+            q = rotation.apply(q)
+        if cache is not None and source is not None and cache.length:
+            q = q if taps is None else taps.offer("q", q)
+            k, v = cache.since(0)
+        else:
+            k, v = self._keys_and_values(x if source is None else source, rotation)
+            q, k = q.to(v.dtype), k.to(v.dtype)  # under autocast, norms give float32
+            if taps is not None:
+                q, k, v = taps.offer("q", q), taps.offer("k", k), taps.offer("v", v)
+            if cache is not None:
+                k, v = cache.append(k, v)
         dropout = None
         if self.training and self.dropout_p > 0:
             dropout = SeededDropout(self.dropout_p, seed=int(torch.randint(2**62, ())))
@@ -165,6 +172,13 @@ class MultiHeadAttention(nn.Module):
         else:
             context = fused_attention(inputs)
         return taps.offer("output", self._join(taps.offer("context", context)))
+
+    def _keys_and_values(self, source: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor]:
+        k = _split(self.k(source), self.num_kv_heads)
+        v = _split(self.v(source), self.num_kv_heads)
+        if self.k_norm is not None:
+            k = self.k_norm(k)
+        return k if rotation is None else rotation.apply(k), v
 
     def bias_of(self, q: Tensor, k: Tensor, bias: Bias | Tensor | None) -> Bias | Tensor | None:
         """What is added to the scaled scores; an architecture whose bias depends on q and k says so here."""

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks._embeddings import Embeddings
-from regard.blocks._layers import DecoderLayer, SelfAttentionLayer
-from regard.core import Bias, DenseBias, Mask, Taps
-from regard.positions import Rotary, Rotation
+from regard.blocks._layers import DecoderLayer, LayerState, SelfAttentionLayer
+from regard.core import Bias, Causal, DenseBias, KeyValueCache, Mask, Taps, Window
+from regard.core.errors import InputError
+from regard.positions import DynamicNTKScaling, Rotary, Rotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,24 @@ class Stack(nn.Module):
             names += [f"layers.{index}.{name}" for name in layer.tap_names()]  # type: ignore[operator]
         return [*names, "output"]
 
+    def new_states(self) -> tuple[LayerState, ...]:
+        """For each layer a state of nothing read, to hand to `forward` and again with the next tokens.
+
+        Raises:
+            InputError: a layer in which a token's vectors depend on what follows, so that they cannot be
+                kept: without a causal mask, or with rotations that change as the text grows.
+        """
+        for pattern in self.patterns:
+            if pattern.mask is None or not any(isinstance(part, Causal) for part in pattern.mask.parts()):
+                raise InputError("a token's vectors depend on what follows it, so that none can be kept.")
+            if pattern.rotary is not None and isinstance(pattern.rotary.scaling, DynamicNTKScaling):
+                raise InputError(
+                    "dynamic NTK scaling turns all keys anew as the text grows, so that none can be kept."
+                )
+        # The bias is one for all layers, of all keys: where there is one, none may be let go.
+        windows = [_window(pattern) if self.bias is None else None for pattern in self.patterns]
+        return tuple(LayerState(attention=KeyValueCache(window=window)) for window in windows)
+
     def forward(
         self,
         token_ids: Tensor,
@@ -132,44 +151,56 @@ class Stack(nn.Module):
         token_types: Tensor | None = None,
         encoded: Tensor | None = None,
         encoded_mask: Mask | None = None,
+        states: Sequence[LayerState] | None = None,
         taps: Taps | None = None,
     ) -> Tensor:
         """Run the stack.
 
         Args:
             token_ids: int64 (batch, N).
-            mask: conjoined with every pattern's own.
-            positions: int64 (batch or 1, N), the numbers of the positions; by default the stack's numbering.
+            mask: conjoined with every pattern's own; of the whole sequence, what was read before included.
+            positions: int64 (batch or 1, N), the numbers of the positions; by default the stack's numbering,
+                which counts on from what was read before.
             token_types: int64 (batch, N), or None.
             encoded: (batch, keys, d_source), an encoder's output, for layers with cross-attention.
             encoded_mask: which of its positions may be attended to.
+            states: what each layer read before, from `new_states`; they grow. None for nothing.
             taps: listeners, or None.
 
         Returns:
             (batch, N, d_model).
         """
-        positions = self.numbering(token_ids) if positions is None else positions.long()
+        past = 0 if states is None else states[0].attention.length
+        if positions is None:
+            positions = self.numbering(token_ids)
+            positions = positions + past if past else positions
+        positions = positions.long()
         inner = None if taps is None else taps.at("embeddings")
         x: Tensor = self.embeddings(token_ids, positions=positions, token_types=token_types, taps=inner)
         bias = None if self.bias is None else self.bias()
         # Where nobody listens. Records keep the masks and rules as they are.
-        if isinstance(bias, Bias) and taps is None:
-            bias = _written_out(bias, positions.shape[1], x)
+        if isinstance(bias, Bias) and (taps is None or past):
+            bias = _written_out(bias, past, past + positions.shape[1], x)
         masks: dict[Pattern, Mask | None] = {}
         rotations: dict[Rotary, Rotation] = {}
         cross = {} if encoded is None else {"encoded": encoded, "encoded_mask": encoded_mask}
         for index, (layer, pattern) in enumerate(zip(self.layers, self.patterns, strict=True)):
+            state = None if states is None else states[index]
             if pattern not in masks:
                 whole = _conjoined(pattern.mask, mask)
+                first = 0 if state is None else state.attention.first
+                if whole is not None and past:
+                    whole = whole.since(past, first)
                 if whole is not None and taps is None:
-                    whole = whole.simplified(x.shape[1], x.shape[1])
+                    whole = whole.simplified(x.shape[1], past + x.shape[1] - first)
                 masks[pattern] = whole
             rotary = pattern.rotary
             if rotary is not None and rotary not in rotations:
                 rotations[rotary] = rotary.rotation(positions, dtype=x.dtype, device=x.device)
             rotation = None if rotary is None else rotations[rotary]
             inner = None if taps is None else taps.at(f"layers.{index}")
-            x = layer(x, mask=masks[pattern], bias=bias, rotation=rotation, taps=inner, **cross)
+            own = cross if state is None else cross | {"state": state}
+            x = layer(x, mask=masks[pattern], bias=bias, rotation=rotation, taps=inner, **own)
         if self.norm is not None:
             x = self.norm(x)
         if self.dropout is not None:
@@ -181,13 +212,24 @@ class Stack(nn.Module):
 _MOST_ENTRIES = 2**24
 
 
-def _written_out(bias: Bias, length: int, like: Tensor) -> Bias:
-    """A bias as a tensor that all layers read; as it is where it is large, or where a gradient is wanted."""
+def _written_out(bias: Bias, past: int, length: int, like: Tensor) -> Bias:
+    """A bias as a tensor that all layers read, of the queries from `past` on and all keys.
+
+    As it is where it is large, or where a gradient is wanted; never behind a cache, which wants none.
+    """
     at = torch.arange(length, device=like.device)
-    heads = bias.block(at[:1], at[:1]).shape[1]
-    if torch.is_grad_enabled() or heads * length**2 > _MOST_ENTRIES:
-        return bias
-    return DenseBias(bias.block(at, at))
+    if not past:
+        heads = bias.block(at[:1], at[:1]).shape[1]
+        if torch.is_grad_enabled() or heads * length**2 > _MOST_ENTRIES:
+            return bias
+    return DenseBias(bias.block(at[past:], at))
+
+
+def _window(pattern: Pattern) -> int | None:
+    """How many positions before its own every query sees at most; None for all."""
+    parts = () if pattern.mask is None else pattern.mask.parts()
+    windows = [part.left for part in parts if isinstance(part, Window) and part.left is not None]
+    return min(windows, default=None)
 
 
 def _conjoined(one: Mask | None, other: Mask | None) -> Mask | None:

@@ -11,6 +11,7 @@ from regard._on_use import on_use as _on_use
 if TYPE_CHECKING:
     from regard.core._attention import Attention, reference_attention
     from regard.core._bias import Bias, BiasOfHeads, DenseBias
+    from regard.core._cache import KeyValueCache
     from regard.core._dropout import Dropout, SeededDropout
     from regard.core._fused import fused_attention
     from regard.core._inputs import AttentionInputs, padding_of
@@ -37,6 +38,7 @@ __all__ = [
     "DenseBias",
     "Dropout",
     "Groups",
+    "KeyValueCache",
     "Listener",
     "Mask",
     "Padding",

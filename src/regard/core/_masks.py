@@ -65,6 +65,19 @@ class Mask(ABC):
         del q_len, k_len
         return self
 
+    def since(self, query: int, key: int = 0) -> "Mask":
+        """The same mask for queries and keys that are counted from a later one: what a cache leaves to do.
+
+        Args:
+            query: the position of what is query 0 now.
+            key: the position of what is key 0 now.
+
+        Example:
+            >>> Causal().since(3), Causal().since(3, 2).dense(1, 3).int().tolist()
+            (Causal(offset=3), [[[[1, 1, 0]]]])
+        """
+        return self if query == key == 0 else _Since(self, query, key)
+
     def dense(self, q_len: int, k_len: int, device: torch.device | None = None) -> Tensor:
         """The whole mask, bool, broadcastable to (batch, heads, q_len, k_len); O(N^2), to look at."""
         return self.block(torch.arange(q_len, device=device), torch.arange(k_len, device=device))
@@ -108,9 +121,31 @@ class Conjunction(Mask):
             return left[0] if left else None
         return self if left == list(self.masks) else Conjunction(tuple(left))
 
+    def since(self, query: int, key: int = 0) -> Mask:
+        return Conjunction(tuple(part.since(query, key) for part in self.parts()))
+
     def check(self, *, batch: int, q_len: int, k_len: int) -> None:
         for mask in self.masks:
             mask.check(batch=batch, q_len=q_len, k_len=k_len)
+
+
+@dataclass(frozen=True, eq=False)
+class _Since(Mask):
+    """Any mask, asked from a later query and a later key on; its own check is of the whole sequence."""
+
+    mask: Mask
+    query: int
+    key: int
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return self.mask.block(queries + self.query, keys + self.key)
+
+    def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
+        start, stop = self.mask.key_range(first_query + self.query, last_query + self.query, k_len + self.key)
+        return max(0, start - self.key), max(0, stop - self.key)
+
+    def check(self, *, batch: int, q_len: int, k_len: int) -> None:
+        self.mask.check(batch=batch, q_len=q_len + self.query, k_len=k_len + self.key)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +171,10 @@ class Padding(Mask):
     def simplified(self, q_len: int, k_len: int) -> Mask | None:
         del q_len, k_len
         return None if _holds_everywhere(self.real) else self
+
+    def since(self, query: int, key: int = 0) -> Mask:
+        del query
+        return self if key == 0 else Padding(self.real[:, key:])
 
     def check(self, *, batch: int, q_len: int, k_len: int) -> None:
         if self.real.shape[1] != k_len or self.real.shape[0] not in (1, batch):
@@ -164,6 +203,9 @@ class Causal(Mask):
     def simplified(self, q_len: int, k_len: int) -> Mask | None:
         del q_len
         return None if self.offset >= k_len - 1 else self
+
+    def since(self, query: int, key: int = 0) -> Mask:
+        return Causal(self.offset + query - key)
 
 
 @dataclass(frozen=True)
@@ -210,6 +252,9 @@ class Window(Mask):
         if left is None:
             return None
         return self if right == self.right else Window(left, right, self.offset)
+
+    def since(self, query: int, key: int = 0) -> Mask:
+        return Window(self.left, self.right, self.offset + query - key)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from regard.models._projection import Projection, Unembedding, is_linear, read_p
 from regard.models._pruned_files import WITHOUT_CODE
 from regard.models._registry import FAMILIES, family_of
 from regard.models._saving import save_checkpoint, write_checkpoint
+from regard.models._state import DecoderState
 from regard.models._surgery import (
     Heads,
     OfLayers,
@@ -35,6 +36,7 @@ __all__ = [
     "FAMILIES",
     "WITHOUT_CODE",
     "Change",
+    "DecoderState",
     "Heads",
     "Input",
     "Kind",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks import Stack
-from regard.core import Mask, Segments, Taps
+from regard.core import Mask, Padding, Segments, Taps
 from regard.core.errors import InputError
 from regard.models._heads import Head, LanguageModelHead, MaskedLMHead
 from regard.models._inputs import as_mask, check_beside, check_ids, check_sizes, for_cross_attention
@@ -14,6 +14,7 @@ from regard.models._kinds import Kind, StackKind, attention_name, stack_of
 from regard.models._network import Input, Network, NetworkConfig, Output
 from regard.models._projection import Projection, Unembedding, read_projection
 from regard.models._reading import LastState
+from regard.models._state import DecoderState
 from regard.positions import LearnedPositions, SinusoidalPositions
 
 
@@ -131,6 +132,133 @@ class Transformer(Network):
         logits: Tensor = self.head(LastState(state=state, token_ids=ids))
         return logits
 
+    def encode(
+        self,
+        token_ids: Tensor,
+        *,
+        mask: Tensor | Mask | None = None,
+        positions: Tensor | None = None,
+        taps: Taps | None = None,
+    ) -> Tensor:
+        """Run the encoder alone: once for a text, however many tokens a decoder then gives.
+
+        Args:
+            token_ids, mask, positions: as in `forward`.
+            taps: listeners at the encoder's points, or None.
+
+        Returns:
+            (batch, N, d_model), its contextual embeddings.
+
+        Raises:
+            InputError: no encoder, or what `forward` refuses.
+        """
+        encoder = self.stack("encoder")
+        self._check("token_ids", "encoder", token_ids, positions)
+        inner = _of_stack(taps, self.prefixes["encoder"])
+        state: Tensor = encoder(
+            token_ids, mask=as_mask("mask", mask, token_ids), positions=positions, taps=inner
+        )
+        return state
+
+    def begin(self, encoded: Tensor | None = None, *, mask: Tensor | None = None) -> DecoderState:
+        """The state of a decoder that has read nothing, for `decode`.
+
+        Args:
+            encoded: (batch, N, d_model), from `encode`, where there is an encoder beside it.
+            mask: bool (batch, N), the one that the encoder was given; None where there is no padding.
+
+        Raises:
+            InputError: a network that cannot be run token by token, with its name and the reason.
+
+        Example:
+            >>> import torch
+            >>> from regard.models.gpt2 import Gpt2Config, build
+            >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
+            >>> network, ids = build(config).eval(), torch.tensor([[3, 1, 4]])
+            >>> with torch.no_grad():
+            ...     state = network.begin()
+            ...     pieces = [network.decode(ids[:, :2], state), network.decode(ids[:, 2:], state)]
+            ...     whole = network(ids).logits
+            >>> torch.allclose(torch.cat([piece.logits for piece in pieces], dim=1), whole, atol=1e-6)
+            True
+        """
+        name = getattr(self.config, "model_type", type(self).__name__)
+        if self.decoder is None:
+            raise InputError(f"model must have a decoder to be run token by token; {name} has none here.")
+        if (self.encoder is None) != (encoded is None):
+            wanted = "None: this model has no encoder" if self.encoder is None else "given, from encode(...)"
+            raise InputError(f"encoded must be {wanted}.")
+        if encoded is not None and mask is not None and mask.shape != encoded.shape[:2]:
+            raise InputError(
+                f"mask must have the shape of the encoder's token_ids, {tuple(encoded.shape[:2])}; "
+                f"got {tuple(mask.shape)}."
+            )
+        try:
+            layers = self.decoder.new_states()
+        except InputError as error:
+            raise InputError(f"model must be one that can be run token by token; in {name} {error}") from None
+        return DecoderState(layers, encoded=encoded, encoded_mask=mask)
+
+    def decode(
+        self,
+        token_ids: Tensor,
+        state: DecoderState,
+        *,
+        mask: Tensor | None = None,
+        logits: bool = True,
+        last: bool = False,
+        taps: Taps | None = None,
+    ) -> Output:
+        """Run the decoder over the next tokens: one, some, or all at once give the same numbers.
+
+        Positions are counted from the mask: a text is what it is alone, however much padding stands around
+        it. (`forward` counts padding too, unless it is given `positions`.)
+
+        Args:
+            token_ids: int64 (batch, new), what follows that which was read before.
+            state: what was read before, from `begin`; it grows.
+            mask: bool (batch, new), True = a token, False = padding; None where all are tokens.
+            logits: whether the head's logits are worked out.
+            last: whether of the last position only, (batch, 1, vocab_size).
+            taps: listeners at the decoder's points, who see the new positions; or None.
+
+        Returns:
+            As `forward`, of the new positions.
+
+        Raises:
+            InputError: ids out of range, more positions than there are, shapes that do not fit, gradients.
+        """
+        decoder = self.stack("decoder")
+        rows = state.length + token_ids.shape[-1]
+        check_ids("token_ids", token_ids, decoder.embeddings.tokens.num_embeddings, None)
+        as_mask("mask", mask, token_ids)
+        count = state.add(token_ids, mask)
+        limit = self.limit("decoder")
+        if limit is not None and rows > limit and (count is None or int(count.max()) >= limit):
+            raise InputError(
+                f"token_ids must go on to at most {limit} positions, the model's limit; got {rows}."
+            )
+        hidden = decoder(
+            token_ids,
+            mask=None if state.real is None else Padding(state.real),
+            positions=None if count is None else count + decoder.numbering.first,
+            encoded=state.encoded,
+            encoded_mask=None if state.encoded_mask is None else Padding(state.encoded_mask),
+            states=state.layers,
+            taps=_of_stack(taps, self.prefixes["decoder"]),
+        )
+        scores = None
+        if logits and self.head is not None:
+            if self.head.of_text:
+                raise InputError("logits must be False: this model's head labels whole texts.")
+            read = hidden[:, -1:] if last else hidden
+            scores = self.head(LastState(state=read, token_ids=token_ids[:, -read.shape[1] :]))
+            if taps is not None:
+                scores = taps.offer("logits", scores)
+        return Output(
+            last_hidden_state=hidden, logits=scores, encoder_state=state.encoded, decoder_state=hidden
+        )
+
     def _run(
         self, first: Input, second: Input | None, token_types: Tensor | None, logits: bool, taps: Taps | None
     ) -> Output:
@@ -210,6 +338,10 @@ class _Beside(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         return grad, *[None] * ctx.others
+
+
+def _of_stack(taps: Taps | None, prefix: str) -> Taps | None:
+    return taps if taps is None or not prefix else taps.at(prefix.removesuffix("."))
 
 
 def _rows(stack: Stack) -> int | None:

@@ -21,6 +21,7 @@ from regard.blocks import (
     _stack,
 )
 from regard.core import Causal, DenseBias, Mask, Padding, Taps, Window
+from regard.core.errors import InputError
 from regard.positions import LearnedPositions, RelativeBias
 from tolerances import FP64, assert_close_to_largest
 from unit.blocks.by_hand import normed, shaken
@@ -423,3 +424,18 @@ def test_the_output_point_is_after_the_last_norm() -> None:
     assert torch.equal(made(IDS, taps=Taps({"output": lambda value: given})), given)
     through = made(IDS, taps=Taps({"layers.0.output": lambda value: given}))
     assert torch.equal(through, made.norm(given))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("bias", [None, RelativeBias(HEADS, 4, 5, bidirectional=False)])
+def test_states_with_a_window_and_a_bias(bias: Any) -> None:
+    made = stack(patterns=[Pattern(mask=Causal() & Window(left=2))] * 3, bias=bias)
+    ids, states = torch.randint(0, VOCAB, (2, 11)), made.new_states()
+    got = [made(piece, states=states) for piece in ids.split([4, 1, 1, 5], dim=1)]
+    assert_close_to_largest(torch.cat(got, dim=1), made(ids), FP64)
+
+
+@pytest.mark.parametrize("mask", [None, Window(left=2)])
+def test_states_of_a_stack_that_sees_what_follows_are_refused(mask: Mask | None) -> None:
+    with pytest.raises(InputError, match="depend on what follows"):
+        stack(patterns=[Pattern(mask=mask)] * 3).new_states()

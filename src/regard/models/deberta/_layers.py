@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from regard.blocks import FeedForward, Linear, PostNorm, SelfAttentionLayer, activation_named
+from regard.blocks import FeedForward, LayerState, Linear, PostNorm, SelfAttentionLayer, activation_named
 from regard.core import Bias, Mask, Segments, Taps, padding_of
 from regard.core.errors import InputError
 from regard.models._heads import Head, MaskedLMHead
@@ -72,13 +72,17 @@ class ConvolvedLayer(SelfAttentionLayer):
         mask: Mask | None,
         bias: Bias | Tensor | None,
         rotation: Rotation | None,
+        state: LayerState | None,
         taps: Taps | None,
     ) -> Tensor:
         """(batch, positions, d_model) -> the same shape.
 
         Raises:
-            InputError: several texts in a row, which the convolution would mix.
+            InputError: several texts in a row, which the convolution would mix; or a state, which would
+                have to keep what the convolution sees.
         """
+        if state is not None:
+            raise InputError("state must be None: this layer's convolution sees the tokens that follow.")
         if mask is not None and any(isinstance(part, Segments) for part in mask.parts()):
             raise InputError(
                 "mask must not hold Segments: this model's convolution sees the tokens around each, also "
@@ -87,7 +91,7 @@ class ConvolvedLayer(SelfAttentionLayer):
         padding = padding_of(mask)
         real = None if padding is None else padding[:, :, None]
         convolved = self._convolve(x, real)
-        x = super().sublayers(x, mask=mask, bias=bias, rotation=rotation, taps=taps)
+        x = super().sublayers(x, mask=mask, bias=bias, rotation=rotation, state=state, taps=taps)
         x = self.convolution_norm(x + convolved)
         return x if real is None else torch.where(real, x, 0.0)
 
