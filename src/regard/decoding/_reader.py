@@ -1,0 +1,169 @@
+"""A network that reads texts token by token, all rows at once, with what it has read kept or read again."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.decoding._rules import Rules
+from regard.models import Network, Transformer
+
+AFTER_PROMPT = 256
+"""New tokens after a prompt where nobody says how many."""
+
+_BEYOND_SOURCE = 50
+
+
+class Reader:
+    """A network over some texts, before which it is to write the next token of each.
+
+    Args:
+        network: a decoder, or an encoder-decoder, with a language-model head.
+        texts: token ids, a list a text: prompts of a decoder, sources of an encoder-decoder.
+        rules: what it begins with, and how long texts may become.
+        cached: whether keys and values are kept; otherwise all is read again for every token.
+
+    Attributes:
+        limits: for each text how many new tokens there may be.
+
+    Raises:
+        InputError: no texts, an empty one, one without room for a token, or a network that cannot write.
+    """
+
+    def __init__(
+        self, network: Network, texts: Sequence[Sequence[int]], rules: Rules, *, cached: bool = True
+    ) -> None:
+        check_network(network, cached=cached)
+        self._network = network
+        self._two = len(network.prefixes) == 2
+        rows = [list(text) for text in texts]
+        if not rows:
+            raise InputError("texts must hold at least one text; got none.")
+        if self._two and not rules.start_ids:
+            raise InputError("start_ids must be given: this model does not say what its decoder reads first.")
+        start = list(rules.start_ids)
+        begun = [start if self._two else start + row for row in rows]
+        for place, row in enumerate(rows if self._two else begun):
+            if not row:
+                raise InputError(f"texts[{place}] must hold at least one token; got none.")
+        longest = network.limit("encoder") if self._two else None
+        for place, row in enumerate(rows):
+            if longest is not None and len(row) > longest:
+                raise InputError(
+                    f"texts[{place}] must have at most {longest} tokens, the model's limit; got {len(row)}."
+                )
+        self.limits = [
+            _limit(network, place, len(row), len(read), rules, two=self._two)
+            for place, (row, read) in enumerate(zip(rows, begun, strict=True))
+        ]
+        device = next(network.parameters()).device
+        self._next, self._real = _side_by_side(begun, device, left=True)
+        self._source: Tensor | None = None
+        self._source_real: Tensor | None = None
+        if self._two:
+            self._source, self._source_real = _side_by_side(rows, device, left=False)
+        self._state = None
+        if cached:
+            assert isinstance(network, Transformer), "checked"
+            encoded = None
+            if self._source is not None:
+                encoded = network.encode(self._source, mask=self._source_real)
+            self._state = network.begin(encoded, mask=self._source_real)
+
+    def logits(self) -> Tensor:
+        """(rows, vocab_size), of the token after all that was added: in float32 or wider."""
+        logits = self._read_again() if self._state is None else self._read_on()
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+    def add(self, ids: Tensor) -> None:
+        """Hand in the next token of every row, int64 (rows,)."""
+        if self._state is not None:
+            self._next, self._real = ids[:, None], None
+            return
+        self._next = torch.cat((self._next, ids[:, None]), dim=1)
+        if self._real is not None:
+            self._real = torch.cat((self._real, self._real.new_ones(len(ids), 1)), dim=1)
+
+    def pick(self, rows: Tensor, *, of_one_source: bool = False) -> None:
+        """As `DecoderState.pick`, before `add`."""
+        if self._state is not None:
+            self._state.pick(rows, of_one_source=of_one_source)
+            return
+        self._next = self._next[rows]
+        self._real = None if self._real is None else self._real[rows]
+        if not of_one_source and self._source is not None:
+            self._source = self._source[rows]
+            self._source_real = None if self._source_real is None else self._source_real[rows]
+
+    def _read_on(self) -> Tensor:
+        assert isinstance(self._network, Transformer)
+        assert self._state is not None
+        logits = self._network.decode(self._next, self._state, mask=self._real, last=True).logits
+        assert logits is not None, "checked"
+        return logits[:, -1]
+
+    def _read_again(self) -> Tensor:
+        network = self._network
+        if self._source is not None:
+            output = network(self._source, mask=self._source_real, decoder_token_ids=self._next)
+        elif self._real is None:
+            output = network(self._next)
+        else:
+            stack = network.stack("decoder")
+            first = 0 if stack is None else stack.numbering.first
+            positions = (self._real.cumsum(dim=1) - 1).clamp_(min=0) + first
+            output = network(self._next, mask=self._real, positions=positions)
+        logits: Tensor = output.logits[:, -1]
+        return logits
+
+
+def check_network(network: Network, *, cached: bool) -> None:
+    """Raise InputError unless a network writes texts."""
+    if "decoder" not in network.prefixes or not network.has_vocabulary_head:
+        name = getattr(network.config, "model_type", type(network).__name__)
+        raise InputError(
+            "model must have a decoder and a language-model head, to write texts; "
+            f"this {name} has {'no decoder' if 'decoder' not in network.prefixes else 'no such head'}."
+        )
+    if cached and not isinstance(network, Transformer):
+        raise InputError(
+            "cached must be False: what is kept of a text needs regard's own modules, and the model is "
+            f"{network.foreign or type(network).__name__}."
+        )
+
+
+def _limit(network: Network, place: int, given: int, read: int, rules: Rules, *, two: bool) -> int:
+    """How many new tokens a text may get: each must be read, but for the last."""
+    limit = network.limit("decoder")
+    room = None if limit is None else limit - read + 1
+    if room is not None and room < 1:
+        raise InputError(
+            f"texts[{place}] must leave room for a token: it has {read}, and the model's limit is {limit}."
+        )
+    most = rules.max_length
+    if most is None:
+        most = 2 * given + _BEYOND_SOURCE if two else AFTER_PROMPT
+        return most if room is None else min(most, room)
+    if room is not None and most > room:
+        raise InputError(
+            f"max_length must be at most {room} for texts[{place}], whose decoder begins with {read} tokens "
+            f"of the model's {limit}; got {most}."
+        )
+    return most
+
+
+def _side_by_side(
+    rows: Sequence[Sequence[int]], device: torch.device, *, left: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Texts as one tensor, and where they stand in it; None where there is no padding."""
+    longest = max(map(len, rows))
+    padded = [
+        [0] * (longest - len(row)) + [*row] if left else [*row] + [0] * (longest - len(row)) for row in rows
+    ]
+    ids = torch.tensor(padded, device=device)
+    if min(map(len, rows)) == longest:
+        return ids, None
+    at = torch.arange(longest, device=device)
+    lengths = torch.tensor([len(row) for row in rows], device=device)[:, None]
+    return ids, at >= longest - lengths if left else at < lengths
