@@ -61,6 +61,8 @@ def eval(
     if "confusion" in found.details:
         drawn.print("\nWhat each label (row) was taken for (column):")
         drawn.print(_confusion(found.details["labels"], found.details["confusion"]))
+    for name, signature in found.details.get("signatures", {}).items():
+        drawn.print(f"{name}: {signature}", markup=False, soft_wrap=True)
     if found.details.get("kinds"):
         drawn.print("\nOf each kind of span:")
         drawn.print(_kinds(found.details["kinds"]))

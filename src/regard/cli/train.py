@@ -154,12 +154,16 @@ def _run(settings: "Settings", folder: Path, as_json: bool) -> None:
     if not is_first_process():
         return
     if as_json:
-        print_json({"model": str(result.model), "step": result.step, "scores": dict(result.scores)})
+        signed = {"signatures": dict(result.signatures)} if result.signatures else {}
+        found = {"model": str(result.model), "step": result.step, "scores": dict(result.scores)}
+        print_json(found | signed)
         return
     scores = f": {_told(result.scores)}" if result.scores else ""
     console().print(
         f"{result.model}: step {result.step:,}{scores}", highlight=False, soft_wrap=True, markup=False
     )
+    for name, signature in result.signatures.items():
+        console().print(f"{name}: {signature}", markup=False, soft_wrap=True)
 
 
 def _names(paths: list[Path] | None) -> list[str] | None:

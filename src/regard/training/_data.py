@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ class Taken:
         blank: left out, since they hold no text, or too little to predict anything from.
         cut, dropped, split: those that were too long, by what became of them.
         bytes: of what is predicted, in UTF-8.
+        samples: the first rows that stayed whole, as many as the objective wants.
     """
 
     rows: int = 0
@@ -38,6 +39,7 @@ class Taken:
     dropped: int = 0
     split: int = 0
     bytes: int = 0
+    samples: list[Values] = field(default_factory=list)
 
     def told(self, length: int) -> list[str]:
         """What somebody should know, in words."""
@@ -162,6 +164,8 @@ def write_examples(
                 for example, (values, place) in zip(_encoded(task, kept), kept, strict=True):
                     fitted = list(_fitted(example, task, length if cuts else None, longer, place, taken))
                     taken.bytes += len(task.predicted(values).encode()) if fitted else 0
+                    if len(taken.samples) < task.samples and fitted == [example]:
+                        taken.samples.append(values)
                     yield from fitted
 
     shutil.rmtree(

@@ -20,7 +20,18 @@ def evaluate(module: nn.Module, run: Run, feed: Feed) -> dict[str, float]:
     Returns:
         Scores by name; the same on every process, and, but for rounding, for every number of processes.
     """
-    return run.task.scores(sums_over(module, run, feed))
+    scores = run.task.scores(sums_over(module, run, feed))
+    return scores | written(module, run) if run.task.samples else scores
+
+
+def written(module: nn.Module, run: Run) -> dict[str, float]:
+    """Scores of what the network writes itself: the first process lets it write, the others wait."""
+    network = run.ranks.gathered(run.task.saved, module)
+    found: dict[str, float] = {}
+    if run.ranks.is_first:
+        with run.computing():
+            found = run.task.written(network.to(run.ranks.device), run.samples)
+    return dict(run.ranks.from_first(found))
 
 
 @torch.no_grad()

@@ -70,7 +70,7 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
         "max_seq_len": wanted.length,
         "head": head,
         "pad_token_id": special.pad,
-        "eos_token_id": special.eos,
+        "eos_token_id": special.sep if special.eos is None else special.eos,
         "decoder_start_token_id": special.pad if special.bos is None else special.bos,
         **more,
         **wanted.sizes,

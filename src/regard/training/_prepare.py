@@ -79,7 +79,10 @@ def _run(
         for name in ("train", "valid")
     )
     assert train is not None
-    about = folder / DATA / "valid.json"
+    file = folder / DATA / "valid.json"
+    about: Any = (
+        {"bytes": 0, "samples": ()} if valid is None else json.loads(file.read_text(encoding="utf-8"))
+    )
     return Run(
         folder=folder,
         settings=settings,
@@ -88,9 +91,10 @@ def _run(
         task=task,
         train=train,
         valid=valid,
-        bytes=json.loads(about.read_text())["bytes"] if valid is not None else 0,
+        bytes=about["bytes"],
         steps=_steps(settings, train),
         ranks=ranks,
+        samples=about["samples"],
     )
 
 

@@ -28,12 +28,14 @@ class Result:
         model: of the model, in the Hugging Face layout.
         step: steps done.
         scores: of the model, on the validation set; {} without one.
+        signatures: how some of them were computed, in the notation that papers quote.
     """
 
     folder: Path
     model: Path
     step: int
     scores: Mapping[str, float] = field(default_factory=dict)
+    signatures: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, float]) -> None:
@@ -43,6 +45,7 @@ def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, flo
     """
     network = run.ranks.gathered(run.task.saved, module)
     beside = {name: run.ranks.gathered(each, module) for name, each in run.task.beside.items()}
+    signatures = dict(run.task.signatures) if scores else {}
     above, link = run.folder / "models", run.folder / MODEL
 
     def write() -> None:
@@ -54,7 +57,8 @@ def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, flo
         write_checkpoint(network, target, tokenizer=run.task.tokenizer, card=card_of(run, step, scores))
         for name, each in beside.items():
             write_checkpoint(each, target / name, tokenizer=run.task.tokenizer)
-        (target / _SCORES).write_text(json.dumps({"step": step, **scores}), encoding="utf-8")
+        kept = {"step": step, **scores, **({"signatures": signatures} if signatures else {})}
+        (target / _SCORES).write_text(json.dumps(kept), encoding="utf-8")
         other = run.folder / f".{MODEL}.tmp"
         other.unlink(missing_ok=True)
         other.symlink_to(target.relative_to(run.folder))
@@ -83,4 +87,5 @@ def finish(run: Run, module: nn.Module, checkpoints: Checkpoints, progress: Prog
             write_model(run, module, progress.step, scores)
     model = run.folder / MODEL
     kept: dict[str, Any] = json.loads((model / _SCORES).read_text(encoding="utf-8"))
-    return Result(folder=run.folder, model=model, step=kept.pop("step"), scores=kept)
+    step, signatures = kept.pop("step"), kept.pop("signatures", {})
+    return Result(folder=run.folder, model=model, step=step, scores=kept, signatures=signatures)

@@ -1,9 +1,10 @@
 """A run that is ready for its first step, or its next."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -31,6 +32,7 @@ class Run:
         bytes: of the texts of `valid`, in UTF-8.
         steps: in all.
         ranks: the processes.
+        samples: rows of `valid` that are written anew for a score.
     """
 
     folder: Path
@@ -43,6 +45,7 @@ class Run:
     bytes: int
     steps: int
     ranks: Ranks
+    samples: Sequence[Sequence[Any]] = ()
 
     @property
     def precision(self) -> torch.dtype:

@@ -10,7 +10,7 @@ from regard.core.errors import InputError
 from regard.core.json import read_object
 from regard.models import Loaded, Network, load_checkpoint
 from regard.training._configuration import read_settings
-from regard.training._evaluate import sums_over
+from regard.training._evaluate import sums_over, written
 from regard.training._examples import Examples
 from regard.training._names import check_names
 from regard.training._parts import encode_side, feed_of, sides_of, task_of
@@ -34,7 +34,8 @@ class Scored:
         objective: as which objective.
         examples: how many.
         scores: numbers by name.
-        details: what is more than a number, as JSON has it: the confusion of labels, kinds of spans.
+        details: what is more than a number, as JSON has it: the confusion of labels, kinds of spans, how
+            BLEU was computed.
     """
 
     model: str
@@ -126,14 +127,17 @@ def _scored(settings: Settings, loaded: Loaded, place: Path, name: str, say: Cal
         bytes=about["bytes"],
         steps=0,
         ranks=ranks,
+        samples=about["samples"],
     )
     sums = sums_over(task, run, feed)
+    own = written(task, run) if task.samples else {}
+    signed = {"signatures": dict(task.signatures)} if task.samples else {}
     return Scored(
         model=name,
         objective=settings.objective,
         examples=len(Examples.open(folder)),
-        scores=task.scores(sums),
-        details=task.details(sums),
+        scores=task.scores(sums) | own,
+        details=task.details(sums) | signed,
     )
 
 

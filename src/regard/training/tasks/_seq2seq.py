@@ -8,10 +8,12 @@ import numpy as np
 from torch import Tensor
 
 from regard.core.errors import InputError
+from regard.decoding import decode_texts
 from regard.models import Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Row, labels_of, side
 from regard.training._losses import NOT_A_TARGET, cross_entropy, kl_divergence
+from regard.training.tasks._bleu import of_translations, signatures, texts_scored
 from regard.training.tasks._scores import of_language_model
 from regard.training.tasks._task import Task, Values, run
 
@@ -29,6 +31,9 @@ class Translation(Task):
         tokenizer: its tokenizer.
         smoothing: the share of the target distribution that is spread over the vocabulary.
         loss: "cross-entropy", or "kl": the same less the entropy of the target distribution, a constant.
+        bleu_texts: how many texts of the set to score on are translated for each score, the first ones; 0 for
+            none, None for 200 where sacrebleu is installed.
+        beam: how many beams translate them.
 
     Source: Vaswani et al. 2017, arXiv 1706.03762, sections 3.1 and 5.4.
     """
@@ -53,6 +58,8 @@ class Translation(Task):
         *,
         smoothing: float = 0.1,
         loss: Literal["cross-entropy", "kl"] = "cross-entropy",
+        bleu_texts: int | None = None,
+        beam: int = 1,
     ) -> None:
         super().__init__(network, tokenizer)
         if len(network.prefixes) != 2:
@@ -62,6 +69,8 @@ class Translation(Task):
         if not 0.0 <= smoothing < 1.0:
             raise InputError(f"task.smoothing must be at least 0 and below 1; got {smoothing}.")
         self.smoothing, self.loss = smoothing, _LOSSES[loss]
+        self.samples, self.beam = texts_scored(bleu_texts), beam
+        self.best = "bleu" if self.samples else "loss"
         self.frames = tokenizer.bulk.frame(), tokenizer.target.bulk.frame()
         end = tokenizer.special_ids.eos
         if end is None and not self.frames[1].after:
@@ -122,3 +131,12 @@ class Translation(Task):
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         return of_language_model(sums)
+
+    def written(self, network: Transformer, samples: Sequence[Values]) -> dict[str, float]:
+        """BLEU and chrF of translations of the samples."""
+        found = decode_texts(network, self.tokenizer, [source for source, _ in samples], beam=self.beam)
+        return of_translations(found, [target for _, target in samples])
+
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        return signatures() if self.samples else {}

@@ -61,6 +61,7 @@ class Task(nn.Module, ABC):
         longer: what becomes of a text that is too long, by default.
         schedule: of the learning rate.
         best: the score that decides which state is the best.
+        samples: how many rows of the set to score on are written anew for a score, by `written`.
 
     Args:
         network: what is trained.
@@ -83,6 +84,7 @@ class Task(nn.Module, ABC):
     longer: str = "cut"
     schedule: ClassVar[str] = "cosine"
     best: str = "loss"
+    samples: int = 0
 
     def __init__(self, network: Transformer, tokenizer: Tokenizer) -> None:
         super().__init__()
@@ -152,6 +154,21 @@ class Task(nn.Module, ABC):
     def saved(self) -> Transformer:
         """The network that is written."""
         return self.network
+
+    def written(self, network: Transformer, samples: Sequence[Values]) -> dict[str, float]:
+        """Scores of what the network writes itself.
+
+        Args:
+            network: the one of the task, whole.
+            samples: rows of the set to score on.
+        """
+        del network, samples
+        return {}
+
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        """How scores are computed, by their names, where this has a notation that papers quote."""
+        return {}
 
     @property
     def beside(self) -> Mapping[str, Transformer]:

@@ -1,0 +1,65 @@
+"""BLEU and chrF of translations, by sacrebleu."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from regard.core.errors import InputError
+from regard.core.extras import missing
+
+AS_A_RULE = 200
+"""Texts that are translated for each score, where nobody says."""
+
+
+def texts_scored(wanted: int | None) -> int:
+    """How many texts are translated for a score.
+
+    Args:
+        wanted: 0 for none; None for 200 where sacrebleu is installed, else none.
+
+    Raises:
+        InputError: below 0.
+        MissingExtraError: texts are asked for, and sacrebleu is not installed.
+    """
+    if wanted is None:
+        return AS_A_RULE if find_spec("sacrebleu") is not None else 0
+    if wanted < 0:
+        raise InputError(f"task.bleu_texts must be at least 0; got {wanted}.")
+    if wanted:
+        _metrics()
+    return wanted
+
+
+def of_translations(found: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
+    """BLEU and chrF of translations, each against one reference, in percent; 0 without any.
+
+    Example:
+        >>> of_translations(["a river and a bank"], ["a river and a bank"])
+        {'bleu': 100.0..., 'chrf': 100.0}
+
+    Source: Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation"; Popović
+    2015, "chrF: character n-gram F-score"; as Post 2018, arXiv 1804.08771, computes them.
+    """
+    return {
+        name: metric.corpus_score(list(found), [list(wanted)]).score if found else 0.0
+        for name, metric in _metrics().items()
+    }
+
+
+def signatures() -> dict[str, str]:
+    """How the scores are computed, in sacrebleu's notation, which papers quote."""
+    return {name: _signed(metric) for name, metric in _metrics().items()}
+
+
+def _signed(metric: Any) -> str:
+    metric.corpus_score(["a"], [["a"]])  # only then it knows how many references there are
+    return str(metric.get_signature())
+
+
+def _metrics() -> dict[str, Any]:
+    try:
+        metrics = import_module("sacrebleu.metrics")
+    except ImportError as error:
+        raise missing("BLEU and chrF need", error, "sacrebleu") from error
+    return {"bleu": metrics.BLEU(), "chrf": metrics.CHRF()}
