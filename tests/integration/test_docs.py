@@ -26,6 +26,7 @@ def blocks(document: str, language: str) -> list[str]:
         "docs/training_data.md",
         "docs/training_watch.md",
         "docs/models.md",
+        "docs/decoding.md",
         "docs/lens.md",
         "docs/measures.md",
         "docs/interventions.md",
