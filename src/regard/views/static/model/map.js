@@ -39,6 +39,9 @@ export class DetailMap extends HeadMatrix {
 
   fill() {
     super.fill();
+    // Here the names are labels: nothing is chosen by them.
+    for (const { element } of [...this.rows, ...this.columns])
+      for (const name of ["role", "tabindex", "aria-selected", "aria-description"]) element.removeAttribute(name);
     this.pointed = null;
   }
 
