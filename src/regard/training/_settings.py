@@ -112,7 +112,7 @@ class Settings:
         objective: "mlm", "clm", "seq2seq", "electra", "distil", "classify" or "tag".
         start: a checkpoint to train on from; None for a new network.
         family: of a new network, one of `regard.models.FAMILIES`; None for the objective's own.
-        model: fields of its config, such as {"d_model": 256}; from a checkpoint only those of dropout.
+        model: fields of its config, such as {"d_model": 256}; a checkpoint has its own.
         task: what the objective itself can be told, such as {"masked": 0.3}.
         data, tokenizer, batch, optimiser: see there.
         steps: of the optimiser, in all; None for 2,000, or as `epochs` says.
