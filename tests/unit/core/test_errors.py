@@ -15,6 +15,8 @@ TREE = {
     "MissingExtraError": (errors.RegardError, ImportError),
     "CheckpointError": (errors.RegardError,),
     "ModelNotFoundError": (errors.CheckpointError,),
+    "TrainingError": (errors.RegardError,),
+    "OtherProcessError": (errors.TrainingError,),
     "OutputError": (errors.RegardError, OSError),
 }
 

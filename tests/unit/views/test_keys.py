@@ -9,12 +9,12 @@ STATIC = Path(_assets.__file__).parent / "static"
 DOCS = Path(__file__).parents[3] / "docs" / "views.md"
 
 ARROWS = {"ArrowUp": "↑", "ArrowDown": "↓", "ArrowLeft": "←", "ArrowRight": "→"}
-NAMES = {**ARROWS, " ": "Space", "a": "A", "PageUp": "Page Up", "PageDown": "Page Down"}
+NAMES = {**ARROWS, " ": "Space", "a": "A", "p": "P", "PageUp": "Page Up", "PageDown": "Page Down"}
 KEY = r"Arrow(?:Up|Down|Left|Right)|Home|End|Page(?:Up|Down)|Enter|Escape|Tab|[aA\[\]? ]"
 BROWSER = {"Tab", "Shift Tab", "Shift"}  # the browser's own, which the table names too
 
 # A key is compared with, is one of several, or has an entry in a table.
-LISTENS = [rf'[=!]== "({KEY})"', rf'(?:^|[{{,(])\s*"?({KEY})"?: ', rf'\["({KEY})", ', rf', "({KEY})"\]']
+LISTENS = [rf'[=!]== "({KEY}|[,.p])"', rf'(?:^|[{{,(])\s*"?({KEY})"?: ', rf'\["({KEY})", ', rf', "({KEY})"\]']
 # The live page is a program of its own: its fields are the browser's.
 OTHERS = {"built", "live", "notebook"}
 
