@@ -11,8 +11,9 @@ from regard.models import Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Row, labels_of, side
 from regard.training._losses import NOT_A_TARGET, cross_entropy
+from regard.training._readout import loss_of, right, sums_of
 from regard.training.tasks._scores import of_language_model
-from regard.training.tasks._task import Task, Values, run
+from regard.training.tasks._task import Task, Values
 
 
 class NextToken(Task):
@@ -73,12 +74,10 @@ class NextToken(Task):
         )
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        logits = run(self.network, batch).logits
-        assert logits is not None
-        sums = {"loss": cross_entropy(logits, batch.labels)}
-        if not self.training:
-            sums["right"] = (logits.argmax(dim=-1) == batch.labels).sum()
-        return sums
+        state = self.state(batch).last_hidden_state
+        if self.training:
+            return {"loss": loss_of(self.network, state, batch.labels, cross_entropy)}
+        return sums_of(self.network, state, batch.labels, {"loss": cross_entropy, "right": right})
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         return of_language_model(sums)

@@ -16,8 +16,8 @@ from regard.text import Tokenizer
 from regard.training._batch import Batch, Row
 from regard.training._losses import NOT_A_TARGET, binary_entropy, cross_entropy
 from regard.training._networks import network_of
+from regard.training._readout import predicted
 from regard.training.tasks._masking import Masked, masking_of
-from regard.training.tasks._mlm import predicted
 from regard.training.tasks._scores import of_found
 from regard.training.tasks._task import Making, run
 
@@ -98,9 +98,8 @@ class ReplacedTokens(Masked):
         return replace(made, counts=counts, more={"chance": chance})
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        targets, guesses = predicted(
-            self.generator, batch, self.state(batch, self.generator).last_hidden_state
-        )
+        state = self.state(batch, self.generator).last_hidden_state
+        targets, guesses = predicted(self.generator, state, batch.labels)
         masked = batch.labels != NOT_A_TARGET
         true = torch.where(masked, batch.labels, batch.source.ids)
         ids = true

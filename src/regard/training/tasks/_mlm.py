@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.models import Network, Transformer
+from regard.models import Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch
-from regard.training._losses import NOT_A_TARGET, cross_entropy
+from regard.training._losses import cross_entropy
+from regard.training._readout import loss_of, right, sums_of
 from regard.training.tasks._masking import Masked, masking_of
 from regard.training.tasks._scores import of_language_model
 
@@ -41,25 +41,10 @@ class MaskedTokens(Masked):
         self.masking = masking_of(tokenizer, masked, whole_words)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        targets, logits = predicted(self.network, batch, self.state(batch).last_hidden_state)
-        sums = {"loss": cross_entropy(logits, targets)}
-        if not self.training:
-            sums["right"] = (logits.argmax(dim=-1) == targets).sum()
-        return sums
+        state = self.state(batch).last_hidden_state
+        if self.training:
+            return {"loss": loss_of(self.network, state, batch.labels, cross_entropy)}
+        return sums_of(self.network, state, batch.labels, {"loss": cross_entropy, "right": right})
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         return of_language_model(sums)
-
-
-def predicted(network: Network, batch: Batch, state: Tensor) -> tuple[Tensor, Tensor]:
-    """The labels of the masked places, (M,), and the head's logits there, (M, V).
-
-    At least one place is read, so that every parameter takes part in every step.
-    """
-    wanted = batch.labels != NOT_A_TARGET
-    if not bool(wanted.any()):
-        wanted = torch.zeros_like(wanted)
-        wanted[:, 0] = True
-    logits = network.readout(state[wanted][None], normed=True)
-    assert logits is not None
-    return batch.labels[wanted], logits[0]

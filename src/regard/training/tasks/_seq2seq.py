@@ -1,6 +1,7 @@
 """Encoder-decoder training with teacher forcing."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -13,9 +14,10 @@ from regard.models import Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Row, labels_of, side
 from regard.training._losses import NOT_A_TARGET, cross_entropy, kl_divergence
+from regard.training._readout import loss_of, right, sums_of
 from regard.training.tasks._bleu import of_translations, signatures, texts_scored
 from regard.training.tasks._scores import of_language_model
-from regard.training.tasks._task import Task, Values, run
+from regard.training.tasks._task import Task, Values
 
 _LOSSES = {"cross-entropy": cross_entropy, "kl": kl_divergence}
 
@@ -119,15 +121,12 @@ class Translation(Task):
         return np.concatenate(([target[-1] if start is None else start], target[:-1]))
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        logits = run(self.network, batch).logits
-        assert logits is not None
+        state = self.state(batch).last_hidden_state
         if self.training:
-            return {"loss": self.loss(logits, batch.labels, smoothing=self.smoothing)}
+            loss = partial(self.loss, smoothing=self.smoothing)
+            return {"loss": loss_of(self.network, state, batch.labels, loss)}
         # What is scored is the likelihood of the text itself, without smoothing.
-        return {
-            "loss": cross_entropy(logits, batch.labels),
-            "right": (logits.argmax(dim=-1) == batch.labels).sum(),
-        }
+        return sums_of(self.network, state, batch.labels, {"loss": cross_entropy, "right": right})
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         return of_language_model(sums)
