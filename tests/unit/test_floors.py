@@ -34,6 +34,7 @@ FLOORS = {
     "views": 1,
     "data": 1,
     "core": 0,
+    "kernels": 0,
     "_on_use": -1,
     "_version": -1,
     "_collector": -2,

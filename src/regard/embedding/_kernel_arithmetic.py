@@ -1,16 +1,13 @@
 """Attention by kernels of regard's own."""
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from itertools import groupby
 
 import torch
 from torch import Tensor
 
 from regard.embedding._arithmetic import Arithmetic
-from regard.embedding._llvm._attention import Attention
-from regard.embedding._llvm._compiled import ADDRESS, NUMBER, compiled
-from regard.embedding._llvm._target import Target, here
+from regard.kernels import Attention, attend_by, here
 
 
 class KernelArithmetic(Arithmetic):
@@ -44,12 +41,5 @@ class KernelArithmetic(Arithmetic):
             room = max(attention.scratch(target, head_dim, length) for _, length in runs)
             scratch, pairs = torch.empty(room, dtype=torch.uint8), torch.tensor(runs)
             addresses = (each.data_ptr() for each in (qkv[tokens], context[tokens], pairs))
-            _attend(attention, target, head_dim)(*addresses, len(runs), heads, scratch.data_ptr())
+            attend_by(attention, target, head_dim)(*addresses, len(runs), heads, scratch.data_ptr())
         return context
-
-
-@cache
-def _attend(attention: Attention, target: Target, head_dim: int) -> Callable[..., None]:
-    """The kernel; compiled once a process, which takes some 0.1 s."""
-    kinds = [*[ADDRESS] * 3, *[NUMBER] * 2, ADDRESS]
-    return compiled(lambda: attention.kernel(target, head_dim), "attend", *kinds)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.embedding._kernel_arithmetic import KernelArithmetic
-from regard.embedding._llvm._attention import Attention
+from regard.kernels._attention import Attention
 
 
 def made(qkv: Tensor, rows: int, attention: Attention) -> Tensor:

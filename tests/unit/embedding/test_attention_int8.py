@@ -8,12 +8,12 @@ from torch import Tensor
 
 from regard.embedding import _kernel_arithmetic as kernel_arithmetic
 from regard.embedding._kernel_arithmetic import KernelArithmetic
-from regard.embedding._llvm._attention_float32 import FLOAT32
-from regard.embedding._llvm._attention_int8 import INT8
-from regard.embedding._llvm._target import Target
+from regard.kernels._attention_float32 import FLOAT32
+from regard.kernels._attention_int8 import INT8
+from regard.kernels._target import Target
 from tolerances import FP32_OF_LARGEST, WEIGHT_CODES_OF_LARGEST, assert_close_to_largest
 from unit.embedding.attention import exact, made
-from unit.embedding.targets import WITH_VNNI
+from unit.kernels.targets import WITH_VNNI
 
 pytestmark = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
 

@@ -11,15 +11,15 @@ from torch import Tensor
 import regard
 from regard import InputError
 from regard.embedding._engine import NetworkEngine
-from regard.embedding._integers import _int8 as int8
 from regard.embedding._integers import in_int8, in_int16
 from regard.embedding._integers._by_length import ByLength
-from regard.embedding._integers._int8 import Int8Product
-from regard.embedding._llvm._target import Target
 from regard.embedding._post_norm import PostNormEngine
+from regard.kernels import _int8_product as int8
+from regard.kernels._int8_product import Int8Product
+from regard.kernels._target import Target
 from regard.models import Transformer, load_checkpoint
 from tolerances import FP32_OF_LARGEST, INT8_COSINE, PARITY_FP32, assert_close_to_largest
-from unit.embedding.targets import WITH_VNNI
+from unit.kernels.targets import WITH_VNNI
 from unit.models.tiny import IDS, decoder, encoder
 
 pytestmark = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
@@ -209,7 +209,7 @@ def test_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
         with pytest.raises(InputError, match=r"precision must not be 'int8' on this machine.*AVX2"):
             model.embed(TEXTS, precision="int8")
-    monkeypatch.setattr(sys.modules[Target.__module__], "here", lambda: Target(8, False))
+    monkeypatch.setattr(sys.modules["regard.kernels"], "here", lambda: Target(8, False))
     with pytest.raises(InputError, match=r"precision must not be 'int8' .* VNNI\. Give 'int16'"):
         model.embed(TEXTS, precision="int8")
 

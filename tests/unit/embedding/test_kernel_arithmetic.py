@@ -9,10 +9,10 @@ from torch import Tensor
 from regard.embedding import _kernel_arithmetic as kernel_arithmetic
 from regard.embedding._arithmetic import Arithmetic
 from regard.embedding._kernel_arithmetic import KernelArithmetic
-from regard.embedding._llvm._attention_float32 import FLOAT32
+from regard.kernels._attention_float32 import FLOAT32
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.embedding.attention import exact, made
-from unit.embedding.targets import TARGETS
+from unit.kernels.targets import TARGETS
 
 CAPABILITY = torch.backends.cpu.get_cpu_capability()
 pytestmark = pytest.mark.skipif(not CAPABILITY.startswith("AVX"), reason="the processor has no AVX2")

@@ -9,14 +9,14 @@ import torch
 from transformers import BertConfig, BertModel
 
 import regard
+from regard import kernels
 from regard.checkpoints import Source
 from regard.core.errors import InputError
 from regard.embedding import Embedder, Kind, Level, Precision, Request
 from regard.embedding._integers import _engine as integers
 from regard.embedding._integers import int8_is_best, int16_is_best
-from regard.embedding._llvm import _target
-from regard.embedding._llvm._target import Target
 from regard.embedding._settle import settle
+from regard.kernels import Target
 from regard.models import Loaded
 from tolerances import PARITY_FP32, assert_close_to_largest
 from unit.models import folders
@@ -54,7 +54,7 @@ def test_where_whole_numbers_are_fastest(
 ) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     lanes = 16 if capability == "AVX512" else 8
-    monkeypatch.setattr(_target, "here", lambda: Target(lanes, vnni))
+    monkeypatch.setattr(kernels, "here", lambda: Target(lanes, vnni))
     monkeypatch.setattr(integers, "_has_amx", lambda: amx)
     real = importlib.util.find_spec
     absent = None if llvmlite else "llvmlite"

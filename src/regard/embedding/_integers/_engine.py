@@ -40,7 +40,7 @@ def int8_is_best() -> bool:
 
 def kernel_of(precision: str) -> str:
     """What works the products of "int16" or "int8" out here, in words."""
-    from regard.embedding._llvm._target import here
+    from regard.kernels import here
 
     registers = "AVX-512" if here().lanes == 16 else "AVX2"
     return f"{registers}{' VNNI' if here().vnni else ''} {precision}"
@@ -91,9 +91,7 @@ def _engine(
         # Only here: it is not always installed, and takes its time.
         from regard.embedding._integers._linear import ProductLinear
         from regard.embedding._kernel_arithmetic import KernelArithmetic
-        from regard.embedding._llvm._attention_float32 import FLOAT32
-        from regard.embedding._llvm._attention_int8 import INT8
-        from regard.embedding._llvm._target import here
+        from regard.kernels import FLOAT32, INT8, here
     except ImportError as error:
         raise missing(f"precision={precision!r} needs", error, "llvmlite") from error
     if precision == "int8" and not here().vnni:
@@ -116,8 +114,7 @@ def _engine(
 
 
 def _product(precision: str) -> Any:
-    module = import_module(f"regard.embedding._integers._{precision}")
-    return getattr(module, f"{precision.title()}Product")
+    return getattr(import_module("regard.kernels"), f"{precision.title()}Product")
 
 
 def _fitting(kind: Any) -> MakeProduct:
@@ -139,7 +136,7 @@ def _has_kernels() -> bool:
 
 
 def _has_vnni() -> bool:
-    from regard.embedding._llvm._target import here
+    from regard.kernels import here
 
     return here().vnni
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from regard.embedding._llvm._gelu import Normal, gelu
-from regard.embedding._llvm._ir import F32, loop, place, tiles, whole
-from regard.embedding._llvm._target import Target
+from regard.kernels._gelu import Normal, gelu
+from regard.kernels._ir import F32, loop, place, tiles, whole
+from regard.kernels._target import Target
 
 
 def panel_of(target: Target) -> int:

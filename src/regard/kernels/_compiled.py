@@ -9,8 +9,13 @@ from llvmlite import binding  # type: ignore[import-untyped, unused-ignore]
 from regard._collector import paused
 
 ADDRESS: Final = ctypes.c_void_p
+"""What an argument is: the address of a tensor's memory."""
+
 NUMBER: Final = ctypes.c_int64
+"""What an argument is: a whole number."""
+
 REAL: Final = ctypes.c_float
+"""What an argument is: a float32."""
 
 _alive: list[Any] = []
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
-from regard.embedding._llvm._attention import Attention, Head, by_heads, together_of
-from regard.embedding._llvm._exponential import exp2
-from regard.embedding._llvm._ir import (
+from regard.kernels._attention import Attention, Head, by_heads, together_of
+from regard.kernels._exponential import exp2
+from regard.kernels._ir import (
     F32,
     I32,
     I64,
@@ -31,7 +31,7 @@ from regard.embedding._llvm._ir import (
     whole,
     zeros,
 )
-from regard.embedding._llvm._target import Target
+from regard.kernels._target import Target
 
 # Tokens up to which this is faster than torch's attention; with AVX-512 up to some 4,096.
 _LONGEST: Final = 512

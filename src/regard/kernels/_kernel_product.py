@@ -11,7 +11,7 @@ class KernelProduct(ABC):
     """A `Product` whose kernel adds to what it is given: a bias for all rows, or a residual stream.
 
     Args:
-        kernel: `product` of a module in `regard.embedding._llvm`.
+        kernel: `product` of a module in `regard.kernels`.
         weights: what it gets of the weight, and keeps.
         width, depth: of the weight.
         bias: float32 (width,), or None.

@@ -2,7 +2,7 @@
 
 import torch
 
-from regard.embedding._llvm._target import Target, here
+from regard.kernels._target import Target, here
 
 
 def _runnable() -> list[Target]:

@@ -101,6 +101,12 @@ def intrinsic(module: Any, name: str, result: Any, *arguments: Any) -> Any:
     return known or ir.Function(module, ir.FunctionType(result, arguments), name)
 
 
+def fetch(module: Any, b: Any, address: Any) -> None:
+    """Have what stands there brought into the second cache; any address will do."""
+    prefetch = intrinsic(module, "llvm.prefetch.p0", VOID, PTR, I32, I32, I32)
+    b.call(prefetch, [address, *(ir.Constant(I32, number) for number in (0, 2, 1))])  # read, level, data
+
+
 def fma(module: Any, b: Any, one: Any, other: Any, added: Any) -> Any:
     """one * other + added in registers, rounded once."""
     kind = one.type

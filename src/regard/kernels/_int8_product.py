@@ -7,11 +7,11 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from regard.embedding._integers._kernel_product import KernelProduct
-from regard.embedding._llvm._compiled import ADDRESS, NUMBER, compiled
-from regard.embedding._llvm._int8 import BLOCK, LARGEST, kernels
-from regard.embedding._llvm._panels import panel_of
-from regard.embedding._llvm._target import Target, here
+from regard.kernels._compiled import ADDRESS, NUMBER, compiled
+from regard.kernels._int8 import BLOCK, LARGEST, kernels
+from regard.kernels._kernel_product import KernelProduct
+from regard.kernels._panels import panel_of
+from regard.kernels._target import Target, here
 
 # Entries 4, 8, 16, 32 and 64 apart are mixed.
 _ORDER: Final = 32

@@ -7,11 +7,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from regard.embedding._integers._kernel_product import KernelProduct
-from regard.embedding._llvm._compiled import ADDRESS, NUMBER, REAL, compiled
-from regard.embedding._llvm._int16 import kernels
-from regard.embedding._llvm._panels import panel_of
-from regard.embedding._llvm._target import Target, here
+from regard.kernels._compiled import ADDRESS, NUMBER, REAL, compiled
+from regard.kernels._int16 import kernels
+from regard.kernels._kernel_product import KernelProduct
+from regard.kernels._panels import panel_of
+from regard.kernels._target import Target, here
 
 # One below the largest of 16 bits, for what rounding adds.
 _LARGEST = 2**15 - 2

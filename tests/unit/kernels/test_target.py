@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from regard.embedding._llvm import _int8, _int16, _target
-from regard.embedding._llvm._attention_int8 import INT8
-from regard.embedding._llvm._compiled import assembly
-from regard.embedding._llvm._target import Target
+from regard.kernels import _int8, _int16, _target
+from regard.kernels._attention_int8 import INT8
+from regard.kernels._compiled import assembly
+from regard.kernels._target import Target
 
 
 @pytest.mark.parametrize(

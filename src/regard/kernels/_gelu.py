@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from regard.embedding._llvm._ir import (
+from regard.kernels._ir import (
     F32,
     I64,
     PTR,
@@ -17,7 +17,7 @@ from regard.embedding._llvm._ir import (
     vector,
     whole,
 )
-from regard.embedding._llvm._target import Target
+from regard.kernels._target import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
-from regard.embedding._llvm._gelu import COARSE
-from regard.embedding._llvm._ir import (
+from regard.kernels._gelu import COARSE
+from regard.kernels._ir import (
     F32,
     I8,
     I32,
@@ -33,8 +33,8 @@ from regard.embedding._llvm._ir import (
     vector,
     whole,
 )
-from regard.embedding._llvm._panels import Sizes, by_panels, panel_of
-from regard.embedding._llvm._target import Target
+from regard.kernels._panels import Sizes, by_panels, panel_of
+from regard.kernels._target import Target
 
 BLOCK: Final = 128
 """Entries that share a scale."""

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
-from regard.embedding._llvm._gelu import FINE
-from regard.embedding._llvm._ir import (
+from regard.kernels._gelu import FINE
+from regard.kernels._ir import (
     F32,
     I16,
     I32,
@@ -34,8 +34,8 @@ from regard.embedding._llvm._ir import (
     whole,
     zeros,
 )
-from regard.embedding._llvm._panels import Sizes, by_panels
-from regard.embedding._llvm._target import Target
+from regard.kernels._panels import Sizes, by_panels
+from regard.kernels._target import Target
 
 # Squares of entries below 1e-19 are lost to float32; with this, their codes are 0 or 1 where it matters.
 _LEAST_SCALE: Final = 2.0**-64

@@ -23,9 +23,9 @@ from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
-from regard.embedding._llvm._attention import Attention, Head, by_heads, together_of
-from regard.embedding._llvm._exponential import exp2
-from regard.embedding._llvm._ir import (
+from regard.kernels._attention import Attention, Head, by_heads, together_of
+from regard.kernels._exponential import exp2
+from regard.kernels._ir import (
     F32,
     I8,
     I16,
@@ -52,7 +52,7 @@ from regard.embedding._llvm._ir import (
     whole,
     zeros,
 )
-from regard.embedding._llvm._target import Target
+from regard.kernels._target import Target
 
 # The largest codes, without their signs.
 _SCORED: Final = 127

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from regard.embedding._llvm._ir import I32, ROUNDS, filled, fma, vector
+from regard.kernels._ir import I32, ROUNDS, filled, fma, vector
 
 # 2^r = 1 + r (p_1 + r (p_2 + ...)) for |r| <= 1/2, within 1.6e-7: the polynomial of degree 5 whose largest
 # relative error is the smallest, by the algorithm of Remez.

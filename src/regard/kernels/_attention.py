@@ -5,10 +5,12 @@ context_i = sum over j of exp(q_i.k_j - m_i) v_j / sum over j of exp(q_i.k_j - m
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from regard.embedding._llvm._ir import F32, I64, PTR, exported, load, loop, place, summing, whole
-from regard.embedding._llvm._target import Target
+from regard.kernels._compiled import ADDRESS, NUMBER, compiled
+from regard.kernels._ir import F32, I64, PTR, exported, load, loop, place, summing, whole
+from regard.kernels._target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +136,10 @@ def _some_at_a_time(b: Any, length: Any, together: int, run: Callable[[int, Any]
                     run(together // 2, b.select(b.icmp_signed("<", query, last), query, last))
                 with one_by_one, loop(b, whole(0), length, whole(1)) as query:
                     run(1, query)
+
+
+@cache
+def attend_by(attention: Attention, target: Target, head_dim: int) -> Callable[..., None]:
+    """The kernel of one that takes such heads; compiled once a process, which takes some 0.1 s."""
+    kinds = [*[ADDRESS] * 3, *[NUMBER] * 2, ADDRESS]
+    return compiled(lambda: attention.kernel(target, head_dim), "attend", *kinds)

@@ -1,0 +1,24 @@
+"""Kernels of regard's own, written in LLVM's representation and compiled for this processor on first use.
+
+Importing this needs llvmlite, which is not always installed: whoever uses it imports it where it is wanted.
+"""
+
+from regard.kernels._attention import Attention, attend_by
+from regard.kernels._attention_float32 import FLOAT32
+from regard.kernels._attention_int8 import INT8
+from regard.kernels._few_rows_linear import FewRowsLinear
+from regard.kernels._int8_product import Int8Product
+from regard.kernels._int16_product import Int16Product
+from regard.kernels._target import Target, here
+
+__all__ = [
+    "FLOAT32",
+    "INT8",
+    "Attention",
+    "FewRowsLinear",
+    "Int8Product",
+    "Int16Product",
+    "Target",
+    "attend_by",
+    "here",
+]
