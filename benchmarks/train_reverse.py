@@ -74,7 +74,7 @@ def main() -> None:
         for length in (*range(1, MOST + 1), *LONGER):
             test = [row for row in rows(400, [length], draw) if row not in known or length < 4][:200]
             written = decode_texts(model, model.require_tokenizer(), test, max_length=length + 5)
-            right = sum(ours == row[::-1] for ours, row in zip(written, test, strict=True))
+            right = sum(ours[0].text == row[::-1] for ours, row in zip(written, test, strict=True))
             found[length] = right / len(test)
     print("length  right")
     for length, share in found.items():

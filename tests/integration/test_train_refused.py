@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from integration.training_runs import settings_of
 from regard.core.errors import CheckpointError, OutputError, RegardError, TrainingError
 from regard.core.locks import locked
+from regard.text import train_tokenizer, write_tokenizer
 from regard.training import train
 
 
@@ -38,6 +40,11 @@ def refused(settings: Any, folder: Path) -> str:
             "data.valid_share, 0.01, sets none of the texts apart",
         ),
         (
+            "the river\n",
+            {"data": {"valid_share": 0.01, "unit": "file"}},
+            "data.valid_share, 0.01, sets nothing apart that is long enough to score on: give more texts, a ",
+        ),
+        (
             '{"text": "a river"}\n{"text": "a \\ud800"}\n',
             {},
             "line 2 of texts.jsonl: the text is not valid Un",
@@ -63,6 +70,17 @@ def test_texts(tmp_path: Path, content: str, changes: dict[str, Any], told: str)
     assert told in found.replace(f"{tmp_path}/", "")
 
 
+def test_a_text_that_the_tokenizer_has_no_token_for(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    write_tokenizer(train_tokenizer(["the river bank"], kind="characters"), tmp_path / "letters")
+    (tmp_path / "texts.txt").write_text("the river\nthe b\u00e4nk\nthe bank\n")
+    data = {"train": [str(tmp_path / "texts.txt")], "unit": "line", "valid_share": 0.0}
+    settings = settings_of(tmp_path, data=data, tokenizer={"path": str(tmp_path / "letters")})
+    told = refused(settings, tmp_path / "run")
+    assert told.startswith("line 2 of ")
+    assert "it has no token for 'ä', and none for what it does not know; give another text, or a" in told
+
+
 def test_parallel_files_of_unequal_length(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("the bank\n" * 5)
     data = {"train_target": [str(tmp_path / "short.txt")]}
@@ -86,6 +104,10 @@ def test_parallel_files_of_unequal_length(tmp_path: Path) -> None:
         ),
         ({"seed": -1}, "seed must be at least 0; got -1."),
         ({"average": 9}, "average must be at most keep, 2; got 9."),
+        (
+            {"average": 2, "data": {"valid_share": 0.0}},
+            "average must be left out where data.valid_share is 0: it needs texts to score on.",
+        ),
         ({"best": "bleu"}, "best must be loss or perplexity or accuracy or bits_per_byte; got 'bleu'."),
         ({"task": {"masked": 0.3}}, "task.masked is not a setting; there are none."),
         (
@@ -138,23 +160,24 @@ def test_two_runs_in_one_folder(tmp_path: Path) -> None:
     assert "is being written to by another job, process " in told
 
 
-@pytest.mark.parametrize("file", [".metadata", "__0_0.distcp", "state.json"])
-@pytest.mark.parametrize("damage", [b"", None])
-def test_a_damaged_checkpoint(tmp_path: Path, file: str, damage: bytes | None) -> None:
+def test_a_damaged_checkpoint(tmp_path: Path) -> None:
+    """A file is cut off, gone, or has one bit changed: each is noticed, and the checkpoint before goes on."""
     settings, out = settings_of(tmp_path, steps=4, save_every=2), tmp_path / "run"
     first = train(settings, out)
-    damaged = out / "checkpoints" / "step-4" / file
-    if damage is None:
-        damaged.unlink()
-    else:
-        damaged.write_bytes(damage)
-    with pytest.raises(
-        CheckpointError, match=r"step-4 cannot be read \(.+\)\. Remove it to go on from the one "
-    ):
-        train(settings, out)
-    for each in damaged.parent.iterdir():
-        each.unlink()
-    damaged.parent.rmdir()
+    folder = out / "checkpoints" / "step-4"
+    whole = {path: path.read_bytes() for path in folder.iterdir()}
+    assert {path.name for path in whole} == {".metadata", "__0_0.distcp", "checksums.json", "state.json"}
+    for path, content in whole.items():
+        for damage in (b"", None, content.replace(content[-9:], bytes([content[-9] ^ 1]) + content[-8:])):
+            path.unlink()
+            if damage is not None:
+                path.write_bytes(damage)
+            with pytest.raises(
+                CheckpointError, match=r"step-4 cannot be read \(.+\)\. Remove it to go on from"
+            ):
+                train(settings, out)
+            path.write_bytes(content)
+    shutil.rmtree(folder)
     assert train(settings, out) == first
 
 

@@ -39,6 +39,7 @@ def card_of(run: Run, step: int, scores: Mapping[str, float]) -> str:
     files = ", ".join(Path(name).name for name in (*settings.data.train, *settings.data.train_target))
     rows = [f"| {name.replace('_', ' ')} | {value:.4f} |" for name, value in scores.items()]
     table = ["| score | on the texts that were kept apart |", "|---|---|", *rows] if rows else ["None."]
+    signed = [f"* {name}: `{signature}`" for name, signature in run.signatures.items()] if rows else []
     return "\n".join(
         [
             "---",
@@ -52,6 +53,7 @@ def card_of(run: Run, step: int, scores: Mapping[str, float]) -> str:
             "## Scores",
             "",
             *table,
+            *(["", *signed] if signed else []),
             "",
             f"Of the parameters after step {step:,} of {run.steps:,} ({sizes.epochs:.3g} epochs in all).",
             "",

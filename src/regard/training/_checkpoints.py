@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import warnings
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -28,7 +29,7 @@ from regard.training._errors import why
 from regard.training._ranks import Ranks
 
 CHECKPOINTS = "checkpoints"
-_STATE = "state.json"
+_STATE, _SUMS = "state.json", "checksums.json"
 _NAME = re.compile(r"step-(\d+)")
 
 
@@ -93,6 +94,7 @@ class Checkpoints:
 
         def end() -> None:
             (temporary / _STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
+            (temporary / _SUMS).write_text(json.dumps(_checksums(temporary)), encoding="utf-8")
             _to_disk(temporary)
             temporary.rename(target)
             _to_disk(self.folder)
@@ -119,15 +121,14 @@ class Checkpoints:
             CheckpointError: it is damaged, or of other parameters.
         """
         folder = self.path(step)
+        self._check(folder)
         try:
             progress = Progress(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
             state, optimiser = get_state_dict(task, made)
             self._read({"task": state, "optimiser": optimiser}, folder)
             set_state_dict(task, made, model_state_dict=state, optim_state_dict=optimiser)
         except (OSError, ValueError, TypeError, CheckpointException) as error:
-            raise CheckpointError(
-                f"{folder} cannot be read ({why(error)}). Remove it to go on from the one before."
-            ) from error
+            raise _unreadable(folder, why(error)) from error
         return progress
 
     def load_last(self, task: nn.Module, made: Sequence[Optimizer]) -> Progress:
@@ -144,6 +145,7 @@ class Checkpoints:
         mean: dict[str, Any] = {}
         for step in steps:
             state: Any = {name: value.clone() for name, value in _parameters(task).items()}
+            self._check(self.path(step))
             self._read({"task": state}, self.path(step))
             for name, value in state.items():
                 if not value.is_floating_point():
@@ -160,6 +162,20 @@ class Checkpoints:
     def _read(self, state: dict[str, Any], folder: Path) -> None:
         with _alone_is_fine():
             load(state, checkpoint_id=folder, no_dist=self.ranks.world == 1)
+
+    def _check(self, folder: Path) -> None:
+        """Refuse a checkpoint whose files are not what was written."""
+
+        def compare() -> None:
+            try:
+                written, there = json.loads((folder / _SUMS).read_bytes()), _checksums(folder)
+            except (OSError, ValueError) as error:
+                raise _unreadable(folder, why(error)) from error
+            for name in sorted({*written, *there} - {_SUMS}):
+                if written.get(name) != there.get(name):
+                    raise _unreadable(folder, f"{name} is not what was written: its checksum differs")
+
+        self.ranks.together(compare)
 
     def _prune(self, progress: Progress) -> None:
         steps = self.steps()
@@ -181,6 +197,21 @@ def _steps(folder: Path) -> list[int]:
         return []
     found = (_NAME.fullmatch(each.name) for each in folder.iterdir())
     return sorted(int(each[1]) for each in found if each)
+
+
+def _unreadable(folder: Path, reason: str) -> CheckpointError:
+    return CheckpointError(f"{folder} cannot be read ({reason}). Remove it to go on from the one before.")
+
+
+def _checksums(folder: Path) -> dict[str, int]:
+    """The CRC-32 of every file in a folder, by its name."""
+    found = {}
+    for path in folder.iterdir():
+        found[path.name] = 0
+        with path.open("rb") as file:
+            while part := file.read(2**20):
+                found[path.name] = zlib.crc32(part, found[path.name])
+    return found
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from regard.core.errors import InputError
+from regard.core.errors import CheckpointError, InputError
 from regard.data import ParallelRows, Row, Rows, TextSource, Unit, open_sources
 from regard.training._examples import Examples
 from regard.training._sampler import generator
@@ -183,11 +183,11 @@ def _encoded(task: Task, kept: Sequence[tuple[Values, str]]) -> list[dict[str, S
     """The examples of some rows; an error names the row."""
     try:
         return list(task.encode([values for values, _ in kept]))
-    except InputError:
+    except (InputError, CheckpointError):  # a tokenizer that lacks something is a checkpoint's fault
         for values, place in kept:
             try:
                 list(task.encode([values]))
-            except InputError as error:
+            except (InputError, CheckpointError) as error:
                 told = str(error).replace("texts[0]", "the text")
                 raise InputError(f"{place}: {told.rstrip('.')}.") from error
         raise
@@ -196,10 +196,11 @@ def _encoded(task: Task, kept: Sequence[tuple[Values, str]]) -> list[dict[str, S
 def _nothing(side: Side, taken: Taken) -> str:
     """Why there is no example."""
     name = "data.valid" if side.is_valid and side.settings.valid else "data.train"
-    if not taken.rows and side.is_valid:
+    if side.is_valid and not side.settings.valid:
+        what = "sets none of the texts apart" if not taken.rows else "sets nothing apart that is long enough"
         return (
-            f"data.valid_share, {side.settings.valid_share}, sets none of the texts apart to score on: give "
-            "more texts, a larger share, or 0 to score on none."
+            f"data.valid_share, {side.settings.valid_share}, {what} to score on: give more texts, a larger "
+            "share, or 0 to score on none."
         )
     return (
         f"{name} must hold at least one text of two tokens or more that is not too long; of {taken.rows:,} "

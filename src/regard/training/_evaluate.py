@@ -1,10 +1,14 @@
 """Scores of a task on a set."""
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from regard.core.errors import InputError
+from regard.training._batch import Batch
 from regard.training._feed import Feed
 from regard.training._run import Run
 
@@ -20,8 +24,21 @@ def evaluate(module: nn.Module, run: Run, feed: Feed) -> dict[str, float]:
     Returns:
         Scores by name; the same on every process, and, but for rounding, for every number of processes.
     """
-    scores = run.task.scores(sums_over(module, run, feed))
+    scores = run.task.scores(sums_over(module, run, feed.in_order()))
     return scores | written(module, run) if run.task.samples else scores
+
+
+def check_best(module: nn.Module, run: Run) -> None:
+    """Refuse a score to decide that there will not be, at the cost of one batch.
+
+    Raises:
+        InputError: `best` is none of the scores.
+    """
+    if run.settings.best is not None and run.valid is not None:
+        scores = run.task.scores(sums_over(module, run, islice(run.valid.in_order(), 1)))
+        names = [*scores, *run.task.signatures]
+        if run.best not in names:
+            raise InputError(f"best must be {' or '.join(names)}; got {run.best!r}.")
 
 
 def written(module: nn.Module, run: Run) -> dict[str, float]:
@@ -35,11 +52,11 @@ def written(module: nn.Module, run: Run) -> dict[str, float]:
 
 
 @torch.no_grad()
-def sums_over(module: nn.Module, run: Run, feed: Feed) -> dict[str, Any]:
-    """What an objective sums over a set, of all processes: numbers, and nested lists of them."""
+def sums_over(module: nn.Module, run: Run, batches: Iterable[Batch]) -> dict[str, Any]:
+    """What an objective sums over batches, of all processes: numbers, and nested lists of them."""
     module.eval()
     sums: dict[str, Tensor] = {}
-    for batch in feed.in_order():
+    for batch in batches:
         with run.computing():
             found = module(batch.to(run.ranks.device))
         found |= {f"targets.{name}": torch.tensor(count) for name, count in batch.counts.items()}

@@ -153,6 +153,12 @@ def check(settings: Settings) -> type[Task]:
         )
     if not 0.0 <= settings.data.valid_share < 1.0:
         raise InputError(f"data.valid_share must be at least 0 and below 1; got {settings.data.valid_share}.")
+    is_scored = bool(settings.data.valid) or settings.data.valid_share > 0.0
+    for name in () if is_scored else ("best", "patience", "average"):
+        if getattr(settings, name):
+            raise InputError(
+                f"{name} must be left out where data.valid_share is 0: it needs texts to score on."
+            )
     if settings.average > settings.keep:
         raise InputError(f"average must be at most keep, {settings.keep}; got {settings.average}.")
     return kind

@@ -28,7 +28,8 @@ class Result:
         model: of the model, in the Hugging Face layout.
         step: steps done.
         scores: of the model, on the validation set; {} without one.
-        signatures: how some of them were computed, in the notation that papers quote.
+        signatures: how some of them were computed, in the notation that papers quote, and over how many
+            texts.
     """
 
     folder: Path
@@ -45,7 +46,7 @@ def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, flo
     """
     network = run.ranks.gathered(run.task.saved, module)
     beside = {name: run.ranks.gathered(each, module) for name, each in run.task.beside.items()}
-    signatures = dict(run.task.signatures) if scores else {}
+    signatures = run.signatures if scores else {}
     above, link = run.folder / "models", run.folder / MODEL
 
     def write() -> None:

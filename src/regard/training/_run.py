@@ -1,6 +1,7 @@
 """A run that is ready for its first step, or its next."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import Any
 
 import torch
 
-from regard.core.errors import InputError, TrainingError
+from regard.core.errors import TrainingError
 from regard.training._checkpoints import Progress
 from regard.training._feed import Feed
+from regard.training._products import Products
 from regard.training._ranks import Ranks
 from regard.training._settings import Settings
 from regard.training.tasks import Task
@@ -52,14 +54,23 @@ class Run:
         """Of the matrix products."""
         return PRECISIONS[self.settings.precision]
 
-    def computing(self) -> torch.autocast:
+    def computing(self) -> AbstractContextManager[Any]:
         """Matrix products in the precision of the settings; all else stays as it is."""
-        return torch.autocast(self.ranks.device.type, self.precision, enabled=self.precision != torch.float32)
+        if self.precision == torch.float32:
+            return Products()
+        return torch.autocast(self.ranks.device.type, self.precision)
 
     @property
     def best(self) -> str:
         """The score that decides."""
         return self.settings.best or self.task.best
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """How the scores of what is written anew are computed, and over how many texts."""
+        texts = 0 if self.valid is None else len(self.valid.form.examples)
+        over = f"the first {len(self.samples):,} of {texts:,} texts"
+        return {name: f"{each}, {over}" for name, each in self.task.signatures.items()}
 
     def is_due(self, every: int, step: int) -> bool:
         """Whether something is done after a step: after every so many, and after the last."""
@@ -77,8 +88,6 @@ class Run:
                 f"the loss on the texts to score on is {scores['loss']} after step {progress.step}; the last "
                 "checkpoint stays. Begin in another folder with a lower optimiser.lr."
             )
-        if self.best not in scores:
-            raise InputError(f"best must be {' or '.join(scores)}; got {self.best!r}.")
         score = scores[self.best]
         if is_better(score, progress.best, bigger=self.task.is_bigger_better(self.best)):
             return replace(progress, best=score, best_step=progress.step, waited=0)

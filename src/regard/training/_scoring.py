@@ -129,9 +129,9 @@ def _scored(settings: Settings, loaded: Loaded, place: Path, name: str, say: Cal
         ranks=ranks,
         samples=about["samples"],
     )
-    sums = sums_over(task, run, feed)
+    sums = sums_over(task, run, feed.in_order())
     own = written(task, run) if task.samples else {}
-    signed = {"signatures": dict(task.signatures)} if task.samples else {}
+    signed = {"signatures": run.signatures} if task.samples else {}
     return Scored(
         model=name,
         objective=settings.objective,

@@ -9,7 +9,7 @@ from typing import Any
 from regard.training._about import told
 from regard.training._checkpoints import CHECKPOINTS, Checkpoints
 from regard.training._errors import in_words
-from regard.training._evaluate import evaluate
+from regard.training._evaluate import check_best, evaluate
 from regard.training._journal import Journal
 from regard.training._optimisers import optimisers, set_learning_rate
 from regard.training._prepare import prepare
@@ -96,6 +96,7 @@ def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[
             on_message(line)
     if progress.step:
         on_message(f"going on from step {progress.step:,} of {run.steps:,}")
+    check_best(module, run)
     watch = Watch(run, module, progress.step)
     watch.look(progress.step)
 

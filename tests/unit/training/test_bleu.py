@@ -34,19 +34,24 @@ def test_translations_are_scored_while_they_are_learned(tmp_path: Path) -> None:
         "save_every": 60,
         "optimiser": {"lr": 0.02, "warmup": 5, "schedule": "constant"},
         "batch": {"length": 16, "rows": 12},
-        "task": {"smoothing": 0.0, "bleu_texts": 1},
+        "task": {"smoothing": 0.0, "bleu_texts": 1, "bleu_tokenize": "none"},
     }
     settings = settings_of("seq2seq", tmp_path, **more)
     result = train(settings, tmp_path / "run")
-    assert result.signatures == signatures()
-    assert json.loads((result.model / "scores.json").read_text())["signatures"] == signatures()
+    count = 3 * len(PAIRS)  # the rows of the file
+    told = {name: f"{each}, the first 1 of {count} texts" for name, each in signatures("none").items()}
+    assert "|tok:none|" in told["bleu"]
+    assert result.signatures == told
+    assert json.loads((result.model / "scores.json").read_text())["signatures"] == told
+    assert f"* bleu: `{told['bleu']}`" in (result.model / "README.md").read_text()
     assert result.scores["bleu"] == pytest.approx(100.0)
     model = load_checkpoint(result.model)
     found = decode_texts(model.network, model.require_tokenizer(), [text for text, _ in PAIRS[:1]])
-    wanted = of_translations(found, [target for _, target in PAIRS[:1]])
+    written = [ways[0].text for ways in found]
+    wanted = of_translations(written, [target for _, target in PAIRS[:1]], tokenize="none")
     assert {name: result.scores[name] for name in wanted} == wanted
     again = score(tmp_path / "run", settings.data.valid)
-    assert (again.scores, again.details["signatures"]) == (result.scores, signatures())
+    assert (again.scores, again.details["signatures"]) == (result.scores, told)
 
 
 def test_without_sacrebleu_there_is_no_score_but_where_it_is_asked_for(
@@ -66,6 +71,22 @@ def test_without_sacrebleu_there_is_no_score_but_where_it_is_asked_for(
         texts_scored(7)
 
 
-def test_the_score_that_decides_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"best must be loss or perplexity or accuracy or .*; got 'blue'"):
-        train(settings_of("seq2seq", tmp_path, best="blue"), tmp_path / "run")
+def test_texts_that_are_tokenised_already_are_cut_at_blanks(caplog: pytest.LogCaptureFixture) -> None:
+    """ "a," is one word, or two: 4/5, 3/4, 2/3, 1/2 are right, or 5/6, 3/5, 2/4, 1/3."""
+    found, wanted = ["a, b c d e"], ["a; b c d e"]
+    bleu = {way: of_translations(found, wanted, tokenize=way)["bleu"] for way in ("none", "13a")}
+    assert bleu["none"] == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+    assert bleu["13a"] == pytest.approx(100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25)
+    of_translations(["a b ."] * 101, ["a c ."] * 101)
+    assert not caplog.records  # no remark that these look tokenised
+    with pytest.raises(InputError, match=r"task\.bleu_tokenize must be 13a or none or .*; got 'moses'"):
+        signatures("moses")
+
+
+@pytest.mark.parametrize(("name", "more"), [("blue", {}), ("bleu", {"task": {"bleu_texts": 0}}), ("f1", {})])
+def test_a_score_that_there_will_not_be_is_refused_before_the_first_step(
+    name: str, more: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=rf"best must be loss or perplexity or accuracy or .*; got '{name}'"):
+        train(settings_of("seq2seq", tmp_path, best=name, **more), tmp_path / "run")
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()

@@ -15,6 +15,7 @@ from tolerances import FP64, assert_close_to_largest
 from unit.training.small import WORDS, network
 
 LABELS = torch.tensor([[5, 6, NOT_A_TARGET, 7, 8], [NOT_A_TARGET, 9, 10, 11, NOT_A_TARGET]])
+EVERY = LABELS.clamp(min=5)  # there is a target at every place
 HEADS = [
     pytest.param("gpt2", {}, id="tied"),
     pytest.param("bert", {"head": "masked-lm"}, id="dense"),
@@ -23,10 +24,12 @@ HEADS = [
 ]
 
 
-@pytest.mark.parametrize("rows", [1, 3, 7, 8])
+@pytest.mark.parametrize(
+    ("rows", "labels"), [(1, LABELS), (3, LABELS), (7, LABELS), (8, LABELS), (4, EVERY), (10, EVERY)]
+)
 @pytest.mark.parametrize(("family", "more"), HEADS)
 def test_loss_and_gradients_are_those_of_all_logits_at_once(
-    family: str, more: dict[str, float], rows: int, monkeypatch: pytest.MonkeyPatch
+    family: str, more: dict[str, float], rows: int, labels: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readout, "_ENTRIES", rows * len(WORDS))
     made = network(family, **more).double()
@@ -35,20 +38,20 @@ def test_loss_and_gradients_are_those_of_all_logits_at_once(
 
     logits = made.readout(states, normed=True)
     whole = functional.cross_entropy(
-        logits.reshape(-1, len(WORDS)), LABELS.reshape(-1), reduction="sum", label_smoothing=0.1
+        logits.reshape(-1, len(WORDS)), labels.reshape(-1), reduction="sum", label_smoothing=0.1
     )
     expected = torch.autograd.grad(3.0 * whole, learned)
 
-    found = loss_of(made, states, LABELS, partial(cross_entropy, smoothing=0.1))
+    found = loss_of(made, states, labels, partial(cross_entropy, smoothing=0.1))
     assert_close_to_largest(found.detach(), whole.detach(), FP64)
     for actual, wanted in zip(torch.autograd.grad(3.0 * found, learned), expected, strict=True):
         assert_close_to_largest(actual, wanted, FP64)
 
     with torch.no_grad():
-        sums = sums_of(made, states, LABELS, {"loss": cross_entropy, "right": right})
-    plain = functional.cross_entropy(logits.reshape(-1, len(WORDS)), LABELS.reshape(-1), reduction="sum")
+        sums = sums_of(made, states, labels, {"loss": cross_entropy, "right": right})
+    plain = functional.cross_entropy(logits.reshape(-1, len(WORDS)), labels.reshape(-1), reduction="sum")
     assert_close_to_largest(sums["loss"], plain.detach(), FP64)
-    assert int(sums["right"]) == int((logits.argmax(-1) == LABELS).sum())
+    assert int(sums["right"]) == int((logits.argmax(-1) == labels).sum())
 
 
 def test_without_targets_every_parameter_has_a_gradient_of_zero() -> None:

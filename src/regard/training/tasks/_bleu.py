@@ -11,6 +11,11 @@ from regard.core.extras import missing
 AS_A_RULE = 200
 """Texts that are translated for each score, where nobody says."""
 
+USUAL = "13a"
+"""How sacrebleu cuts texts into words by default: as the WMT's script mteval-v13a does."""
+
+_WAYS = ("13a", "none", "intl", "char", "zh")  # of sacrebleu's those that need nothing else
+
 
 def texts_scored(wanted: int | None) -> int:
     """How many texts are translated for a score.
@@ -31,8 +36,19 @@ def texts_scored(wanted: int | None) -> int:
     return wanted
 
 
-def of_translations(found: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
+def of_translations(
+    found: Sequence[str], wanted: Sequence[str], *, tokenize: str = USUAL
+) -> dict[str, float]:
     """BLEU and chrF of translations, each against one reference, in percent; 0 without any.
+
+    Args:
+        found: the translations.
+        wanted: the references.
+        tokenize: how BLEU cuts both into words: "13a", "intl", "char" or "zh" as sacrebleu does, or
+            "none", at blanks alone, for texts that are tokenised already.
+
+    Raises:
+        InputError: another way.
 
     Example:
         >>> of_translations(["a river and a bank"], ["a river and a bank"])
@@ -43,13 +59,13 @@ def of_translations(found: Sequence[str], wanted: Sequence[str]) -> dict[str, fl
     """
     return {
         name: metric.corpus_score(list(found), [list(wanted)]).score if found else 0.0
-        for name, metric in _metrics().items()
+        for name, metric in _metrics(tokenize).items()
     }
 
 
-def signatures() -> dict[str, str]:
+def signatures(tokenize: str = USUAL) -> dict[str, str]:
     """How the scores are computed, in sacrebleu's notation, which papers quote."""
-    return {name: _signed(metric) for name, metric in _metrics().items()}
+    return {name: _signed(metric) for name, metric in _metrics(tokenize).items()}
 
 
 def _signed(metric: Any) -> str:
@@ -57,9 +73,12 @@ def _signed(metric: Any) -> str:
     return str(metric.get_signature())
 
 
-def _metrics() -> dict[str, Any]:
+def _metrics(tokenize: str = USUAL) -> dict[str, Any]:
     try:
         metrics = import_module("sacrebleu.metrics")
     except ImportError as error:
         raise missing("BLEU and chrF need", error, "sacrebleu") from error
-    return {"bleu": metrics.BLEU(), "chrf": metrics.CHRF()}
+    if tokenize not in _WAYS:
+        raise InputError(f"task.bleu_tokenize must be {' or '.join(_WAYS)}; got {tokenize!r}.")
+    # force: texts that look tokenised are scored as the signature says, without a remark for each score.
+    return {"bleu": metrics.BLEU(tokenize=tokenize, force=True), "chrf": metrics.CHRF()}

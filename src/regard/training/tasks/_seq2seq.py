@@ -9,13 +9,13 @@ import numpy as np
 from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.decoding import decode_texts
+from regard.decoding import Beams, decode_texts
 from regard.models import Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Row, labels_of, side
 from regard.training._losses import NOT_A_TARGET, cross_entropy, kl_divergence
 from regard.training._readout import loss_of, right, sums_of
-from regard.training.tasks._bleu import of_translations, signatures, texts_scored
+from regard.training.tasks._bleu import USUAL, of_translations, signatures, texts_scored
 from regard.training.tasks._scores import of_language_model
 from regard.training.tasks._task import Task, Values
 
@@ -35,6 +35,8 @@ class Translation(Task):
         loss: "cross-entropy", or "kl": the same less the entropy of the target distribution, a constant.
         bleu_texts: how many texts of the set to score on are translated for each score, the first ones; 0 for
             none, None for 200 where sacrebleu is installed.
+        bleu_tokenize: how sacrebleu's BLEU cuts texts into words: "13a", "intl", "char", "zh", or "none" for
+            texts that are tokenised already.
         beam: how many beams translate them.
 
     Source: Vaswani et al. 2017, arXiv 1706.03762, sections 3.1 and 5.4.
@@ -61,6 +63,7 @@ class Translation(Task):
         smoothing: float = 0.1,
         loss: Literal["cross-entropy", "kl"] = "cross-entropy",
         bleu_texts: int | None = None,
+        bleu_tokenize: str = USUAL,
         beam: int = 1,
     ) -> None:
         super().__init__(network, tokenizer)
@@ -72,6 +75,8 @@ class Translation(Task):
             raise InputError(f"task.smoothing must be at least 0 and below 1; got {smoothing}.")
         self.smoothing, self.loss = smoothing, _LOSSES[loss]
         self.samples, self.beam = texts_scored(bleu_texts), beam
+        self.signatures = signatures(bleu_tokenize) if self.samples else {}
+        self.bleu_tokenize = bleu_tokenize
         self.best = "bleu" if self.samples else "loss"
         self.frames = tokenizer.bulk.frame(), tokenizer.target.bulk.frame()
         end = tokenizer.special_ids.eos
@@ -133,9 +138,7 @@ class Translation(Task):
 
     def written(self, network: Transformer, samples: Sequence[Values]) -> dict[str, float]:
         """BLEU and chrF of translations of the samples."""
-        found = decode_texts(network, self.tokenizer, [source for source, _ in samples], beam=self.beam)
-        return of_translations(found, [target for _, target in samples])
-
-    @property
-    def signatures(self) -> Mapping[str, str]:
-        return signatures() if self.samples else {}
+        choice = Beams(self.beam) if self.beam > 1 else None
+        found = decode_texts(network, self.tokenizer, [source for source, _ in samples], choice=choice)
+        written, wanted = [ways[0].text for ways in found], [target for _, target in samples]
+        return of_translations(written, wanted, tokenize=self.bleu_tokenize)

@@ -62,6 +62,8 @@ class Task(nn.Module, ABC):
         schedule: of the learning rate.
         best: the score that decides which state is the best.
         samples: how many rows of the set to score on are written anew for a score, by `written`.
+        signatures: how the scores of `written` are computed, by their names, in the notation that papers
+            quote.
 
     Args:
         network: what is trained.
@@ -85,6 +87,7 @@ class Task(nn.Module, ABC):
     schedule: ClassVar[str] = "cosine"
     best: str = "loss"
     samples: int = 0
+    signatures: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, network: Transformer, tokenizer: Tokenizer) -> None:
         super().__init__()
@@ -163,11 +166,6 @@ class Task(nn.Module, ABC):
             samples: rows of the set to score on.
         """
         del network, samples
-        return {}
-
-    @property
-    def signatures(self) -> Mapping[str, str]:
-        """How scores are computed, by their names, where this has a notation that papers quote."""
         return {}
 
     @property

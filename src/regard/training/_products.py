@@ -1,0 +1,80 @@
+"""The matrix products of linear layers by oneDNN, where that is faster than what torch takes by itself.
+
+torch multiplies float32 matrices on a processor with MKL, which on AMD's leaves the wider half of their
+registers unused; the oneDNN that torch brings does not. Both are float32 to the last bit or two of a sum.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+_WORTH_IT = 2**20
+"""Multiplications of a product, from which on it pays to make a kernel for its shape."""
+
+_PLAIN = (Tensor, nn.Parameter)
+
+
+class Products(TorchFunctionMode):
+    """While this is open, `functional.linear` and its gradients are worked out by oneDNN.
+
+    That holds for dense float32 on a processor, and large products; all else stays as it is. Which of the two
+    computes depends on shapes alone, so a run that goes on does so to the same bits.
+
+    Example:
+        >>> x, weight = torch.randn(64, 128), torch.randn(256, 128)
+        >>> with Products():
+        ...     found = functional.linear(x, weight)
+        >>> bool((found - x @ weight.T).abs().max() < 1e-4)
+        True
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if function is functional.linear and not kwargs and _is_worth_it(*args):
+            return _Linear.apply(*args, *[None] * (3 - len(args)))  # type: ignore[no-untyped-call]
+        return function(*args, **kwargs)
+
+
+def _is_worth_it(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
+    return (
+        x.numel() * weight.shape[0] >= _WORTH_IT
+        and all(
+            type(each) in _PLAIN and each.dtype == torch.float32 and each.device.type == "cpu"
+            for each in (x, weight, bias)
+            if each is not None
+        )
+        and not torch.is_autocast_enabled("cpu")
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    )
+
+
+def _product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+    """left @ right.T + bias, of two matrices."""
+    # The operator that torch's own compiler puts in for linear layers.
+    made: Tensor = torch.ops.mkldnn._linear_pointwise(left, right, bias, "none", [], "")
+    return made
+
+
+class _Linear(torch.autograd.Function):
+    """y = x W^T + b; dL/dx = g W, dL/dW = g^T x, dL/db = the sum of g over rows, with g = dL/dy."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        rows = _product(x.reshape(-1, x.shape[-1]), weight, bias)
+        return rows.view(*x.shape[:-1], len(weight))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        g = upstream.reshape(-1, len(weight))
+        of_x = _product(g, weight.t()).view(x.shape) if ctx.needs_input_grad[0] else None
+        of_weight = _product(g.t(), x.reshape(-1, x.shape[-1]).t()) if ctx.needs_input_grad[1] else None
+        return of_x, of_weight, g.sum(dim=0) if ctx.needs_input_grad[2] else None

@@ -1,0 +1,50 @@
+"""Products of linear layers by oneDNN: their numbers, where they are taken, and to the same bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from regard.training import _products
+from regard.training._products import Products
+from tolerances import FP32_OF_LARGEST, assert_close_to_largest
+from unit.training.test_runs import test_a_run_that_was_killed_goes_on_to_the_same_model as goes_on
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_numbers_and_gradients_are_those_of_float64(has_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_products, "_WORTH_IT", 0)
+    x = torch.randn(3, 7, 5).transpose(0, 1).requires_grad_()  # as heads leave it, not in a row
+    weight, bias = torch.randn(11, 5, requires_grad=True), torch.randn(11, requires_grad=True)
+    given: list[Any] = [x, weight, bias] if has_bias else [x, weight]
+    upstream = torch.randn(7, 3, 11)
+    with Products():
+        found = functional.linear(*given)
+    assert "_Linear" in type(found.grad_fn).__name__
+    ours = torch.autograd.grad(found, given, upstream)
+    wide = [each.detach().double().requires_grad_() for each in given]
+    wanted = wide[0] @ wide[1].T + (wide[2] if has_bias else 0.0)
+    theirs = torch.autograd.grad(wanted, wide, upstream.double())
+    for one, other in zip((found, *ours), (wanted, *theirs), strict=True):
+        assert one.dtype == torch.float32
+        assert_close_to_largest(one, other, FP32_OF_LARGEST)
+
+
+def test_small_products_and_other_numbers_are_left_to_torch() -> None:
+    x, weight = torch.randn(2**10, 2**5, requires_grad=True), torch.randn(2**5, 2**5)
+    with Products():
+        assert "_Linear" in str(functional.linear(x, weight).grad_fn)
+        assert "_Linear" not in str(functional.linear(x[1:], weight).grad_fn)  # one row too few
+        assert "_Linear" not in str(functional.linear(x.double(), weight.double()).grad_fn)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert functional.linear(x, weight).dtype == torch.bfloat16
+    assert "_Linear" not in str(functional.linear(x, weight).grad_fn)
+
+
+def test_a_run_goes_on_to_the_same_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(_products, "_WORTH_IT", 0)
+    goes_on("clm", tmp_path)

@@ -1,0 +1,91 @@
+"""What a run does beside its steps: the mean of checkpoints, an early end, half precision, TensorBoard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+from regard.models import load_checkpoint
+from regard.training import read_journal, train
+from tolerances import BF16
+from unit.training.test_runs import settings_of
+
+WILD = {"lr": 0.05, "schedule": "constant", "warmup": 0}
+"""So fast that it goes around where the loss is lowest."""
+
+
+def scored(folder: Path) -> dict[int, float]:
+    """The loss on the texts to score on, by step."""
+    return {each["step"]: each["valid_loss"] for each in read_journal(folder) if "valid_loss" in each}
+
+
+def test_the_mean_of_the_last_checkpoints_is_the_model_where_it_is_better(tmp_path: Path) -> None:
+    more: dict[str, Any] = {
+        "steps": 40,
+        "evaluate_every": 40,
+        "save_every": 4,
+        "keep": 5,
+        "optimiser": WILD | {"lr": 0.2},
+    }
+    result = train(settings_of("clm", tmp_path, average=3, **more), tmp_path / "run")
+    assert result.scores["loss"] < scored(tmp_path / "run")[40]
+    states = []
+    for step in (32, 36, 40):
+        dcp_to_torch_save(tmp_path / "run" / "checkpoints" / f"step-{step}", tmp_path / "state.pt")
+        states.append(torch.load(tmp_path / "state.pt", weights_only=False)["task"])
+    for name, value in load_checkpoint(result.model).network.state_dict().items():
+        mean = torch.stack([state[f"network.{name}"].double() for state in states]).mean(dim=0)
+        torch.testing.assert_close(value, mean.float(), rtol=0, atol=0)
+    without = train(settings_of("clm", tmp_path, **more), tmp_path / "without")
+    assert without.scores["loss"] == scored(tmp_path / "run")[40]
+
+
+def test_a_run_ends_after_so_many_scores_without_a_better_one(tmp_path: Path) -> None:
+    more: dict[str, Any] = {
+        "steps": 60,
+        "evaluate_every": 2,
+        "save_every": 2,
+        "optimiser": WILD | {"lr": 0.3},
+    }
+    settings = settings_of("clm", tmp_path, patience=3, **more)
+    result = train(settings, tmp_path / "run")
+    losses = scored(tmp_path / "run")
+    best = min(losses, key=lambda step: losses[step])
+    assert (result.step, result.scores["loss"]) == (best, losses[best])
+    assert max(losses) == best + 6 < 60
+    assert train(settings, tmp_path / "run") == result  # it does not go on
+    assert scored(tmp_path / "run") == losses
+
+
+def test_in_bfloat16_products_are_rounded_and_parameters_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = train(settings_of("clm", tmp_path, steps=1), tmp_path / "plain")
+    seen: set[torch.dtype] = set()
+    forward = nn.functional.linear
+
+    def linear(*given: Any) -> Any:
+        made = forward(*given)
+        seen.add(made.dtype)
+        return made
+
+    monkeypatch.setattr(nn.functional, "linear", linear)
+    half = train(settings_of("clm", tmp_path, steps=1, precision="bfloat16"), tmp_path / "half")
+    assert seen == {torch.bfloat16}
+    assert all(each.dtype == torch.float32 for each in load_checkpoint(half.model).network.parameters())
+    assert half.scores["loss"] != plain.scores["loss"]
+    assert half.scores["loss"] == pytest.approx(plain.scores["loss"], rel=BF16)
+
+
+def test_tensorboard_reads_what_the_journal_has(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    train(settings_of("clm", tmp_path), tmp_path / "run")
+    events = accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    told = {each["step"]: each["loss"] for each in read_journal(tmp_path / "run") if "loss" in each}
+    assert {each.step: each.value for each in events.Scalars("loss")} == pytest.approx(told)
+    assert [each.step for each in events.Scalars("valid_loss")] == [3, 6]
