@@ -24,15 +24,19 @@ if TYPE_CHECKING:
         OutputError,
         RegardError,
     )
+    from regard.decoding import Beams, Draft, Lookup, Sampling
     from regard.embedding import Mix, Truncate, Windows
     from regard.tracing import Add, Edit, Mean, Replace, Resample, Scale, Trace, Write, Zero
     from regard.views import view
 
 __all__ = [
     "Add",
+    "Beams",
     "CheckpointError",
+    "Draft",
     "Edit",
     "InputError",
+    "Lookup",
     "Mean",
     "MissingExtraError",
     "Mix",
@@ -42,6 +46,7 @@ __all__ = [
     "RegardError",
     "Replace",
     "Resample",
+    "Sampling",
     "Scale",
     "Trace",
     "Truncate",

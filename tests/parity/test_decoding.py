@@ -1,5 +1,6 @@
 """Greedy decoding token for token as `generate` of transformers, in every family that writes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from parity.families import ENTRIES
 from parity.families_entry import PAD
 from parity.families_oracle import as_new, at_full_width
 from parity.test_cached import CACHED
-from regard.decoding import Rules, beam_search, greedy
+from regard.decoding import Draft, Lookup, Rules, beam_search, greedy, speculate
+from regard.decoding._speculation import Next
 from tolerances import FP64, PARITY_FP32, assert_close_to_largest
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -72,6 +74,36 @@ def test_greedy_is_that_of_transformers(workshop: Workshop, name: str) -> None:
     assert [way.token_ids for way in beam] == [way.token_ids for way in got]
     sums = [[way.log_probability for way in each] for each in (beam, got)]
     assert_close_to_largest(*sums, FP64)
+
+
+class _Spoilt:
+    """Guesses what will be written, but for every third token, which it has wrong."""
+
+    tokens = 4
+
+    def __init__(self, written: dict[tuple[int, ...], list[int]], begun: int) -> None:
+        self._written, self._begun = written, begun
+
+    def of(self, source: Sequence[int]) -> Next:
+        whole = self._written[tuple(source)]
+        spoilt = [(token + 1) % 53 if place % 3 == 2 else token for place, token in enumerate(whole)]
+        begun = self._begun or len(source)
+        return lambda read, most: spoilt[len(read) - begun :][:most]
+
+
+@pytest.mark.parametrize("name", CACHED)
+def test_speculation_is_greedy(workshop: Workshop, name: str) -> None:
+    network = workshop.network(name, "language-model", dtype=torch.float64)
+    two = ENTRIES[name].shape == "encoder-decoder"
+    rows = [row + row[:3] for row in texts()[:3]]
+    rules = Rules(start_ids=(START,) if two else (), end_ids=(END,), max_length=LONGEST)
+    expected = greedy(network, rows, rules=rules)
+    written = {tuple(row): list(way.token_ids) for row, way in zip(rows, expected, strict=True)}
+    for guess in (Lookup(tokens=3), Draft(network, tokens=3), _Spoilt(written, 1 if two else 0)):
+        got = speculate(network, rows, guess=guess, rules=rules)
+        assert [way.token_ids for way in got] == [way.token_ids for way in expected]
+        assert [way.ended for way in got] == [way.ended for way in expected]
+        assert_close_to_largest([w.log_probability for w in got], [w.log_probability for w in expected], FP64)
 
 
 @pytest.mark.parametrize("name", CACHED)

@@ -4,9 +4,10 @@ from regard._model._embedding import Embedding
 from regard._model._interventions import Interventions
 from regard._model._live import Live
 from regard._model._pruning import Pruning
+from regard._model._writing import Writing
 
 
-class Model(Interventions, Pruning, Embedding, Live):
+class Model(Interventions, Pruning, Embedding, Writing, Live):
     """A network with its tokenizer; calling it calls the network.
 
     Example:

@@ -5,6 +5,11 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 
+def _dropped(dropout: nn.Dropout, x: Tensor) -> Tensor:
+    # To call a module costs time even where it does nothing, which a decoder feels in every token.
+    return dropout(x) if dropout.training else x
+
+
 class PostNorm(nn.Module):
     """norm(x + dropout(sublayer(x))): the original Transformer, BERT.
 
@@ -28,7 +33,7 @@ class PostNorm(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """(..., d_model) -> the same shape."""
-        normed: Tensor = self.norm(x + self.dropout(sublayer(x)))
+        normed: Tensor = self.norm(x + _dropped(self.dropout, sublayer(x)))
         return normed
 
 
@@ -53,7 +58,7 @@ class PreNorm(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """(..., d_model) -> the same shape."""
-        output: Tensor = x + self.dropout(sublayer(self.norm(x)))
+        output: Tensor = x + _dropped(self.dropout, sublayer(self.norm(x)))
         return output
 
 
@@ -80,7 +85,7 @@ class SandwichNorm(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """(..., d_model) -> the same shape."""
-        output: Tensor = x + self.dropout(self.after(sublayer(self.before(x))))
+        output: Tensor = x + _dropped(self.dropout, self.after(sublayer(self.before(x))))
         return output
 
 

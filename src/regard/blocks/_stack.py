@@ -124,8 +124,11 @@ class Stack(nn.Module):
             names += [f"layers.{index}.{name}" for name in layer.tap_names()]  # type: ignore[operator]
         return [*names, "output"]
 
-    def new_states(self) -> tuple[LayerState, ...]:
+    def new_states(self, *, back: int = 0) -> tuple[LayerState, ...]:
         """For each layer a state of nothing read, to hand to `forward` and again with the next tokens.
+
+        Args:
+            back: how many positions can be taken back at any time, as of `KeyValueCache`.
 
         Raises:
             InputError: a layer in which a token's vectors depend on what follows, so that they cannot be
@@ -140,7 +143,7 @@ class Stack(nn.Module):
                 )
         # The bias is one for all layers, of all keys: where there is one, none may be let go.
         windows = [_window(pattern) if self.bias is None else None for pattern in self.patterns]
-        return tuple(LayerState(attention=KeyValueCache(window=window)) for window in windows)
+        return tuple(LayerState(attention=KeyValueCache(window=window, back=back)) for window in windows)
 
     def forward(
         self,

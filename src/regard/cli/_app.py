@@ -9,7 +9,21 @@ from typing import Annotated
 import typer
 
 from regard._version import __version__
-from regard.cli import compare, embed, eval, explain, heads, look, models, prune, tokenizer, train
+from regard.cli import (
+    compare,
+    embed,
+    eval,
+    explain,
+    fill,
+    generate,
+    heads,
+    look,
+    models,
+    prune,
+    tokenizer,
+    train,
+    translate,
+)
 from regard.cli._errors import Command, UsageError, usage
 from regard.cli._progress import say
 from regard.cli._ray_option import RayCommand
@@ -45,6 +59,12 @@ _COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
         "Say what each head does: a pattern, how strong, how sure.",
         '"The cat sat on the mat, and the dog on the rug."',
     ),
+    generate.generate: ("Go on with a text.", '"The man sat on the river" -m gpt2 --top-p 0.9 --seed 1'),
+    translate.translate: (
+        "Translate or summarise, line by line.",
+        "texts.en -m Helsinki-NLP/opus-mt-en-de --beams 4 -o texts.de",
+    ),
+    fill.fill: ("Guess the words behind masks.", '"The man sat on the river [MASK]." -m bert-base-uncased'),
     eval.eval: ("Score a model on files, as while it is trained.", "run test.csv --json"),
 }
 for _run, (_does, _example) in _COMMANDS.items():

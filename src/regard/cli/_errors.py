@@ -14,6 +14,7 @@ UsageError: Final[Any] = typer.BadParameter.__base__
 
 _ALIASES: Final = {
     "num_tokens": "tokens",
+    "texts": "text",
     "selector": "word",
     "data.train": "data",
     "data.train_target": "target",

@@ -54,7 +54,12 @@ _STDIN_AT_MOST = 4_000_000
 
 
 def load_model(name: str) -> "Model":
-    """Load a model, with a spinner on a terminal: importing torch takes seconds."""
+    """Load a model, or that of a run, with a spinner on a terminal: importing torch takes seconds."""
+    folder = Path(name)
+    if (folder / "settings.json").is_file() and not (folder / "config.json").is_file():
+        if not (folder / "model").is_dir():
+            raise InputError(f"model must be a run that has a model; {name} has none yet: train on.")
+        name = str(folder / "model")
     with status(f"loading {name}"):
         from regard._model import load
 

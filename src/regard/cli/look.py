@@ -28,6 +28,7 @@ from regard.cli._options import (
 from regard.core.errors import InputError, OutputError
 
 if TYPE_CHECKING:
+    from regard.decoding import Watched
     from regard.views import Page
 
 
@@ -102,6 +103,19 @@ def look(
             help="Put the model itself into the page: type any sentence there. BERT, DistilBERT, GPT-2.",
         ),
     ] = False,
+    generate: Annotated[
+        bool,
+        typer.Option(
+            "--generate", help="Let the model go on with TEXT, or translate it, and see it step by step."
+        ),
+    ] = False,
+    max_length: Annotated[
+        int | None, typer.Option("--max", metavar="N", help="With --generate: new tokens at most.")
+    ] = None,
+    beams: Annotated[
+        int | None,
+        typer.Option("--beams", metavar="N", help="With --generate: search with so many; else greedily."),
+    ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
     svg: Annotated[
         Path | None,
@@ -130,6 +144,9 @@ def look(
 
     With --live the page holds the model, and works out whatever is typed into it, offline. It has 35 MB of
     the default model; TEXT is what it opens with.
+
+    With --generate the page shows a text as the model writes it: at each step what it reads, the five
+    likeliest tokens, and with --beams the ways that were followed; of a translation the alignment.
 
     Of the folder of a training run with --watch, the page goes through its steps: heads as they emerge.
 
@@ -161,6 +178,17 @@ def look(
         "--target": target, "--values": values, "--heads": heads, "--only": only, "--measures": measures,
         "--all-positions": all_positions or None, **pictures,
     }  # fmt: skip
+    if not generate and (max_length is not None or beams is not None):
+        raise InputError("--max and --beams say how a text is written; give --generate too.")
+    if generate:
+        _check_alone(
+            {**beside, "PAIR": pair, "--live": live or None, "--heads": None},
+            "with --generate: a text is written",
+        )
+        written = _written(model, text, max_length, beams)
+        page = written.page(heads=held, max_mb=max_mb)
+        _deliver(page, output, written.to_json() if as_json else None, no_open)
+        return
     if _is_run(text):
         _check_alone({**beside, "--live": live or None}, f"with a run: {text} has its traces")
         from regard.training import film
@@ -226,6 +254,16 @@ def look(
 
 _OPENING = "The man who fishes on the river bank keeps his money in a bank."
 """What a live page opens with where nothing is said."""
+
+
+def _written(model: str, text: str, most: int | None, beams: int | None) -> "Watched":
+    """What a model writes after a text, with how."""
+    from regard.decoding import Beams
+
+    rules: Any = {} if most is None else {"max_length": most}
+    choice = None if beams is None else Beams(beams)
+    (given,) = read_texts([text])
+    return load_model(model).generate(given, trace="all", choice=choice, **rules)
 
 
 def _is_run(text: str) -> bool:

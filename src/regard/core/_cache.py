@@ -5,8 +5,8 @@ from torch import Tensor
 
 from regard.core.errors import InputError
 
-# Room that is made at a time, in positions: as much, or a quarter of what is there.
-_ROOM = 64
+# Room that is made at a time, in positions: as much, or a sixteenth of what is there.
+_ROOM = 32
 
 
 class KeyValueCache:
@@ -20,6 +20,7 @@ class KeyValueCache:
 
     Args:
         window: how many positions before its own a query sees (`Window.left`); None for all.
+        back: how many positions can be taken back by `cut` at any time, and a window keeps so many more.
 
     Attributes:
         length: how many positions have been read.
@@ -38,10 +39,10 @@ class KeyValueCache:
     2310.06825, section 2.
     """
 
-    def __init__(self, *, window: int | None = None) -> None:
+    def __init__(self, *, window: int | None = None, back: int = 0) -> None:
         if window is not None and window < 0:
             raise InputError(f"window must be at least 0, or None for no limit; got {window}.")
-        self.window = window
+        self.window, self.back = window, back
         self.length = 0
         self._held: tuple[Tensor, Tensor] | None = None
         self._base = 0  # the position of the first key in `_held`
@@ -103,7 +104,8 @@ class KeyValueCache:
         """
         if self._held is not None:
             k, v = self._held
-            self._held = k.index_select(0, rows), v.index_select(0, rows)
+            filled = self.length - self._base
+            self._held = _picked(k, rows, filled), _picked(v, rows, filled)
 
     def cut(self, length: int) -> None:
         """Forget the last positions.
@@ -127,8 +129,9 @@ class KeyValueCache:
             self._held = k[:, :, : length - self._base], v[:, :, : length - self._base]
 
     def _make_room(self, new: int) -> None:
-        start, kept = self.first, self.length - self.first
-        room = kept + new + max(_ROOM, kept // 4)
+        start = max(self._base, self.first - self.back)
+        kept = self.length - start
+        room = kept + new + max(_ROOM, kept // 16)
         k, v = self.since(start)
         self._held = _moved(k, room), _moved(v, room)
         self._base = start
@@ -140,6 +143,13 @@ class KeyValueCache:
                     f"{name} must go on from what is kept, {held.dtype} with batch, heads and size "
                     f"{_sizes(held)}; got {added.dtype} with {_sizes(added)}."
                 )
+
+
+def _picked(held: Tensor, rows: Tensor, filled: int) -> Tensor:
+    # What stands in the room behind is nobody's: most often there is more of it than of keys.
+    picked = held.new_empty(len(rows), *held.shape[1:])
+    torch.index_select(held[:, :, :filled], 0, rows, out=picked[:, :, :filled])
+    return picked
 
 
 def _moved(held: Tensor, room: int) -> Tensor:

@@ -1,22 +1,54 @@
-"""Texts that a network writes: translations of sources, continuations of prompts."""
+"""Texts that a network writes: translations of sources, continuations of prompts, guesses behind masks."""
 
-from regard.decoding._beam import Counts, Power, Wu, beam_search
-from regard.decoding._choice import Choice, MostLikely
-from regard.decoding._decoded import Decoded
-from regard.decoding._greedy import greedy
-from regard.decoding._rules import Model, Rules
-from regard.decoding._texts import decode_texts
+from regard.decoding._beam import Beams, Counts, Power, Watch, Way, Wu, beam_search
+from regard.decoding._choice import Choice, MostLikely, Sampling
+from regard.decoding._decoded import Decoded, Written
+from regard.decoding._fill import Filled, Guess, fill
+from regard.decoding._prepared import Precision, prepared
+from regard.decoding._recommended import recommended
+from regard.decoding._rules import Model, RuleChanges, Rules
+from regard.decoding._speculation import Draft, Lookup, Speculation, speculate
+from regard.decoding._steps import Step, Until, greedy, sample, steps
+from regard.decoding._texts import BATCH_TOKENS, decode_texts, stream
+from regard.decoding._watching import Branch, Candidate, Watched, WrittenStep, watch_text
 
 __all__ = [
+    "BATCH_TOKENS",
+    "Beams",
+    "Branch",
+    "Candidate",
     "Choice",
     "Counts",
     "Decoded",
+    "Draft",
+    "Filled",
+    "Guess",
+    "Lookup",
     "Model",
     "MostLikely",
     "Power",
+    "Precision",
+    "RuleChanges",
     "Rules",
+    "Sampling",
+    "Speculation",
+    "Step",
+    "Until",
+    "Watch",
+    "Watched",
+    "Way",
+    "Written",
+    "WrittenStep",
     "Wu",
     "beam_search",
     "decode_texts",
+    "fill",
     "greedy",
+    "prepared",
+    "recommended",
+    "sample",
+    "speculate",
+    "steps",
+    "stream",
+    "watch_text",
 ]

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.core.arguments import number, whole
+from regard.core.arguments import check_function, number, whole
 from regard.decoding._decoded import Decoded
-from regard.decoding._greedy import finished
 from regard.decoding._reader import Reader
 from regard.decoding._rules import Model, Rules
+from regard.decoding._steps import Until, check_chosen
 from regard.models import Loaded
 
 Counts = Callable[[int], float]
@@ -58,6 +59,36 @@ class Wu:
         return float(((5 + length) / 6) ** self.alpha)
 
 
+@dataclass(frozen=True)
+class Beams:
+    """Beam search as a way to write: see `beam_search`, whose arguments these are.
+
+    Example:
+        >>> Beams(4)
+        Beams(beams=4, counts=Power(alpha=1.0), exhaustive=False)
+    """
+
+    beams: int = 4
+    counts: Counts = Power(1.0)
+    exhaustive: bool = False
+
+    def __post_init__(self) -> None:
+        whole("beams", self.beams, least=1)
+        check_function("counts", self.counts, "of a length, that gives what it counts for")
+
+
+class Way(NamedTuple):
+    """One way of a text that stayed at a step: all its new tokens, their log p, and whether it ended here."""
+
+    token_ids: tuple[int, ...]
+    log_probability: float
+    ended: bool
+
+
+Watch = Callable[[int, list[Way]], object]
+"""Is told the number of a text and its ways."""
+
+
 @torch.no_grad()
 def beam_search(
     model: Model,
@@ -68,6 +99,8 @@ def beam_search(
     counts: Counts = Power(1.0),
     exhaustive: bool = False,
     rules: Rules | None = None,
+    until: Until | None = None,
+    watch: Watch | None = None,
     cached: bool = True,
 ) -> list[list[Decoded]]:
     """Write each text in several ways at once, and keep those of the highest score.
@@ -82,8 +115,10 @@ def beam_search(
     All texts run as one batch; one that is done leaves it. What a text becomes does not depend on the others.
 
     Args:
-        model, texts, rules, cached: as in `greedy`.
+        model, texts, rules, until, cached: as in `greedy`.
         beams: how many ways are followed.
+        watch: is told at every step the number of each text and its ways: those that go on, the likeliest
+            first, and those that ended.
         best: how many are returned, at most `beams`.
         counts: what a length counts for: `Power`, `Wu`, or any function that rises with the length or falls.
         exhaustive: whether a text is done only when nothing that is unfinished could come among the `best`,
@@ -106,36 +141,52 @@ def beam_search(
 
     Source: Graves 2012, arXiv 1211.3711, section 3; Sutskever et al. 2014, arXiv 1409.3215, section 3.2.
     """
-    whole("beams", beams, least=1)
+    search = Beams(beams, counts, exhaustive)
     whole("best", best, least=1, most=beams)
     rules = Rules.of(model) if rules is None else rules
     network = model.network if isinstance(model, Loaded) else model
     reader = Reader(network, texts, rules, cached=cached)
-    found = [_Found(beams, best, counts, limit, exhaustive) for limit in reader.limits]
+    rules = reader.rules
+    found = [_Found(search, best, limit, rules.end_ids) for limit in reader.limits]
     device = next(network.parameters()).device
     ends = torch.tensor(rules.end_ids, dtype=torch.int64, device=device)
     going = list(range(len(texts)))  # the texts that are not done
     sums = torch.zeros(len(texts), 1, dtype=torch.float64, device=device)  # (texts, ways)
-    written = torch.empty(len(texts), 1, 0, dtype=torch.int64, device=device)
+    written = reader.read[:, None]  # (texts, ways, N): all that was read
+    gained = sums[:, :, None][:, :, :0]  # (texts, ways, length): log p of each new token
     length = 0
     while True:
         ways = sums.shape[1]
         limits = [reader.limits[text] for text in going for _ in range(ways)]
-        scores = rules.apply(torch.log_softmax(reader.logits(), dim=1), length, limits)
-        totals, parents, tokens = _likeliest(scores, sums, beams, len(ends))
+        scores = rules.apply(reader.logits(), written.flatten(0, 1), length, limits)
+        totals, gains, parents, tokens = _likeliest(scores, sums, beams, len(ends))
         length += 1
         written = torch.cat((written.gather(1, _wide(parents, written)), tokens[:, :, None]), dim=2)
+        gained = torch.cat((gained.gather(1, _wide(parents, gained)), gains[:, :, None]), dim=2)
         is_end = torch.isin(tokens, ends)
+        if until is not None:
+            new = written[:, :, -length:].tolist()
+            stops = [[until(text, ids) for ids in rows] for text, rows in zip(going, new, strict=True)]
+            is_end |= torch.tensor(stops, device=device)
         at = is_end.to(torch.int8).argsort(dim=1, stable=True)[:, :beams]  # those that go on, in their order
         sums = totals.masked_fill(is_end, -torch.inf).gather(1, at)
-        going_on = written.gather(1, _wide(at, written))
-        has_end = is_end[:, :beams].any(dim=1).tolist()
+        going_on, gained_on = (each.gather(1, _wide(at, each)) for each in (written, gained))
+        has_end = (is_end & (totals > -torch.inf))[:, :beams]
+        alive = sums > -torch.inf
+        any_end = has_end.any(dim=1).tolist()
+        if watch is not None:
+            for row, text in enumerate(going):
+                on, over = alive[row], has_end[row]
+                stayed = _told(going_on[row, on, -length:], sums[row, on], ended=False)
+                ended = _told(written[row, :beams][over][:, -length:], totals[row, :beams][over], ended=True)
+                watch(text, stayed + ended)
         left = []
         for row, (text, highest) in enumerate(zip(going, sums[:, 0].tolist(), strict=True)):
-            if has_end[row]:
-                found[text].add(written[row, :beams], totals[row, :beams], is_end[row, :beams])
+            if any_end[row]:
+                over = has_end[row]
+                found[text].add(written[row, :beams][over], gained[row, :beams][over], ended=True)
             if length == reader.limits[text]:
-                found[text].add(going_on[row], sums[row], None)
+                found[text].add(going_on[row, alive[row]], gained_on[row, alive[row]], ended=False)
             elif not found[text].is_done(length, highest):
                 left.append(row)
         if not left:
@@ -143,25 +194,33 @@ def beam_search(
         kept = torch.tensor(left, device=device)
         rows = (kept[:, None] * ways + parents.gather(1, at)[kept]).flatten()
         of_one_source = len(left) == len(going) and at.shape[1] == ways
-        sums, written = sums[kept], going_on[kept]
+        sums, written, gained = sums[kept], going_on[kept], gained_on[kept]
         reader.pick(rows, of_one_source=of_one_source)
         reader.add(written[:, :, -1].flatten())
         going = [going[row] for row in left]
 
 
-def _likeliest(scores: Tensor, sums: Tensor, beams: int, ends: int) -> tuple[Tensor, Tensor, Tensor]:
+def _likeliest(scores: Tensor, sums: Tensor, beams: int, ends: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The likeliest ways that come out of those there are, (texts, some), the best first.
 
     So many that `beams` of them do not end, as far as there are: every way has `ends` tokens that end it.
 
     Returns:
-        Their log-probabilities, float64; which way each goes on from; and its last token.
+        Their log-probabilities, float64, and those of their last tokens; which way each goes on from; and its
+        last token.
     """
     texts, ways = sums.shape
     values, tokens = scores.topk(min(scores.shape[1], beams + ends), dim=1)
+    values = values.double()
     totals = (sums.view(-1, 1) + values).view(texts, -1)
     highest, places = totals.topk(min(totals.shape[1], beams + ways * ends), dim=1)
-    return highest, places // values.shape[1], tokens.view(texts, -1).gather(1, places)
+    gains, last = (each.view(texts, -1).gather(1, places) for each in (values, tokens))
+    return highest, gains, places // values.shape[1], last
+
+
+def _told(written: Tensor, totals: Tensor, *, ended: bool) -> list[Way]:
+    pairs = zip(written.tolist(), totals.tolist(), strict=True)
+    return [Way(tuple(ids), total, ended) for ids, total in pairs]
 
 
 def _wide(ways: Tensor, written: Tensor) -> Tensor:
@@ -171,36 +230,37 @@ def _wide(ways: Tensor, written: Tensor) -> Tensor:
 class _Found:
     """The finished ways of one text."""
 
-    def __init__(self, beams: int, best: int, counts: Counts, limit: int, exhaustive: bool) -> None:
-        self.beams, self.best, self.counts, self.limit = beams, best, counts, limit
-        self.exhaustive = exhaustive
+    def __init__(self, search: Beams, best: int, limit: int, ends: tuple[int, ...]) -> None:
+        self.search, self.best, self.limit, self.ends = search, best, limit, ends
         self.ways: list[Decoded] = []
 
-    def add(self, written: Tensor, totals: Tensor, is_end: Tensor | None) -> None:
-        """Note those of some ways that have come to an end; all of them, with None, without one."""
-        ended = is_end is not None
-        chosen = range(len(totals)) if is_end is None else is_end.nonzero()[:, 0].tolist()
-        for way in chosen:
-            ids, total = written[way].tolist(), float(totals[way])
-            if total > -torch.inf:
-                score = total / self.counts(len(ids))
-                ids = ids[:-1] if ended else ids
-                self.ways.append(finished(ids, total, score, ended=ended))
+    def add(self, written: Tensor, gained: Tensor, *, ended: bool) -> None:
+        """Note ways that have come to an end, or to the limit without one."""
+        length = gained.shape[1]
+        for ids, gains in zip(written[:, -length:].tolist(), gained.tolist(), strict=True):
+            self.ways.append(
+                Decoded(
+                    token_ids=tuple(ids[:-1] if ids[-1] in self.ends else ids),
+                    log_probabilities=tuple(gains),
+                    score=sum(gains) / self.search.counts(length),
+                    ended=ended,
+                )
+            )
 
     def is_done(self, length: int, highest: float) -> bool:
         """Whether nothing more is to be looked for, where the unfinished have at most such a probability."""
         if highest == -torch.inf:
             return True
-        if not self.exhaustive:
-            return len(self.ways) >= self.beams
+        if not self.search.exhaustive:
+            return len(self.ways) >= self.search.beams
         if len(self.ways) < self.best:
             return False
         # Probabilities only fall; lengths grow to the limit at most.
-        hope = max(highest / self.counts(length + 1), highest / self.counts(self.limit))
+        counts = self.search.counts
+        hope = max(highest / counts(length + 1), highest / counts(self.limit))
         return self.ranked()[-1].score >= hope
 
     def ranked(self) -> list[Decoded]:
         """The best, the best first; of equals the one that was finished first."""
-        if not self.ways:
-            finished((), float("nan"), 0.0, ended=False)
+        check_chosen(0.0 if self.ways else -torch.inf)
         return sorted(self.ways, key=lambda way: -way.score)[: self.best]

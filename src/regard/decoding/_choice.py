@@ -1,20 +1,28 @@
-"""Which token comes next."""
+"""Which token comes next: the likeliest, or one that is drawn."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Protocol
 
+import numpy as np
+import torch
 from torch import Tensor
+
+from regard.core.arguments import number, whole
+from regard.core.errors import InputError
 
 
 class Choice(Protocol):
     """How the next token is chosen from its log-probabilities, in every row by itself."""
 
-    def __call__(self, scores: Tensor, texts: Tensor, length: int) -> Tensor:
+    def __call__(self, scores: Tensor, keys: Sequence[int], length: int) -> Tensor:
         """Choose.
 
         Args:
             scores: (rows, vocab_size), log-probabilities; -inf for what a rule forbids.
-            texts: int64 (rows,), the number of each row's text, so that chance need not depend on who else
-                is in the batch.
+            keys: a number for each row that its text alone decides, so that chance need not depend on who
+                else is in the batch.
             length: how many new tokens there are.
 
         Returns:
@@ -23,10 +31,120 @@ class Choice(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class MostLikely:
     """The most likely token, the first of equals: greedy decoding."""
 
-    def __call__(self, scores: Tensor, texts: Tensor, length: int) -> Tensor:
+    def __call__(self, scores: Tensor, keys: Sequence[int], length: int) -> Tensor:
         """See `Choice`."""
-        del texts, length
+        del keys, length
         return scores.argmax(dim=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """A token drawn by its probability, after filters have taken the unlikely ones out.
+
+        p = softmax(log p / temperature), then in this order, each renormalised for the next:
+        top_k     the k likeliest, and what equals the last of them
+        top_p     the likeliest tokens until their sum is top_p: those before which the sum is below it
+        min_p     those of at least min_p times the probability of the likeliest
+
+    The random number of a token is a function of the seed, the text (its tokens), which of its returns it is,
+    and how many tokens were written: the same on every run, in any batch, and on any machine. Two
+    texts that are equal are therefore continued alike; for several of one text ask for several returns.
+
+    Args:
+        temperature: below 1 likely tokens become likelier, above 1 less so; towards 0 it is greedy.
+        top_k, top_p, min_p: the filters; None for none. top_p and min_p are from 0 to 1.
+        seed: another one gives other texts; from 0 to 2^64 - 1.
+
+    Raises:
+        InputError: a number that is out of range.
+
+    Example:
+        >>> scores = torch.tensor([[0.5, 0.3, 0.2]]).log()
+        >>> Sampling(top_p=0.6).filtered(scores).exp()
+        tensor([[0.6250, 0.3750, 0.0000]], dtype=torch.float64)
+        >>> Sampling(seed=1)(scores, [7], 0)
+        tensor([2])
+
+    Source: Fan et al. 2018, arXiv 1805.04833, section 5 (top-k); Holtzman et al. 2020, arXiv 1904.09751,
+    section 3.1 (top-p); Nguyen et al. 2024, arXiv 2407.01082, section 3 (min-p). Salmon et al. 2011,
+    "Parallel random numbers: as easy as 1, 2, 3" (Philox).
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if number("temperature", self.temperature) <= 0:
+            raise InputError(
+                f"temperature must be above 0; got {self.temperature!r}. Without chance is greedy decoding."
+            )
+        if self.top_k is not None:
+            whole("top_k", self.top_k, least=1)
+        for name in ("top_p", "min_p"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= number(name, share) <= 1:
+                raise InputError(f"{name} must be from 0 to 1; got {share!r}.")
+        whole("seed", self.seed, least=0, most=2**64 - 1)
+
+    def filtered(self, scores: Tensor) -> Tensor:
+        """Log-probabilities (rows, vocab_size) of what may be drawn, float64: -inf for what may not."""
+        left = scores.double() / self.temperature
+        kept = left.shape[1] if self.top_k is None else min(self.top_k, left.shape[1])
+        if kept < left.shape[1]:
+            left = _without(left, left < left.topk(kept, dim=1).values[:, -1:])
+        if self.top_p is not None and self.top_p < 1:
+            left = _without(left, left < _lowest(left, self.top_p))
+        if self.min_p:
+            shares = left.softmax(dim=1)
+            left = _without(left, shares < self.min_p * shares.amax(dim=1, keepdim=True))
+        return left.log_softmax(dim=1)
+
+    def __call__(self, scores: Tensor, keys: Sequence[int], length: int) -> Tensor:
+        """See `Choice`. The first token with which the sum of probabilities exceeds the random number."""
+        sums = self.filtered(scores).exp().cumsum(dim=1)
+        drawn = [_uniform(self.seed, key, length) for key in keys]
+        most = sums[:, -1:].contiguous()
+        places = torch.tensor(drawn, dtype=torch.float64, device=scores.device)[:, None] * most
+        # Rounding may give the sum itself, beyond all tokens: then it is the one that reached it.
+        last = torch.searchsorted(sums, most)
+        chosen = torch.searchsorted(sums, places, right=True).minimum(last)
+        return chosen.clamp(max=sums.shape[1] - 1)[:, 0]  # where there are no numbers, any
+
+
+def _lowest(scores: Tensor, share: float) -> Tensor:
+    """The lowest of the highest scores whose probabilities sum to a share, (rows, 1).
+
+    A value, so that what equals it is in too: an order among equals would be by accident.
+    """
+    whole, size = scores.logsumexp(dim=1, keepdim=True), 128
+    while True:  # a sort of all would take most of the time
+        size = min(8 * size, scores.shape[1])
+        values = scores.topk(size, dim=1).values
+        shares = (values - whole).exp()
+        sums = shares.cumsum(dim=1)
+        if size == scores.shape[1] or bool((sums[:, -1] >= share).all()):
+            more = (sums - shares < share).sum(dim=1, keepdim=True)
+            return values.gather(1, (more - 1).clamp(min=0))
+
+
+def _without(scores: Tensor, those: Tensor) -> Tensor:
+    return scores.masked_fill(those, -torch.inf)
+
+
+def _uniform(seed: int, key: int, length: int) -> float:
+    """From 0 to 1, 1 excluded: the first 53 bits of the block with this key and counter."""
+    words = np.array([seed, key], dtype=np.uint64)
+    block = np.random.Philox(key=words, counter=np.array([length, 0, 0, 0], dtype=np.uint64))
+    return float(int(block.random_raw()) >> 11) * 2.0**-53
+
+
+def key_of(ids: Sequence[int], place: int) -> int:
+    """64 bits that stand for one of the returns of a text."""
+    return int.from_bytes(blake2b(repr([place, *ids]).encode(), digest_size=8).digest(), "little")

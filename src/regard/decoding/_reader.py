@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
+from regard.decoding._prepared import at_best
 from regard.decoding._rules import Rules
 from regard.models import Network, Transformer
 
@@ -23,20 +24,31 @@ class Reader:
         texts: token ids, a list a text: prompts of a decoder, sources of an encoder-decoder.
         rules: what it begins with, and how long texts may become.
         cached: whether keys and values are kept; otherwise all is read again for every token.
+        back: how many tokens can be taken back at any time.
 
     Attributes:
+        rules: those given, as far as they are of tokens that the network has.
         limits: for each text how many new tokens there may be.
+        read: int64 (rows, N), what the decoder begins with: its start, and the prompt; -1 in front of shorter
+            ones.
 
     Raises:
         InputError: no texts, an empty one, one without room for a token, or a network that cannot write.
     """
 
     def __init__(
-        self, network: Network, texts: Sequence[Sequence[int]], rules: Rules, *, cached: bool = True
+        self,
+        network: Network,
+        texts: Sequence[Sequence[int]],
+        rules: Rules,
+        *,
+        cached: bool = True,
+        back: int = 0,
     ) -> None:
         check_network(network, cached=cached)
-        self._network = network
+        self._network = network = at_best(network) if cached else network
         self._two = len(network.prefixes) == 2
+        self.rules = rules.within(rows_of(network))
         rows = [list(text) for text in texts]
         if not rows:
             raise InputError("texts must hold at least one text; got none.")
@@ -54,11 +66,12 @@ class Reader:
                     f"texts[{place}] must have at most {longest} tokens, the model's limit; got {len(row)}."
                 )
         self.limits = [
-            _limit(network, place, len(row), len(read), rules, two=self._two)
+            limit_of(network, place, len(row), len(read), rules, two=self._two)
             for place, (row, read) in enumerate(zip(rows, begun, strict=True))
         ]
         device = next(network.parameters()).device
         self._next, self._real = _side_by_side(begun, device, left=True)
+        self.read = self._next if self._real is None else self._next.where(self._real, -1)
         self._source: Tensor | None = None
         self._source_real: Tensor | None = None
         if self._two:
@@ -69,7 +82,7 @@ class Reader:
             encoded = None
             if self._source is not None:
                 encoded = network.encode(self._source, mask=self._source_real)
-            self._state = network.begin(encoded, mask=self._source_real)
+            self._state = network.begin(encoded, mask=self._source_real, back=back)
 
     def logits(self) -> Tensor:
         """(rows, vocab_size), of the token after all that was added: in float32 or wider."""
@@ -95,6 +108,26 @@ class Reader:
         if not of_one_source and self._source is not None:
             self._source = self._source[rows]
             self._source_real = None if self._source_real is None else self._source_real[rows]
+
+    def logits_of(self, ids: Sequence[int], kept: int, count: int) -> Tensor:
+        """Of one text, whose last tokens may have been wrong guesses: what follows others in their place.
+
+        Args:
+            ids: the tokens to read on with.
+            kept: how many of all that was read stay, the beginning included.
+            count: after how many of the ids, the last ones, logits are wanted.
+
+        Returns:
+            (count, vocab_size), in float32 or wider.
+        """
+        assert isinstance(self._network, Transformer)
+        assert self._state is not None
+        if kept < self._state.length:
+            self._state.cut(kept)
+        given = torch.tensor([list(ids)], device=self.read.device)
+        logits = self._network.decode(given, self._state, last=count == 1).logits
+        assert logits is not None, "checked"
+        return logits[0, -count:].to(torch.promote_types(logits.dtype, torch.float32))
 
     def _read_on(self) -> Tensor:
         assert isinstance(self._network, Transformer)
@@ -122,9 +155,11 @@ def check_network(network: Network, *, cached: bool) -> None:
     """Raise InputError unless a network writes texts."""
     if "decoder" not in network.prefixes or not network.has_vocabulary_head:
         name = getattr(network.config, "model_type", type(network).__name__)
+        lacks = "no decoder" if "decoder" not in network.prefixes else "no such head"
+        fills = network.has_vocabulary_head and "decoder" not in network.prefixes
         raise InputError(
-            "model must have a decoder and a language-model head, to write texts; "
-            f"this {name} has {'no decoder' if 'decoder' not in network.prefixes else 'no such head'}."
+            f"model must have a decoder and a language-model head, to write texts; this {name} has {lacks}"
+            + (": it fills gaps, which `regard fill` and model.fill do." if fills else ".")
         )
     if cached and not isinstance(network, Transformer):
         raise InputError(
@@ -133,7 +168,13 @@ def check_network(network: Network, *, cached: bool) -> None:
         )
 
 
-def _limit(network: Network, place: int, given: int, read: int, rules: Rules, *, two: bool) -> int:
+def rows_of(network: Network) -> int:
+    """How many tokens a network can write."""
+    stack = network.stack("decoder")
+    return network.config.vocab_size if stack is None else stack.embeddings.tokens.num_embeddings
+
+
+def limit_of(network: Network, place: int, given: int, read: int, rules: Rules, *, two: bool) -> int:
     """How many new tokens a text may get: each must be read, but for the last."""
     limit = network.limit("decoder")
     room = None if limit is None else limit - read + 1

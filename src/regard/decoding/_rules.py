@@ -1,20 +1,35 @@
 """Where the texts that a decoder writes begin and end, how long they are, and what they never hold."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
-from regard.core.arguments import whole
+from regard.core.arguments import number, whole
 from regard.core.errors import CheckpointError, InputError
 from regard.core.json import read_object
 from regard.models import Loaded, Network
 
 Model = Network | Loaded
 """What writes: a network, or one with the files that it came from, which say how it writes."""
+
+
+class RuleChanges(TypedDict, total=False):
+    """The arguments of `Rules`, any of them."""
+
+    start_ids: tuple[int, ...]
+    end_ids: tuple[int, ...]
+    min_length: int
+    max_length: int | None
+    forbidden_ids: tuple[int, ...]
+    forbidden: tuple[tuple[int, ...], ...]
+    first_id: int | None
+    last_id: int | None
+    repetition_penalty: float
+    no_repeat: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +44,16 @@ class Rules:
         max_length: new tokens at most, the end included; None for 2 n + 50 of a source of n tokens, and 256
             after a prompt, as far as the table of positions reaches.
         forbidden_ids: tokens that are never written.
+        forbidden: sequences of several tokens that are never written: the last of one is not, where what
+            was read ends with all before it.
         first_id: the token that is always the first new one, such as mBART's language; None for any.
         last_id: the token that stands at `max_length`; None for any.
+        repetition_penalty: what the logit of a token that was read before is divided by where it is above 0,
+            and multiplied by elsewhere: 1 for none, above it against repetition.
+        no_repeat: no n-gram of this length is written that was read before; 0 for any.
+
+    What was read is all that the decoder has before it: its start, the prompt, and what it wrote; not the
+    source of a translation. Beams, drawing and greedy decoding all hold to the same rules, on the logits.
 
     Raises:
         InputError: an id below 0, or lengths that cannot be.
@@ -39,7 +62,10 @@ class Rules:
         >>> from regard.models.gpt2 import Gpt2Config, build
         >>> network = build(Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11))
         >>> Rules.of(network, end_ids=(2,), max_length=20)
-        Rules(start_ids=(), end_ids=(2,), min_length=0, max_length=20, forbidden_ids=(), first_id=None, ...)
+        Rules(start_ids=(), end_ids=(2,), min_length=0, max_length=20, forbidden_ids=(), forbidden=(), ...)
+
+    Source: Keskar et al. 2019, arXiv 1909.05858, section 4.1 (the penalty; for logits below 0 as in
+    `transformers`); Paulus et al. 2017, arXiv 1705.04304, section 2.5 (no n-gram twice).
     """
 
     start_ids: tuple[int, ...] = ()
@@ -47,12 +73,22 @@ class Rules:
     min_length: int = 0
     max_length: int | None = None
     forbidden_ids: tuple[int, ...] = ()
+    forbidden: tuple[tuple[int, ...], ...] = ()
     first_id: int | None = None
     last_id: int | None = None
+    repetition_penalty: float = 1.0
+    no_repeat: int = 0
 
     def __post_init__(self) -> None:
         for name in ("start_ids", "end_ids", "forbidden_ids"):
-            object.__setattr__(self, name, tuple(whole(name, each, least=0) for each in getattr(self, name)))
+            object.__setattr__(self, name, _ids(name, getattr(self, name)))
+        rows: Any = self.forbidden if isinstance(self.forbidden, Iterable) else [self.forbidden]
+        object.__setattr__(self, "forbidden", tuple(_ids("forbidden", row) for row in rows))
+        if not all(self.forbidden):
+            raise InputError("forbidden must hold sequences of at least one token; got an empty one.")
+        if number("repetition_penalty", self.repetition_penalty) <= 0:
+            raise InputError(f"repetition_penalty must be above 0; got {self.repetition_penalty!r}.")
+        whole("no_repeat", self.no_repeat, least=0)
         for name in ("first_id", "last_id"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), least=0)
@@ -61,7 +97,7 @@ class Rules:
             whole("max_length", self.max_length, least=max(1, self.min_length))
 
     @classmethod
-    def of(cls, model: Model, **changes: Any) -> Self:
+    def of(cls, model: Model, **changes: Unpack[RuleChanges]) -> Self:
         """What the checkpoint says, `generation_config.json` before `config.json`, with some of it otherwise.
 
         Args:
@@ -74,7 +110,11 @@ class Rules:
         """
         unknown = sorted(changes.keys() - {each.name for each in fields(cls)})
         if unknown:
-            raise InputError(f"{unknown[0]} is no rule; those are {', '.join(f.name for f in fields(cls))}.")
+            known = ", ".join(each.name for each in fields(cls))
+            raise InputError(
+                f"{unknown[0]} is no rule; those are {known}. How tokens are chosen is another "
+                "argument: choice=Sampling(...)."
+            )
         network = model.network if isinstance(model, Loaded) else model
         found: dict[str, Any] = {}
         if isinstance(model, Loaded) and network.foreign is None:
@@ -87,16 +127,42 @@ class Rules:
             found.pop("start_ids", None)
         return cls(**{**found, **changes})
 
-    def apply(self, scores: Tensor, length: int, limits: Sequence[int]) -> Tensor:
+    def within(self, rows: int) -> Self:
+        """These rules for a model of so many tokens, which never writes what it does not have.
+
+        Raises:
+            InputError: a token that must come is none of them.
+        """
+        for name in ("first_id", "last_id"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), least=0, most=rows - 1)
+        return replace(
+            self,
+            end_ids=tuple(id for id in self.end_ids if id < rows),
+            forbidden_ids=tuple(id for id in self.forbidden_ids if id < rows),
+            forbidden=tuple(each for each in self.forbidden if max(each) < rows),
+        )
+
+    def apply(self, logits: Tensor, read: Tensor, length: int, limits: Sequence[int]) -> Tensor:
         """The log-probabilities (rows, vocab_size) of the next tokens: -inf where a rule forbids one.
 
         Args:
-            scores: they are written over.
+            logits: (rows, vocab_size).
+            read: int64 (rows, N), what the decoder has before it, -1 in front where that is shorter.
             length: how many new tokens there are.
             limits: for each row how many there may be.
         """
+        if self.repetition_penalty != 1:
+            logits = _penalised(logits, read, self.repetition_penalty)
+        scores = torch.log_softmax(logits, dim=1)
         if self.forbidden_ids:
             scores[:, list(self.forbidden_ids)] = -torch.inf
+        for *before, last in self.forbidden:
+            if len(before) <= read.shape[1]:
+                ends = read[:, read.shape[1] - len(before) :] == torch.tensor(before, device=read.device)
+                scores[ends.all(dim=1), last] = -torch.inf
+        if 0 < self.no_repeat <= read.shape[1]:
+            scores.masked_fill_(_repeating(read, self.no_repeat, scores.shape[1]), -torch.inf)
         if self.end_ids and length < self.min_length:
             scores[:, list(self.end_ids)] = -torch.inf
         if self.first_id is not None and length == 0:
@@ -105,6 +171,30 @@ class Rules:
             rows = [row for row, limit in enumerate(limits) if length == limit - 1]
             _force(scores, rows, self.last_id)
         return scores
+
+
+def _ids(name: str, ids: Any) -> tuple[int, ...]:
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        raise InputError(f"{name} must hold ids in a tuple; got {ids!r}.")
+    return tuple(whole(name, each, least=0) for each in ids)
+
+
+def _penalised(logits: Tensor, read: Tensor, penalty: float) -> Tensor:
+    was_read = _at(read, logits.shape[1])
+    return torch.where(was_read, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def _repeating(read: Tensor, n: int, vocab_size: int) -> Tensor:
+    """Which tokens would end an n-gram that was read before, bool (rows, vocab_size)."""
+    grams = read.unfold(1, n, 1)
+    begun = (grams[:, :, :-1] == read[:, None, read.shape[1] - n + 1 :]).all(dim=2)
+    return _at(grams[:, :, -1].where(begun, -1), vocab_size)
+
+
+def _at(ids: Tensor, vocab_size: int) -> Tensor:
+    """Where these ids are, bool (rows, vocab_size); -1 is nowhere."""
+    spread = torch.zeros(len(ids), vocab_size + 1, dtype=torch.bool, device=ids.device)
+    return spread.scatter_(1, ids % (vocab_size + 1), True)[:, :vocab_size]
 
 
 def _force(scores: Tensor, rows: slice | list[int], token: int) -> None:
@@ -119,16 +209,23 @@ _FIELDS = {
     "suppress_tokens": "forbidden_ids",
     "forced_bos_token_id": "first_id",
     "forced_eos_token_id": "last_id",
+    "repetition_penalty": "repetition_penalty",
+    "no_repeat_ngram_size": "no_repeat",
 }
 
 
 def _from_files(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    for file, values in generation_files(folder):
+        found |= _read(file, values)
+    return found
+
+
+def generation_files(folder: Path) -> Iterator[tuple[Path, dict[str, object]]]:
+    """The files of a checkpoint that say how it writes, what says it first last, and what they hold."""
     for file in (folder / "config.json", folder / "generation_config.json"):
         if file.exists():
-            values = read_object(file)
-            found |= _read(file, values)
-    return found
+            yield file, read_object(file)
 
 
 def _read(file: Path, values: dict[str, object]) -> dict[str, Any]:
@@ -136,13 +233,19 @@ def _read(file: Path, values: dict[str, object]) -> dict[str, Any]:
     for theirs, ours in _FIELDS.items():
         if (value := values.get(theirs)) is None:
             continue
+        if not theirs.endswith(("_id", "_tokens")):
+            if not isinstance(value, int | float):
+                raise CheckpointError(f"{file}: the field {theirs!r} must be a number; got {value}")
+            found[ours] = value
+            continue
         ids = value if isinstance(value, list) else [value]
         if not all(isinstance(each, int) and each >= 0 for each in ids):
             raise CheckpointError(f"{file}: the field {theirs!r} must be an id or a list of ids; got {value}")
         found[ours] = tuple(ids) if ours.endswith("s") else ids[0] if ids else None
     bad = values.get("bad_words_ids")
     if isinstance(bad, list) and all(isinstance(each, list) for each in bad):
-        # Sequences of several tokens are left to whoever wants them.
-        alone = tuple(each[0] for each in bad if len(each) == 1 and isinstance(each[0], int))
+        # As transformers has it, ends are not taken away. Of one token a mask will do.
+        alone = tuple(each[0] for each in bad if len(each) == 1 and each[0] not in found.get("end_ids", ()))
         found["forbidden_ids"] = found.get("forbidden_ids", ()) + alone
+        found["forbidden"] = tuple(tuple(each) for each in bad if len(each) > 1)
     return found

@@ -160,12 +160,15 @@ class Transformer(Network):
         )
         return state
 
-    def begin(self, encoded: Tensor | None = None, *, mask: Tensor | None = None) -> DecoderState:
+    def begin(
+        self, encoded: Tensor | None = None, *, mask: Tensor | None = None, back: int = 0
+    ) -> DecoderState:
         """The state of a decoder that has read nothing, for `decode`.
 
         Args:
             encoded: (batch, N, d_model), from `encode`, where there is an encoder beside it.
             mask: bool (batch, N), the one that the encoder was given; None where there is no padding.
+            back: how many positions can be taken back at any time, by `DecoderState.cut`.
 
         Raises:
             InputError: a network that cannot be run token by token, with its name and the reason.
@@ -194,7 +197,7 @@ class Transformer(Network):
                 f"got {tuple(mask.shape)}."
             )
         try:
-            layers = self.decoder.new_states()
+            layers = self.decoder.new_states(back=back)
         except InputError as error:
             raise InputError(f"model must be one that can be run token by token; in {name} {error}") from None
         return DecoderState(layers, encoded=encoded, encoded_mask=mask)

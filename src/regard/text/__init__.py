@@ -6,6 +6,7 @@ span counts code points of the original text: `text[start:end]` is what a token 
 
 from regard.text._bulk import Aligned, Bulk, Frame, PairFrame
 from regard.text._encoding import Encoding
+from regard.text._reading import read_back
 from regard.text._saving import write_tokenizer
 from regard.text._special import SpecialIds
 from regard.text._tokenizer import Tokenizer
@@ -24,6 +25,7 @@ __all__ = [
     "Tokenizer",
     "TokenizerKind",
     "Word",
+    "read_back",
     "split_words",
     "train_tokenizer",
     "write_tokenizer",

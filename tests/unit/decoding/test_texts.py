@@ -1,6 +1,6 @@
 """Texts in, texts out: order, batches, dropout, what tokenizers know."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -9,8 +9,9 @@ import torch
 from tokenizers import models, pre_tokenizers, processors
 
 from regard.core.errors import InputError
-from regard.decoding import Rules, decode_texts, greedy
+from regard.decoding import Beams, Draft, Lookup, Rules, Sampling, decode_texts, greedy, stream
 from regard.text import Tokenizer
+from unit.decoding.test_pieces import MAKERS
 from unit.decoding.toy import decoder, pair
 
 WORDS = ["<pad>", "</s>", "a", "b", "c", "d", "e", "f", "g"]
@@ -31,7 +32,8 @@ def by_hand(text: str, network: Any, *, two: bool) -> str:
     ids = [WORDS.index(word) for word in text.split()]
     rules = Rules(start_ids=(0,) if two else (), end_ids=(1,), forbidden_ids=(9, 10), max_length=6)
     (way,) = greedy(network, [ids + [1] * two], rules=rules)
-    return " ".join(WORDS[id] for id in way.token_ids if id > 1)
+    text = " ".join(WORDS[id] for id in way.token_ids if id > 1)
+    return text if two else f" {text}"  # after the prompt
 
 
 @pytest.mark.parametrize("two", [True, False])
@@ -39,16 +41,65 @@ def by_hand(text: str, network: Any, *, two: bool) -> str:
 def test_texts_in_their_order_each_as_if_alone(two: bool, beam: int) -> None:
     network, words = pair(ROWS) if two else decoder(ROWS), tokenizer(end=True)
     done: list[int] = []
-    written = decode_texts(
-        network, words, TEXTS, beam=beam, max_length=6, batch_tokens=40, advance=done.append
-    )
+    how: Any = {"choice": Beams(beam) if beam > 1 else None, "max_length": 6}
+    ways = decode_texts(network, words, TEXTS, **how, batch_tokens=40, advance=done.append)
+    written = [each.text for (each,) in ways]
     assert [not text for text in written] == [not text.strip() for text in TEXTS]
     assert sum(done) == 5
     assert len(done) > 1
-    alone = [decode_texts(network, words, [text], beam=beam, max_length=6)[0] for text in TEXTS]
+    alone = [decode_texts(network, words, [text], **how)[0][0].text for text in TEXTS]
     assert written == alone
     if beam == 1:
         assert written == [by_hand(text, network, two=two) if text.strip() else "" for text in TEXTS]
+
+
+@pytest.mark.parametrize("two", [True, False])
+@pytest.mark.parametrize("choice", [None, Sampling(temperature=4.0, seed=2), Beams(3)], ids=str)
+def test_a_stop_ends_a_text_and_is_cut_off(two: bool, choice: Any) -> None:
+    network, words = pair(ROWS) if two else decoder(ROWS), tokenizer(end=True)
+    how: dict[str, Any] = {"choice": choice, "rules": Rules(start_ids=(0,), max_length=9)}
+    if not two:
+        how["rules"] = Rules(max_length=9)
+    free = [way for (way,) in decode_texts(network, words, TEXTS[-3:], **how)]
+    stops = [way.text[5:8] for way in free if len(way.text) > 7]  # two words, or the middle between two
+    for stop in (stops[0], stops):
+        cut = decode_texts(network, words, TEXTS[-3:], **how, stop=stop)
+        for (way,), whole in zip(cut, free, strict=True):
+            assert not any(each in way.text for each in ([stop] if isinstance(stop, str) else stop))
+            if not isinstance(choice, Beams):
+                assert whole.text.startswith(way.text)
+                assert whole.token_ids[: len(way.token_ids)] == way.token_ids
+                assert way.ended or way.text == whole.text
+    (way,) = decode_texts(network, words, TEXTS[-3:-2], **how, stop=stops[0])[0]
+    assert way.ended
+    assert len(way.token_ids) < 9
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_pieces_join_to_the_text(make: Callable[[], Tokenizer]) -> None:
+    words = make()
+    network = decoder(words.vocab_size, max_seq_len=40)
+    for how in (
+        {"choice": Sampling(temperature=9.0, seed=1)},
+        {"choice": Sampling(temperature=9.0), "stop": ["e", "o"], "rules": Rules(end_ids=(3, 4))},
+        {"max_length": 12},
+    ):
+        (way,) = decode_texts(network, words, ["a river"], **how)[0]  # type: ignore[arg-type]
+        given = list(stream(network, words, "a river", **how))  # type: ignore[arg-type]
+        assert "".join(given) == way.text
+        assert all(given)
+        assert len(given) > 1
+
+
+def test_a_stream_that_is_broken_off() -> None:
+    network, words = decoder(ROWS).train(), tokenizer(end=False)
+    writing = stream(network, words, "a b", rules=Rules(max_length=9))
+    assert next(writing).startswith(" ")
+    assert not network.training
+    writing.close()
+    assert network.training
+    with pytest.raises(InputError, match="choice must be no beams: their text is known only at the end"):
+        stream(network, words, "a b", choice=Beams())  # type: ignore[arg-type]
 
 
 def test_dropout_rests_and_comes_back() -> None:
@@ -65,13 +116,15 @@ def test_rows_of_the_table_that_are_no_word_are_never_written() -> None:
     network, words = decoder(ROWS), tokenizer(end=False)
     with torch.no_grad():
         network.head.output.weight[9:] *= 30  # type: ignore[union-attr, index, operator]
-    for beam in (1, 2):
-        assert all(text for text in decode_texts(network, words, ["a", "b"], beam=beam, max_length=4))
+    for choice in (None, Beams(2)):
+        found = decode_texts(network, words, ["a", "b"], choice=choice, max_length=4)
+        assert all(way.text for (way,) in found)
 
 
 @pytest.mark.parametrize("texts", [[], ["", " "]])
 def test_nothing_to_write(texts: Sequence[str]) -> None:
-    assert decode_texts(decoder(ROWS), tokenizer(end=False), texts) == [""] * len(texts)
+    found = decode_texts(decoder(ROWS), tokenizer(end=False), texts)
+    assert [(way.text, way.token_ids) for (way,) in found] == [("", ())] * len(texts)
 
 
 def test_refusals() -> None:
@@ -80,5 +133,27 @@ def test_refusals() -> None:
         InputError, match=r"texts\[2\] must have at most 19 tokens, the model's limit; got 21"
     ):
         decode_texts(network, words, ["a", "", "a " * 20])
-    with pytest.raises(InputError, match="beam must be a whole number, at least 1; got 0"):
-        decode_texts(network, words, ["a"], beam=0)
+    with pytest.raises(InputError, match=r"texts\[2\] is not valid Unicode"):
+        decode_texts(network, words, ["a", "", "a \ud800"])
+    with pytest.raises(InputError, match="count must be 1 for greedy decoding, which writes one text; got 2"):
+        decode_texts(network, words, ["a"], count=2)
+    with pytest.raises(InputError, match="count must be a whole number, from 1 to 3; got 4"):
+        decode_texts(network, words, ["a"], choice=Beams(3), count=4)
+    with pytest.raises(InputError, match=r"choice must be .* or Lookup\(...\); got .beams."):
+        decode_texts(network, words, ["a"], choice="beams")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="stop must be texts of at least one character; got 5"):
+        decode_texts(network, words, ["a"], stop=5)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="stop must be texts of at least one character; got ''"):
+        decode_texts(network, words, ["a"], stop="")
+
+
+@pytest.mark.parametrize("two", [True, False])
+def test_guesses_write_the_greedy_texts_and_stream_them(two: bool) -> None:
+    network, known = pair(ROWS) if two else decoder(ROWS), tokenizer(end=two)
+    plain = decode_texts(network, known, TEXTS, max_length=6)
+    for guess in (Lookup(), Draft(network)):
+        found = decode_texts(network, known, TEXTS, max_length=6, choice=guess)
+        assert [way.token_ids for (way,) in found] == [way.token_ids for (way,) in plain]
+        assert "".join(stream(network, known, TEXTS[2], max_length=6, choice=guess)) == plain[2][0].text
+        with pytest.raises(InputError, match="count must be 1 for greedy"):
+            decode_texts(network, known, ["a"], choice=guess, count=2)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from torch import nn
 
@@ -90,6 +90,13 @@ class DebertaConfig(PostNormConfig):
     def furthest(self) -> int:
         """The distances that the table is for."""
         return self.max_seq_len if self.max_distance is None else self.max_distance
+
+    @classmethod
+    def of_sizes(cls, **given: Any) -> Self:
+        """As published but for the sizes: half as many buckets as positions, tables as wide as the model."""
+        plain = cls(**given)
+        own = {"num_buckets": min(256, max(2, plain.furthest // 2)), "d_embedding": plain.d_model}
+        return cls(**own | given)
 
     @classmethod
     def starts(cls, fields: Fields) -> Mapping[HeadKind, str]:

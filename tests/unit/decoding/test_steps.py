@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.core.errors import CheckpointError, InputError
-from regard.decoding import Rules, beam_search, greedy
+from regard.decoding import Lookup, Rules, beam_search, greedy, speculate
 from regard.models import load_checkpoint, new_network, write_checkpoint
 from regard.models.bart import original_transformer
 from regard.models.bert import BertConfig
@@ -78,8 +78,19 @@ def test_rules_of_a_checkpoint(tmp_path: Path) -> None:
     assert Rules.of(pair(11)) == Rules(start_ids=(0,), end_ids=(1,))
     file = folder / "generation_config.json"
     said: dict[str, Any] = {"eos_token_id": [1, 7], "decoder_start_token_id": 4, "forced_bos_token_id": 9}
-    file.write_text(json.dumps(said | {"bad_words_ids": [[0], [3, 4]], "forced_eos_token_id": None}))
-    expected = Rules(start_ids=(4,), end_ids=(1, 7), forbidden_ids=(0,), first_id=9, max_length=5)
+    said |= {"bad_words_ids": [[0], [3, 4], [7]], "forced_eos_token_id": None}
+    said |= {"repetition_penalty": 1.3, "no_repeat_ngram_size": 3}
+    file.write_text(json.dumps(said))
+    expected = Rules(
+        start_ids=(4,),
+        end_ids=(1, 7),
+        forbidden_ids=(0,),
+        forbidden=((3, 4),),
+        first_id=9,
+        max_length=5,
+        repetition_penalty=1.3,
+        no_repeat=3,
+    )
     assert Rules.of(load_checkpoint(folder), max_length=5) == expected
     file.write_text('{"eos_token_id": "end"}')
     with pytest.raises(CheckpointError, match="'eos_token_id' must be an id or a list of ids; got end"):
@@ -94,11 +105,29 @@ def test_rules_of_a_checkpoint(tmp_path: Path) -> None:
         ({"last_id": 1.5}, "last_id must be a whole number"),
         ({"min_length": 7, "max_length": 5}, "max_length must be a whole number, at least 7; got 5"),
         ({"max_length": 0}, "max_length must be a whole number, at least 1"),
+        ({"end_ids": 5}, "end_ids must hold ids in a tuple; got 5"),
+        ({"forbidden": (5,)}, "forbidden must hold ids in a tuple; got 5"),
+        ({"forbidden": ((),)}, "forbidden must hold sequences of at least one token"),
+        ({"no_repeat": -1}, "no_repeat must be a whole number, at least 0"),
+        ({"repetition_penalty": 0}, "repetition_penalty must be above 0; got 0"),
     ],
 )
 def test_rules_that_cannot_be(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         Rules(**arguments)
+
+
+def test_tokens_that_a_model_does_not_have_are_never_written() -> None:
+    network = decoder()
+    plain = greedy(network, TEXTS[:1], rules=Rules(max_length=4))
+    beyond = Rules(
+        max_length=4, end_ids=(99,), min_length=2, forbidden_ids=(5, 6), forbidden=((1, 99), (99, 1))
+    )
+    assert greedy(network, TEXTS[:1], rules=beyond) == plain
+    (guessed,) = speculate(network, TEXTS[:1], guess=Lookup(), rules=beyond)
+    assert guessed.token_ids == plain[0].token_ids
+    with pytest.raises(InputError, match="first_id must be a whole number, from 0 to 4; got 5"):
+        greedy(network, TEXTS[:1], rules=Rules(first_id=5))
 
 
 def test_refusals() -> None:

@@ -1,0 +1,29 @@
+"""`regard fill`: what stands behind a mask."""
+
+from typing import Annotated
+
+import typer
+
+from regard.cli._options import JsonOption, console, load_model, print_json, read_texts
+from regard.cli._writing_options import WritingModelOption, required
+
+
+def fill(
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="With [MASK] or <mask>, as the model spells it; - is stdin.")
+    ],
+    model: WritingModelOption = None,
+    top: Annotated[int, typer.Option("--top", metavar="N", help="Guesses for each mask.")] = 5,
+    as_json: JsonOption = False,
+) -> None:
+    """Guess the words behind the masks of a text, as a masked language model does.
+
+    Of several masks each is guessed by itself, while the others are masks still.
+    """
+    [text] = read_texts([text])
+    loaded = load_model(required(model, "bert-base-uncased"))
+    filled = loaded.fill(text, top=top)
+    if as_json:
+        print_json({"model": loaded.name, "text": text, "best": filled.best, "guesses": filled.to_rows()})
+        return
+    console().print(filled)

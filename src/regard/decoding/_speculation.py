@@ -1,0 +1,239 @@
+"""Several tokens a step: what comes next is guessed cheaply, and the network reads all guesses at once.
+
+Reading five tokens takes about as long as reading one, since the time is that of reading the weights. A guess
+is taken where the network itself would have written it, and the first wrong one is replaced by what it would
+have written: the text is the greedy one.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from regard.core.arguments import whole
+from regard.core.errors import InputError
+from regard.decoding._decoded import Decoded
+from regard.decoding._prepared import at_best
+from regard.decoding._reader import Reader
+from regard.decoding._rules import Model, Rules
+from regard.decoding._steps import Step, Until, check_chosen, last_of
+from regard.models import Loaded
+
+Next = Callable[[Sequence[int], int], Sequence[int]]
+"""Of what the decoder has read of a text, and how many at most: guesses at what follows."""
+
+
+@runtime_checkable
+class Speculation(Protocol):
+    """What guesses tokens.
+
+    Attributes:
+        tokens: how many at a time, at most.
+    """
+
+    @property
+    def tokens(self) -> int:
+        """See the class."""
+        ...
+
+    def of(self, source: Sequence[int]) -> Next:
+        """What guesses along one text: of this prompt or, where an encoder reads it, of this source."""
+        ...
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Guesses what came after the same tokens before: in the text so far, or in an encoder's source.
+
+    For texts that repeat what was given: answers that quote, corrections, code, summaries. Without such it
+    costs next to nothing.
+
+    Args:
+        tokens: how many to guess at a time.
+        longest: so many of the last tokens are looked for, then fewer; the latest place counts.
+
+    Raises:
+        InputError: a number below 1.
+
+    Example:
+        >>> guess = Lookup(tokens=3).of([7, 1, 2, 3, 4, 5])
+        >>> guess([7, 1, 2, 3, 4, 5, 9, 1, 2], 3)
+        [3, 4, 5]
+
+    Source: Saxena 2023, "Prompt lookup decoding"; Yang et al. 2023, arXiv 2304.04487, section 3.
+    """
+
+    tokens: int = 8
+    longest: int = 3
+
+    def __post_init__(self) -> None:
+        whole("tokens", self.tokens, least=1)
+        whole("longest", self.longest, least=1)
+
+    def of(self, source: Sequence[int]) -> Next:
+        """See `Speculation`."""
+
+        def following(read: Sequence[int], most: int) -> Sequence[int]:
+            for count in range(min(self.longest, len(read) - 1), 0, -1):
+                last = list(read[-count:])
+                for text in (list(read), list(source)):
+                    for at in range(len(text) - count - 1, -1, -1):
+                        if text[at : at + count] == last:
+                            return text[at + count : at + count + most]
+            return []
+
+        return following
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """Guesses what a smaller model writes, which has the same vocabulary.
+
+    Args:
+        model: a decoder; beside an encoder-decoder another one.
+        tokens: how many to guess at a time.
+
+    Raises:
+        InputError: a number below 1.
+
+    Source: Leviathan et al. 2023, arXiv 2211.17192, section 2.3, with greedy choices.
+    """
+
+    model: Model = field(repr=False)
+    tokens: int = 4
+
+    def __post_init__(self) -> None:
+        whole("tokens", self.tokens, least=1)
+
+    def of(self, source: Sequence[int]) -> Next:
+        """See `Speculation`."""
+        network = self.model.network if isinstance(self.model, Loaded) else self.model
+        start = (0,) if len(network.prefixes) == 2 else ()  # the real one is handed in with the rest
+        reader = Reader(network, [source], Rules(start_ids=start, max_length=1), back=self.tokens)
+        known: list[int] = []
+
+        def following(read: Sequence[int], most: int) -> Sequence[int]:
+            limit = network.limit("decoder")
+            most = most if limit is None else min(most, limit - len(read))
+            same = 0
+            while same < min(len(known), len(read) - 1) and known[same] == read[same]:
+                same += 1
+            del known[same:]
+            guessed: list[int] = []
+            new = list(read[same:])
+            while len(guessed) < most:
+                logits = reader.logits_of(new, len(known), 1)
+                known.extend(new)
+                new = [int(logits[-1].argmax())]
+                guessed += new
+            return guessed
+
+        return following
+
+
+@torch.no_grad()
+def speculate(
+    model: Model,
+    texts: Sequence[Sequence[int]],
+    *,
+    guess: Speculation,
+    rules: Rules | None = None,
+    until: Until | None = None,
+) -> list[Decoded]:
+    """What `greedy` writes, in fewer steps.
+
+    A step reads the last token and the guesses g_1 .. g_n after it, which gives y_1 .. y_n+1, the likeliest
+    tokens; y_1 .. y_k+1 are written, where g_1 = y_1 .. g_k = y_k. Each text runs by itself, since texts
+    would take different numbers of guesses.
+
+    Args:
+        model, texts, rules, until: as in `greedy`.
+        guess: `Lookup()`, `Draft(model)`, or anything that guesses.
+
+    Raises:
+        InputError: as `greedy`; a network whose keys and values cannot be kept.
+        RegardError: logits that are no numbers.
+
+    Example:
+        >>> from regard.decoding import greedy
+        >>> from regard.models.gpt2 import Gpt2Config, build
+        >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
+        >>> network, rules = build(config).eval(), Rules(max_length=9)
+        >>> (text,) = speculate(network, [[3, 1, 4, 1, 5]], guess=Lookup(), rules=rules)
+        >>> text.token_ids == greedy(network, [[3, 1, 4, 1, 5]], rules=rules)[0].token_ids
+        True
+
+    Source: Leviathan et al. 2023, arXiv 2211.17192, algorithm 1, with greedy choices.
+    """
+    taken = speculated(model, texts, guess=guess, rules=rules, until=until)
+    return [way for (way,) in last_of(taken)]
+
+
+@torch.no_grad()
+def speculated(
+    model: Model,
+    texts: Sequence[Sequence[int]],
+    *,
+    guess: Speculation,
+    rules: Rules | None = None,
+    until: Until | None = None,
+) -> Generator[Step, None, list[list[Decoded]]]:
+    """As `speculate`, token by token; arguments as there, yields and returns as of `steps`."""
+    rules = Rules.of(model) if rules is None else rules
+    network = model.network if isinstance(model, Loaded) else model
+    if isinstance(guess, Draft):
+        _check_draft(guess, network.config.vocab_size, len(network.prefixes))
+    rules = Reader(
+        network, texts, rules, cached=False
+    ).rules  # all texts are checked before the first is written
+    network = at_best(network)
+    found = []
+    for place, text in enumerate(texts):
+        one = yield from _one(Reader(network, [text], rules), text, guess, rules, until, place)
+        found.append([one])
+    return found
+
+
+def _one(
+    reader: Reader, text: Sequence[int], guess: Speculation, rules: Rules, until: Until | None, place: int
+) -> Generator[Step, None, Decoded]:
+    (limit,), device = reader.limits, reader.read.device
+    read: list[int] = reader.read[0].tolist()
+    begun = len(read)
+    following = guess.of(text)
+    kept, gained = 0, list[float]()
+    while True:
+        written = len(read) - begun
+        # Nothing after the prompt, whose logits would all have to be worked out.
+        most = min(guess.tokens, limit - written - 1) if kept else 0
+        guesses = list(following(read, most)) if most else []
+        logits = reader.logits_of(read[kept:] + guesses, kept, 1 + len(guesses))
+        kept = len(read)
+        for row, guessed in zip(logits, [*guesses, None], strict=True):
+            before = torch.tensor([read], device=device)
+            scores = rules.apply(row[None], before, len(read) - begun, [limit])
+            token = int(scores.argmax())
+            check_chosen(gain := float(scores[0, token]))
+            gained.append(gain)
+            yield Step([place], [token], scores)
+            ended = token in rules.end_ids
+            if not ended:
+                read.append(token)
+                ended = until is not None and until(place, read[begun:])
+            if ended or len(gained) == limit:
+                ids = tuple(read[begun:])
+                return Decoded(token_ids=ids, log_probabilities=tuple(gained), score=sum(gained), ended=ended)
+            if token != guessed:
+                break
+            kept += 1
+
+
+def _check_draft(draft: Draft, vocab_size: int, stacks: int) -> None:
+    network = draft.model.network if isinstance(draft.model, Loaded) else draft.model
+    if network.config.vocab_size != vocab_size or len(network.prefixes) != stacks:
+        kinds = {1: "a decoder", 2: "an encoder-decoder"}
+        raise InputError(
+            f"guess must be {kinds[stacks]} with the model's {vocab_size} tokens; its draft is "
+            f"{kinds[len(network.prefixes)]} with {network.config.vocab_size}."
+        )
