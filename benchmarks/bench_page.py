@@ -274,7 +274,7 @@ def main() -> None:
     print(table(results))
     finish(
         "page",
-        machine("transformers", "bertviz"),
+        machine("transformers", *([] if arguments.no_rival else ["bertviz"])),
         [asdict(result) for result in results],
         keep=arguments.keep,
     )

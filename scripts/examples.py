@@ -1,4 +1,4 @@
-"""Write the example pages, docs/examples: six texts, each with what is to be seen in it.
+"""Write the example pages, docs/examples: seven texts, each with what is to be seen in it.
 
     make pictures                       these and the pictures of the documentation
     .venv/bin/python scripts/examples.py [--to FOLDER]
@@ -52,10 +52,19 @@ def long_page() -> Page:
 
 def trained(train: Callable[[Path], float], text: str, folder: Path, target: str | None = None) -> Page:
     """The page of a model that is trained now."""
+    return _small(train, folder).trace(text, target=target).page()
+
+
+def written(train: Callable[[Path], float], text: str, folder: Path) -> Page:
+    """The page of what such a model writes, by beam search."""
+    return _small(train, folder).generate(text, choice=regard.Beams(4), trace="all").page()
+
+
+def _small(train: Callable[[Path], float], folder: Path) -> regard.Model:
     name = f"small-{train.__name__}"
     if not Path(name).exists():
         train(folder / name)
-    return regard.load(name).trace(text, target=target).page()
+    return regard.load(name)
 
 
 LIST = "moon table wolf paper river stone moon table wolf paper river"
@@ -120,6 +129,17 @@ EXAMPLES = (
         make=lambda folder: trained(examples_models.numbers, ENGLISH, folder, GERMAN),
     ),
     Example(
+        name="writing",
+        title="Word by word",
+        text=(
+            "The same translator at work. Press Play: before it writes a word it looks for that word in the "
+            "source. Beside it stands what could have come, below it the four ways that were followed and "
+            "the one that won: “sieben” comes before “dreißig”, though “thirty” came before “seven”."
+        ),
+        fragment="",
+        make=lambda folder: written(examples_models.numbers, ENGLISH, folder),
+    ),
+    Example(
         name="long",
         title="512 tokens",
         text=(
@@ -145,7 +165,7 @@ def index(examples: tuple[Example, ...]) -> str:
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Six texts · regard</title>
+<title>Seven texts · regard</title>
 <style>
 :root {{ color-scheme: light dark; }}
 body {{ font: 17px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 0 auto; padding: 24px 16px 80px; }}
@@ -156,7 +176,7 @@ iframe {{ width: 100%; height: 640px; border: 1px solid; border-radius: 8px; }}
 </style>
 </head>
 <body>
-<h1>Six texts, and what attention does in them</h1>
+<h1>Seven texts, and what attention does in them</h1>
 <p>Each frame is a page of its own: the title opens it whole. All of them work without a network.</p>
 {shown}
 </body>

@@ -104,6 +104,8 @@ SHOTS = (
         name="training-dark", page="emergence", fragment="theme=dark&layer=1&head=2&at=22", size=(1280, 900)
     ),
     Shot(name="training-phone", page="emergence", fragment="layer=1&head=2&at=22", size=PHONE, phone=True),
+    Shot(name="writing", page="writing", fragment=""),
+    Shot(name="writing-phone", page="writing", fragment="theme=dark", size=PHONE, phone=True),
     Shot(name="measures", page="measures", fragment=MEASURE, size=(1280, 880)),
     Shot(name="difference", page="difference", fragment="", size=(1280, 1000)),
     Shot(

@@ -54,3 +54,27 @@ def test_a_live_page_is_refused_in_words(run: Run, tmp_path: Path) -> None:
     said = refused(run("look", "w1", "--live", "-m", str(tmp_path)), 2)
     assert "runs models of the families bert, distilbert, gpt2" in said
     assert "without --live" in said
+
+
+def test_a_text_is_written_and_shown(run: Run, tmp_path: Path) -> None:
+    folder, page = tmp_path / "m", tmp_path / "page.html"
+    folder.mkdir()
+    write_tokenizer(write(folder, "gpt2"), 31)
+    asked = ("look", "--generate", "w3 w5", "-m", str(folder), "--no-open", "-o", str(page))
+    facts = json.loads(run(*asked, "--max", "4", "--beams", "2", "--json").out)
+    assert (len(facts["steps"]), len(facts["branches"]), facts["prompt"]) == (4, 8, "w3 w5")
+    assert facts["bytes"] == page.stat().st_size
+    page.unlink()
+    for more, said in (
+        (("--max", "0"), "--max must be a whole number, at least 1; got 0"),
+        (("--max", "99"), "--max must be at most 10"),
+        (("--live",), "--live must be left out with --generate"),
+        (("w7",), "PAIR must be left out with --generate"),
+        (
+            ("-m", "sentence-transformers/all-MiniLM-L6-v2"),
+            "--model must have a decoder and a language-model",
+        ),
+    ):
+        assert said in refused(run(*asked, *more), 2)
+    assert "give --generate too" in refused(run("look", "w3", "--beams", "2"), 2)
+    assert not page.exists()

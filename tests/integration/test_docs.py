@@ -70,6 +70,23 @@ def test_the_commands_in_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert {"texts.txt", "smaller", "vectors"} <= {path.name for path in tmp_path.iterdir()}
 
 
+@pytest.mark.parametrize("document", ["README.md", "docs/decoding.md"])
+def test_commands_that_write_are_understood(
+    document: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Up to the models, which are not here."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    lines = "".join(block for block in blocks(document, "sh") if "regard generate" in block).splitlines()
+    assert len(lines) >= 3
+    for line in lines:
+        command = line.partition(" < ")[0]
+        monkeypatch.setattr("sys.argv", shlex.split(command, comments=True))
+        with pytest.raises(SystemExit):
+            main()
+        name = shlex.split(command)[shlex.split(command).index("-m") + 1]
+        assert f"{name!r}" in capsys.readouterr().err, command
+
+
 def test_the_comparison_in_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 

@@ -26,6 +26,7 @@ CELLS = (
     "shown.address = '#layer=1&head=2&units=words'",
     "print(shown.address)",
     "encoder.trace({text!r}, keep='residual')",
+    "decoder.generate({text!r}, max_length=3, trace=True)",
 )
 ENCODER, DECODER, GIVEN = range(3)
 
@@ -186,6 +187,22 @@ def test_arrays_have_no_causal_check_and_their_tokens_are_text(lab: BrowserPage)
     expect(shown.locator('.token[data-side="query"]').first).to_contain_text("<img src=x")
     shown.locator('.token[data-side="query"]').nth(1).click()
     expect(shown.locator('.token[data-side="key"] .number')).to_have_text(["0.3333"] * 3)
+
+
+def test_a_text_that_is_written_is_seen_step_by_step(lab: BrowserPage, folder: Path) -> None:
+    written = regard.load(str(folder / "llama")).generate(TEXT, max_length=3, trace=True)
+    shown = widget_of(lab, 6)
+    expect(shown.get_by_role("tab", selected=True)).to_have_text("Writing")
+    shown.get_by_label("All heads").check()
+    for place, step in enumerate(written.steps):
+        shown.get_by_label("Word that is being written").fill(str(place))
+        expect(shown.locator(".writing .where bdi")).to_have_text(step.text)
+        rows = [written.trace.weights(layer)[:, written.first - 1 + place] for layer in range(2)]
+        best = torch.cat(rows).mean(dim=0).topk(5).values.tolist()
+        bars = shown.locator(".writing-bars.read li")
+        expect(bars).to_have_count(5)
+        found = [float(part) for part in bars.evaluate_all("all => all.map((e) => e.title)")]
+        assert found == pytest.approx(best, abs=1e-4)
 
 
 def test_a_trace_that_cannot_be_drawn_says_why(lab: BrowserPage) -> None:

@@ -26,7 +26,7 @@ PAGES = {
     "difference": ("difference", "heads", "model"),
     "pair": ("heads", "story", "model", "neuron", "positions"),
     "decoder": ("heads", "story", "model", "neuron", "positions"),
-    "both": ("heads", "story", "model", "neuron", "positions"),
+    "both": ("writing", "heads", "story", "model", "neuron", "positions"),
     "arrays": ("heads", "model"),
     "held": ("heads", "model", "neuron", "positions"),
     "training": ("training", "heads", "model", "neuron", "positions"),
@@ -79,10 +79,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page of each sort, of models with random weights."""
     folder = tmp_path_factory.mktemp("pages")
     encoder = _model(folder / "encoder", "bert")
-    both = _model(folder / "both", "t5").trace(TEXTS[0], target="w8 w3 w2")
+    written = {"choice": regard.Beams(3), "min_length": 4, "max_length": 4}
+    both = _model(folder / "both", "t5").generate(TEXTS[0], trace="all", **written)
     one, other = encoder.trace(TEXTS)
     pair, decoder = encoder.trace(*TEXTS), _model(folder / "decoder", "gpt2").trace(TEXTS[0])
-    assert all(isinstance(each, Trace) for each in (both, one, other, pair, decoder))
+    assert all(isinstance(each, Trace) for each in (one, other, pair, decoder))
     weights = np.full((2, 3, 4, 4), 0.25)
     made: dict[str, Page] = {
         "movement": comparison_page([one, other], "w5"),

@@ -503,3 +503,26 @@ def test_a_head_that_is_gone_has_no_number(open_page: OpenPage, tmp_path: Path) 
     assert sorted(_order(page)) == ["0.0", "0.1", "0.2", "0.3", "0.4", "1.0", "1.1", "1.2"]
     numbers = [float(text) for text in page.locator(".wall-number").all_text_contents()]
     assert numbers == sorted(numbers, reverse=True)
+
+
+def test_the_map_hangs_the_names_in_view_and_no_others(open_page: OpenPage, tmp_path: Path) -> None:
+    """All of them made every frame on the wall three times as long."""
+    write_page(_record(tokens=83), tmp_path / "long.html")
+    page = _open(open_page, tmp_path / "long.html")
+    sides = {side: page.locator(f".detail-map .matrix-{side} .token") for side in ("rows", "columns")}
+    expect(sides["columns"].first).to_have_text("w0")
+    page.locator(".detail-map").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("End")  # the last column
+    for side, names in sides.items():
+        expect(names.last).to_have_text("w82" if side == "columns" else re.compile(r"w\d\d"))
+        assert names.count() < 50
+    # Each stands at its cells.
+    found = page.evaluate(
+        """() => {
+            const canvas = document.querySelector(".detail-map canvas").getBoundingClientRect();
+            const last = [...document.querySelectorAll(".detail-map .matrix-columns .token")].at(-1);
+            return last.getBoundingClientRect().right - canvas.right;
+        }"""
+    )
+    assert abs(found) < 2

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from regard._on_use import on_use as _on_use
 
 if TYPE_CHECKING:
-    from regard.tracing._trace import Trace, trace_ids, trace_text, trace_texts
+    from regard.tracing._trace import Trace, trace_ids, trace_read, trace_text, trace_texts
     from regard.tracing.comparison import (
         Comparison,
         Divergence,
@@ -58,6 +58,9 @@ if TYPE_CHECKING:
         explain,
         live_page,
         page_record,
+        writing_bundle,
+        writing_page,
+        writing_widget,
     )
     from regard.tracing.patterns import (
         Alignment,
@@ -82,7 +85,7 @@ if TYPE_CHECKING:
         repeated_tokens,
     )
     from regard.tracing.record import AttentionTrace, Keep, Keeping, Numbers, Passage, Selector, kept_bytes
-    from regard.tracing.run import Forecast, forecast
+    from regard.tracing.run import Forecast, forecast, run_again
 
 __all__ = [
     "Add",
@@ -156,9 +159,14 @@ __all__ = [
     "page_record",
     "patch",
     "repeated_tokens",
+    "run_again",
     "trace_ids",
+    "trace_read",
     "trace_text",
     "trace_texts",
+    "writing_bundle",
+    "writing_page",
+    "writing_widget",
 ]
 
 __getattr__, __dir__ = _on_use(__name__)

@@ -8,6 +8,7 @@ from typing import Self
 from torch import Tensor
 
 from regard.models import Loaded
+from regard.text import Encoding
 from regard.tracing import edits, measures, pages, record, run
 from regard.tracing.patterns import heads_of_trace
 
@@ -114,3 +115,14 @@ def trace_ids(
 ) -> Trace:
     """Trace token ids, which need no tokenizer: see `regard.tracing.run.trace_ids`."""
     return Trace.of(run.trace_ids(loaded, token_ids, target_ids, keeping=keeping))
+
+
+def trace_read(
+    loaded: Loaded,
+    encoding: Encoding,
+    target: Encoding | None = None,
+    *,
+    keeping: record.Keeping = record.EVERYTHING,
+) -> Trace:
+    """Trace what was encoded already: see `regard.tracing.run.trace_read`."""
+    return Trace.of(run.trace_read(loaded, encoding, target, keeping=keeping))

@@ -33,7 +33,10 @@ _Answer = tuple[dict[str, Any], list[bytes]]
 
 
 def widget_facts(
-    runs: Sequence[LiveRun], movement: Facts | None = None, difference: Facts | None = None
+    runs: Sequence[LiveRun],
+    movement: Facts | None = None,
+    difference: Facts | None = None,
+    writing: Facts | None = None,
 ) -> list[dict[str, Any]]:
     """What the widget knows from the start of each run: tokens, sizes, positions, and no weights.
 
@@ -41,6 +44,7 @@ def widget_facts(
         runs: The runs.
         movement: The facts of one word in all of them, or None.
         difference: The facts of how the second differs from the first, or None.
+        writing: The facts of how the decoder's text was written, or None.
 
     Returns:
         For each run its facts and blocks, as plain values: see static/notebook/source.js.
@@ -67,11 +71,13 @@ def widget_facts(
         found.append({"facts": facts, "blocks": blocks.texts})
     if movement is None:
         records = [run.record for run in runs]
-        found[0]["facts"]["start"] = start_of(records, every_head(records[0]), difference)
+        found[0]["facts"]["start"] = start_of(records, every_head(records[0]), difference, writing)
     else:
         found[0]["facts"]["movement"] = movement
     if difference is not None:
         found[0]["facts"]["compared"] = difference
+    if writing is not None:
+        found[0]["facts"]["writing"] = writing
     return found
 
 

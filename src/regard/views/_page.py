@@ -47,7 +47,7 @@ class Page:
         values: Whether it holds the values (v) of all heads, of some, or none: see `render_page`.
         heads: Whether it holds q and k of all heads, or only of those that fit.
         held: The heads that it holds, of each (kind, layer).
-        records, movement, difference: What it was made from, for a notebook.
+        records, movement, difference, writing: What it was made from, for a notebook.
         left_out: Measures that it does not have, though they were asked for or are always wanted, and why.
         live_difference: Of a live page the largest difference of an attention weight between its model and
             Python's, over some texts; else None.
@@ -63,6 +63,7 @@ class Page:
     records: tuple[AttentionRecord, ...] = field(default=(), repr=False, compare=False)
     movement: Facts | None = field(default=None, repr=False, compare=False)
     difference: Facts | None = field(default=None, repr=False, compare=False)
+    writing: Facts | None = field(default=None, repr=False, compare=False)
     left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
     live_difference: float | None = None
 
@@ -87,6 +88,7 @@ class Page:
             [LiveRun(record=record) for record in self.records],
             movement=self.movement,
             difference=self.difference,
+            writing=self.writing,
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
@@ -102,6 +104,7 @@ def render_page(
     movement: Facts | None = None,
     difference: Facts | None = None,
     training: Facts | None = None,
+    writing: Facts | None = None,
     values: Sequence[HeadName] = (),
     heads: Sequence[HeadName] = (),
     max_mb: float | None = MOST_MB,
@@ -119,6 +122,7 @@ def render_page(
         movement: The facts of one word in all of them; the page opens with it.
         difference: The facts of how the second differs from the first; the page opens with it.
         training: The facts of the steps that the runs are of, one text in a network that is trained.
+        writing: The facts of how the decoder's text was written, step by step; the page opens with it.
         values: Heads, (kind, layer, head), whose values the page holds in any case. It holds those of all
             heads while it stays under 8 MB with them.
         heads: Heads that the page holds in any case, where not all fit. The others that it holds are the
@@ -173,13 +177,17 @@ def render_page(
         runs[0][0]["compared"] = difference
     if training is not None:
         runs[0][0]["training"] = training
+    if writing is not None:
+        runs[0][0]["writing"] = writing
     if live is not None:
         runs[0][0]["live"] = live_facts(replace(live, weight=_round_up(live.weight)))
     plain = sum(len(text.encode()) for text in (style_packed, script_packed, loader, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
     held, packed = pack_records(records, heads, values, max_mb, size, alone=only is not None)
     if movement is None:
-        runs[0][0]["start"] = start_of(records if training is None else records[-1:], held, difference)
+        runs[0][0]["start"] = start_of(
+            records if training is None else records[-1:], held, difference, writing
+        )
     every_mb = (size + all_bytes(records, packed[0].encoding)) / 1e6
     for (facts, blocks), record, each, its_left in zip(runs, records, packed, left, strict=True):
         add_heads(each, facts, blocks, _round_up(each.largest_difference))
@@ -226,6 +234,7 @@ def render_page(
         records=tuple(records if training is None else records[-1:]),
         movement=movement,
         difference=difference,
+        writing=writing,
         left_out={name: reason for each in left for name, reason in each.items()},
         live_difference=None if live is None else _round_up(live.weight),
     )

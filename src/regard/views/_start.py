@@ -32,17 +32,25 @@ _WANTED: tuple[tuple[_Counts, int], ...] = (
 
 
 def start_of(
-    records: Sequence[AttentionRecord], held: HeldHeads, difference: Facts | None = None
+    records: Sequence[AttentionRecord],
+    held: HeldHeads,
+    difference: Facts | None = None,
+    writing: Facts | None = None,
 ) -> dict[str, Any] | None:
-    """The start of a page of one run, or of how a second differs: see `find_start` and `find_difference`."""
-    return (
-        find_start(records[0], held)
-        if difference is None
-        else find_difference(records[0], records[1], held, difference)
-    )
+    """The start of a page of one run, or of how a second differs: see `find_start` and `find_difference`.
+
+    Of a text that was written it is of the rows that wrote it: over its source, where there is one.
+    """
+    if difference is not None:
+        return find_difference(records[0], records[1], held, difference)
+    start = find_start(records[0], held, 0 if writing is None else writing["first"] - 1)
+    if writing is None or start is None:
+        return start
+    starts = [start, *start.pop("others", ())]
+    return _first(((each["kind"] != "cross", 0.0), each) for each in starts)
 
 
-def find_start(record: AttentionRecord, held: HeldHeads) -> dict[str, Any] | None:
+def find_start(record: AttentionRecord, held: HeldHeads, since: int = 0) -> dict[str, Any] | None:
     """The head and the query that a page opens on, and those of its other kinds of attention.
 
     The head has the largest mean of `far_links` over the content words; the query is the one with the
@@ -53,6 +61,7 @@ def find_start(record: AttentionRecord, held: HeldHeads) -> dict[str, Any] | Non
     Args:
         record: What is shown.
         held: The heads that the page holds: the start is among them.
+        since: A decoder's first query that counts.
 
     Returns:
         `kind`, `layer`, `head`, and `pin`, the query's token; where there are several kinds, `others` has the
@@ -60,13 +69,17 @@ def find_start(record: AttentionRecord, held: HeldHeads) -> dict[str, Any] | Non
     """
     size = sum(layer.keys for kind in record.kinds for layer, _ in _heads(record, held, kind))
     most = min(_MOST_QUERIES, max(8, _MOST_WEIGHTS // max(1, size)))
-    return _first(_farthest(record, held, kind, most) for kind in record.kinds)
+    return _first(_farthest(record, held, kind, most, since) for kind in record.kinds)
 
 
-def _farthest(record: AttentionRecord, held: HeldHeads, kind: RecordKind, most: int) -> _Ranked | None:
+def _farthest(
+    record: AttentionRecord, held: HeldHeads, kind: RecordKind, most: int, since: int = 0
+) -> _Ranked | None:
     of_queries, of_keys = (side.tokens for side in record.sides(kind))
     for rank, (counts, apart) in enumerate(_WANTED):
         queries, keys = _places(of_queries, counts), _places(of_keys, counts)
+        if kind != "encoder":
+            queries = queries[queries >= since]
         queries = queries[:: -(-len(queries) // most) or 1]
         far = np.ones((len(queries), len(keys)), bool)
         if kind != "cross":

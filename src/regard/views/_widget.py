@@ -19,7 +19,11 @@ _HINT = "To see it here, install anywidget and run the cell again: pip install a
 
 
 def make_widget(
-    runs: Sequence[LiveRun], *, movement: Facts | None = None, difference: Facts | None = None
+    runs: Sequence[LiveRun],
+    *,
+    movement: Facts | None = None,
+    difference: Facts | None = None,
+    writing: Facts | None = None,
 ) -> Any:
     """The interactive view as a notebook widget; Python computes its numbers on demand.
 
@@ -27,6 +31,7 @@ def make_widget(
         runs: What to show: one run, with a movement one of each text, with a difference two.
         movement: The facts of one word in all of them.
         difference: The facts of how the second differs from the first.
+        writing: The facts of how the decoder's text was written.
 
     Returns:
         An `anywidget.AnyWidget`; its trait `address` is what is chosen, as in a page's address. Its `close()`
@@ -35,7 +40,7 @@ def make_widget(
     Raises:
         MissingExtraError: anywidget is not installed.
     """
-    facts = {"runs": widget_facts(runs, movement, difference)}
+    facts = {"runs": widget_facts(runs, movement, difference, writing)}
     widget = _widget_class()(facts=json.dumps(facts, allow_nan=False, separators=(",", ":")))
     widget.kernel = Kernel(runs)
     return widget

@@ -131,3 +131,15 @@ def test_two_runs_open_on_the_head_and_the_word_that_differ_most() -> None:
     page: Page = render_page(one, other, difference=difference)
     # As both are shown together: a, deep, river, bank.
     assert facts_of(page)["start"] == {"kind": "encoder", "layer": 0, "head": 1, "pin": 3}
+
+
+def test_of_a_text_that_was_written_the_rows_that_wrote_it_count() -> None:
+    """The first two words were given: the row of "bank" is the first that wrote."""
+    side = _side("a", "river", "bank", "is", "deep")
+    early, late = _links(5, (1, 4, 0.9), (3, 0, 0.3)), _links(5, (3, 1, 0.5), (4, 0, 0.2))
+    record = _record(side, [early, late], kind="decoder")
+    given = {"kind": "decoder", "layer": 0}
+    assert find_start(record, every_head(record)) == {**given, "head": 0, "pin": 1}
+    assert find_start(record, every_head(record), 2) == {**given, "head": 1, "pin": 3}
+    page = render_page(record, writing={"first": 3, "steps": []})
+    assert facts_of(page.html)["start"] == {**given, "head": 1, "pin": 3}

@@ -14,6 +14,21 @@ from regard.tracing.record import Trace, check_trace
 from regard.views import LiveRun, make_widget, marimo_object, notebook_bundle
 
 
+def writing_widget(trace: Trace, writing: dict[str, Any]) -> Any:
+    """The view of a text that a model wrote as a widget; arguments as of `writing_page`."""
+    return make_widget([_live(trace)], writing=writing)
+
+
+def writing_bundle(trace: Trace, writing: dict[str, Any], text: str) -> Any:
+    """What a notebook displays of it: as `mimebundle`; `text` says what it is, in a line."""
+    return notebook_bundle(
+        text,
+        lambda: writing_widget(trace, writing),
+        lambda: [_live(trace).record],
+        way='written.write_page("written.html")',
+    )
+
+
 def widget(self: Trace, *, against: Trace | None = None, of: Scalar | None = None) -> Any:
     """The interactive view as a widget: what a notebook shows for a trace.
 

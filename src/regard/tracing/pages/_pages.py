@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
+from typing import Any
 
 from regard.core.errors import InputError
 from regard.tracing.comparison import difference, movement
@@ -114,6 +115,27 @@ def difference_page(
 
     found, held = difference(one, other).facts(), page_heads(one, heads, "heads")
     return render_page(page_record(one), page_record(other), difference=found, heads=held, max_mb=max_mb)
+
+
+def writing_page(
+    trace: Trace,
+    writing: dict[str, Any],
+    *,
+    heads: Iterable[PageHead] = (),
+    max_mb: float | None = MOST_MB,
+) -> Page:
+    """The interactive page of a text that a model wrote: step by step, and as a trace's page is.
+
+    Args:
+        trace: of all that was read and written.
+        writing: how it was written, see views/static/writing/steps.js.
+        heads, max_mb: as in `Trace.page`.
+
+    Raises:
+        InputError: as `Trace.page`.
+    """
+    record = page_record(trace, story=True, names=MOST_WEIGHTS)
+    return render_page(record, writing=writing, heads=page_heads(trace, heads, "heads"), max_mb=max_mb)
 
 
 def comparison_page(

@@ -82,6 +82,13 @@ def trace_ids(
         target = Encoding.from_ids(read, loaded.tokenizer)
     elif target_ids is not None:
         raise InputError("target_ids must be None: this model has no decoder beside its encoder.")
+    return trace_read(loaded, encoding, target, keeping=keeping)
+
+
+def trace_read(
+    loaded: Loaded, encoding: Encoding, target: Encoding | None = None, *, keeping: Keeping = EVERYTHING
+) -> Trace:
+    """Trace what was encoded already: as `trace_ids`, with the words of its text."""
     (trace,) = _traced(loaded, [_checked(loaded, encoding, target)], keeping)
     return trace
 

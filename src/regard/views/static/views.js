@@ -31,7 +31,8 @@ import { VIEW as NEURON } from "./neuron/view.js";
 import { VIEW as POSITIONS } from "./positions/view.js";
 import { VIEW as STORY } from "./story/view.js";
 import { VIEW as TRAINING } from "./training/view.js";
+import { VIEW as WRITING } from "./writing/view.js";
 
 // A page opens with the first that fits it.
 /** @type {import("./base/types").Offer[]} */
-export const VIEWS = [MOVEMENT, DIFFERENCE, TRAINING, HEADS, STORY, MODEL, NEURON, POSITIONS];
+export const VIEWS = [WRITING, MOVEMENT, DIFFERENCE, TRAINING, HEADS, STORY, MODEL, NEURON, POSITIONS];

@@ -68,6 +68,7 @@ function wayTo({ facts, kinds }, kind, heads) {
     .join(", ");
   if (facts.compared) return `trace.difference_page(other, heads=[${list}])`;
   if (facts.movement) return `comparison_page(traces, word, heads=[${list}])`;
+  if (facts.writing) return `written.page(heads=[${list}])`;
   const names = heads.map((each) => (full ? `${kind}.${named(each)}` : named(each))).join(",");
   const which = facts.held.only ? "only" : "heads";
   return `regard look --${which} ${names}, or trace.page(${which}=[${list}])`;

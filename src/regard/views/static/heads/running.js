@@ -294,7 +294,7 @@ export class Running {
 
 // What stands between a unit and the one before: as it was typed, where the tokens are found in it; else a space
 // between words.
-function gapsOf(source, kind, side, units) {
+export function gapsOf(source, kind, side, units) {
   const { kinds, sides } = source.facts;
   const facts = sides?.[kinds?.[kind]?.[side]];
   const texts = [facts?.text, facts?.pair].map((text) => text || "");

@@ -5,6 +5,7 @@ import { inIdleTime } from "../base/dom.js";
 
 export const STRONGEST = 10;
 const AT_ONCE = 8; // milliseconds
+const SHORT = 128 ** 2; // weights: of more the first milliseconds would only hold up the frame
 
 export class Strongest {
   // found(): there are others.
@@ -79,7 +80,8 @@ export class Strongest {
       if (whole) this.take(list);
       return true;
     };
-    if (!task(performance.now() + AT_ONCE)) this.under = inIdleTime(task);
+    const short = queue.length * keys.length <= SHORT;
+    if (!short || !task(performance.now() + AT_ONCE)) this.under = inIdleTime(task);
   }
 }
 

@@ -45,6 +45,21 @@ export class DetailMap extends HeadMatrix {
     this.pointed = null;
   }
 
+  // Only the names in view: a thousand of them made every frame on the wall three times as long.
+  drawCells() {
+    super.drawCells();
+    this.hang(this.rowNames, this.rows, "paddingTop", this.y, this.height, this.high);
+    this.hang(this.columnNames, this.columns, "paddingLeft", this.x, this.width, this.cell);
+  }
+
+  hang(names, all, before, from, room, size) {
+    const first = Math.floor(from / size);
+    const shown = all.slice(first, Math.ceil((from + room) / size));
+    if (names.firstChild === shown[0]?.element && names.childElementCount === shown.length) return;
+    names.style[before] = `${first * size}px`;
+    names.replaceChildren(...shown.map(({ element }) => element));
+  }
+
   // Perhaps another head, or numbers that were missing.
   show() {
     const { kind, what, units } = this.state.values;
