@@ -1,6 +1,6 @@
-"""Put every architecture of transformers, tiny and random, under the lens; what came goes into docs/lens.csv.
+"""Put every architecture of transformers, tiny and random, under the lens; what came goes into docs/howto/.
 
-    .venv/bin/python scripts/sweep.py           all; writes docs/lens.csv, and the counts in docs/lens.md
+    .venv/bin/python scripts/sweep.py           all; writes lens.csv there, and the counts in lens.md
     .venv/bin/python scripts/sweep.py bert t5   some, and print what came
 
 Each architecture runs in a worker process with a time limit, so that one that crashes or hangs is a row of
@@ -152,8 +152,8 @@ def main() -> None:
     if arguments.model_type:
         print(table(rows), end="")
     else:
-        (DOCS / "lens.csv").write_text(table(rows), encoding="utf-8")
-        write(counts(rows, transformers.__version__), DOCS / "lens.md")
+        (DOCS / "howto/lens.csv").write_text(table(rows), encoding="utf-8")
+        write(counts(rows, transformers.__version__), DOCS / "howto/lens.md")
 
 
 if __name__ == "__main__":

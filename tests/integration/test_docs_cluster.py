@@ -1,4 +1,4 @@
-"""The commands and the manifest that docs/cluster.md shows are ones that can be given."""
+"""The commands and the manifest that docs/howto/cluster.md shows are ones that can be given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from regard.cli._app import app
 
-TEXT = (Path(__file__).parents[2] / "docs/cluster.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs/howto/cluster.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What docs/embedding.md shows is what happens: its commands, and its Python on what they made."""
+"""What docs/howto/embedding.md shows is what happens: its commands, and its Python on what they made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from integration.test_docs import blocks
 
 run = test_cli.run
 
-DOCUMENT = "docs/embedding.md"
+DOCUMENT = "docs/howto/embedding.md"
 TEXTS = ["She sat on the bank of the river.", "The bank raised its interest rates."]
 
 

@@ -1,4 +1,4 @@
-"""What docs/heads.md shows is what happens."""
+"""What docs/howto/heads.md shows is what happens."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import regard
 from integration.test_docs import blocks
 from regard.tracing import default_patterns
 
-DOCUMENT = "docs/heads.md"
+DOCUMENT = "docs/howto/heads.md"
 TEXT = (Path(__file__).parents[2] / DOCUMENT).read_text(encoding="utf-8")
 
 

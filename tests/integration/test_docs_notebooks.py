@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "notebooks.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "howto" / "notebooks.md"
 
 
 def test_the_code(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import torch
 
 from regard.models import FAMILIES
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "pruning.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "howto" / "pruning.md"
 
 
 def test_the_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

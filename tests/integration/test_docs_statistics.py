@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regard.tracing import Statistics
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "statistics.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "howto" / "statistics.md"
 
 
 def test_the_example_says_what_it_prints() -> None:

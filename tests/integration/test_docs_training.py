@@ -1,4 +1,4 @@
-"""docs/training.md: its commands and its Python run, and its table of settings is that of the dataclasses."""
+"""docs/howto/training.md: commands and Python run, and the table of settings is that of the dataclasses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regard.cli import main
 from regard.training import Settings, as_mapping
 from regard.training.tasks import TASKS
 
-PAGE = Path(__file__).parents[2] / "docs" / "training.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "training.md"
 
 
 def blocks(language: str) -> list[str]:

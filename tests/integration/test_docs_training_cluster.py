@@ -1,4 +1,4 @@
-"""The commands that docs/training_cluster.md shows are ones that can be given."""
+"""The commands that docs/howto/training_cluster.md shows are ones that can be given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.distributed.run import parse_args
 
 from regard.cli._app import app
 
-TEXT = (Path(__file__).parents[2] / "docs/training_cluster.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs/howto/training_cluster.md").read_text(encoding="utf-8")
 
 
 def check(arguments: list[str]) -> int:

@@ -22,7 +22,7 @@ app = typer.Typer(
     "tokenizer is learned too, a part of the texts is kept to score on, and the best model is in RUN/model. "
     "Typed again, a command goes on where it stopped.",
     epilog="Example: regard train clm plays.txt -o run. `regard train OBJECTIVE --help` shows the options; "
-    "docs/training.md says what each objective is, and every setting.",
+    "docs/howto/training.md says what each objective is, and every setting.",
     rich_markup_mode=None,
 )
 
@@ -131,7 +131,9 @@ def _command(objective: str) -> Callable[..., None]:
         elif output is not None:
             _run(settings, output, as_json)
 
-    train.__doc__ = f"{_OBJECTIVES[objective][0]}\n\n    The settings, with their defaults: docs/training.md."
+    train.__doc__ = (
+        f"{_OBJECTIVES[objective][0]}\n\n    Settings with their defaults: docs/howto/training.md."
+    )
     return train
 
 

@@ -50,7 +50,7 @@ def test_every_package_is_one_of_an_extra() -> None:
 
 def test_nothing_names_an_extra_of_a_package_index() -> None:
     """regard is on none: `pip install 'regard[...]'` finds nothing."""
-    pages = {file: file.read_text("utf-8") for file in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))}
+    pages = {file: file.read_text("utf-8") for file in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))}
     assert len(pages) > 10
     named = [file.name for file, text in (SOURCES | pages).items() if "install 'regard[" in text]
     assert named == []

@@ -1,4 +1,4 @@
-"""Every key that the page listens to stands in its help and in the table of docs/views.md, and no others."""
+"""The keys that the page listens to are those of its help and of the table in docs/howto/views.md."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from regard.views import _assets
 
 STATIC = Path(_assets.__file__).parent / "static"
-DOCS = Path(__file__).parents[3] / "docs" / "views.md"
+DOCS = Path(__file__).parents[3] / "docs" / "howto" / "views.md"
 
 ARROWS = {"ArrowUp": "↑", "ArrowDown": "↓", "ArrowLeft": "←", "ArrowRight": "→"}
 NAMES = {**ARROWS, " ": "Space", "a": "A", "p": "P", "PageUp": "Page Up", "PageDown": "Page Down"}

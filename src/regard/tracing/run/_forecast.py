@@ -59,8 +59,8 @@ def forecast(
         16 MiB + f n w,    f = 3, and 6 through the lens
 
     where n w are the bytes of n tokens at the widest matrix of a layer, its inputs and its outputs; and N x N
-    once more through the lens, four times for edits of scores or weights. docs/traces.md says how it was
-    measured.
+    once more through the lens, four times for edits of scores or weights. docs/howto/traces.md says how it
+    was measured.
 
     Args:
         loaded: the model.

@@ -7,7 +7,7 @@ const NOTHING = 200;
 
 /**
  * Gives some weights of a row the values they were dragged to; the others keep their proportions and share what is
- * left of 1. In Python: regard.Write("weights", ...), as docs/views_live.md shows.
+ * left of 1. In Python: regard.Write("weights", ...), as docs/howto/views_live.md shows.
  * @param {Float64Array} row the weights of one query, changed in place
  * @param {{ key: number, value: number }[]} changes
  * @param {number} [count] how many of the row's keys the query may see
