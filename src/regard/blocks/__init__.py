@@ -1,6 +1,7 @@
 """The parts that transformers are built from, as modules that carry taps."""
 
 from regard.blocks._embeddings import Embeddings
+from regard.blocks._expire_span import ExpireSpanAttention
 from regard.blocks._feed_forward import (
     ACTIVATIONS,
     FeedForward,
@@ -20,6 +21,7 @@ __all__ = [
     "CountTokens",
     "DecoderLayer",
     "Embeddings",
+    "ExpireSpanAttention",
     "FeedForward",
     "GatedFeedForward",
     "LayerState",

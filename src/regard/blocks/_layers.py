@@ -24,6 +24,21 @@ class LayerState:
     attention: KeyValueCache
     cross_attention: KeyValueCache = field(default_factory=KeyValueCache)
 
+    def pick(self, rows: Tensor, *, of_one_source: bool = False) -> None:
+        """Put other rows of the batch in the places of these, as `KeyValueCache.pick`.
+
+        Args:
+            rows: int64 (new batch,).
+            of_one_source: whether the encoder's output stays what it is.
+        """
+        self.attention.pick(rows)
+        if not of_one_source:
+            self.cross_attention.pick(rows)
+
+    def cut(self, length: int) -> None:
+        """Forget the last positions, as `KeyValueCache.cut`."""
+        self.attention.cut(length)
+
 
 def _inner(taps: Taps | None, name: str) -> Taps | None:
     return None if taps is None else taps.at(name)
@@ -78,6 +93,10 @@ class SelfAttentionLayer(nn.Module):
         """Every point of the layer, in the order of the forward pass."""
         attention, ffn = _within("attention", self.attention), _within("ffn", self.ffn)
         return ["input", *attention, "middle", *ffn, "output"]
+
+    def new_state(self, *, window: int | None = None, back: int = 0) -> LayerState:
+        """What it keeps of the positions that it reads, empty; arguments as of `KeyValueCache`."""
+        return LayerState(attention=self.attention.new_cache(window=window, back=back))
 
     def forward(
         self,
@@ -174,6 +193,10 @@ class DecoderLayer(nn.Module):
             *_within("ffn", self.ffn),
             "output",
         ]
+
+    def new_state(self, *, window: int | None = None, back: int = 0) -> LayerState:
+        """As of `SelfAttentionLayer`."""
+        return LayerState(attention=self.attention.new_cache(window=window, back=back))
 
     def forward(
         self,

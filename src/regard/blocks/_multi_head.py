@@ -65,7 +65,7 @@ class MultiHeadAttention(nn.Module):
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2.
     """
 
-    TAPS = ("q", "k", "v", "inputs", "scores", "weights", "context", "output")
+    TAPS: tuple[str, ...] = ("q", "k", "v", "inputs", "scores", "weights", "context", "output")
 
     def __init__(
         self,
@@ -172,6 +172,10 @@ class MultiHeadAttention(nn.Module):
         else:
             context = fused_attention(inputs)
         return taps.offer("output", self._join(taps.offer("context", context)))
+
+    def new_cache(self, *, window: int | None = None, back: int = 0) -> KeyValueCache:
+        """What it keeps of the positions that it reads, empty; arguments as of `KeyValueCache`."""
+        return KeyValueCache(window=window, back=back)
 
     def _keys_and_values(self, source: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor]:
         k = _split(self.k(source), self.num_kv_heads)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.blocks._embeddings import Embeddings
 from regard.blocks._layers import DecoderLayer, LayerState, SelfAttentionLayer
-from regard.core import Bias, Causal, DenseBias, KeyValueCache, Mask, Taps, Window
+from regard.core import Bias, Causal, DenseBias, Mask, Taps, Window
 from regard.core.errors import InputError
 from regard.positions import DynamicNTKScaling, Rotary, Rotation
 
@@ -143,7 +143,8 @@ class Stack(nn.Module):
                 )
         # The bias is one for all layers, of all keys: where there is one, none may be let go.
         windows = [_window(pattern) if self.bias is None else None for pattern in self.patterns]
-        return tuple(LayerState(attention=KeyValueCache(window=window, back=back)) for window in windows)
+        each = zip(self.layers, windows, strict=True)
+        return tuple(layer.new_state(window=window, back=back) for layer, window in each)  # type: ignore[operator]
 
     def forward(
         self,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from regard.core._bias import Bias, BiasOfHeads, DenseBias
     from regard.core._cache import KeyValueCache
     from regard.core._dropout import Dropout, SeededDropout
+    from regard.core._expiry import ForgettingCache, Ramp, Unexpired, of_keys
     from regard.core._fused import fused_attention
     from regard.core._inputs import AttentionInputs, padding_of
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
@@ -37,21 +38,25 @@ __all__ = [
     "Conjunction",
     "DenseBias",
     "Dropout",
+    "ForgettingCache",
     "Groups",
     "KeyValueCache",
     "Listener",
     "Mask",
     "Padding",
     "Predicate",
+    "Ramp",
     "RowStatistics",
     "SeededDropout",
     "Segments",
     "Taps",
+    "Unexpired",
     "Window",
     "attention_errors",
     "attention_scores",
     "attention_weights",
     "fused_attention",
+    "of_keys",
     "padding_of",
     "reference_attention",
     "row_statistics",

@@ -66,9 +66,7 @@ class DecoderState:
                 as beams of one text do: then that is left as it is.
         """
         for layer in self.layers:
-            layer.attention.pick(rows)
-            if not of_one_source:
-                layer.cross_attention.pick(rows)
+            layer.pick(rows, of_one_source=of_one_source)
         if self.real is not None:
             self.real = self.real.index_select(0, rows)
         if not of_one_source:
@@ -87,6 +85,6 @@ class DecoderState:
             InputError: more than there are, or fewer than a window allows.
         """
         for layer in self.layers:
-            layer.attention.cut(length)
+            layer.cut(length)
         if self.real is not None:
             self.real = self.real[:, :length]
