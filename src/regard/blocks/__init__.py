@@ -1,5 +1,6 @@
 """The parts that transformers are built from, as modules that carry taps."""
 
+from regard.blocks._attention import Attention
 from regard.blocks._embeddings import Embeddings
 from regard.blocks._expire_span import ExpireSpanAttention
 from regard.blocks._feed_forward import (
@@ -17,6 +18,7 @@ from regard.blocks._stack import CountFrom, CountTokens, Numbering, Pattern, Sta
 
 __all__ = [
     "ACTIVATIONS",
+    "Attention",
     "CountFrom",
     "CountTokens",
     "DecoderLayer",

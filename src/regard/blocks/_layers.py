@@ -5,8 +5,8 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from regard.blocks._attention import Attention
 from regard.blocks._feed_forward import FeedForward, GatedFeedForward
-from regard.blocks._multi_head import MultiHeadAttention
 from regard.blocks._residual import Residual
 from regard.core import Bias, KeyValueCache, Mask, Taps
 from regard.positions import Rotation
@@ -44,7 +44,7 @@ def _inner(taps: Taps | None, name: str) -> Taps | None:
     return None if taps is None else taps.at(name)
 
 
-def _within(name: str, part: MultiHeadAttention | FeedForward | GatedFeedForward) -> list[str]:
+def _within(name: str, part: Attention | FeedForward | GatedFeedForward) -> list[str]:
     return [f"{name}.{point}" for point in part.TAPS]
 
 
@@ -77,7 +77,7 @@ class SelfAttentionLayer(nn.Module):
 
     def __init__(
         self,
-        attention: MultiHeadAttention,
+        attention: Attention,
         ffn: FeedForward | GatedFeedForward,
         *,
         attention_residual: Residual,
@@ -167,8 +167,8 @@ class DecoderLayer(nn.Module):
 
     def __init__(
         self,
-        attention: MultiHeadAttention,
-        cross_attention: MultiHeadAttention,
+        attention: Attention,
+        cross_attention: Attention,
         ffn: FeedForward | GatedFeedForward,
         *,
         attention_residual: Residual,

@@ -12,10 +12,12 @@ from regard.core import (
     Bias,
     BiasOfHeads,
     DenseBias,
+    Kernel,
     KeyValueCache,
     Mask,
     SeededDropout,
     Taps,
+    attention_by_weights,
     fused_attention,
     reference_attention,
 )
@@ -27,7 +29,7 @@ class MultiHeadAttention(nn.Module):
     """Self-attention over one sequence, or cross-attention from one sequence to another.
 
         q = W_q x,  k = W_k s,  v = W_v s          split into heads; s = x, or the other sequence
-        context_h = softmax(scale * q_h k_h^T) v_h
+        context_h = softmax(scale * q_h k_h^T) v_h, or what a kernel makes of q_h, k_h and v_h
         output = W_o concat(context_1 .. context_H)
 
     Args:
@@ -42,6 +44,7 @@ class MultiHeadAttention(nn.Module):
         scale, softcap: as in `regard.core.AttentionInputs`.
         dropout_p: probability of dropping a weight in training.
         q_norm, k_norm: norms over the head_dim of every query and key (Qwen 3, Gemma 3); None for none.
+        kernel: makes the contexts, as those of `regard.blocks.attentions` do; None for the softmax.
 
     Raises:
         InputError: sizes that do not divide, or a `dropout_p` that is no probability below 1.
@@ -52,8 +55,8 @@ class MultiHeadAttention(nn.Module):
     Taps:
         q (batch, num_heads, queries, head_dim); k, v (batch, num_kv_heads, keys, ...): as they enter the
         scores, after norms and rotation; inputs, the `AttentionInputs`, read-only; scores, weights (batch,
-        num_heads, queries, keys), which make the pass take O(N^2) memory; context (batch, num_heads, queries,
-        v_dim); output (batch, queries, d_model).
+        num_heads, queries, keys), which make the pass take O(N^2) memory, and which a kernel refuses that has
+        none; context (batch, num_heads, queries, v_dim); output (batch, queries, d_model).
 
     Example:
         >>> attention = MultiHeadAttention(d_model=6, num_heads=2)
@@ -83,6 +86,7 @@ class MultiHeadAttention(nn.Module):
         dropout_p: float = 0.0,
         q_norm: nn.Module | None = None,
         k_norm: nn.Module | None = None,
+        kernel: Kernel | None = None,
     ) -> None:
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
@@ -108,6 +112,7 @@ class MultiHeadAttention(nn.Module):
         output_bias = use_bias if output_bias is None else output_bias
         self.output = Linear(num_heads * v_dim, d_model, bias=output_bias)
         self.q_norm, self.k_norm = q_norm, k_norm
+        self.kernel = kernel
         self.kept, self.num_built = tuple(range(num_heads)), num_heads
 
     def forward(
@@ -163,14 +168,18 @@ class MultiHeadAttention(nn.Module):
             scale=self.scale,
             softcap=self.softcap,
             dropout=dropout,
+            kernel=self.kernel,
         )
+        attend = fused_attention if self.kernel is None else self.kernel
         if taps is None:
-            return self._join(fused_attention(inputs))
+            return self._join(attend(inputs))
         taps.show("inputs", inputs)
-        if taps.wants("scores") or taps.wants("weights"):
+        if not (taps.wants("scores") or taps.wants("weights")):
+            context = attend(inputs)
+        elif self.kernel is None:
             context = reference_attention(inputs, taps).context
         else:
-            context = fused_attention(inputs)
+            context = attention_by_weights(inputs, taps)
         return taps.offer("output", self._join(taps.offer("context", context)))
 
     def new_cache(self, *, window: int | None = None, back: int = 0) -> KeyValueCache:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from regard._on_use import on_use as _on_use
 
 if TYPE_CHECKING:
-    from regard.core._attention import Attention, reference_attention
+    from regard.core._attention import Attention, attention_by_weights, reference_attention
     from regard.core._bias import Bias, BiasOfHeads, DenseBias
     from regard.core._cache import KeyValueCache
     from regard.core._dropout import Dropout, SeededDropout
     from regard.core._expiry import ForgettingCache, Ramp, Unexpired, of_keys
     from regard.core._fused import fused_attention
-    from regard.core._inputs import AttentionInputs, padding_of
+    from regard.core._inputs import AttentionInputs, Kernel, padding_of
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
     from regard.core._taps import Listener, Taps
     from regard.core.rows import (
@@ -40,6 +40,7 @@ __all__ = [
     "Dropout",
     "ForgettingCache",
     "Groups",
+    "Kernel",
     "KeyValueCache",
     "Listener",
     "Mask",
@@ -52,6 +53,7 @@ __all__ = [
     "Taps",
     "Unexpired",
     "Window",
+    "attention_by_weights",
     "attention_errors",
     "attention_scores",
     "attention_weights",

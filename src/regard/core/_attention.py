@@ -78,6 +78,26 @@ def reference_attention(
     )
 
 
+@without_autocast
+def attention_by_weights(inputs: AttentionInputs, taps: Taps) -> Tensor:
+    """The context of a record with a kernel, by the weights that the kernel has; O(N^2) memory.
+
+    Args:
+        inputs: the record, with its kernel.
+        taps: listeners at `weights`, who may change them.
+
+    Raises:
+        InputError: somebody listens at `scores`, or the kernel has no weights either.
+    """
+    assert inputs.kernel is not None, "without one, reference_attention is asked"
+    if taps.wants("scores"):
+        inputs.require_scores()
+    _, v = silence_padding(inputs.mask, inputs.k, inputs.v)
+    weights = inputs.kernel.weights(inputs, torch.arange(inputs.q_len, device=v.device))
+    weights = taps.offer("weights", weights.to(at_least_float32(inputs.q)))
+    return (weights @ expand_heads(v, inputs.num_heads).to(weights.dtype)).to(v.dtype)
+
+
 def at_least_float32(tensor: Tensor) -> torch.dtype:
     """The type that scores and weights of such a tensor are given in."""
     return torch.promote_types(tensor.dtype, torch.float32)

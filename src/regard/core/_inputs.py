@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -10,6 +11,34 @@ from regard.core._bias import Bias, BiasOfHeads, DenseBias
 from regard.core._dropout import Dropout
 from regard.core._masks import Causal, Conjunction, Mask, Padding, Segments, Window
 from regard.core.errors import InputError
+
+
+class Kernel(Protocol):
+    """What makes contexts of a record in another way than softmax(scores) v: cheaper attention.
+
+    Those that regard has are in `regard.blocks.attentions`.
+    """
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        ...
+
+    def __call__(self, inputs: "AttentionInputs", /) -> Tensor:
+        """The context, (batch, heads, queries, v_dim), in the dtype of v.
+
+        Raises:
+            InputError: a mask, bias, soft cap, dropout or sinks that it cannot take.
+        """
+        ...
+
+    def weights(self, inputs: "AttentionInputs", queries: Tensor, /) -> Tensor:
+        """The weights by which it sums the values: float64 (batch, heads, queries, keys), some rows.
+
+        Raises:
+            InputError: it has no weight for each query and key.
+        """
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -33,6 +62,8 @@ class AttentionInputs:
             made of it: these heads' contexts are these weights times v, and q and k tell them no scores.
             Whatever would compute their scores from q and k raises then; `attention_weights` gives these.
         written: which heads these are, in order; None for all.
+        kernel: what made the context, where it was no softmax of scores; None where it was. It may still have
+            weights, which `attention_weights` gives; whatever would compute scores from q and k raises.
 
     Raises:
         InputError: shapes, dtypes or devices that do not fit together.
@@ -57,6 +88,7 @@ class AttentionInputs:
     sinks: Tensor | None = None
     weights: Tensor | None = None
     written: tuple[int, ...] | None = None
+    kernel: Kernel | None = None
 
     def __post_init__(self) -> None:
         # One comparison where all is well: this runs in every layer of every forward pass.
@@ -153,8 +185,13 @@ class AttentionInputs:
         """What every function asks that computes scores or weights of all heads from q and k.
 
         Raises:
-            InputError: some weights were written, and are no function of q and k.
+            InputError: some weights were written, and are no function of q and k; or no softmax made them.
         """
+        if self.kernel is not None:
+            raise InputError(
+                f"this attention layer is {self.kernel.name}, whose context is no softmax of scores, so that "
+                "it has none to show; ask for context, q, k or v, or for a model with softmax attention."
+            )
         if self.weights is not None:
             heads = ", ".join(map(str, self.written_heads))
             others = "for another head or layer" if self.written else "for another layer"

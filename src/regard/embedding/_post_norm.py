@@ -72,7 +72,7 @@ class PostNormEngine:
         self._asked = tuple(layers)
         self._scratch, self._arithmetic = _Scratch(), arithmetic or Arithmetic()
         kept = [layer for layer in stack.layers if isinstance(layer, SelfAttentionLayer)][: max(layers)]
-        biases = [_output_bias(layer.attention) for layer in kept]
+        biases = [_output_bias(attention_of(layer)) for layer in kept]
         self._entrance = Entrance(stack, biases[0] if biases else None)
         self._layers = [
             _folded(layer, bias, following, product, of_values if number >= len(kept) // 2 else None)
@@ -128,11 +128,17 @@ def is_plain(layer: nn.Module) -> bool:
         and attention.num_heads == attention.num_kv_heads
         and attention.q.out_features == attention.v.out_features
         and attention.softcap is None
+        and attention.kernel is None
         and attention.q_norm is None
         and attention.k_norm is None
         and all(linear.bias is not None for linear in (attention.q, attention.v, attention.output))
         and all(linear.bias is not None for linear in (ffn.hidden, ffn.output))
     )
+
+
+def attention_of(layer: SelfAttentionLayer) -> MultiHeadAttention:
+    assert isinstance(layer.attention, MultiHeadAttention), "only such are taken"
+    return layer.attention
 
 
 def norm_of(residual: Residual) -> nn.LayerNorm:
@@ -158,7 +164,7 @@ def _folded(
     of_values: MakeProduct | None,
 ) -> _Layer:
     """A layer whose input has `bias` added, and whose output has that of the layer after it."""
-    attention, ffn = layer.attention, layer.ffn
+    attention, ffn = attention_of(layer), layer.ffn
     assert isinstance(ffn, FeedForward)
     head_dim = attention.q.out_features // attention.num_heads
     scale = head_dim**-0.5 if attention.scale is None else attention.scale

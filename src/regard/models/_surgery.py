@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from torch import nn
 
-from regard.blocks import MultiHeadAttention, Stack
+from regard.blocks import Attention, MultiHeadAttention, Stack
 from regard.core.errors import InputError
 from regard.models._network import Network
 from regard.models._transformer import Transformer
@@ -44,13 +44,20 @@ def attentions(network: Network) -> dict[Part, list[MultiHeadAttention]]:
     """Every attention of a network, by its kind, a list over the layers.
 
     Raises:
-        InputError: the network is not one that regard built, so that there is nothing to cut.
+        InputError: the network is not one that regard built, or its attention has no heads to cut.
     """
-    return _attentions(our_own(network))
+    found = _attentions(our_own(network))
+    for part, layers in found.items():
+        others = {type(each).__name__ for each in layers if not isinstance(each, MultiHeadAttention)}
+        if others:
+            raise InputError(
+                f"model must have heads that can be cut out; its {part} attention is {', '.join(others)}."
+            )
+    return found
 
 
 def _attentions(network: Network) -> dict[Part, list[MultiHeadAttention]]:
-    """None of a network that is another library's."""
+    """None of a network that is another library's; what is no `MultiHeadAttention` is among them."""
     found: dict[Part, list[MultiHeadAttention]] = {}
     for kind in network.prefixes:
         if (stack := network.stack(kind)) is None:
@@ -75,7 +82,9 @@ def removed_heads(network: Network) -> Heads:
     }
 
 
-def _gone(attention: MultiHeadAttention) -> tuple[int, ...]:
+def _gone(attention: Attention) -> tuple[int, ...]:
+    if not isinstance(attention, MultiHeadAttention):
+        return ()
     return tuple(sorted(set(range(attention.num_built)) - set(attention.kept)))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.blocks import Stack
+from regard.blocks import MultiHeadAttention, Stack
 from regard.core import Mask, Padding, Segments, Taps
 from regard.core.errors import InputError
 from regard.models._heads import Head, LanguageModelHead, MaskedLMHead
@@ -98,6 +98,8 @@ class Transformer(Network):
     def projection(self, kind: Kind, layer: int) -> Projection | None:
         """From the heads of an attention layer to its output."""
         attention = getattr(self.stack(stack_of(kind)).layers[layer], attention_name(kind))
+        if not isinstance(attention, MultiHeadAttention):
+            return None
         return read_projection(attention.output, attention.num_heads)
 
     def final_norm(self, kind: StackKind) -> nn.Module | None:

@@ -1,7 +1,8 @@
 """Whether a context is that of its record: the identities of attention, checked in float64 in O(N) memory."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import NamedTuple
 
 import torch
@@ -19,8 +20,9 @@ class AttentionErrors(NamedTuple):
         row_sum: the largest |sum of a row's weights - 1|, the sink's column among them; a row that may attend
             to nothing, all of whose weights are zero, does not count, nor do weights that an edit wrote.
         context: the largest |weights v - context|; None where no context was given.
-        softmax: the largest |weight - exp(score - logsumexp(row))|; 0 where an edit wrote the weights. Both
-            are of the same scores, so that this says nothing of the scale or the mask: `context` does.
+        softmax: the largest |weight - exp(score - logsumexp(row))|; 0 where an edit or a kernel made the
+            weights. Both are of the same scores, so that this says nothing of the scale or the mask, as
+            `context` does.
     """
 
     row_sum: float
@@ -56,7 +58,8 @@ def _errors(inputs: AttentionInputs, context: Tensor | None) -> AttentionErrors:
     v = None if context is None else silence_padding(inputs.mask, inputs.k, inputs.v)[1].double()
     row_sum = apart = softmax = 0.0
     written = list(inputs.written_heads)
-    blocks = zip(weight_blocks(inputs, range(inputs.q_len)), _by_logarithm(inputs), strict=True)
+    others: Iterable[Tensor | None] = repeat(None) if inputs.kernel is not None else _by_logarithm(inputs)
+    blocks = zip(weight_blocks(inputs, range(inputs.q_len)), others, strict=inputs.kernel is None)
     for (place, weights), other in blocks:
         if other is not None:
             difference = weights - other

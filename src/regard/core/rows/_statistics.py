@@ -26,6 +26,7 @@ from regard.core._autocast import without_autocast
 from regard.core._blocks import plan
 from regard.core._devices import ON_DEVICE, on_cpu
 from regard.core._inputs import AttentionInputs
+from regard.core._positions import as_tensor
 from regard.core.errors import InputError
 from regard.core.rows._blocks import MaskAndBias, Place, at_places, largest, places, write_products
 from regard.core.rows._groups import Groups, GroupSums, Members
@@ -124,7 +125,8 @@ def row_statistics(
     asked.check(inputs)
     with torch.no_grad():
         if inputs.weights is None:
-            return _Pass(inputs, asked).statistics()
+            kind = _Pass if inputs.kernel is None else _OfKernel
+            return kind(inputs, asked).statistics()
         return _with_written(inputs, asked)
 
 
@@ -133,7 +135,7 @@ def _with_written(inputs: AttentionInputs, asked: "_Asked") -> RowStatistics:
     of_written = _Written(inputs, asked).statistics()
     if inputs.written is None:
         return of_written
-    found = _Pass(inputs.unwritten(), asked).statistics()
+    found = row_statistics(inputs.unwritten(), **vars(asked))
     for field in fields(found):
         every: Tensor | None = getattr(found, field.name)
         if every is not None:
@@ -354,8 +356,11 @@ class _Written(_Pass):
 
     def _fill(self, scores: Tensor, place: Place, added: MaskAndBias) -> None:
         del added
-        weights = self.weights[place.items, place.heads, place.at_rows, place.at_keys]
+        weights = self._at(place)[..., place.at_keys]
         scores.copy_(weights.to(self.dtype).log().clamp(min=self.floor))
+
+    def _at(self, place: Place) -> Tensor:
+        return self.weights[place.items, place.heads, place.at_rows]
 
     def _put_entropy(self, entropy: Tensor, lse: Tensor, empty: Tensor, place: Place) -> Tensor:
         found, share = self.found, lse.exp().masked_fill_(empty, 0.0)
@@ -367,3 +372,19 @@ class _Written(_Pass):
         place.put(found.entropy, total)
         place.put(found.lse, lse.masked_fill(empty, -math.inf))
         return share
+
+
+class _OfKernel(_Written):
+    """The pass over a kernel's own weights, made for the rows of a block, all heads together."""
+
+    def __init__(self, inputs: AttentionInputs, asked: _Asked) -> None:
+        self.record, self.made = inputs, (range(0), inputs.q[:, :, :0])
+        q, k = inputs.q[..., :1], inputs.k[:, :1, :, :1]
+        _Pass.__init__(self, AttentionInputs(q=q, k=k, v=k), asked)
+
+    def _at(self, place: Place) -> Tensor:
+        if self.made[0] != place.rows:
+            assert self.record.kernel is not None
+            rows = as_tensor(place.rows, self.record.q.device)
+            self.made = place.rows, self.record.kernel.weights(self.record, rows)
+        return self.made[1][place.items, place.heads]

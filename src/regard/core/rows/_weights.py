@@ -51,7 +51,10 @@ def attention_weights(
 
     Returns:
         (batch, heads, rows, columns), computed in float64, given in float32 or q's wider type; before
-        dropout. Of a record whose weights were written: these.
+        dropout. Of a record whose weights were written: these; of one with a kernel: its own.
+
+    Raises:
+        InputError: positions that are not there, or a kernel that has no weights.
 
     Example:
         >>> import torch
@@ -83,6 +86,15 @@ def weight_blocks(inputs: AttentionInputs, rows: Positions) -> Iterator[tuple[sl
             weights[:, list(inputs.written_heads)] = take(inputs.weights, rows[place], dim=2).double()
             yield place, weights
         return
+    if inputs.kernel is not None:
+        size = _rows_of(inputs, inputs.k_len)
+        for start in range(0, len(rows), size):
+            block = rows[start : start + size]
+            yield (
+                slice(start, start + len(block)),
+                inputs.kernel.weights(inputs, as_tensor(block, inputs.q.device)),
+            )
+        return
     # Without mask and bias no row can be empty, and looking for one costs as much as the softmax.
     plain = inputs.mask is None and inputs.bias is None
     for place, scores in score_blocks(inputs, rows, range(inputs.k_len)):
@@ -101,14 +113,17 @@ def score_blocks(
     In float64: a score of 80 is known to 4e-6 in float32, and a weight is as wrong as its score.
     """
     silenced = silence_keys(inputs.mask, inputs.k)
-    batch, heads, _, _ = inputs.q.shape
     device = inputs.q.device
     k, at_columns = take(silenced, columns, dim=2).double(), as_tensor(columns, device)
-    size = max(1, _BLOCK_ENTRIES // (batch * heads * max(1, len(at_columns))))
+    size = _rows_of(inputs, len(at_columns))
     for start in range(0, len(rows), size):
         block = rows[start : start + size]
         q, at_rows = take(inputs.q, block, dim=2).double(), as_tensor(block, device)
         yield slice(start, start + len(block)), score_rows(inputs, q, k, at_rows, at_columns)[2]
+
+
+def _rows_of(inputs: AttentionInputs, columns: int) -> int:
+    return max(1, _BLOCK_ENTRIES // (inputs.q.shape[0] * inputs.num_heads * max(1, columns)))
 
 
 def _room(inputs: AttentionInputs, rows: int, columns: int) -> Tensor:

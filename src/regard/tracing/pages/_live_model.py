@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from regard.blocks import MultiHeadAttention, SelfAttentionLayer
+from regard.blocks import MultiHeadAttention
 from regard.core import attention_weights
 from regard.core.errors import InputError
-from regard.models import LanguageModelHead, Loaded, Transformer
+from regard.models import LanguageModelHead, Loaded, Transformer, attentions
 from regard.tracing.pages._live_names import live_names
 from regard.tracing.run import trace_text
 from regard.views import LiveWeights
@@ -67,7 +67,7 @@ def live_model(loaded: Loaded) -> LiveModel:
     """
     network = _checked(loaded)
     (kind,) = network.prefixes
-    stack, head, config = network.stack(kind), network.head, network.config
+    head, config = network.head, network.config
     masked = network.has_vocabulary_head and not isinstance(head, LanguageModelHead)
     weights = LiveWeights()
     copy = deepcopy(network).float()
@@ -79,16 +79,13 @@ def live_model(loaded: Loaded) -> LiveModel:
         block = ".".join(short.split(".")[: 2 if short.startswith("layers.") else 1])
         read = weights.add(block, short, parameter.detach().cpu().numpy())
         parameter.data = torch.from_numpy(read).to(parameter.device)
-    for number, layer in enumerate(cast("list[SelfAttentionLayer]", list(copy.stack(kind).layers))):
-        weights.add(f"layers.{number}", f"layers.{number}.attention.triangles", _triangles(layer.attention))
+    for number, each in enumerate(attentions(copy)[kind]):
+        weights.add(f"layers.{number}", f"layers.{number}.attention.triangles", _triangles(each))
     description = {
         "blocks": weights.sums(),
         "tensors": weights.tensors,
         "dim": config.d_model,
-        "layers": [
-            {"heads": each.num_heads, "scale": _scale(each)}
-            for each in (layer.attention for layer in cast("list[SelfAttentionLayer]", list(stack.layers)))
-        ],
+        "layers": [{"heads": each.num_heads, "scale": _scale(each)} for each in attentions(network)[kind]],
         "norm": "pre" if kind == "decoder" else "post",
         "activation": config.activation,  # type: ignore[attr-defined]
         "eps": config.norm_eps,  # type: ignore[attr-defined]
@@ -134,6 +131,10 @@ def _checked(loaded: Loaded) -> Transformer:
             f"a live page runs models of the families {', '.join(FAMILIES)}; {loaded.source.name} is of "
             f"{loaded.family}{'' if isinstance(network, Transformer) else ', edited or seen by the lens'}; "
             f"{_WAY_OUT}."
+        )
+    if any(each.kernel is not None for layers in attentions(network).values() for each in layers):
+        raise InputError(
+            f"a live page computes softmax attention; {loaded.source.name} has another kind; {_WAY_OUT}."
         )
     activation = network.config.activation  # type: ignore[attr-defined]
     if activation not in ACTIVATIONS:

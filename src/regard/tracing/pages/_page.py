@@ -158,7 +158,7 @@ def _layers(trace: Trace, kind: Kind, made: "_Made") -> list[LayerRecord]:
     layers = []
     for number, each in zip(numbers, attention, strict=True):
         name = f"layer {number}" if len(trace.kinds) == 1 else f"layer {number} ({kind})"
-        if each.inputs.weights is not None:
+        if each.inputs.weights is not None or each.inputs.kernel is not None:
             layers.append(made.given(name, number, each.inputs))
             continue
         layer = _layer(name, number, each.inputs, made)
@@ -197,16 +197,15 @@ class _Made:
         self._dense = 0
 
     def given(self, name: str, number: int, inputs: AttentionInputs) -> LayerRecord:
-        """A layer of which an edit wrote weights: all of them as they were used, without a sink's."""
-        self._take_room(
-            name, "weights that an edit wrote", 2 * inputs.num_heads * inputs.q_len * inputs.k_len
-        )
+        """A layer whose weights are no softmax of q k^T: all of them as they were used, without a sink's."""
+        whose = "that an edit wrote" if inputs.kernel is None else f"of {inputs.kernel.name}"
+        self._take_room(name, f"weights {whose}", 2 * inputs.num_heads * inputs.q_len * inputs.k_len)
         with torch.no_grad():
             weights = as_array(attention_weights(inputs)[0, :, :, : inputs.k_len])
         try:
             return LayerRecord.given(number, weights)
         except InputError as error:  # below 0, or rows that sum to more than 1
-            raise _refused(name, f"weights that an edit wrote ({error})") from error
+            raise _refused(name, f"weights {whose} ({error})") from error
 
     def mask(self, name: str, inputs: AttentionInputs) -> MaskRecord | None:
         """The mask of a layer; None where it hides nothing."""

@@ -37,10 +37,10 @@ SCHEMA: dict[str, tuple[Any, str]] = {
     "AttentionTrace": (AttentionTrace, "inputs context output written_heads output_written"),
     "AttentionInputs": (
         AttentionInputs,
-        "q k v mask bias scale softcap dropout sinks weights written",
+        "q k v mask bias scale softcap dropout sinks weights written kernel",
     ),
     "ScoreTrace": (ScoreTrace, "inputs"),
-    "ScoreInputs": (ScoreInputs, "q k mask bias scale softcap dropout sinks weights written"),
+    "ScoreInputs": (ScoreInputs, "q k mask bias scale softcap dropout sinks weights written kernel"),
     "Keeping": (Keeping, "keep layers dtype"),
     "Causal": (Causal, "offset"),
     "Conjunction": (Conjunction, "masks"),
