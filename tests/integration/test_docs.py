@@ -43,12 +43,17 @@ def test_python_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     exec(compile("\n".join(code), document, "exec"), {})
 
 
-def test_the_walk_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    walk = "docs/learn/walkthrough.md"
-    shown = zip(blocks(walk, "python"), blocks(walk, "text"), strict=True)
+DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/learn/documents").glob("*.md"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_each_block_prints_what_stands_below_it(document: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = list(zip(blocks(document, "python"), blocks(document, "text"), strict=True))
+    assert len(DOCUMENTS) == 5
+    assert len(shown) >= 3
     names: dict[str, object] = {}
     for code, wanted in shown:
-        exec(compile(code, walk, "exec"), names)
+        exec(compile(code, document, "exec"), names)
         assert capsys.readouterr().out == wanted
 
 
@@ -121,7 +126,7 @@ def test_links_lead_somewhere() -> None:
 
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
-    for page in (ROOT / "docs").glob("*/*.md"):
+    for page in (ROOT / "docs").rglob("*/*.md"):
         assert f"({page.relative_to(ROOT / 'docs')})" in index, page
 
 
