@@ -24,7 +24,7 @@ export PIP_NO_INPUT := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help look test system page js lint types unit format oldest bench pictures lock clean
+.PHONY: help look test system page js lint types unit format oldest bench pictures docs lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,9 @@ bench: $(VENV)/.bench ## Run every benchmark; each prints one line of JSON
 pictures: $(VENV)/.test page ## Draw the pictures of docs/images, and the pages of docs/examples
 	$(BIN)/python scripts/examples.py
 	$(BIN)/python scripts/pictures.py
+
+docs: $(VENV)/.test page ## Build the site of the documentation: build/site/index.html
+	@$(BIN)/python scripts/docs.py
 
 clean: ## Remove the environment and what tools have left
 	rm -rf $(VENV) node_modules src/regard/views/static/built build dist .mypy_cache .pytest_cache .ruff_cache

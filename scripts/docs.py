@@ -1,0 +1,117 @@
+"""Build the site: documentation, README and reference as HTML that works from disk and loads nothing else.
+
+    make docs                                     into build/site; open build/site/index.html
+    .venv/bin/python scripts/docs.py [--to FOLDER]
+
+The pages keep the places that they have in the repository, so their links need no change. The navigation is
+that of docs/README.md: its headings, and its links in their order. Zensical aborts on a link or an anchor that
+leads nowhere.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from reference import Reference
+
+ROOT = Path(__file__).resolve().parent.parent
+COPIED = ("*.md", "docs/**/*", "benchmarks/results/*")
+CONTENTS = Path("docs/README.md")
+COURSE = Path("build/course")
+
+
+def build(folder: Path, reference: Reference) -> Path:
+    """Build the site in a folder, and give its first page."""
+    pages = folder / "docs"
+    shutil.rmtree(pages, ignore_errors=True)
+    stage(pages, reference)
+    nav = navigation(pages)
+    settings = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    config = folder / "zensical.toml"
+    config.write_text(settings.replace("[project]\n", f"[project]\nnav = {toml(nav)}\n", 1), encoding="utf-8")
+    subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "--config-file", config],
+        check=True,
+    )
+    return folder / "site" / "index.html"
+
+
+def stage(pages: Path, reference: Reference) -> None:
+    """Copy what is written by hand and write what is generated, all into one folder."""
+    for pattern in COPIED:
+        for file in ROOT.glob(pattern):
+            if file.is_file():
+                (pages / file.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, pages / file.relative_to(ROOT))
+    _with_outputs(pages)
+    for file in pages.rglob("*.md"):
+        up = "../" * (len(file.relative_to(pages).parts) - 1)
+        text = file.read_text(encoding="utf-8")
+        file.write_text(reference.linked(text, folder=f"{up}docs/reference/"), encoding="utf-8")
+    for name, text in reference.pages.items():
+        (pages / "docs/reference" / name).write_text(text, encoding="utf-8")
+
+
+def _with_outputs(pages: Path) -> None:
+    """Put the chapters of the course that `make course` has run in the place of those without outputs."""
+    for chapter in sorted((pages / "docs/learn/course").glob("[0-9]*.md")):
+        source, ran = ROOT / chapter.relative_to(pages), ROOT / COURSE / chapter.name
+        if ran.is_file() and ran.stat().st_mtime >= source.stat().st_mtime:
+            for file in ran.parent.glob(f"{chapter.stem}*"):
+                shutil.copyfile(file, chapter.with_name(file.name))
+        else:
+            print(f"{chapter.name}: without what its cells print and draw; `make course` runs them")
+
+
+def navigation(pages: Path) -> list[object]:
+    """The sections and pages of docs/README.md, then the reference's."""
+    tabs: list[object] = [{"regard": "README.md"}]
+    opened: list[list[object]] = [tabs]
+    for mark, title, target in re.findall(
+        r"^(##+) (.+)$|\]\(([\w/.-]+\.md)\)", (pages / CONTENTS).read_text(encoding="utf-8"), re.MULTILINE
+    ):
+        if mark:
+            inside: list[object] = []
+            del opened[len(mark) - 1 :]
+            opened[-1].append({title: inside})
+            opened.append(inside)
+        else:
+            page = (pages / CONTENTS.parent / target).resolve().relative_to(pages.resolve())
+            opened[-1].append(str(page))
+            if page == Path("docs/reference/README.md"):
+                opened[-1] += [f"{page.parent}/{name}" for name in _generated(pages / page.parent)]
+    return tabs
+
+
+def _generated(folder: Path) -> list[str]:
+    """The pages of the reference: what most people look for, then the packages."""
+    first = ("regard.md", "Model.md", "Trace.md", "command-line.md")
+    names = {each.name for each in folder.glob("*.md")} - {"README.md", *first}
+    return [*first, *sorted(names, key=lambda name: name.removesuffix(".md"))]
+
+
+def toml(value: object) -> str:
+    """A value as TOML on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, str):
+        return json.dumps(value)
+    assert isinstance(value, Sequence)
+    return "[" + ", ".join(map(toml, value)) + "]"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--to", type=Path, default=ROOT / "build", help="the folder, by default build")
+    folder = parser.parse_args(arguments).to
+    folder.mkdir(parents=True, exist_ok=True)
+    print(build(folder.resolve(), Reference()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+"""The reference as Markdown: every public name from its docstring, every command from its `--help`.
+
+None of it is in a commit: `make docs` writes it from the code, so it says what the code says.
+"""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.testing import CliRunner
+
+import regard
+from regard.cli._app import app
+
+LARGE = 20
+"""A class with so many methods has a page of its own."""
+
+ROOMS_WITHIN = {"regard.cli", "regard.core.rows", "regard.models.deberta"}
+"""Packages without names for users, beside those within `regard.tracing`, which gives theirs."""
+
+_HEADING = re.compile(r"([A-Z]\w+):")
+_ENTRY = re.compile(r"([\w*][\w*., ]*?)(?: \(([^)]*)\))?: (.*)")
+_BULLET = re.compile(r"\s*(?:[*-]|\d+\.) ")
+_LONG_NAMES = re.compile(r"\b(?:regard(?:\.\w+)*|collections\.abc|typing|pathlib(?:\._local)?)\.(?=\w)")
+
+
+class Reference:
+    """All pages, and where each name is on them.
+
+    A name that several packages give is described in the first: `regard` before `regard.core`.
+
+    Attributes:
+        pages: the name of a file to its Markdown.
+        places: a name with its package, such as `regard.core.Mask`, to its file and anchor.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[str, str] = {}
+        self.pages: dict[str, str] = {}
+        packages = {package: _names(package) for package in _packages()}
+        homes: dict[object, str] = {}
+        for package, names in packages.items():
+            for name, value in names.items():
+                full = f"{package}.{name}"
+                home = homes.setdefault(id(value) if _documents_itself(value) else full, full)
+                if home == full:
+                    self._place(full, value)
+                self.places[full] = self.places[home]
+        for package, names in packages.items():
+            self._write(package, names)
+        self.pages["command-line.md"] = command_line()
+
+    def linked(self, text: str, home: str = "regard", folder: str = "") -> str:
+        """The Markdown with a link from each `name` to where it is described.
+
+        Args:
+            text: Markdown. Code blocks, headings and what is a link already stay as they are.
+            home: the package or class whose names are meant first.
+            folder: the way from the page to the reference, with a slash at its end.
+        """
+
+        def link(found: re.Match[str]) -> str:
+            tried = (
+                f"{home}.{found[1]}",
+                f"{home.rpartition('.')[0]}.{found[1]}",
+                f"regard.{found[1]}",
+                found[1],
+            )
+            place = next((self.places[each] for each in tried if each in self.places), None)
+            return f"[{found[0]}]({folder}{place})" if place else found[0]
+
+        lines, in_code = [], False
+        for line in text.split("\n"):
+            in_code ^= line.lstrip().startswith("```")
+            if not in_code and not line.startswith(("#", "    ")):
+                line = re.sub(r"(?<![\[`])`([A-Za-z_][\w.]*)(?:\([^`]*\))?`(?![`\]])", link, line)
+            lines.append(line)
+        return "\n".join(lines)
+
+    def _place(self, full: str, value: Any) -> None:
+        members = _members(value)
+        file = _file(full if len(members) >= LARGE else full.rpartition(".")[0])
+        self.places[full] = f"{file}#{full}"
+        self.places |= {f"{full}.{member}": f"{file}#{full}.{member}" for member in members}
+
+    def _write(self, package: str, names: Mapping[str, Any]) -> None:
+        notes = _notes(package)
+        own = {f"{package}.{name}": value for name, value in names.items()}
+        here = {full: value for full, value in own.items() if self.places[full].endswith(f"#{full}")}
+        if not here:
+            return
+        parts = [f"# {package}", markdown(importlib.import_module(package).__doc__ or "")]
+        others = [self.places[full] for full in own if self.places[full].partition("#")[0] != _file(package)]
+        if others:
+            named = ", ".join(f"[`{place.partition('#')[2]}`]({place})" for place in sorted(others))
+            parts.append(f"On pages of their own: {named}.")
+        for full, value in here.items():
+            name = full.rpartition(".")[2]
+            if self.places[full].startswith(f"{_file(package)}#"):
+                parts += _described(full, name, value, notes.get(name, ""), "##")
+            else:
+                page = "\n\n".join(_described(full, full, value, "", "#"))
+                self.pages[_file(full)] = self.linked(page, full)
+        self.pages[_file(package)] = self.linked("\n\n".join(parts), package)
+
+
+def markdown(docstring: str) -> str:
+    """A docstring in regard's style as Markdown: sections, their entries, formulas, examples."""
+    lines = inspect.cleandoc(docstring).split("\n")
+    parts: list[str] = []
+    while lines:
+        heading = _HEADING.fullmatch(lines[0])
+        if heading and len(lines) > 1 and lines[1].startswith("    "):
+            body = _taken(lines, 1, lambda line: not line or line.startswith("    "))
+            parts += [f"**{heading[1]}**", _section(inspect.cleandoc("\n".join(["", *body])).split("\n"))]
+        elif lines[0].startswith(">>>"):
+            parts.append("```pycon\n" + "\n".join(_taken(lines, 0, bool)) + "\n```")
+        elif lines[0].startswith("    "):
+            body = _taken(lines, 0, lambda line: not line or line.startswith("    "))
+            text = inspect.cleandoc("\n".join(["", *body]))
+            parts.append(markdown(text) if text.startswith(">>>") else f"```text\n{text}\n```")
+        elif lines[0]:
+            parts.append("\n".join(map(_escaped, _taken(lines, 0, bool))))
+        else:
+            del lines[0]
+    return "\n\n".join(parts)
+
+
+def command_line() -> str:
+    """What `--help` of every command prints."""
+    parts = [
+        "# The command line",
+        "What `--help` prints, command by command. Results go to stdout and messages to stderr; `-` reads a "
+        "text from stdin; most commands have `--json`.",
+    ]
+    for words in _commands(("regard",), typer.main.get_command(app)):
+        shown = CliRunner().invoke(app, [*words[1:], "--help"], prog_name="regard", terminal_width=100)
+        assert shown.exit_code == 0, (words, shown.output)
+        level = "##" if len(words) < 3 else "###"
+        parts.append(f"{level} {' '.join(words)}\n\n```text\n{shown.output.rstrip()}\n```")
+    return "\n\n".join(parts)
+
+
+def _commands(words: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _commands((*words, name), each)
+
+
+def _packages() -> list[str]:
+    """The packages that users import, those above first."""
+    found = [each.name for each in pkgutil.walk_packages(regard.__path__, "regard.") if each.ispkg]
+    public = [
+        name
+        for name in found
+        if "._" not in name and name not in ROOMS_WITHIN and not name.startswith("regard.tracing.")
+    ]
+    return ["regard", *sorted(public, key=lambda name: (name.count("."), name))]
+
+
+def _names(package: str) -> dict[str, Any]:
+    module = importlib.import_module(package)
+    return {name: getattr(module, name) for name in module.__all__ if not name.startswith("_")}
+
+
+def _file(name: str) -> str:
+    return f"{name.removeprefix('regard.')}.md"
+
+
+def _documents_itself(value: Any) -> bool:
+    return inspect.isclass(value) or inspect.isroutine(value)
+
+
+def _members(value: Any) -> dict[str, Any]:
+    """The methods and properties that regard gives a class, without those of a base that is described too."""
+    if not inspect.isclass(value):
+        return {}
+    found: dict[str, Any] = {}
+    for kind in value.__mro__:
+        if kind is value or (kind.__module__.startswith("regard") and kind not in _public_bases()):
+            for name, each in vars(kind).items():
+                plain = each.__func__ if isinstance(each, classmethod | staticmethod) else each
+                if not name.startswith("_") and (inspect.isroutine(plain) or isinstance(plain, property)):
+                    found.setdefault(name, plain)
+    return dict(sorted(found.items()))
+
+
+@cache
+def _public_bases() -> frozenset[type]:
+    return frozenset(each for name in _packages() for each in _names(name).values() if inspect.isclass(each))
+
+
+def _notes(package: str) -> dict[str, str]:
+    """What stands below the constants and types of a package in its sources, as a string of its own."""
+    found: dict[str, str] = {}
+    for file in sorted(Path(next(iter(importlib.import_module(package).__path__))).rglob("*.py")):
+        body = ast.parse(file.read_text(encoding="utf-8")).body
+        for this, below in pairwise(body):
+            target = this.targets[0] if isinstance(this, ast.Assign) else getattr(this, "target", None)
+            if (
+                isinstance(target, ast.Name)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
+                found.setdefault(target.id, str(below.value.value))
+    return found
+
+
+def _described(full: str, title: str, value: Any, note: str, level: str) -> list[str]:
+    parts = [f"{level} {title} {{#{full}}}"]
+    if not _documents_itself(value):
+        shown = repr(value)
+        return [
+            *parts,
+            f"```python\n{title} = {_short(shown)}\n```" if len(shown) < 300 else "",
+            markdown(note),
+        ]
+    parts += [_signature(value, title.rpartition(".")[2]), markdown(inspect.getdoc(value) or "")]
+    for name, each in _members(value).items():
+        parts += [
+            f"{level}# {name} {{#{full}.{name}}}",
+            _signature(each, name, bound=not isinstance(inspect.getattr_static(value, name), staticmethod)),
+            markdown(inspect.getdoc(each) or ""),
+        ]
+    return parts
+
+
+def _signature(value: Any, name: str, *, bound: bool = False) -> str:
+    """How it is called, in a code block: a bound method without its first parameter, a property not."""
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return ""
+    parameters = []
+    previous = None
+    for each in list(signature.parameters.values())[bound:]:
+        if each.kind is each.KEYWORD_ONLY and previous not in (each.KEYWORD_ONLY, each.VAR_POSITIONAL):
+            parameters.append("*")
+        previous = each.kind
+        parameters.append(_short(str(each)))
+    back = signature.return_annotation
+    has_none = back is signature.empty or inspect.isclass(value)
+    arrow = (
+        "" if has_none else _short(f" -> {back if isinstance(back, str) else inspect.formatannotation(back)}")
+    )
+    line = f"{name}({', '.join(parameters)}){arrow}"
+    if len(line) > 88:
+        line = f"{name}(\n    " + ",\n    ".join(parameters) + f",\n){arrow}"
+    return f"```python\n{line}\n```"
+
+
+def _short(code: str) -> str:
+    code = re.sub(r"<[^<>]*>", "...", _LONG_NAMES.sub("", code)).replace("'", '"')
+    return re.sub(r'(: |-> )"([^"]*)"', r"\1\2", code)
+
+
+def _section(lines: list[str]) -> str:
+    """Entries `name: text` as a list; anything else as it is."""
+    if not _ENTRY.fullmatch(lines[0]) or any(line.startswith(">>>") for line in lines):
+        return markdown("\n".join(lines))
+    shown = []
+    for line in lines:
+        entry = _ENTRY.fullmatch(line)
+        if entry:
+            kind = f" ({_escaped(entry[2])})" if entry[2] else ""
+            shown.append(f"* `{entry[1]}`{kind}: {_escaped(entry[3])}")
+        else:
+            shown.append(f"  {_escaped(line.strip())}")
+    return "\n".join(shown)
+
+
+def _taken(lines: list[str], first: int, goes_on: Callable[[str], object]) -> list[str]:
+    """The lines from the first on that belong together, which are removed."""
+    end = first
+    while end < len(lines) and goes_on(lines[end]):
+        end += 1
+    taken = lines[first:end]
+    del lines[:end]
+    return taken
+
+
+def _escaped(line: str) -> str:
+    """A line of prose, without what Markdown would read into it; code in backticks stays."""
+    bullet = _BULLET.match(line)
+    start = bullet.end() if bullet else 0
+    parts = line[start:].split("`")
+    parts[::2] = [re.sub(r"([*_<])", r"\\\1", part) for part in parts[::2]]
+    return line[:start] + "`".join(parts)

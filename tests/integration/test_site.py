@@ -1,0 +1,91 @@
+"""The site of `make docs`: links lead somewhere, nothing comes from outside, every public name is there."""
+
+import importlib
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import docs
+import pytest
+import reference
+from playwright.sync_api import Browser
+
+from regard import cli
+from unit.test_surface import PACKAGES
+
+LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
+
+
+@pytest.fixture(scope="module")
+def described() -> reference.Reference:
+    return reference.Reference()
+
+
+@pytest.fixture(scope="module")
+def index(described: reference.Reference, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return docs.build(tmp_path_factory.mktemp("site"), described)
+
+
+class Page(HTMLParser):
+    """The ids of a page, where it leads, and what it loads."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.leads: list[str] = []
+        self.loads: list[str] = []
+        self.feed(file.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = {name: value or "" for name, value in attrs}
+        self.ids.add(named.get("id", ""))
+        if tag == "a" and "href" in named:
+            self.leads.append(named["href"])
+        if LOADS.get(tag, "") in named:
+            self.loads.append(named[LOADS[tag]])
+
+
+def test_links_lead_somewhere_and_nothing_comes_from_outside(index: Path) -> None:
+    files = [
+        file for file in index.parent.rglob("*.html") if "examples" not in file.parts and file.stem != "404"
+    ]
+    pages = {file: Page(file) for file in files}
+    assert len(pages) > 40
+    for file, page in pages.items():
+        assert not [address for address in page.loads if urlsplit(address).netloc], file
+        for address in (*page.leads, *page.loads):
+            parts = urlsplit(address)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
+            assert target.is_file(), (file, address)
+            if parts.fragment and target in pages:
+                assert unquote(parts.fragment) in pages[target].ids, (file, address)
+
+
+def test_every_public_name_and_every_command_is_described(
+    index: Path, described: reference.Reference
+) -> None:
+    folder = index.parent / "docs" / "reference"
+    ids = {file.name: Page(file).ids for file in folder.glob("*.html")}
+    within = {package for package in PACKAGES if "._" in package or package.startswith("regard.tracing.")}
+    for package in set(PACKAGES) - within - reference.ROOMS_WITHIN:
+        for name in importlib.import_module(package).__all__:
+            if not name.startswith("_"):
+                file, _, anchor = described.places[f"{package}.{name}"].partition("#")
+                assert anchor in ids[file.replace(".md", ".html")], (package, name)
+    assert {"regard.Trace.weights", "regard.Trace.open"} <= ids["Trace.html"]
+    commands = {file.stem for file in Path(cli.__file__).parent.glob("[a-z]*.py")}
+    assert {f"regard-{command}" for command in commands} <= ids["command-line.html"]
+
+
+def test_the_search_works_on_pages_that_are_opened_from_disk(index: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(index.as_uri())
+    page.locator(".md-search__button").click()
+    page.keyboard.type("value zeroing")
+    page.get_by_text("value_zeroing").first.wait_for()
+    page.close()
+    assert not [url for url in asked if not url.startswith("file:")]
