@@ -4,8 +4,8 @@
     .venv/bin/python scripts/docs.py [--to FOLDER]
 
 The pages keep the places that they have in the repository, so their links need no change. The navigation is
-that of docs/README.md: its headings, and its links in their order. Zensical aborts on a link or an anchor that
-leads nowhere.
+that of docs/README.md: its headings, and its links in their order. Zensical aborts on a link or an anchor
+that leads nowhere.
 """
 
 import argparse
