@@ -3,6 +3,7 @@
 A family is a file with a config, the building of its network, and a key map; `FAMILIES` lists them.
 """
 
+from regard.models._config import FamilyConfig
 from regard.models._describe import masks_of, positions_of
 from regard.models._fresh import init_weights, new_network
 from regard.models._heads import LanguageModelHead
@@ -37,6 +38,7 @@ __all__ = [
     "WITHOUT_CODE",
     "Change",
     "DecoderState",
+    "FamilyConfig",
     "Heads",
     "Input",
     "Kind",

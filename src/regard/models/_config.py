@@ -151,6 +151,11 @@ class FamilyConfig:
         """What is drawn otherwise before training, by patterns of the network's names."""
         return {}
 
+    def penalties(self) -> Mapping[str, float]:
+        """What training for the next token adds to the loss: for each tap of every attention, by its name, a
+        factor of its mean over tokens, summed over the layers."""
+        return {}
+
     @classmethod
     def of_sizes(cls, **given: Any) -> Self:
         """A config whose other fields follow from those given, as a file that lacks them is read.

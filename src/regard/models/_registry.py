@@ -39,6 +39,7 @@ _HOMES = {
     "deberta-v2": ("deberta", "DebertaConfig", "DEBERTA_KEYS"),
     "distilbert": ("distilbert", "DistilBertConfig", "DISTILBERT_KEYS"),
     "electra": ("electra", "ElectraConfig", "ELECTRA_KEYS"),
+    "expire-span": ("expire_span", "ExpireSpanConfig", "EXPIRE_SPAN_KEYS"),
     "gemma2": ("gemma", "GemmaConfig", "GEMMA_KEYS"),
     "gemma3_text": ("gemma", "GemmaConfig", "GEMMA_KEYS"),
     "gpt2": ("gpt2", "Gpt2Config", "GPT2_KEYS"),

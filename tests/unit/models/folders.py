@@ -15,6 +15,7 @@ from regard.models.bert import BertConfig
 from regard.models.deberta import DebertaConfig
 from regard.models.distilbert import DistilBertConfig
 from regard.models.electra import ElectraConfig
+from regard.models.expire_span import ExpireSpanConfig
 from regard.models.gemma import GemmaConfig
 from regard.models.gpt2 import Gpt2Config
 from regard.models.llama import LlamaConfig
@@ -54,6 +55,7 @@ CONFIGS: dict[str, Any] = {
     "deberta-v2": DebertaConfig(**_ENCODER, d_embedding=15, num_buckets=4, max_distance=7),
     "distilbert": DistilBertConfig(**_ENCODER),
     "electra": ElectraConfig(**_ENCODER, d_embedding=7, num_token_types=4),
+    "expire-span": ExpireSpanConfig(**(_ENCODER | {"d_model": 18}), max_span=5, ramp=2, pad_token_id=0),
     "gemma2": GemmaConfig(model_type="gemma2", **_GEMMA),
     "gemma3_text": GemmaConfig(model_type="gemma3_text", **_GEMMA, softcap=None, final_softcap=None),
     "gpt2": Gpt2Config(**_ENCODER),
@@ -78,6 +80,9 @@ CONFIGS: dict[str, Any] = {
     "xlm-roberta": RobertaConfig(model_type="xlm-roberta", **_ENCODER),
 }
 """A tiny one of every family."""
+
+OWN = frozenset({"expire-span"})
+"""Families that `transformers` does not have: what they compute is tested in `tests/unit/blocks`."""
 
 TARGET = torch.tensor([[4, 7, 1, 28, 2, 6, 30], [4, 0, 5, 5, 1, 3, 3]])
 """What a decoder beside an encoder reads."""

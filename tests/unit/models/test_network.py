@@ -34,6 +34,7 @@ def test_every_family_has_a_config_here() -> None:
 def test_the_limit_is_the_config_s_where_there_is_a_table(family: str, net: Network) -> None:
     without = {
         "deberta-v2",
+        "expire-span",
         "gemma2",
         "gemma3_text",
         "llama",

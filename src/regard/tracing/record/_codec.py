@@ -19,7 +19,9 @@ from regard.core import (
     Conjunction,
     DenseBias,
     Padding,
+    Ramp,
     Segments,
+    Unexpired,
     Window,
 )
 from regard.core.errors import InputError
@@ -54,6 +56,8 @@ SCHEMA: dict[str, tuple[Any, str]] = {
     "DenseBias": (DenseBias, "values"),
     "DisentangledBias": (DisentangledBias, "c2p p2c"),
     "DistanceTerm": (DistanceTerm, "vectors table index batch"),
+    "Ramp": (Ramp, "spans ramp first positions"),
+    "Unexpired": (Unexpired, "spans ramp first positions"),
 }
 """The records of format 1: the name in the file, the class, and its fields. A change is another format."""
 

@@ -1,13 +1,24 @@
 """Several texts in one pass, and what is kept of each as if it had run alone."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard._lens import TensorMask
-from regard.core import AttentionInputs, Causal, Conjunction, DenseBias, Mask, Padding, Window
+from regard.core import (
+    AttentionInputs,
+    Causal,
+    Conjunction,
+    DenseBias,
+    Mask,
+    Padding,
+    Ramp,
+    Unexpired,
+    Window,
+)
 from regard.core.errors import RegardError
 from regard.models import Network
 from regard.models.deberta import RelativePositions
@@ -117,12 +128,16 @@ class _Copies:
     def _part(self, part: Mask, queries: int, keys: int) -> Mask:
         if isinstance(part, Causal | Window):
             return part
+        if isinstance(part, Unexpired):
+            return replace(part, spans=self.take(part.spans, (keys,)))
         if isinstance(part, TensorMask):
             return TensorMask(self.take(part.values, (None, queries, keys)))
         raise RegardError(f"a {type(part).__name__} of several texts is none of one; trace them one by one.")
 
     def bias(self, bias: Any, queries: int, keys: int) -> Any:
-        """A bias that is a rule is that of every text; one that is a tensor has a part for each."""
+        """A bias that is a rule is that of every text; one that is made of tensors has a part for each."""
+        if isinstance(bias, Ramp):
+            return replace(bias, spans=self.take(bias.spans, (keys,)))
         if not isinstance(bias, DenseBias):
             return bias
         return DenseBias(self.take(bias.values, (None, queries, keys)))

@@ -4,16 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from regard.core import Taps
 from regard.core.errors import InputError
-from regard.models import Transformer
+from regard.models import FamilyConfig, Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Row, labels_of, side
 from regard.training._losses import NOT_A_TARGET, cross_entropy
 from regard.training._readout import loss_of, right, sums_of
 from regard.training.tasks._scores import of_language_model
-from regard.training.tasks._task import Task, Values
+from regard.training.tasks._task import Task, Values, run
 
 
 class NextToken(Task):
@@ -43,6 +45,11 @@ class NextToken(Task):
         special = tokenizer.special_ids
         self.first = () if special.bos is None else (special.bos,)
         self.last = () if special.eos is None else (special.eos,)
+        self.penalties = network.config.penalties() if isinstance(network.config, FamilyConfig) else {}
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return {"loss": 1.0, **self.penalties}
 
     @classmethod
     def predicted(cls, values: Values) -> str:
@@ -68,16 +75,27 @@ class NextToken(Task):
         return Batch(
             source=side([[text[:-1] for text in row] for row in texts], pad_id=self.pad_id),
             labels=labels,
-            counts={"loss": int((labels != NOT_A_TARGET).sum())},
+            counts={name: int((labels != NOT_A_TARGET).sum()) for name in self.weights},
             examples=sum(map(len, rows)),
             more={},
         )
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        state = self.state(batch).last_hidden_state
+        heard: dict[str, list[Tensor]] = {name: [] for name in self.penalties}
+        listeners = {f"layers.*.attention.{name}": each.append for name, each in heard.items()}
+        taps = Taps(listeners) if listeners else None
+        state = run(self.network, batch, logits=False, taps=taps).last_hidden_state
+        # One number for each token that has a target, and layer; as of the loss, their sums.
+        is_target = batch.labels != NOT_A_TARGET
+        penalties = {
+            name: torch.stack([(each * is_target).sum() for each in values]).sum()
+            for name, values in heard.items()
+        }
         if self.training:
-            return {"loss": loss_of(self.network, state, batch.labels, cross_entropy)}
-        return sums_of(self.network, state, batch.labels, {"loss": cross_entropy, "right": right})
+            return {"loss": loss_of(self.network, state, batch.labels, cross_entropy)} | penalties
+        sums = {"loss": cross_entropy, "right": right}
+        return sums_of(self.network, state, batch.labels, sums) | penalties
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
-        return of_language_model(sums)
+        targets = {name: max(1.0, sums[f"targets.{name}"]) for name in self.penalties}
+        return of_language_model(sums) | {name: sums[name] / count for name, count in targets.items()}

@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from regard.checkpoints import HeadKind
+from regard.core import Taps
 from regard.core.errors import InputError
 from regard.data import Unit
 from regard.models import Network, Output, Transformer
@@ -213,7 +214,7 @@ class Task(nn.Module, ABC):
         return run(self.network if network is None else network, batch, logits=False)
 
 
-def run(network: Network, batch: Batch, *, logits: bool = True) -> Output:
+def run(network: Network, batch: Batch, *, logits: bool = True, taps: Taps | None = None) -> Output:
     """Run a network on what a batch holds."""
     source, target = batch.source, batch.target
     more: dict[str, Any] = {}
@@ -229,6 +230,7 @@ def run(network: Network, batch: Batch, *, logits: bool = True) -> Output:
         token_types=source.types,
         positions=source.positions,
         logits=logits,
+        taps=taps,
         **more,
     )
     return output
