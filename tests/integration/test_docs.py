@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from tolerances import FP32_OF_LARGEST, FP64, PAGE, PARITY_FP32, WEIGHTS
 
 import regard
 from regard.cli import main
@@ -44,13 +45,17 @@ def test_python_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/learn/documents").glob("*.md"))
+IDEAS = [
+    f"docs/ideas/{name}.md"
+    for name in ("exactness", "masks", "not_explanation", "numbers", "queries_and_keys")
+]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", [*DOCUMENTS, *IDEAS])
 def test_each_block_prints_what_stands_below_it(document: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = list(zip(blocks(document, "python"), blocks(document, "text"), strict=True))
     assert len(DOCUMENTS) == 5
-    assert len(shown) >= 3
+    assert shown
     names: dict[str, object] = {}
     for code, wanted in shown:
         exec(compile(code, document, "exec"), names)
@@ -122,6 +127,20 @@ def test_links_lead_somewhere() -> None:
         text = (ROOT / document).read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert ((ROOT / document).parent / target).exists(), f"{document}: {target}"
+
+
+def test_the_numerical_guide_has_the_tolerances_of_the_tests() -> None:
+    table = (ROOT / "docs/ideas/numbers.md").read_text(encoding="utf-8")
+    for tolerance in (FP32_OF_LARGEST, PARITY_FP32, WEIGHTS, PAGE, FP64):
+        assert re.search(rf"\| {tolerance:.0e}\b".replace("e-0", "e-"), table), tolerance
+
+
+def test_files_that_pages_name_are_there() -> None:
+    pages = [page.read_text("utf-8") for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))]
+    name = r"`((?:tests|benchmarks|scripts|docs)/[\w/.]+)`"
+    named = {found for page in pages for found in re.findall(name, page)}
+    assert len(named) > 20
+    assert not [each for each in sorted(named) if not (ROOT / each).exists()]
 
 
 def test_every_page_is_in_the_index() -> None:
