@@ -168,9 +168,9 @@ class MultiHeadAttention(nn.Module):
             scale=self.scale,
             softcap=self.softcap,
             dropout=dropout,
-            kernel=self.kernel,
+            kernel=self.kernel if self.kernel is None or cache is None else self.kernel.after(cache),
         )
-        attend = fused_attention if self.kernel is None else self.kernel
+        attend = fused_attention if inputs.kernel is None else inputs.kernel
         if taps is None:
             return self._join(attend(inputs))
         taps.show("inputs", inputs)
@@ -184,6 +184,8 @@ class MultiHeadAttention(nn.Module):
 
     def new_cache(self, *, window: int | None = None, back: int = 0) -> KeyValueCache:
         """What it keeps of the positions that it reads, empty; arguments as of `KeyValueCache`."""
+        if self.kernel is not None:
+            return self.kernel.new_cache(window=window, back=back)
         return KeyValueCache(window=window, back=back)
 
     def _keys_and_values(self, source: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from regard.core._attention import Attention, attention_by_weights, reference_attention
     from regard.core._bias import Bias, BiasOfHeads, DenseBias
     from regard.core._cache import KeyValueCache
+    from regard.core._dilated import DilatedWindow
     from regard.core._dropout import Dropout, SeededDropout
     from regard.core._expiry import ForgettingCache, Ramp, Unexpired, of_keys
     from regard.core._fused import fused_attention
@@ -37,6 +38,7 @@ __all__ = [
     "Causal",
     "Conjunction",
     "DenseBias",
+    "DilatedWindow",
     "Dropout",
     "ForgettingCache",
     "Groups",

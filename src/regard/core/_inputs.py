@@ -1,44 +1,59 @@
 """The record of what a head's attention is a function of, and the same record for one head alone."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from regard.core._bias import Bias, BiasOfHeads, DenseBias
+from regard.core._cache import KeyValueCache
+from regard.core._dilated import DilatedWindow
 from regard.core._dropout import Dropout
 from regard.core._masks import Causal, Conjunction, Mask, Padding, Segments, Window
 from regard.core.errors import InputError
 
 
-class Kernel(Protocol):
+class Kernel(ABC):
     """What makes contexts of a record in another way than softmax(scores) v: cheaper attention.
 
-    Those that regard has are in `regard.blocks.attentions`.
+    Those that regard has are in `regard.blocks.attentions`. One of your own has a `name` and `__call__`, and
+    the other methods where they say something else.
     """
 
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        ...
+    name: ClassVar[str]
+    """What messages call it."""
 
-    def __call__(self, inputs: "AttentionInputs", /) -> Tensor:
+    @abstractmethod
+    def __call__(self, inputs: "AttentionInputs") -> Tensor:
         """The context, (batch, heads, queries, v_dim), in the dtype of v.
 
         Raises:
             InputError: a mask, bias, soft cap, dropout or sinks that it cannot take.
         """
-        ...
 
-    def weights(self, inputs: "AttentionInputs", queries: Tensor, /) -> Tensor:
-        """The weights by which it sums the values: float64 (batch, heads, queries, keys), some rows.
+    def weights(self, inputs: "AttentionInputs", queries: Tensor) -> Tensor:
+        """The weights by which it sums the values: float64 (batch, heads, queries, keys), of some queries.
 
         Raises:
-            InputError: it has no weight for each query and key.
+            InputError: it has no weight for each query and key, as here.
         """
-        ...
+        del inputs, queries
+        raise InputError(
+            f"this attention layer is {self.name}, which has no weight for each query and key; ask for "
+            "context, q, k or v, or for a model with softmax attention."
+        )
+
+    def new_cache(self, *, window: int | None = None, back: int = 0) -> KeyValueCache:
+        """What a layer with it keeps of the positions that it reads, empty; as of `KeyValueCache`."""
+        return KeyValueCache(window=window, back=back)
+
+    def after(self, cache: KeyValueCache) -> "Kernel":
+        """The kernel for what comes after the positions in a cache, to which the new ones are added."""
+        del cache
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -310,7 +325,7 @@ def _mask_of_head(mask: Mask, index: int) -> Mask:
     return parts[0] if len(parts) == 1 else Conjunction(tuple(parts))
 
 
-_SAME_FOR_ALL_HEADS = (Padding, Causal, Window, Segments)
+_SAME_FOR_ALL_HEADS = (Padding, Causal, Window, DilatedWindow, Segments)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from regard._lens import TensorMask
+from regard.blocks.attentions import LinearAttention, Linformer, Performer
 from regard.core import (
     AttentionInputs,
     BiasOfHeads,
     Causal,
     Conjunction,
     DenseBias,
+    DilatedWindow,
     Padding,
     Ramp,
     Segments,
@@ -46,7 +48,11 @@ SCHEMA: dict[str, tuple[Any, str]] = {
     "Keeping": (Keeping, "keep layers dtype"),
     "Causal": (Causal, "offset"),
     "Conjunction": (Conjunction, "masks"),
+    "DilatedWindow": (DilatedWindow, "left right dilation offset"),
+    "Linformer": (Linformer, "keys values"),
+    "LinearAttention": (LinearAttention, ""),
     "Padding": (Padding, "real"),
+    "Performer": (Performer, "features seed"),
     "Segments": (Segments, "queries keys"),
     "TensorMask": (TensorMask, "values"),
     "Window": (Window, "left right offset"),

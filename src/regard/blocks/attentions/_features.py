@@ -1,0 +1,252 @@
+"""Attention whose weights are products of features, phi(q) . phi(k): linear in the length, with a state.
+
+    context_i = sum_j phi(q_i).phi(k_j) v_j / sum_j phi(q_i).phi(k_j)
+              = phi(q_i) S / (phi(q_i) z),      S = sum_j phi(k_j) v_j^T,  z = sum_j phi(k_j)
+
+The sums are over the keys that a query may see: over all of them they are one matrix for all queries, and in
+causal attention S and z grow from position to position, as the state of a recurrent network does. Here they
+stand in one matrix, with ones as one more dimension of v.
+
+Source: Katharopoulos et al. 2020, arXiv 2006.16236, equations 4 to 6, and 9 to 12 for the causal form.
+"""
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from regard.core import AttentionInputs, Causal, Kernel, KeyValueCache, Padding, padding_of
+from regard.core.errors import InputError
+
+# Queries that are worked on together in causal attention: within them weights are written out.
+_CHUNK = 128
+
+
+class Features(NamedTuple):
+    """Features, none of them below 0, and the logarithm of a factor that was taken out of all of a head's.
+
+    Args:
+        values: (batch, heads, positions, features).
+        log_factor: (batch, heads, 1, 1): the features are values x exp(log_factor).
+    """
+
+    values: Tensor
+    log_factor: Tensor
+
+
+class FeatureKernel(Kernel):
+    """A kernel with features; the family's subclasses say which.
+
+    Masks may be `Causal` and `Padding`. Bias, soft cap, dropout of weights and sinks are refused: they belong
+    to a softmax.
+    """
+
+    @abstractmethod
+    def of_queries(self, q: Tensor, scale: float) -> Tensor:
+        """phi(q), (batch, heads, positions, features), each row up to a factor above 0."""
+
+    @abstractmethod
+    def of_keys(self, k: Tensor, scale: float) -> Features:
+        """phi(k)."""
+
+    def __call__(self, inputs: AttentionInputs) -> Tensor:
+        return self._context(inputs, None)
+
+    def weights(self, inputs: AttentionInputs, queries: Tensor) -> Tensor:
+        """phi(q).phi(k), normalised over the keys that a query may see; see `Kernel.weights`."""
+        offset = _causal_offset(inputs, self.name)
+        q, k = inputs.q[:, :, queries].double(), inputs.k.double()
+        q, (k, _), _ = self._parts(inputs.changed(q=q, k=k), of_values=False)
+        raw = q @ k.mT
+        if offset is not None:
+            keys = torch.arange(inputs.k_len, device=q.device)
+            raw = raw * Causal(offset).block(queries, keys)
+        return _divided(raw, raw.sum(dim=3, keepdim=True))
+
+    def new_cache(self, *, window: int | None = None, back: int = 0) -> "SumsCache":
+        """A state whose size does not depend on what was read; see `SumsCache`."""
+        if window is not None:
+            raise InputError(f"a window cannot be kept by {self.name}, which sums all keys before.")
+        return SumsCache(back=back)
+
+    def after(self, cache: KeyValueCache) -> Kernel:
+        """The kernel that goes on from a `SumsCache`; of a plain cache all keys are read again."""
+        return Continued(self, cache) if isinstance(cache, SumsCache) else self
+
+    def _context(self, inputs: AttentionInputs, cache: "SumsCache | None") -> Tensor:
+        offset = _causal_offset(inputs, self.name)
+        with torch.autocast(inputs.q.device.type, enabled=False):
+            q, k, v = self._parts(inputs)
+            before = None if cache is None else cache.sums
+            if before is not None:
+                k, before = _to_one_factor(k, before)
+            start = None if before is None else before.values
+            if cache is not None:
+                cache.fold(k, v, start)
+            if offset is None:
+                summed = k.values.mT @ v
+                found = q @ (summed if start is None else start + summed)
+            else:
+                found = _causal(q, k.values, v, offset, start)
+            return _divided(found[..., :-1], found[..., -1:]).to(inputs.v.dtype)
+
+    def _parts(self, inputs: AttentionInputs, *, of_values: bool = True) -> tuple[Tensor, Features, Tensor]:
+        """phi(q), phi(k), and v with ones as one more dimension; zero at padding, in float32 or wider."""
+        wide = torch.promote_types(inputs.q.dtype, torch.float32)
+        real, group = padding_of(inputs.mask), inputs.num_heads // inputs.k.shape[1]
+        k = inputs.k.to(wide)
+        v = pad(inputs.v.to(wide), (0, 1), value=1.0) if of_values else k
+        if real is not None:
+            k, v = (torch.where(real[:, None, :, None], each, 0.0) for each in (k, v))
+        values, log_factor = self.of_keys(k, inputs.factor)
+        if real is not None:
+            values = torch.where(real[:, None, :, None], values, 0.0)
+        q = self.of_queries(inputs.q.to(wide), inputs.factor)
+        if group > 1:
+            values, log_factor, v = (x.repeat_interleave(group, dim=1) for x in (values, log_factor, v))
+        return q, Features(values, log_factor), v
+
+
+class SumsCache(KeyValueCache):
+    """The sums S and z of what was read, in place of its keys and values: O(1) memory and time a token.
+
+    Args:
+        back: how many positions can be taken back by `cut`: so many keys are not summed yet.
+
+    Attributes:
+        sums: (batch, heads, features, v_dim + 1), S with z as its last column; None before the first.
+
+    Source: Katharopoulos et al. 2020, arXiv 2006.16236, section 3.4, equations 16 to 20.
+    """
+
+    def __init__(self, *, back: int = 0) -> None:
+        super().__init__(back=back)
+        self.sums: Features | None = None
+        self._summed = 0  # positions that are in the sums
+
+    @property
+    def first(self) -> int:
+        """The position of the first key that is not summed yet."""
+        return self._summed
+
+    def fold(self, k: Features, v: Tensor, before: Tensor | None) -> None:
+        """Take the keys that need not be taken back into the sums.
+
+        Args:
+            k, v: features and values of the positions from `first` on, the new ones last.
+            before: the sums as they are, by the factor of `k`.
+        """
+        count = max(0, self.length - self.back - self._summed)
+        if not count:
+            return
+        summed = k.values[:, :, :count].mT @ v[:, :, :count]
+        self.sums = Features(summed if before is None else before + summed, k.log_factor)
+        self._summed += count
+        # What is summed is read no more.
+        kept_k, kept_v = self.since(self._summed)
+        self._held, self._base = (kept_k.clone(), kept_v.clone()), self._summed
+
+    def pick(self, rows: Tensor) -> None:
+        """Put other rows of the batch in the places of these, as `KeyValueCache.pick`."""
+        super().pick(rows)
+        if self.sums is not None:
+            self.sums = Features(*(each.index_select(0, rows) for each in self.sums))
+
+    def cut(self, length: int) -> None:
+        """Forget the last positions, as `KeyValueCache.cut`: those that are not summed yet, or all."""
+        if length == 0:
+            self.sums, self._summed, self._base = None, 0, 0
+        if not self._summed <= length <= self.length:
+            raise InputError(
+                f"length must be from {self._summed} to {self.length} (what was read before is summed), or "
+                f"0; got {length}."
+            )
+        super().cut(length)
+
+
+class Continued(Kernel):
+    """A kernel after what a state has summed.
+
+    Args:
+        kernel: what it is without a state.
+        state: what was read before; the call adds to it.
+    """
+
+    def __init__(self, kernel: FeatureKernel, state: SumsCache) -> None:
+        self.kernel, self.state = kernel, state
+        self.name = kernel.name  # type: ignore[misc]
+
+    def __call__(self, inputs: AttentionInputs) -> Tensor:
+        return self.kernel._context(inputs, self.state)
+
+    def weights(self, inputs: AttentionInputs, queries: Tensor) -> Tensor:
+        """Refused: of the keys that were read before only sums are left."""
+        del inputs, queries
+        raise InputError(
+            f"this attention layer is {self.name} with a state, in which the keys that were read before are "
+            "summed, so that their weights are lost; trace the whole text in one pass."
+        )
+
+
+def check_plain(inputs: AttentionInputs, name: str) -> None:
+    """Refuse what belongs to a softmax alone."""
+    for what in ("bias", "softcap", "dropout", "sinks"):
+        if getattr(inputs, what) is not None:
+            raise InputError(f"{what} must be None for {name}, which has no softmax over the keys.")
+
+
+def _causal_offset(inputs: AttentionInputs, name: str) -> int | None:
+    """The offset of the causal mask; None where every query sees all keys that are no padding."""
+    check_plain(inputs, name)
+    mask = None if inputs.mask is None else inputs.mask.simplified(inputs.q_len, inputs.k_len)
+    offset = None
+    for part in () if mask is None else mask.parts():
+        if isinstance(part, Causal):
+            offset = part.offset
+        elif not isinstance(part, Padding):
+            raise InputError(
+                f"mask must be Causal, Padding or both for {name}; got {type(part).__name__}. Take softmax "
+                "attention for other masks."
+            )
+    if offset is not None and offset != inputs.k_len - inputs.q_len:
+        raise InputError(
+            f"the causal mask of {name} must let the last of {inputs.q_len} queries see all of "
+            f"{inputs.k_len} keys, offset {inputs.k_len - inputs.q_len}; got {offset}."
+        )
+    return offset
+
+
+def _to_one_factor(k: Features, before: Features) -> tuple[Features, Features]:
+    """Both by the larger of their factors."""
+    larger = torch.maximum(k.log_factor, before.log_factor)
+    both = (Features(x.values * (x.log_factor - larger).exp(), larger) for x in (k, before))
+    return next(both), next(both)
+
+
+def _causal(q: Tensor, k: Tensor, v: Tensor, offset: int, start: Tensor | None) -> Tensor:
+    """phi(q_i) (start + sum over j <= i + offset of phi(k_j) v_j^T), a chunk of queries at a time."""
+    length = q.shape[2]
+    if offset:
+        ahead = k[:, :, :offset].mT @ v[:, :, :offset]
+        start = ahead if start is None else start + ahead
+        k, v = k[:, :, offset:], v[:, :, offset:]
+    size = min(_CHUNK, length)
+    missing = -length % size
+    if missing:
+        q, k, v = (pad(x, (0, 0, 0, missing)) for x in (q, k, v))
+    q, k, v = (x.reshape(*x.shape[:2], -1, size, x.shape[3]) for x in (q, k, v))
+    inside = (q @ k.mT).tril() @ v
+    if q.shape[2] > 1 or start is not None:
+        sums = k[:, :, :-1].mT @ v[:, :, :-1]
+        if start is None:
+            start = sums.new_zeros(*sums.shape[:2], *sums.shape[3:])
+        inside = inside + q @ torch.cat((start[:, :, None], sums), dim=2).cumsum(dim=2)
+    return inside.flatten(2, 3)[:, :, :length]
+
+
+def _divided(sums: Tensor, total: Tensor) -> Tensor:
+    """sums / total; zero, with zero gradient, where a query may see nothing."""
+    empty = total == 0
+    return (sums / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
