@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 
 from integration import head_page, tiny
 from integration.tiny import TOKENS
-from regard.core import Causal, Padding, reference_attention
+from regard.core import Additive, Causal, Cosine, Padding, Scorer, reference_attention
 from regard.positions import Alibi
 from regard.tracing import Trace
 from regard.views import AttentionRecord, LayerRecord, PageToken, Side, value_contexts
@@ -120,6 +120,41 @@ def _with(trace: Trace, **fields: Any) -> Trace:
         inputs = replace(each.inputs, **fields)
         layers.append(replace(each, inputs=inputs, context=reference_attention(inputs).context[0]))
     return replace(trace, encoder=replace(trace.source, attention=tuple(layers)))
+
+
+@pytest.mark.parametrize(
+    ("scorer", "score", "factors"),
+    [
+        (
+            Additive(torch.tensor([[1.0, -2.0, 3.0, 0.5, -0.25]]).repeat(3, 1)),
+            "v · tanh(q + k)",
+            ("v", "tanh(q + k)"),
+        ),
+        (Cosine(temperature=0.5), "cos(q, k)", ("q / |q|", "k / |k|")),
+    ],
+    ids=["additive", "cosine"],
+)
+def test_the_formula_of_another_scorer(
+    open_page: OpenPage, tmp_path: Path, scorer: Scorer, score: str, factors: tuple[str, str]
+) -> None:
+    trace = _with(tiny.trace(tmp_path, "bert"), scorer=scorer)
+    trace.write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=neuron&layer=1&head=2&pin=query-5&key=3")
+    weights = trace.weights(1, 2)[5].numpy()
+    shown = [_value(text) for text in page.locator(".neuron-row .neuron-weight").all_inner_texts()]
+    _close(shown, weights)
+    e = trace.explain(5, 1, 2)
+    _close(_rows(page, "product"), e.scores)
+    _close(_figure(page, "product"), e.scores[3])
+    expect(page.locator(".step-product .equation")).to_contain_text(f"{score} = ")
+    head = page.locator(".step-product thead th").all_inner_texts()
+    assert head == ["dim", *factors, f"{factors[0]} × {factors[1]}"]
+    page.get_by_text("All numbers as tables").click()
+    terms = page.locator(".neuron-tables table").nth(1).locator("tbody tr")
+    expect(terms.first).to_be_attached()
+    cells = terms.evaluate_all("rows => rows.map(r => Array.from(r.cells).map(c => c.innerText))")
+    numbers = np.array([[_value(text) for text in row] for row in cells])
+    _close(numbers[:, 1:], np.stack((e.left, e.right[3], e.left * e.right[3]), axis=1))
 
 
 def test_cap_bias_mask_and_sink_are_steps(open_page: OpenPage, tmp_path: Path) -> None:

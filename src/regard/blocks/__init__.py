@@ -10,7 +10,7 @@ from regard.blocks._feed_forward import (
     activation_named,
 )
 from regard.blocks._layers import DecoderLayer, LayerState, SelfAttentionLayer
-from regard.blocks._linear import Linear, is_native
+from regard.blocks._linear import Identity, Linear, is_native
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.blocks._norms import RMSNorm
 from regard.blocks._residual import PostNorm, PreNorm, Residual, SandwichNorm
@@ -26,6 +26,7 @@ __all__ = [
     "ExpireSpanAttention",
     "FeedForward",
     "GatedFeedForward",
+    "Identity",
     "LayerState",
     "Linear",
     "MultiHeadAttention",

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.core.errors import InputError
+
 # What a processor of the x86 kind needs for products of such numbers; one of them is enough.
 _NATIVE = {
     torch.bfloat16: ("avx512_bf16", "amx_bf16", "amx_tile", "avx10_2"),
@@ -60,6 +62,35 @@ class Linear(nn.Linear):
                 wide, self.weight[part].float(), None if bias is None else bias[part]
             )
         return result
+
+
+class Identity(Linear):
+    """y = x, with nothing to learn: a linear map whose matrix is the identity.
+
+    As the projections of `MultiHeadAttention` it gives attention without parameters, q = k = v = x: each
+    token becomes the mean of all tokens, weighted by how alike they are to it.
+
+    Args:
+        in_features, out_features: the same number.
+        bias: False.
+
+    Raises:
+        InputError: two sizes, or a bias.
+
+    Example:
+        >>> Identity(3, 3, bias=False)(torch.tensor([1.0, 2.0, 3.0]))
+        tensor([1., 2., 3.])
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        if bias or in_features != out_features:
+            raise InputError(
+                "the identity has no bias (use_bias must be False) and gives as many numbers as it reads; "
+                f"got bias={bias}, {in_features} and {out_features}."
+            )
+        super().__init__(in_features, out_features, bias=False)
+        del self.weight
+        self.register_buffer("weight", torch.eye(in_features), persistent=False)
 
 
 @cache

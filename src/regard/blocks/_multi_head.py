@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,8 @@ from regard.core import (
     Kernel,
     KeyValueCache,
     Mask,
+    ScaledDot,
+    Scorer,
     SeededDropout,
     Taps,
     attention_by_weights,
@@ -24,12 +27,15 @@ from regard.core import (
 from regard.core.errors import InputError
 from regard.positions import Rotation
 
+_SCALED_DOT = ScaledDot()
+
 
 class MultiHeadAttention(nn.Module):
     """Self-attention over one sequence, or cross-attention from one sequence to another.
 
         q = W_q x,  k = W_k s,  v = W_v s          split into heads; s = x, or the other sequence
-        context_h = softmax(scale * q_h k_h^T) v_h, or what a kernel makes of q_h, k_h and v_h
+        context_h = softmax(scale * score(q_h, k_h)) v_h          score(q, k) = q k^T, or a scorer's
+                                                        (a kernel makes context_h of q_h, k_h, v_h)
         output = W_o concat(context_1 .. context_H)
 
     Args:
@@ -41,10 +47,12 @@ class MultiHeadAttention(nn.Module):
         d_source: size of the other sequence's vectors; by default d_model.
         use_bias: whether the projections to q, k and v have a bias.
         output_bias: whether the one to the output has; by default as `use_bias`.
-        scale, softcap: as in `regard.core.AttentionInputs`.
+        scorer, scale, softcap: as in `regard.core.AttentionInputs`. The tensors of a scorer become
+            parameters: `scorer_v` of `Additive`, `scorer_weight` of `Bilinear`.
         dropout_p: probability of dropping a weight in training.
         q_norm, k_norm: norms over the head_dim of every query and key (Qwen 3, Gemma 3); None for none.
         kernel: makes the contexts, as those of `regard.blocks.attentions` do; None for the softmax.
+        projection: the class of the four maps: `Identity` for attention without parameters.
 
     Raises:
         InputError: sizes that do not divide, or a `dropout_p` that is no probability below 1.
@@ -64,8 +72,17 @@ class MultiHeadAttention(nn.Module):
         torch.Size([1, 5, 6])
         >>> attention(torch.randn(1, 5, 6), source=torch.randn(1, 7, 6)).shape
         torch.Size([1, 5, 6])
+        >>> import torch
+        >>> from regard.blocks import Identity
+        >>> from regard.core import Additive
+        >>> bahdanau = MultiHeadAttention(6, 2, scorer=Additive(torch.zeros(2, 3)))
+        >>> bahdanau.scorer_v.shape
+        torch.Size([2, 3])
+        >>> bare, x = MultiHeadAttention(6, 1, use_bias=False, projection=Identity), torch.randn(1, 5, 6)
+        >>> torch.allclose(bare(x), torch.softmax(x @ x.mT / 6**0.5, dim=-1) @ x, atol=1e-6)
+        True
 
-    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2.
+    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2; the scorers name theirs.
     """
 
     TAPS: tuple[str, ...] = ("q", "k", "v", "inputs", "scores", "weights", "context", "output")
@@ -81,12 +98,14 @@ class MultiHeadAttention(nn.Module):
         d_source: int | None = None,
         use_bias: bool = True,
         output_bias: bool | None = None,
+        scorer: Scorer = _SCALED_DOT,
         scale: float | None = None,
         softcap: float | None = None,
         dropout_p: float = 0.0,
         q_norm: nn.Module | None = None,
         k_norm: nn.Module | None = None,
         kernel: Kernel | None = None,
+        projection: type[Linear] = Linear,
     ) -> None:
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
@@ -106,11 +125,18 @@ class MultiHeadAttention(nn.Module):
         d_source = d_model if d_source is None else d_source
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.scale, self.softcap, self.dropout_p = scale, softcap, dropout_p
-        self.q = Linear(d_model, num_heads * head_dim, bias=use_bias)
-        self.k = Linear(d_source, num_kv_heads * head_dim, bias=use_bias)
-        self.v = Linear(d_source, num_kv_heads * v_dim, bias=use_bias)
+        self.q = projection(d_model, num_heads * head_dim, bias=use_bias)
+        self.k = projection(d_source, num_kv_heads * head_dim, bias=use_bias)
+        self.v = projection(d_source, num_kv_heads * v_dim, bias=use_bias)
         output_bias = use_bias if output_bias is None else output_bias
-        self.output = Linear(num_heads * v_dim, d_model, bias=output_bias)
+        self.output = projection(num_heads * v_dim, d_model, bias=output_bias)
+        scorer.check(num_heads, head_dim)
+        self._scorer = scorer
+        self._of_scorer = [
+            each.name for each in fields(scorer) if isinstance(getattr(scorer, each.name), Tensor)
+        ]
+        for name in self._of_scorer:
+            self.register_parameter(f"scorer_{name}", nn.Parameter(getattr(scorer, name).detach().clone()))
         self.q_norm, self.k_norm = q_norm, k_norm
         self.kernel = kernel
         self.kept, self.num_built = tuple(range(num_heads)), num_heads
@@ -165,6 +191,7 @@ class MultiHeadAttention(nn.Module):
             v=v,
             mask=mask,
             bias=self.bias_of(q, k, bias),
+            scorer=self.scorer,
             scale=self.scale,
             softcap=self.softcap,
             dropout=dropout,
@@ -194,6 +221,13 @@ class MultiHeadAttention(nn.Module):
         if self.k_norm is not None:
             k = self.k_norm(k)
         return k if rotation is None else rotation.apply(k), v
+
+    @property
+    def scorer(self) -> Scorer:
+        """What makes its scores, with what it has learned."""
+        if not self._of_scorer:
+            return self._scorer
+        return replace(self._scorer, **{name: getattr(self, f"scorer_{name}") for name in self._of_scorer})
 
     def bias_of(self, q: Tensor, k: Tensor, bias: Bias | Tensor | None) -> Bias | Tensor | None:
         """What is added to the scaled scores; an architecture whose bias depends on q and k says so here."""
@@ -228,6 +262,8 @@ class MultiHeadAttention(nn.Module):
         _keep_rows(self.k, _entries(groups, k_dim))
         _keep_rows(self.v, _entries(groups, v_dim))
         _keep_columns(self.output, _entries(heads, v_dim))
+        for name in self._of_scorer:
+            setattr(self, f"scorer_{name}", _picked(getattr(self, f"scorer_{name}"), 0, heads))
         self.num_heads, self.num_kv_heads = len(heads), len(groups)
         self.kept = tuple(self.kept[head] for head in heads)
 

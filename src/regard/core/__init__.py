@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.core._fused import fused_attention
     from regard.core._inputs import AttentionInputs, Kernel, padding_of
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
+    from regard.core._scorers import Additive, Bilinear, Cosine, Dot, ScaledDot, Scorer
     from regard.core._taps import Listener, Taps
     from regard.core.rows import (
         AttentionErrors,
@@ -30,15 +31,19 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Additive",
     "Attention",
     "AttentionErrors",
     "AttentionInputs",
     "Bias",
     "BiasOfHeads",
+    "Bilinear",
     "Causal",
     "Conjunction",
+    "Cosine",
     "DenseBias",
     "DilatedWindow",
+    "Dot",
     "Dropout",
     "ForgettingCache",
     "Groups",
@@ -50,6 +55,8 @@ __all__ = [
     "Predicate",
     "Ramp",
     "RowStatistics",
+    "ScaledDot",
+    "Scorer",
     "SeededDropout",
     "Segments",
     "Taps",

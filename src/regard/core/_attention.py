@@ -1,10 +1,10 @@
-"""Scaled dot-product attention, step by step, and every quantity between.
+"""Attention, step by step, and every quantity between.
 
 Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V, Vaswani et al. 2017 (arXiv 1706.03762), equation 1; with,
 where given, a soft cap (Gemma 2, arXiv 2408.00118, section 2), an additive bias, a mask, sinks (gpt-oss,
 arXiv 2508.10925, section 2.2) and dropout:
 
-    scores        = q k^T
+    scores        = q k^T, or what another scorer makes of q and k
     scaled_scores = scale * scores;  softcap * tanh(scaled / softcap);  + bias
     masked_scores = scaled_scores, -inf where the mask forbids; then the head's sink as one more column
     weights       = softmax(masked_scores), in float32 or wider; all zero in a row that may attend to nothing
@@ -28,7 +28,7 @@ class Attention:
     """Every quantity of attention by name; the matrices are (batch, heads, queries, keys).
 
     Args:
-        scores: q k^T.
+        scores: q k^T, or what the record's scorer makes of q and k.
         scaled_scores: scaled, capped, biased.
         masked_scores: the softmax's exact argument, -inf where the mask forbids; with sinks, one column more.
         weights: the softmax; a row sums to 1, or is all zero where the query may attend to nothing; with
@@ -182,7 +182,7 @@ def score_rows(
     inputs.require_scores()
     # float32 or wider: half precision would round the scores before the softmax magnifies the rounding.
     wide = at_least_float32(q)
-    scores = q.to(wide) @ expand_heads(k, inputs.num_heads).to(wide).mT
+    scores = inputs.scorer.scores(q.to(wide), expand_heads(k, inputs.num_heads).to(wide))
     scaled = scores * inputs.factor
     if inputs.softcap is not None:
         scaled = inputs.softcap * torch.tanh(scaled / inputs.softcap)
@@ -205,12 +205,12 @@ def softmax_or_zero(masked_scores: Tensor) -> Tensor:
 
 
 def learned_by(inputs: AttentionInputs) -> tuple[Tensor, ...]:
-    """What bias and sinks learn; refused where the bias has a gradient for what it does not name."""
-    learned: tuple[Tensor, ...] = ()
+    """What scorer, bias and sinks learn; refused where the bias has a gradient for what it does not name."""
+    learned = inputs.scorer.learned()
     if inputs.bias is not None:
         bias = as_object(inputs.bias)
-        learned = bias.learned()
-        if not any(tensor.requires_grad for tensor in learned):
+        learned = (*learned, *bias.learned())
+        if not any(tensor.requires_grad for tensor in bias.learned()):
             origin = torch.zeros(1, dtype=torch.int64, device=inputs.q.device)
             if bias.block(origin, origin).requires_grad:
                 raise InputError(

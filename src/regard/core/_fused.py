@@ -1,8 +1,8 @@
 """Attention at full speed in O(N) memory: by torch's fused kernel wherever that can be had, else by blocks.
 
-The kernel takes no soft cap, no dropout of ours, and no gradient of a bias: these are written out, a block of
-queries at a time. All else goes to the kernel: in one call, or by blocks where the mask or bias of all rows
-would be large, or where blocks need not look at the keys that nobody in them sees.
+The kernel takes no soft cap, no dropout of ours, no scores but dot products, and no gradient of a bias: these
+are written out, a block of queries at a time. All else goes to the kernel: in one call, or by blocks where
+the mask or bias of all rows would be large, or where blocks need not look at the keys that nobody sees.
 """
 
 import torch
@@ -72,12 +72,20 @@ def _fused(inputs: AttentionInputs, *, keeps: bool) -> Tensor:
         if not (mask is None or padding_of(mask) is None or _harmless(inputs.k, inputs.v)):
             k, v = silence_padding(mask, inputs.k, inputs.v)
             inputs = inputs.changed(k=k, v=v)
-    written_out = inputs.softcap is not None or inputs.dropout is not None
-    if mask is None and inputs.bias is None and inputs.sinks is None and not written_out:
+    of_dots = inputs.of_dots()
+    if of_dots is not None and of_dots.q.dtype != inputs.v.dtype:
+        # A scorer has worked in float32, and so does the kernel; the context is rounded once.
+        return _scored(of_dots.changed(v=inputs.v.to(of_dots.q.dtype)), True, keeps).to(inputs.v.dtype)
+    return _scored(inputs if of_dots is None else of_dots, of_dots is not None, keeps)
+
+
+def _scored(inputs: AttentionInputs, by_dots: bool, keeps: bool) -> Tensor:
+    written_out = inputs.softcap is not None or inputs.dropout is not None or not by_dots
+    if inputs.mask is None and inputs.bias is None and inputs.sinks is None and not written_out:
         return attend(inputs.q, inputs.k, inputs.v, inputs.factor)
     learned = learned_by(inputs) if torch.is_grad_enabled() else ()
     if written_out or any(tensor.requires_grad for tensor in learned):
-        return _written_out(inputs, learned, keeps)
+        return _written_out(inputs, learned, by_dots, keeps)
     return _by_kernel(inputs)
 
 
@@ -158,12 +166,12 @@ def _planes_of(inputs: AttentionInputs) -> int:
     return batch * heads
 
 
-def _written_out(inputs: AttentionInputs, learned: tuple[Tensor, ...], keeps: bool) -> Tensor:
+def _written_out(inputs: AttentionInputs, learned: tuple[Tensor, ...], by_dots: bool, keeps: bool) -> Tensor:
     plain = inputs.dropout is None and inputs.sinks is None
     wants = _wants_gradient(inputs) or any(tensor.requires_grad for tensor in learned)
-    if inputs.softcap is not None and plain and not wants:
+    if inputs.softcap is not None and by_dots and plain and not wants:
         return capped_attention(inputs, inputs.softcap)
-    planes = inputs.q.shape[0] * inputs.num_heads
+    planes = inputs.q.shape[0] * inputs.num_heads * inputs.scorer.entries(inputs.q.shape[3])
     if keeps and wants and planes * inputs.q_len * inputs.k_len <= _KEPT_ENTRIES:
         return _arithmetic(inputs, inputs.q, inputs.k, inputs.v, range(inputs.q_len), range(inputs.k_len))
     entries = _WRITTEN_ENTRIES if on_cpu(inputs.q) else _WRITTEN_ON_DEVICE

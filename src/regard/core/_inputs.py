@@ -13,7 +13,10 @@ from regard.core._cache import KeyValueCache
 from regard.core._dilated import DilatedWindow
 from regard.core._dropout import Dropout
 from regard.core._masks import Causal, Conjunction, Mask, Padding, Segments, Window
+from regard.core._scorers import Dot, ScaledDot, Scorer
 from regard.core.errors import InputError
+
+_SCALED_DOT = ScaledDot()
 
 
 class Kernel(ABC):
@@ -67,7 +70,9 @@ class AttentionInputs:
         mask: who may attend to whom; None lets every query attend to every key.
         bias: added to the scaled scores: a tensor with four axes that broadcast to
             (batch, heads, queries, keys), or an object with a `block` method.
-        scale: factor of q k^T; by default 1 / sqrt(head_dim).
+        scorer: what makes the scores of queries and keys: the dot product, or `Additive`, `Bilinear`,
+            `Cosine`.
+        scale: factor of the scores; by default the scorer's, 1 / sqrt(head_dim) for the dot product.
         softcap: bound c of the scaled scores, c * tanh(score / c).
         dropout: which weights survive; None keeps all.
         sinks: (heads,), a score that every query of the head gives to nothing (gpt-oss, arXiv 2508.10925,
@@ -97,6 +102,7 @@ class AttentionInputs:
     v: Tensor
     mask: Mask | None = None
     bias: Bias | Tensor | None = None
+    scorer: Scorer = _SCALED_DOT
     scale: float | None = None
     softcap: float | None = None
     dropout: Dropout | None = None
@@ -127,6 +133,12 @@ class AttentionInputs:
             )
         if not fits:
             _refuse(q, k, v)
+        self.scorer.check(heads, head_dim)
+        if self.kernel is not None and self.scorer != _SCALED_DOT:
+            raise InputError(
+                f"scorer must be left out beside a kernel: {self.kernel.name} makes contexts by itself, and "
+                f"does not ask {type(self.scorer).__name__}."
+            )
         if self.scale is not None and not math.isfinite(self.scale):
             raise InputError(f"scale must be a finite number; got {self.scale}.")
         if self.softcap is not None and not 0 < self.softcap < math.inf:
@@ -157,6 +169,8 @@ class AttentionInputs:
     def __repr__(self) -> str:
         names = ("mask", "bias", "softcap", "dropout", "sinks", "weights")
         given = [name for name in names if getattr(self, name) is not None]
+        if self.scorer != _SCALED_DOT:
+            given.append(f"scorer {type(self.scorer).__name__}")
         shapes = ", ".join(f"{name} {tuple(getattr(self, name).shape)}" for name in "qkv")
         return f"AttentionInputs({', '.join([shapes, f'scale {self.factor:.6g}', *given])})"
 
@@ -182,8 +196,21 @@ class AttentionInputs:
 
     @property
     def factor(self) -> float:
-        """The scale in force: the given one, or 1 / sqrt(head_dim)."""
-        return 1.0 / math.sqrt(self.q.shape[3]) if self.scale is None else self.scale
+        """The scale in force: the given one, or the scorer's."""
+        return self.scorer.scale(self.q.shape[3]) if self.scale is None else self.scale
+
+    def of_dots(self) -> "AttentionInputs | None":
+        """The record whose scores are dot products, the same numbers; None where no dot product gives them.
+
+        Its q and k are in float32 or wider where the scorer had to make them of the record's own.
+        """
+        operands = self.scorer.operands(self.q, self.k)
+        if operands is None:
+            return None
+        q, k = operands
+        if q is self.q and k is self.k:
+            return self
+        return self.changed(q=q, k=k, scorer=Dot(), scale=self.factor)
 
     @property
     def written_heads(self) -> tuple[int, ...]:
@@ -242,6 +269,7 @@ class AttentionInputs:
             v=self.v[:, kv : kv + 1],
             mask=None if self.mask is None else _mask_of_head(self.mask, index),
             bias=None if self.bias is None else BiasOfHeads(as_object(self.bias), (index,)),
+            scorer=self.scorer.of_heads((index,)),
             dropout=None if self.dropout is None else _DropoutOfHead(self.dropout, self.num_heads, index),
             sinks=None if self.sinks is None else self.sinks[index : index + 1],
             weights=written,

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.blocks import FeedForward, MultiHeadAttention, PostNorm, Residual, SelfAttentionLayer, Stack
+from regard.core import ScaledDot
 from regard.embedding._arithmetic import Arithmetic
 from regard.embedding._entrance import Entrance
 from regard.embedding._products import Float32Product, MakeProduct, Product, Projection, SideBySide
@@ -129,6 +130,7 @@ def is_plain(layer: nn.Module) -> bool:
         and attention.q.out_features == attention.v.out_features
         and attention.softcap is None
         and attention.kernel is None
+        and attention.scorer == ScaledDot()
         and attention.q_norm is None
         and attention.k_norm is None
         and all(linear.bias is not None for linear in (attention.q, attention.v, attention.output))

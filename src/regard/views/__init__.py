@@ -9,7 +9,7 @@ from regard.views._blocks import MOST_POSITIONS, plain
 from regard.views._budget import MOST_MB
 from regard.views._curves import CurvePicture, Panel, Series
 from regard.views._figure import check_format, new_figure, write_figure
-from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord
+from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord, ScorerName, ScorerRecord
 from regard.views._live import LiveMeasures, LiveRun, Work
 from regard.views._live_record import LivePooling, LiveRecord
 from regard.views._live_weights import LiveWeights
@@ -65,6 +65,8 @@ __all__ = [
     "PositionsRecord",
     "RecordKind",
     "RotaryRecord",
+    "ScorerName",
+    "ScorerRecord",
     "Series",
     "Side",
     "StoryNeurons",

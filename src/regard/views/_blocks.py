@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord
+from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord, ScorerRecord
 from regard.views._quantize import TOLERANCE, Packed, Values, by_dimension
 from regard.views._records import AttentionRecord, PositionsRecord, Side
 
@@ -176,6 +176,7 @@ def _layer(name: str, layer: LayerRecord, blocks: Blocks) -> dict[str, Any]:
         "kvHeads": len(layer.k),
         "headDim": layer.q.shape[2],
         "scale": layer.scale,
+        "scorer": None if layer.scorer is None else _scorer(f"{name}-scorer", layer.scorer, blocks),
         "softcap": layer.softcap,
         "mask": None if layer.mask is None else _mask(f"{name}-mask", layer.mask, blocks),
         "bias": _bias(f"{name}-bias", layer, blocks),
@@ -190,6 +191,10 @@ def _bias(name: str, layer: LayerRecord, blocks: Blocks) -> dict[str, Any] | Non
     known: dict[str, Any] = {"heads": len(layer.bias), "dense": layer.bias.ndim == 3}
     # By distance it is short, and stays float32; a dense one belongs to the heads.
     return known if known["dense"] else known | blocks.add_values(name, Values(stored=layer.bias))
+
+
+def _scorer(name: str, scorer: ScorerRecord, blocks: Blocks) -> dict[str, Any]:
+    return {"name": scorer.name, "v": None if scorer.v is None else blocks.add(name, scorer.v)}
 
 
 def _mask(name: str, mask: MaskRecord, blocks: Blocks) -> dict[str, Any]:

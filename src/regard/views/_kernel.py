@@ -201,6 +201,12 @@ class Kernel:
         )
         said = {
             "scale": layer.scale,
+            "scorer": None
+            if layer.scorer is None
+            else {
+                "name": layer.scorer.name,
+                "v": None if layer.scorer.v is None else layer.scorer.v[head].tolist(),
+            },
             "softcap": layer.softcap,
             "sink": None if layer.sinks is None else float(layer.sinks[head]),
             "vDim": None if layer.v is None else layer.v.shape[2],

@@ -1,6 +1,7 @@
 """One attention layer as the views are given it: q, k, scale, mask, bias, in plain arrays, checked."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +67,24 @@ class RotaryRecord:
     amplitude: float = 1.0
 
 
+ScorerName = Literal["bilinear", "cosine", "additive"]
+"""What makes the scores, where that is not the product of q and k."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ScorerRecord:
+    """What makes a layer's scores of q and k.
+
+    Attributes:
+        name: "additive" is v . tanh(q + k). The others are products, q . k, of what a layer then has for q
+            and k: q W and k of "bilinear", and vectors of length 1 of "cosine".
+        v: float32 (heads, head_dim) of "additive", else None.
+    """
+
+    name: ScorerName
+    v: npt.NDArray[np.float32] | None = None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LayerRecord:
     """One attention layer.
@@ -74,7 +93,8 @@ class LayerRecord:
         layer: Its number in its stack, from 0: of cross-attention, some layers may be missing.
         q: float32 (heads, queries, head_dim), as they enter the kernel.
         k: float32 (kv_heads, keys, head_dim); kv_heads divides heads.
-        scale: What the products are multiplied by, `head_dim ** -0.5` for most models.
+        scale: What the scores are multiplied by, `head_dim ** -0.5` for most models.
+        scorer: What makes them; None for the product of q and k.
         softcap: The bound of the scaled scores, or None.
         mask: Who may attend to whom, or None.
         bias: float32, what is added to the scores: by distance, (heads or 1, queries + keys - 1), at
@@ -99,6 +119,7 @@ class LayerRecord:
     q: npt.NDArray[np.float32]
     k: npt.NDArray[np.float32]
     scale: float
+    scorer: ScorerRecord | None = None
     softcap: float | None = None
     mask: MaskRecord | None = None
     bias: npt.NDArray[np.float32] | None = None

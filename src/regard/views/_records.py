@@ -5,6 +5,8 @@ other, each layer with shapes, scale, mask and bias of its own. The weights of q
 
     softmax over keys and sink of cap(scale * q[h] @ k[h // group].T) + bias[h], where the mask allows
 
+(v[h] . tanh(q[h] + k[h // group]) in the place of the product where the scorer is additive),
+
 with group = heads // kv_heads, and cap(s) = softcap * tanh(s / softcap) where there is one. A query that may
 attend to nothing has weights of zero. Weights from another library are given as they are.
 """

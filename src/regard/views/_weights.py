@@ -32,7 +32,8 @@ def weight_rows(layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]) -
         given: npt.NDArray[np.float64] = layer.weights[head, queries].astype(np.float64)
         return given
     q, k = layer.q[head, queries].astype(np.float64), layer.k[head // layer.group].astype(np.float64)
-    weights = _products(q, k.T)
+    added = None if layer.scorer is None else layer.scorer.v
+    weights = _products(q, k.T) if added is None else _added(q, k, added[head].astype(np.float64))
     weights *= layer.scale
     if layer.softcap is not None:
         weights /= layer.softcap
@@ -65,6 +66,13 @@ def bias_rows(layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]) -> 
     rows = np.lib.stride_tricks.sliding_window_view(bias, layer.keys)
     picked: npt.NDArray[np.float32] = rows[layer.queries - 1 - queries]
     return picked
+
+
+def _added(
+    q: npt.NDArray[np.float64], k: npt.NDArray[np.float64], v: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """v . tanh(q + k) of q (rows, dim) and k (keys, dim), row by row."""
+    return np.stack([np.tanh(row + k) @ v for row in q])
 
 
 def _products(q: npt.NDArray[np.float64], k: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

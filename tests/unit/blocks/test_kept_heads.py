@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.blocks import MultiHeadAttention, RMSNorm
-from regard.core import Bias, BiasOfHeads, DenseBias, Taps
+from regard.core import Additive, Bias, BiasOfHeads, DenseBias, Taps
 from regard.positions import RelativeBias
 from tolerances import FP64, assert_close_to_largest
 
@@ -19,6 +19,11 @@ BLOCKS: dict[str, dict[str, Any]] = {
     "values of another size": {"num_heads": 5, "head_dim": 3, "v_dim": 2, "scale": 0.7, "softcap": 2.0},
     "grouped": {"num_heads": 6, "num_kv_heads": 3, "head_dim": 3, "v_dim": 2},
     "another source": {"num_heads": 5, "head_dim": 3, "d_source": D_SOURCE},
+    "additive scores": {
+        "num_heads": 5,
+        "head_dim": 3,
+        "scorer": Additive(torch.linspace(-2, 3, 15).view(5, 3)),
+    },
 }
 KEPT = {"grouped": [(0, 1, 4, 5), (0, 3, 4), (2, 3), (1, 2, 5), (3,)]}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.core._attention import bias_block, mask_block
+from regard.core._attention import bias_block, expand_heads, mask_block
 from regard.core._devices import on_cpu
 from regard.core._inputs import AttentionInputs
 from regard.core._positions import as_tensor
@@ -62,17 +62,24 @@ def places(inputs: AttentionInputs, rows: range, keys: range, entries: int) -> I
 
 
 def write_products(inputs: AttentionInputs, k: Tensor, place: Place, scores: Tensor) -> None:
-    """scale * q k^T, capped, into (items, heads, rows, keys); a group's query heads in one product."""
+    """scale * the scorer's score, capped, into (items, heads, rows, keys).
+
+    Of a record of dot products, as `of_dots` gives it, a group's query heads go in one product.
+    """
     softcap = inputs.softcap
     factor = inputs.factor if softcap is None else inputs.factor / softcap
     some = k[place.items, place.of_keys, place.at_keys]
-    q = torch.mul(inputs.q[place.items, place.heads, place.at_rows].to(k.dtype), factor)
-    count = some.shape[0] * some.shape[1]
-    torch.bmm(
-        q.reshape(count, -1, q.shape[3]),
-        some.flatten(0, 1).mT,
-        out=scores.view(count, -1, scores.shape[3]),
-    )
+    q = inputs.q[place.items, place.heads, place.at_rows].to(k.dtype)
+    if inputs.scorer.operands(q, some) is None:
+        scorer = inputs.scorer.of_heads(range(inputs.num_heads)[place.heads])
+        torch.mul(scorer.scores(q, expand_heads(some, q.shape[1])), factor, out=scores)
+    else:
+        count = some.shape[0] * some.shape[1]
+        torch.bmm(
+            torch.mul(q, factor).reshape(count, -1, q.shape[3]),
+            some.flatten(0, 1).mT,
+            out=scores.view(count, -1, scores.shape[3]),
+        )
     if softcap is not None:
         scores.tanh_().mul_(softcap)
 

@@ -96,7 +96,8 @@ def row_statistics(
     The arithmetic is that of float32 (of float64 for float64): every weight is as exact as its score.
 
     Args:
-        inputs: the record; mask, bias, scale, softcap, sinks and grouped heads are honoured, dropout is not.
+        inputs: the record; scorer, mask, bias, scale, softcap, sinks and grouped heads are honoured, dropout
+            is not.
         values: (keys, C) floating point; `mass` is weights @ values. A column of zeros and ones gives the
             weight on a set of keys, and any linear statistic is a column.
         places: int64 (queries, m), some keys of each query, -1 for none; `at_places` are the weights there.
@@ -205,7 +206,8 @@ class _Pass:
 
     def __init__(self, inputs: AttentionInputs, asked: _Asked) -> None:
         mask = None if inputs.mask is None else inputs.mask.simplified(inputs.q_len, inputs.k_len)
-        self.inputs = inputs.changed(mask=mask)
+        inputs = (inputs.of_dots() or inputs).changed(mask=mask)
+        self.inputs = inputs
         self.asked = asked
         self.dtype = at_least_float32(inputs.q)
         # What padding may hold in a key reaches its own scores only, which are all overwritten.

@@ -51,6 +51,7 @@ def explain(
     exact = replace(inputs, q=inputs.q.double(), k=inputs.k.double(), v=inputs.v.double())
     with torch.no_grad():  # a bias may be learned
         worked = reference_attention(exact, queries=range(row, row + 1))
+        left, right = exact.scorer.factors(exact.q[:, :, row : row + 1], exact.k)
     learned = of_queries.embeddings(0)
     before, after = steps_around(trace, kind, layer, row)
     # A sink is a column of the softmax, and no key: it has no token, no value and no share in the context.
@@ -70,6 +71,9 @@ def explain(
         token_ids=tuple(of_queries.encoding.token_ids),
         key_tokens=tuple(of_keys.tokens),
         scale=inputs.factor,
+        formula=exact.scorer.formula,
+        left=as_array(left[0, 0, 0, 0]),
+        right=as_array(right[0, 0, 0]),
         learned=as_array(learned[row]),
         scaled=_row(of_queries.scaled, row),
         position=_row(of_queries.positions, row),

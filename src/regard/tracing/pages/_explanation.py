@@ -42,7 +42,9 @@ class Explanation(Shown):
             the query is made of x itself.
         q: (head_dim,), its query.
         k, v: (keys, head_dim or v_dim), every key token's key and value.
-        scores: (keys,), q . k.
+        scores: (keys,), q . k, or what another scorer gives; `formula` says it in symbols.
+        left, right: (head_dim,) and (keys, head_dim), whose products, added up, are the scores: q and k; of
+            another scorer what it makes of them, such as v and tanh(q + k).
         scaled_scores: (keys,), scale * scores; where the model does so capped and biased.
         masked_scores: (keys,), -inf where the mask forbids; the softmax's argument.
         weights: (keys,), their softmax.
@@ -82,6 +84,9 @@ class Explanation(Shown):
     q: np.ndarray
     k: np.ndarray
     v: np.ndarray
+    formula: str
+    left: np.ndarray
+    right: np.ndarray
     scores: np.ndarray
     scaled_scores: np.ndarray
     masked_scores: np.ndarray
@@ -179,7 +184,7 @@ def _steps(e: Explanation) -> Iterator[tuple[str, "list[RenderableType]"]]:
     query = [*((step.name, step.vector) for step in e.before), ("q", e.q)]
     yield f"Query q, made from {made_from} ({len(e.q)} dimensions)", _vectors(query)
 
-    yield "Keys k, the scores q . k, scaled, and their softmax: the attention weights", _attention(e)
+    yield f"Keys k, the scores {e.formula}, scaled, and their softmax: the attention weights", _attention(e)
 
     context = [_values(e), *_vectors([("context", e.context)]), _first_of_context(e)]
     yield f"Context: the sum of weight x value over all tokens ({len(e.context)} dimensions)", context
@@ -199,7 +204,7 @@ def _attention(e: Explanation) -> "list[RenderableType]":
     from rich.text import Text
 
     best = int(np.argmax(e.weights))
-    terms = [(e.q[place], e.k[best, place]) for place in range(min(2, len(e.q)))]
+    terms = [(e.left[place], e.right[best, place]) for place in range(min(2, len(e.left)))]
     sink = (
         f"The rest, {e.sink:.6f}, goes to the head's sink, which has no value." if e.sink is not None else ""
     )
@@ -209,7 +214,7 @@ def _attention(e: Explanation) -> "list[RenderableType]":
         Text(f"The weights of all {len(e.key_tokens)} tokens sum to {e.weights.sum():.6f}.", style="dim"),
         *([Text(sink, style="dim")] if sink else []),
         Text(f"\nWorked out for the largest, {_key(e, best)}:"),
-        _worked("q . k", terms, len(e.q), e.scores[best]),
+        _worked(e.formula, terms, len(e.left), e.scores[best]),
         _softmax(e, best),
     ]
 
@@ -293,7 +298,8 @@ def _keys(e: Explanation) -> "Table":
     """The keys with the largest weights: key, scores before and after scaling, the mask, the weight."""
     hidden = ~np.isfinite(e.masked_scores)
     order = np.argsort(-e.weights, kind="stable")[:_MAX_KEYS]
-    named = [("k[0]", 7), ("k[1]", 7), ("q . k", 9), ("scaled", 8), *([("mask", 4)] if hidden.any() else [])]
+    score = e.formula if len(e.formula) <= 9 else "score"
+    named = [("k[0]", 7), ("k[1]", 7), (score, 9), ("scaled", 8), *([("mask", 4)] if hidden.any() else [])]
     table = _table(
         ["", "key of", *(name for name, _ in named), "weight", ""], [4, 14, *(w for _, w in named), 7]
     )

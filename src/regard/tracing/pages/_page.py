@@ -9,11 +9,17 @@ import torch
 from torch import Tensor
 
 from regard.core import (
+    Additive,
     AttentionInputs,
     Bias,
+    Bilinear,
     Causal,
+    Cosine,
+    Dot,
     Mask,
     Padding,
+    ScaledDot,
+    Scorer,
     Segments,
     Window,
     attention_weights,
@@ -38,6 +44,8 @@ from regard.views import (
     LayerRecord,
     MaskRecord,
     PageToken,
+    ScorerName,
+    ScorerRecord,
     Side,
     StoryRecord,
     every_head,
@@ -174,11 +182,13 @@ def _layer(name: str, number: int, inputs: AttentionInputs, made: "_Made") -> La
         mask = None if inputs.mask is None else made.mask(name, inputs)
         if finite is not None:
             mask = _with_bits(mask or MaskRecord(), finite)
+        shown = inputs.of_dots() or inputs
         layer = LayerRecord(
             layer=number,
-            q=as_array(inputs.q[0]),
-            k=_silenced(as_array(inputs.k[0]), mask),
+            q=as_array(shown.q[0]),
+            k=_silenced(as_array(shown.k[0]), mask),
             scale=inputs.factor,
+            scorer=_scorer(name, inputs.scorer),
             softcap=inputs.softcap,
             mask=mask,
             bias=bias,
@@ -186,6 +196,19 @@ def _layer(name: str, number: int, inputs: AttentionInputs, made: "_Made") -> La
         )
         _check(name, layer, inputs)
     return layer
+
+
+_SCORERS: dict[type[Scorer], ScorerName] = {Bilinear: "bilinear", Cosine: "cosine", Additive: "additive"}
+
+
+def _scorer(name: str, scorer: Scorer) -> ScorerRecord | None:
+    """What the page has to know of a scorer, whose formula it shows."""
+    if type(scorer) in (ScaledDot, Dot):
+        return None
+    if type(scorer) not in _SCORERS:
+        raise _refused(name, f"a scorer that it has no formula of ({type(scorer).__name__})")
+    v = as_array(scorer.v) if isinstance(scorer, Additive) else None
+    return ScorerRecord(name=_SCORERS[type(scorer)], v=v)
 
 
 class _Made:

@@ -14,14 +14,19 @@ from torch import Tensor
 from regard._lens import TensorMask
 from regard.blocks.attentions import LinearAttention, Linformer, Performer
 from regard.core import (
+    Additive,
     AttentionInputs,
     BiasOfHeads,
+    Bilinear,
     Causal,
     Conjunction,
+    Cosine,
     DenseBias,
     DilatedWindow,
+    Dot,
     Padding,
     Ramp,
+    ScaledDot,
     Segments,
     Unexpired,
     Window,
@@ -41,10 +46,10 @@ SCHEMA: dict[str, tuple[Any, str]] = {
     "AttentionTrace": (AttentionTrace, "inputs context output written_heads output_written"),
     "AttentionInputs": (
         AttentionInputs,
-        "q k v mask bias scale softcap dropout sinks weights written kernel",
+        "q k v mask bias scorer scale softcap dropout sinks weights written kernel",
     ),
     "ScoreTrace": (ScoreTrace, "inputs"),
-    "ScoreInputs": (ScoreInputs, "q k mask bias scale softcap dropout sinks weights written kernel"),
+    "ScoreInputs": (ScoreInputs, "q k mask bias scorer scale softcap dropout sinks weights written kernel"),
     "Keeping": (Keeping, "keep layers dtype"),
     "Causal": (Causal, "offset"),
     "Conjunction": (Conjunction, "masks"),
@@ -64,8 +69,17 @@ SCHEMA: dict[str, tuple[Any, str]] = {
     "DistanceTerm": (DistanceTerm, "vectors table index batch"),
     "Ramp": (Ramp, "spans ramp first positions"),
     "Unexpired": (Unexpired, "spans ramp first positions"),
+    "Additive": (Additive, "v"),
+    "Bilinear": (Bilinear, "weight"),
+    "Cosine": (Cosine, "temperature"),
+    "Dot": (Dot, ""),
+    "ScaledDot": (ScaledDot, ""),
 }
-"""The records of format 1: the name in the file, the class, and its fields. A change is another format."""
+"""The records of format 1: the name in the file, the class, and its fields. A change is another format, but
+for a field that is not written where it has its default."""
+
+_YOUNGER: dict[str, Any] = {"scorer": ScaledDot(), "kernel": None}
+"""Fields that came later, with these defaults."""
 
 _NAMES = {kind: name for name, (kind, _) in SCHEMA.items()}
 
@@ -118,12 +132,16 @@ class Writer:
                 f"{at} of this trace is a {kind}, which a file cannot hold: it is a rule that only code "
                 " can tell. Ask it what you need now, or save its weights as tensors of your own."
             )
-        return self._shared(value, at) if at.endswith((".mask", ".bias")) else self._record(value, at)
+        return (
+            self._shared(value, at) if at.endswith((".mask", ".bias", ".scorer")) else self._record(value, at)
+        )
 
     def _record(self, value: Any, at: str) -> Any:
         name = _NAMES[type(value)]
-        names = SCHEMA[name][1].split()
-        return {"is": name} | {each: self.write(getattr(value, each), f"{at}.{each}") for each in names}
+        found = {each: getattr(value, each) for each in SCHEMA[name][1].split()}
+        for each in [each for each in found if each in _YOUNGER and found[each] == _YOUNGER[each]]:
+            del found[each]
+        return {"is": name} | {each: self.write(held, f"{at}.{each}") for each, held in found.items()}
 
     def _shared(self, own: Any, at: str) -> Any:
         if id(own) not in self._places:

@@ -2,6 +2,8 @@
 //
 //   weights = softmax over the keys, and the sink, of  cap(scale * q . k) + bias,  where the mask allows
 //
+// with v . tanh(q + k) in the place of q . k where the scorer is additive; see scorers.js.
+//
 // A query that may attend to nothing has weights of zero. Python's form of this is views/_weights.py.
 
 import { decodeBase64, decodeRows, decodeValues } from "./numbers.js";
@@ -28,7 +30,7 @@ export class Layer {
     this.heads = facts.heads;
     this.group = facts.heads / facts.kvHeads;
     this.dim = facts.headDim;
-    const { mask, bias, sinks } = facts;
+    const { mask, bias, sinks, scorer } = facts;
     // Where a head's q and k are: of a long text, the file may hold those of some heads alone.
     const held = heldHeads(facts);
     const kvHeld = [...new Set(held.map((head) => Math.floor(head / this.group)))];
@@ -41,6 +43,7 @@ export class Layer {
       this.bias = bias.dense
         ? decodeRows(bias, readBlock, (bias.heads > 1 ? held.length : 1) * queries)
         : decodeValues(bias, readBlock);
+    if (scorer?.v) this.added = new Float32Array(bytes(scorer.v).buffer);
     if (sinks) this.sinks = new Float32Array(bytes(sinks).buffer);
     this.low = mask && mask.low !== null ? mask.low : null;
     this.high = mask && mask.high !== null ? mask.high : null;
@@ -79,6 +82,11 @@ export class Layer {
     const { q, k, dim } = this;
     let qAt = (this.qPlace[head] * this.queries + query) * dim;
     let kAt = (this.kPlace[Math.floor(head / this.group)] * this.keys + key) * dim;
+    if (this.added) {
+      let sum = 0;
+      for (let d = 0; d < dim; d += 1) sum += this.added[head * dim + d] * Math.tanh(q[qAt + d] + k[kAt + d]);
+      return sum;
+    }
     // Four sums, none of which waits for another: 1.6 times as fast as one sum.
     let a = 0;
     let b = 0;
@@ -172,7 +180,7 @@ export class Layer {
 
   // Every step between q, the weights of one row and its result; see source.js.
   steps(head, query) {
-    const { scale, softcap } = this.facts;
+    const { scale, softcap, scorer } = this.facts;
     const each = (value) => Float64Array.from({ length: this.keys }, (_, key) => value(key));
     const products = each((key) => this.product(head, query, key));
     const scaled = products.map((product) => product * scale);
@@ -188,6 +196,10 @@ export class Layer {
       q: part(this.q, qAt * this.queries + query, 1),
       k: part(this.k, kAt * this.keys, this.keys), // key j from j * dim on
       dim: this.dim,
+      scorer: scorer && {
+        name: scorer.name,
+        v: this.added ? this.added.subarray(head * this.dim, (head + 1) * this.dim) : null,
+      },
       scale,
       softcap,
       sink: this.sinks ? this.sinks[head] : null,

@@ -41,7 +41,7 @@
 //
 //   row(kind, layer, head, query, what)    Float64Array over the keys: the weights of one query, or another measure
 //   column(kind, layer, head, key, what)   Float64Array over the queries: the weight that each gives one key
-//   steps(kind, layer, head, query)    all that is between q and these weights: { q, k, dim, scale, softcap, sink,
+//   steps(kind, layer, head, query)    all that is between q and these weights: { q, k, dim, scorer, scale, softcap, sink,
 //                                      products, scaled, capped, bias, allowed, scores, weights }; arrays over
 //                                      the keys, null where the layer has no such step; and what becomes of the
 //                                      weights, { v, vDim, context }: values and result of the head, null where

@@ -1,5 +1,7 @@
 // Which number is worked out: a kind, a layer, a head, a query and a key; and its steps.
 
+import { factorsOf } from "../base/scorers.js";
+
 const isCount = (text) => /^\d{1,7}$/.test(text);
 // A place that need not be said: the key that is worked out, a dimension of q and k, one of v.
 const place = {
@@ -70,11 +72,20 @@ export class Chosen {
     return Boolean(this.keys[key].sink);
   }
 
-  // The summands of q . k, dimension by dimension.
+  // The two factors of a summand.
+  factors(d, key = this.key) {
+    const { q, k, dim, scorer } = this.steps;
+    return factorsOf(scorer, d, q[d], k[key * dim + d]);
+  }
+
+  // The summands of the score, dimension by dimension.
   terms(key = this.key) {
-    const { q, k, dim } = this.steps;
+    const { dim } = this.steps;
     if (this.isSink(key)) return new Float64Array(dim);
-    return Float64Array.from({ length: dim }, (_, d) => q[d] * k[key * dim + d]);
+    return Float64Array.from({ length: dim }, (_, d) => {
+      const [left, right] = this.factors(d, key);
+      return left * right;
+    });
   }
 
   // The summands of the result that this key gives.

@@ -3,6 +3,7 @@
 
 import { make, onceAFrame, whenResized } from "../base/dom.js";
 import { ACROSS, DOWN, onKeys, placeIn } from "../base/keys.js";
+import { saidOf } from "../base/scorers.js";
 import { drawBars, formatNumber, largestSize, scaleOf } from "./figures.js";
 
 const LOWEST = 26; // a row, in CSS pixels
@@ -46,7 +47,7 @@ export class KeyRows {
   columns() {
     const { steps } = this.chosen;
     const masked = steps.allowed.some((allowed) => !allowed);
-    const numbers = [{ name: "product", label: "q · k", of: (key) => steps.products[key] }];
+    const numbers = [{ name: "product", label: saidOf(steps.scorer).score, of: (key) => steps.products[key] }];
     if (steps.scale !== 1) numbers.push({ name: "scaled", label: scaleOf(steps).said, of: (key) => steps.scaled[key] });
     if (steps.capped) numbers.push({ name: "capped", label: "capped", of: (key) => steps.capped[key] });
     if (steps.bias) numbers.push({ name: "bias", label: "+ bias", of: (key) => steps.bias[key] });
@@ -141,11 +142,12 @@ export class KeyRows {
     const { steps, query } = chosen;
     const words = (text, className) => make("span", { class: className }, text);
     const blank = () => make("span", {});
+    const said = saidOf(steps.scorer);
     const numbers = this.numbers.map(({ label, name }) => words(label, `neuron-number of-${name}`));
     this.head.replaceChildren(
       words("Key", "neuron-token"),
       words("k", "neuron-label"),
-      words("q × k", "neuron-label"),
+      words(`${said.left} × ${said.right}`, "neuron-label"),
       ...numbers,
       words("weight", "neuron-number"),
       words("weight × v", "neuron-label of-v"),
@@ -158,7 +160,11 @@ export class KeyRows {
       name,
       words(String(query), "position"),
     );
-    this.query.replaceChildren(token, this.strip("q"), words("times each k", "neuron-hint"));
+    this.query.replaceChildren(
+      token,
+      this.strip("q"),
+      words(steps.scorer?.v ? "plus each k" : "times each k", "neuron-hint"),
+    );
     const total = steps.weights.reduce((a, b) => a + b, 0);
     const sum = make("span", { class: "neuron-number" }, formatNumber(total));
     const result = steps.context ? this.strip("context") : blank();

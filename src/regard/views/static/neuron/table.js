@@ -1,6 +1,7 @@
 // All numbers of the calculation as tables; built only while they are open.
 
 import { makeTable, makeTables } from "../base/controls.js";
+import { saidOf } from "../base/scorers.js";
 import { formatNumber } from "./figures.js";
 
 export class NeuronTables {
@@ -19,9 +20,10 @@ export class NeuronTables {
     const { chosen } = this;
     const { steps, key, query, layer, head } = chosen;
     const where = `layer ${layer}, head ${head}, query ${query} (${chosen.nameOf("query", query)})`;
-    const { q, k, v, dim, vDim, products, scaled, capped, bias, allowed, scores, weights, context, sink } = steps;
+    const { v, dim, vDim, products, scaled, capped, bias, allowed, scores, weights, context, sink, scorer } = steps;
+    const said = saidOf(scorer);
     const columns = [
-      ["q · k", products],
+      [said.score, products],
       ["Scaled", scaled],
       ["Capped", capped],
       ["Bias", bias],
@@ -50,12 +52,15 @@ export class NeuronTables {
       const terms = chosen.terms();
       const rows = Array.from({ length: dim }, (_, d) => [
         String(d),
-        formatNumber(q[d]),
-        formatNumber(k[key * dim + d]),
+        ...chosen.factors(d).map((factor) => formatNumber(factor)),
         formatNumber(terms[d]),
       ]);
       tables.push(
-        makeTable(`q and k of key ${key} (${chosen.nameOf("key", key)})`, ["Dimension", "q", "k", "q × k"], rows),
+        makeTable(
+          `${said.left} and ${said.right} of key ${key} (${chosen.nameOf("key", key)})`,
+          ["Dimension", said.left, said.right, `${said.left} × ${said.right}`],
+          rows,
+        ),
       );
     }
     if (v) {

@@ -3,6 +3,7 @@
 import { makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { heldOf } from "../base/held.js";
+import { saidOf } from "../base/scorers.js";
 import { Chosen, NEURON_FIELDS } from "./chosen.js";
 import { formatNumber, printed, times } from "./figures.js";
 import { KeyRows } from "./rows.js";
@@ -75,9 +76,10 @@ function open(page) {
       const said = `: weight ${texts[0]} × v ${texts[1]} ${equals} ${formatNumber(product)}.`;
       readout.replaceChildren(`Dimension ${index} of v, `, named(of), said);
     } else {
-      const both = [steps.q[index], steps.k[of * steps.dim + index]];
+      const both = chosen.factors(index, of);
+      const { left, right } = saidOf(steps.scorer);
       const { texts, equals } = printed(both, times, times(...both));
-      const said = `: q ${texts[0]} × k ${texts[1]} ${equals} ${formatNumber(times(...both))}.`;
+      const said = `: ${left} ${texts[0]} × ${right} ${texts[1]} ${equals} ${formatNumber(times(...both))}.`;
       readout.replaceChildren(`Dimension ${index}, `, named(of), said);
     }
   }

@@ -2,6 +2,7 @@
 
 import { makeSlider } from "../base/controls.js";
 import { formatDifference, make } from "../base/dom.js";
+import { saidOf } from "../base/scorers.js";
 import { formatNumber, printed, scaleOf, times } from "./figures.js";
 import { makeShares } from "./shares.js";
 import { makeTerms } from "./terms.js";
@@ -101,19 +102,25 @@ export class Worked {
 
   product() {
     const { chosen } = this;
-    const { q, k, dim, products } = chosen.steps;
+    const { products, scorer } = chosen.steps;
+    const said = saidOf(scorer);
     const terms = chosen.terms();
     const rotary = this.source.rotary(chosen.kind, chosen.layer);
-    const rows = (places) =>
-      places.map((d) => [String(d), [q[d], k[chosen.key * dim + d]], terms[d], d === chosen.dim]);
+    const rows = (places) => places.map((d) => [String(d), chosen.factors(d), terms[d], d === chosen.dim]);
     const note = rotary
       ? `q and k are after rotation: each was turned by its position, so that the product sees the distance, ${this.distance()}.`
-      : "q and k as they enter the product.";
+      : said.note;
     return this.step(
       "product",
-      "Multiply q and k, dimension by dimension, and add up",
-      makeTerms({ heads: ["dim", "q", "k", "q × k"], terms, rows, chosen: chosen.dim, total: products[chosen.key] }),
-      this.equation("q · k = ", this.number(products[chosen.key], "product")),
+      said.title,
+      makeTerms({
+        heads: ["dim", said.left, said.right, `${said.left} × ${said.right}`],
+        terms,
+        rows,
+        chosen: chosen.dim,
+        total: products[chosen.key],
+      }),
+      this.equation(`${said.score} = `, this.number(products[chosen.key], "product")),
       make("p", { class: "note" }, note),
     );
   }

@@ -67,9 +67,10 @@ class KernelLayer {
     return layer?.steps(0, 0);
   }
 
-  oneQuery([q, k, bias, allowed, v], { scale, softcap, sink, vDim }) {
+  oneQuery([q, k, bias, allowed, v], { scorer, scale, softcap, sink, vDim }) {
     const has = (part) => part.byteLength > 0;
     const facts = {
+      scorer,
       scale,
       softcap,
       headDim: this.facts.headDim,
@@ -94,6 +95,7 @@ class KernelLayer {
       holes: true,
       bits: bytes(allowed), // packed as a mask is, see layer.js
       ...(has(bias) ? { bias: floats(bias) } : {}),
+      ...(scorer?.v ? { added: Float32Array.from(scorer.v) } : {}),
       ...(sink === null ? {} : { sinks: Float32Array.of(sink) }),
       ...(vDim === null ? {} : { v: floats(v) }),
     });

@@ -2,6 +2,7 @@
 
 import { makeTable } from "../base/controls.js";
 import { make } from "../base/dom.js";
+import { saidOf } from "../base/scorers.js";
 import { makeShares } from "../neuron/shares.js";
 import { agreed, decimals, largestOf, minus, percent } from "./figures.js";
 import { headName, isCross } from "./followed.js";
@@ -102,7 +103,7 @@ function worked(at) {
     return make("section", { class: "story-worked" }, title, make("p", {}, why));
   }
   const product = Number(steps.products[key].toFixed(4));
-  line("query · key = ", decimals(product, 4));
+  line(`${steps.scorer ? saidOf(steps.scorer).score : "query · key"} = `, decimals(product, 4));
   let score = scaleLine(steps, product, key, line);
   if (steps.capped) {
     const capped = agreed(steps.capped[key], steps.softcap * Math.tanh(score / steps.softcap));
@@ -149,7 +150,7 @@ function scaleLine({ products, scaled, scale, dim }, product, key, line) {
 function scoreTable(at) {
   const { steps, chosen } = at;
   const columns = [
-    ["Query · key", steps.products],
+    [steps.scorer ? saidOf(steps.scorer).score : "Query · key", steps.products],
     [`Scaled`, steps.scaled],
     ["Capped", steps.capped],
     ["Bias", steps.bias],
