@@ -14,6 +14,7 @@ from regard.blocks._linear import Identity, Linear, is_native
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.blocks._norms import RMSNorm
 from regard.blocks._residual import PostNorm, PreNorm, Residual, SandwichNorm
+from regard.blocks._sru import SruAttention, SruLayer
 from regard.blocks._stack import CountFrom, CountTokens, Numbering, Pattern, Stack
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "Residual",
     "SandwichNorm",
     "SelfAttentionLayer",
+    "SruAttention",
+    "SruLayer",
     "Stack",
     "activation_named",
     "is_native",

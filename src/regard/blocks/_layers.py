@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from regard.blocks._attention import Attention
 from regard.blocks._feed_forward import FeedForward, GatedFeedForward
 from regard.blocks._residual import Residual
-from regard.core import Bias, KeyValueCache, Mask, Taps
+from regard.core import Bias, KeyValueCache, Mask, RecurrentState, Taps
 from regard.positions import Rotation
 
 
@@ -19,10 +19,12 @@ class LayerState:
     Args:
         attention: of its own sequence.
         cross_attention: of the encoder's output, for a `DecoderLayer`.
+        recurrent: the state of a layer that has one, such as `SruLayer`.
     """
 
     attention: KeyValueCache
     cross_attention: KeyValueCache = field(default_factory=KeyValueCache)
+    recurrent: RecurrentState | None = None
 
     def pick(self, rows: Tensor, *, of_one_source: bool = False) -> None:
         """Put other rows of the batch in the places of these, as `KeyValueCache.pick`.
@@ -34,13 +36,18 @@ class LayerState:
         self.attention.pick(rows)
         if not of_one_source:
             self.cross_attention.pick(rows)
+        if self.recurrent is not None:
+            self.recurrent.pick(rows)
 
     def cut(self, length: int) -> None:
         """Forget the last positions, as `KeyValueCache.cut`."""
         self.attention.cut(length)
+        if self.recurrent is not None:
+            self.recurrent.cut(length)
 
 
-def _inner(taps: Taps | None, name: str) -> Taps | None:
+def inner_taps(taps: Taps | None, name: str) -> Taps | None:
+    """The listeners, seen from inside the part of that name."""
     return None if taps is None else taps.at(name)
 
 
@@ -48,7 +55,8 @@ def _within(name: str, part: Attention | FeedForward | GatedFeedForward) -> list
     return [f"{name}.{point}" for point in part.TAPS]
 
 
-def _offer(taps: Taps | None, name: str, value: Tensor) -> Tensor:
+def offer(taps: Taps | None, name: str, value: Tensor) -> Tensor:
+    """The value, or what listeners put in its place."""
     return value if taps is None else taps.offer(name, value)
 
 
@@ -109,9 +117,9 @@ class SelfAttentionLayer(nn.Module):
         taps: Taps | None = None,
     ) -> Tensor:
         """(batch, positions, d_model) -> the same shape; `state` is what it read before, and grows."""
-        x = _offer(taps, "input", x)
+        x = offer(taps, "input", x)
         x = self.sublayers(x, mask=mask, bias=bias, rotation=rotation, state=state, taps=taps)
-        return _offer(taps, "output", x)
+        return offer(taps, "output", x)
 
     def sublayers(
         self,
@@ -130,10 +138,10 @@ class SelfAttentionLayer(nn.Module):
             bias=bias,
             rotation=rotation,
             cache=None if state is None else state.attention,
-            taps=_inner(taps, "attention"),
+            taps=inner_taps(taps, "attention"),
         )
-        x = _offer(taps, "middle", self.attention_residual(x, attend))
-        output: Tensor = self.ffn_residual(x, partial(self.ffn, taps=_inner(taps, "ffn")))
+        x = offer(taps, "middle", self.attention_residual(x, attend))
+        output: Tensor = self.ffn_residual(x, partial(self.ffn, taps=inner_taps(taps, "ffn")))
         return output
 
 
@@ -224,14 +232,14 @@ class DecoderLayer(nn.Module):
         Returns:
             (batch, queries, d_model).
         """
-        x = _offer(taps, "input", x)
+        x = offer(taps, "input", x)
         attend = partial(
             self.attention,
             mask=mask,
             bias=bias,
             rotation=rotation,
             cache=None if state is None else state.attention,
-            taps=_inner(taps, "attention"),
+            taps=inner_taps(taps, "attention"),
         )
         x = self.attention_residual(x, attend)
         cross = partial(
@@ -239,8 +247,8 @@ class DecoderLayer(nn.Module):
             source=encoded,
             mask=encoded_mask,
             cache=None if state is None else state.cross_attention,
-            taps=_inner(taps, "cross_attention"),
+            taps=inner_taps(taps, "cross_attention"),
         )
-        x = _offer(taps, "middle", self.cross_attention_residual(x, cross))
-        x = self.ffn_residual(x, partial(self.ffn, taps=_inner(taps, "ffn")))
-        return _offer(taps, "output", x)
+        x = offer(taps, "middle", self.cross_attention_residual(x, cross))
+        x = self.ffn_residual(x, partial(self.ffn, taps=inner_taps(taps, "ffn")))
+        return offer(taps, "output", x)

@@ -167,7 +167,7 @@ class MultiHeadAttention(nn.Module):
         Returns:
             (batch, queries, d_model).
         """
-        q = _split(self.q(x), self.num_heads)
+        q = split_heads(self.q(x), self.num_heads)
         if self.q_norm is not None:
             q = self.q_norm(q)
         if rotation is not None:
@@ -182,9 +182,6 @@ class MultiHeadAttention(nn.Module):
                 q, k, v = taps.offer("q", q), taps.offer("k", k), taps.offer("v", v)
             if cache is not None:
                 k, v = cache.append(k, v)
-        dropout = None
-        if self.training and self.dropout_p > 0:
-            dropout = SeededDropout(self.dropout_p, seed=int(torch.randint(2**62, ())))
         inputs = AttentionInputs(
             q=q,
             k=k,
@@ -194,20 +191,11 @@ class MultiHeadAttention(nn.Module):
             scorer=self.scorer,
             scale=self.scale,
             softcap=self.softcap,
-            dropout=dropout,
+            dropout=drawn_dropout(self),
             kernel=self.kernel if self.kernel is None or cache is None else self.kernel.after(cache),
         )
-        attend = fused_attention if inputs.kernel is None else inputs.kernel
-        if taps is None:
-            return self._join(attend(inputs))
-        taps.show("inputs", inputs)
-        if not (taps.wants("scores") or taps.wants("weights")):
-            context = attend(inputs)
-        elif self.kernel is None:
-            context = reference_attention(inputs, taps).context
-        else:
-            context = attention_by_weights(inputs, taps)
-        return taps.offer("output", self._join(taps.offer("context", context)))
+        output = self._join(context_of(inputs, taps))
+        return output if taps is None else taps.offer("output", output)
 
     def new_cache(self, *, window: int | None = None, back: int = 0) -> KeyValueCache:
         """What it keeps of the positions that it reads, empty; arguments as of `KeyValueCache`."""
@@ -216,8 +204,8 @@ class MultiHeadAttention(nn.Module):
         return KeyValueCache(window=window, back=back)
 
     def _keys_and_values(self, source: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor]:
-        k = _split(self.k(source), self.num_kv_heads)
-        v = _split(self.v(source), self.num_kv_heads)
+        k = split_heads(self.k(source), self.num_kv_heads)
+        v = split_heads(self.v(source), self.num_kv_heads)
         if self.k_norm is not None:
             k = self.k_norm(k)
         return k if rotation is None else rotation.apply(k), v
@@ -276,6 +264,29 @@ class MultiHeadAttention(nn.Module):
         return joined
 
 
+def drawn_dropout(attention: nn.Module) -> SeededDropout | None:
+    """Which weights of a module's pass survive, by its `dropout_p`; None where it does not train."""
+    dropout_p: float = getattr(attention, "dropout_p", 0.0)
+    if not attention.training or dropout_p <= 0:
+        return None
+    return SeededDropout(dropout_p, seed=int(torch.randint(2**62, ())))
+
+
+def context_of(inputs: AttentionInputs, taps: Taps | None) -> Tensor:
+    """The context, offered with all that leads to it; what is not listened to is not written out."""
+    attend = fused_attention if inputs.kernel is None else inputs.kernel
+    if taps is None:
+        return attend(inputs)
+    taps.show("inputs", inputs)
+    if not (taps.wants("scores") or taps.wants("weights")):
+        context = attend(inputs)
+    elif inputs.kernel is None:
+        context = reference_attention(inputs, taps).context
+    else:
+        context = attention_by_weights(inputs, taps)
+    return taps.offer("context", context)
+
+
 def _entries(heads: Sequence[int], size: int) -> list[int]:
     return [head * size + entry for head in heads for entry in range(size)]
 
@@ -298,6 +309,6 @@ def _picked(parameter: Tensor, axis: int, entries: Sequence[int]) -> nn.Paramete
     return nn.Parameter(picked, requires_grad=parameter.requires_grad)
 
 
-def _split(x: Tensor, heads: int) -> Tensor:
-    # (batch, positions, heads * dim) -> (batch, heads, positions, dim), a view
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """(batch, positions, heads * dim) -> (batch, heads, positions, dim), a view."""
     return x.view(x.shape[0], x.shape[1], heads, -1).transpose(1, 2)

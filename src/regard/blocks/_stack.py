@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.blocks._embeddings import Embeddings
 from regard.blocks._layers import DecoderLayer, LayerState, SelfAttentionLayer
+from regard.blocks._sru import SruLayer
 from regard.core import Bias, Causal, DenseBias, Mask, Taps, Window
 from regard.core.errors import InputError
 from regard.positions import DynamicNTKScaling, Rotary, Rotation
@@ -74,7 +75,7 @@ class Stack(nn.Module):
 
     Args:
         embeddings: from token ids to the input of layer 0.
-        layers: `SelfAttentionLayer`s, or `DecoderLayer`s, which read an encoder's output as well.
+        layers: `SelfAttentionLayer`s, `SruLayer`s, or `DecoderLayer`s, which read an encoder's output too.
         patterns: one for each layer; the same object for layers of one kind, so that its mask and rotation
             are worked out once a pass. None: every layer attends to everything.
         norm: after the last layer; None for none.
@@ -100,7 +101,7 @@ class Stack(nn.Module):
     def __init__(
         self,
         embeddings: Embeddings,
-        layers: Sequence[SelfAttentionLayer | DecoderLayer],
+        layers: Sequence[SelfAttentionLayer | DecoderLayer | SruLayer],
         *,
         patterns: Sequence[Pattern] | None = None,
         norm: nn.Module | None = None,

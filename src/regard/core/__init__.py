@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.core._fused import fused_attention
     from regard.core._inputs import AttentionInputs, Kernel, padding_of
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
+    from regard.core._recurrence import RecurrentState, simple_recurrence
     from regard.core._scorers import Additive, Bilinear, Cosine, Dot, ScaledDot, Scorer
     from regard.core._taps import Listener, Taps
     from regard.core.rows import (
@@ -54,6 +55,7 @@ __all__ = [
     "Padding",
     "Predicate",
     "Ramp",
+    "RecurrentState",
     "RowStatistics",
     "ScaledDot",
     "Scorer",
@@ -71,6 +73,7 @@ __all__ = [
     "padding_of",
     "reference_attention",
     "row_statistics",
+    "simple_recurrence",
 ]
 
 __getattr__, __dir__ = _on_use(__name__)

@@ -73,6 +73,7 @@ class FamilyConfig:
         STEMS: how the names of `transformers`' classes begin, by `model_type`.
         ENDINGS: how they end, for every head that the family has.
         INERT: fields of the family's files that change nothing.
+        ABSENT: fields below that the family has no use for, and that nobody can set for training.
 
     Args:
         vocab_size: rows of the table of learned embeddings.
@@ -96,6 +97,7 @@ class FamilyConfig:
         {None: "Model", "sequence": "ForSequenceClassification", "token": "ForTokenClassification"}
     )
     INERT: ClassVar[frozenset[str]] = frozenset()
+    ABSENT: ClassVar[frozenset[str]] = frozenset()
 
     vocab_size: int = hf("vocab_size", 30522, is_required=True)
     d_model: int = hf("hidden_size", 768, is_required=True)

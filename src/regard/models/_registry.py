@@ -52,6 +52,7 @@ _HOMES = {
     "qwen2": ("llama", "LlamaConfig", "LLAMA_KEYS"),
     "qwen3": ("llama", "LlamaConfig", "LLAMA_KEYS"),
     "roberta": ("roberta", "RobertaConfig", "ROBERTA_KEYS"),
+    "srupp": ("sru", "SruConfig", "SRU_KEYS"),
     "t5": ("t5", "T5Config", "T5_KEYS"),
     "xlm-roberta": ("roberta", "RobertaConfig", "ROBERTA_KEYS"),
 }

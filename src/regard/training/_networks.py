@@ -60,7 +60,7 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
     if wanted.family not in FAMILIES:
         raise InputError(f"family must be one of {', '.join(FAMILIES)}; got {wanted.family!r}.")
     kind = family_of(wanted.family).config
-    known = {each.name for each in fields(kind)}
+    known = {each.name for each in fields(kind)} - kind.ABSENT
     check_names(wanted.sizes, known, "model")
     special = tokenizer.special_ids
     given: dict[str, Any] = {

@@ -22,6 +22,7 @@ from regard.models.llama import LlamaConfig
 from regard.models.modernbert import ModernBertConfig
 from regard.models.mpnet import MPNetConfig
 from regard.models.roberta import RobertaConfig
+from regard.models.sru import SruConfig
 from regard.models.t5 import T5Config
 from regard.positions import Rotary
 
@@ -76,12 +77,15 @@ CONFIGS: dict[str, Any] = {
     "qwen2": LlamaConfig(model_type="qwen2", **_LLAMA, qkv_bias=True),
     "qwen3": LlamaConfig(model_type="qwen3", **_LLAMA, qk_norm=True),
     "roberta": RobertaConfig(model_type="roberta", **_ENCODER),
+    "srupp": SruConfig(
+        vocab_size=31, d_model=15, num_layers=2, num_heads=3, d_attention=9, max_seq_len=11, pad_token_id=0
+    ),
     "t5": T5Config(**_SIZES, num_decoder_layers=3, head_dim=5),
     "xlm-roberta": RobertaConfig(model_type="xlm-roberta", **_ENCODER),
 }
 """A tiny one of every family."""
 
-OWN = frozenset({"expire-span"})
+OWN = frozenset({"expire-span", "srupp"})
 """Families that `transformers` does not have: what they compute is tested in `tests/unit/blocks`."""
 
 TARGET = torch.tensor([[4, 7, 1, 28, 2, 6, 30], [4, 0, 5, 5, 1, 3, 3]])

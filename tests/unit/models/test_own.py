@@ -16,7 +16,7 @@ from tolerances import FP64, WEIGHTS, assert_close_to_largest
 from unit.models import folders
 from unit.training import small
 
-CAUSAL = ["expire-span"]
+CAUSAL = ["expire-span", "srupp"]
 LENGTH = 13
 
 
@@ -26,7 +26,12 @@ def drawn() -> Tensor:
 
 @pytest.fixture(params=CAUSAL)
 def network(request: pytest.FixtureRequest) -> Any:
-    return folders.network(request.param).double()
+    made = folders.network(request.param).double()
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            if name.endswith("alpha"):  # 0 to begin with: attention would be told nothing of
+                parameter.fill_(0.7)
+    return made
 
 
 @torch.no_grad()
@@ -103,7 +108,7 @@ def test_it_learns(family: str) -> None:
     torch.manual_seed(0)
     task = NextToken(small.network(family), small.tokenizer())
     batch = small.batch(task)
-    optimiser, losses = torch.optim.AdamW(task.parameters(), lr=0.01), []
+    optimiser, losses = torch.optim.AdamW(task.parameters(), lr=0.03), []
     for _ in range(20):
         loss = small.loss(task, batch)
         optimiser.zero_grad()
@@ -137,6 +142,7 @@ def test_spans_are_a_term_of_the_loss_and_are_scored() -> None:
         ("expire-span", "max_span", 0, "max_span must be a number of positions above 0; got 0"),
         ("expire-span", "ramp", 0, "ramp must be a number of positions above 0; got 0"),
         ("expire-span", "span_penalty", -1.0, "span_penalty must be at least 0; got -1.0"),
+        ("srupp", "d_attention", 10, "num_heads must divide d_attention; got 3 and 10"),
         ("expire-span", "initial_span", 1.0, "initial_span must be above 0 and below 1; got 1.0"),
     ],
 )

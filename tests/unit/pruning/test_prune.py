@@ -93,7 +93,12 @@ def assert_smaller(full: Network, smaller: Network, removed: Any) -> None:
     assert counts[1] < counts[0]
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_heads_that_are_no_part_of_a_sum_are_not_cut(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="heads that can be cut out; its decoder attention is SruAttention"):
+        prune(loaded(tmp_path, "srupp"), {"decoder": {0: [1]}})
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"srupp"}))
 def test_a_model_without_heads(family: str, tmp_path: Path) -> None:
     full = loaded(tmp_path, family)
     first = some_heads(full.network)
