@@ -24,7 +24,7 @@ export PIP_NO_INPUT := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help look test system page js lint types unit format oldest bench pictures docs lock clean
+.PHONY: help look test system page js lint types unit format oldest bench pictures docs wheel lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,16 @@ bench: $(VENV)/.bench ## Run every benchmark; each prints one line of JSON
 pictures: $(VENV)/.test page ## Draw the pictures of docs/images, and the pages of docs/examples
 	$(BIN)/python scripts/examples.py
 	$(BIN)/python scripts/pictures.py
+
+# It sees the packages of .venv, but not regard: a path in a .pth file adds no other .pth file.
+wheel: $(VENV)/.test ## Build the wheel, and try it in a fresh environment
+	rm -rf build/wheel
+	$(BIN)/python -m pip wheel --no-deps --wheel-dir build/wheel .
+	$(BIN)/python -m venv --without-pip build/wheel/fresh
+	$(BIN)/python -m pip --python build/wheel/fresh/bin/python install --no-deps --no-index build/wheel/*.whl
+	echo $(CURDIR)/$(VENV)/lib/python3*/site-packages > build/wheel/packages.pth
+	mv build/wheel/packages.pth build/wheel/fresh/lib/python3*/site-packages/
+	$(BIN)/python scripts/wheel.py build/wheel
 
 docs: $(VENV)/.test page ## Build the site of the documentation: build/site/index.html
 	@$(BIN)/python scripts/docs.py

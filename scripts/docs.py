@@ -20,7 +20,7 @@ from pathlib import Path
 from reference import Reference
 
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = ("*.md", "docs/**/*", "benchmarks/results/*")
+COPIED = ("*.md", "CITATION.cff", "docs/**/*", "benchmarks/results/*")
 CONTENTS = Path("docs/README.md")
 COURSE = Path("build/course")
 

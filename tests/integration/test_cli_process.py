@@ -81,9 +81,14 @@ def test_the_installed_command() -> None:
     assert run([command, "--version"]).stdout == run([*REGARD, "--version"]).stdout
 
 
-def test_shells_complete_commands() -> None:
+def test_shells_complete_commands_and_options() -> None:
     asked = {"_REGARD_COMPLETE": "complete_bash", "COMP_WORDS": "regard lo", "COMP_CWORD": "1"}
     assert run(REGARD, env=os.environ | asked).stdout.split() == [b"look"]
+    asked |= {"COMP_WORDS": "regard look --li", "COMP_CWORD": "2"}
+    assert run(REGARD, env=os.environ | asked).stdout.split() == [b"--live"]
+    without_a_shell = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    printed = run([*REGARD, "--show-completion", "bash"], env=without_a_shell).stdout
+    assert printed.rstrip().endswith(b"complete -o default -F _regard_completion regard")
 
 
 def test_from_the_sentence_to_the_page(tmp_path: Path) -> None:

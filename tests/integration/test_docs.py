@@ -5,11 +5,11 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tolerances import FP32_OF_LARGEST, FP64, PAGE, PARITY_FP32, WEIGHTS
 
 import regard
 from regard.cli import main
 from regard.models import FAMILIES
+from tolerances import FP32_OF_LARGEST, FP64, PAGE, PARITY_FP32, WEIGHTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,6 +23,7 @@ def blocks(document: str, language: str) -> list[str]:
     "document",
     [
         "README.md",
+        "docs/howto/python.md",
         "docs/learn/steps.md",
         "docs/howto/training_data.md",
         "docs/howto/training_watch.md",
@@ -62,26 +63,34 @@ def test_each_block_prints_what_stands_below_it(document: str, capsys: pytest.Ca
         assert capsys.readouterr().out == wanted
 
 
-def test_the_commands_in_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the README and of the page of commands, each once."""
     pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("webbrowser.open", lambda address: True)
-    [shell] = [block for block in blocks("README.md", "sh") if "regard look" in block]
+    found = [
+        block for document in ("README.md", "docs/howto/command_line.md") for block in blocks(document, "sh")
+    ]
+    shell = "".join(block for block in found if " -m " not in block and "train" not in block)
     written = re.findall(r'printf "%s\\n" (.*) > (\S+)', shell)
     for lines, name in written:
         Path(name).write_text("\n".join(shlex.split(lines)), encoding="utf-8")
-    commands = re.findall(r"^regard .*", shell.replace("\\\n", " "), re.MULTILINE)
-    assert len(commands) >= 9
-    for command in commands:
-        monkeypatch.setattr("sys.argv", shlex.split(command, comments=True))
+    commands = [
+        shlex.split(each, comments=True)
+        for each in re.findall(r"^regard .*", shell.replace("\\\n", " "), re.MULTILINE)
+    ]
+    once = [command for place, command in enumerate(commands) if command not in commands[:place]]
+    assert len(once) >= 10
+    for command in once:
+        monkeypatch.setattr("sys.argv", command)
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == 0, command
-    assert {"texts.txt", "smaller", "vectors"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"texts.txt", "vectors", "live.html"} <= {path.name for path in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/howto/decoding.md"])
+@pytest.mark.parametrize("document", ["docs/howto/command_line.md", "docs/howto/decoding.md"])
 def test_commands_that_write_are_understood(
     document: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,10 +138,26 @@ def test_links_lead_somewhere() -> None:
             assert ((ROOT / document).parent / target).exists(), f"{document}: {target}"
 
 
+def test_the_lens_takes_as_many_architectures_as_pages_say() -> None:
+    table = (ROOT / "docs/howto/lens.md").read_text(encoding="utf-8")
+    seen, refused = (int(re.findall(rf"\| {word} \| (\d+) \|", table)[0]) for word in ("seen", "refused"))
+    for page in ("README.md", "docs/ideas/limits.md", "docs/ideas/exactness.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert re.search(rf"\b{seen}\b", text), page
+        assert re.search(rf"\b{seen + refused}\b", text), page
+
+
 def test_the_numerical_guide_has_the_tolerances_of_the_tests() -> None:
     table = (ROOT / "docs/ideas/numbers.md").read_text(encoding="utf-8")
     for tolerance in (FP32_OF_LARGEST, PARITY_FP32, WEIGHTS, PAGE, FP64):
         assert re.search(rf"\| {tolerance:.0e}\b".replace("e-0", "e-"), table), tolerance
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert f"\nversion: {regard.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(
+        rf"^## \[(?:Unreleased|{re.escape(regard.__version__)})\]", (ROOT / "CHANGELOG.md").read_text(), re.M
+    )
 
 
 def test_files_that_pages_name_are_there() -> None:
