@@ -3,6 +3,7 @@
 A family is a file with a config, the building of its network, and a key map; `FAMILIES` lists them.
 """
 
+from regard.models._attentions import CHOICES, AttentionChoice, TakesAttention, attention_named
 from regard.models._config import FamilyConfig
 from regard.models._describe import masks_of, positions_of
 from regard.models._fresh import init_weights, new_network
@@ -34,8 +35,10 @@ from regard.models._surgery import (
 from regard.models._transformer import Transformer
 
 __all__ = [
+    "CHOICES",
     "FAMILIES",
     "WITHOUT_CODE",
+    "AttentionChoice",
     "Change",
     "DecoderState",
     "FamilyConfig",
@@ -51,10 +54,12 @@ __all__ = [
     "Part",
     "Projection",
     "StackKind",
+    "TakesAttention",
     "Transformer",
     "Unembedding",
     "as_mask",
     "attention_name",
+    "attention_named",
     "attentions",
     "check_heads",
     "check_ids",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from regard.blocks import Pattern, Stack
-from regard.core import Causal, Mask, Window
+from regard.core import Causal, DilatedWindow, Mask, Window
 from regard.models._network import Network
 from regard.positions import (
     LearnedPositions,
@@ -68,6 +68,9 @@ def _rotary(rotary: Rotary) -> str:
 
 
 def _masks(stack: Stack) -> Iterator[str]:
+    kernels = (getattr(layer.attention, "kernel", None) for layer in stack.layers)
+    for name, count in _counted(each.name for each in kernels if each is not None):
+        yield f"{name} in place of softmax{_share(count, stack)}"
     counted = _counted(_mask(pattern) for pattern in stack.patterns)
     for words, count in counted:
         if len(counted) > 1 or words != "none":
@@ -79,7 +82,11 @@ def _mask(pattern: Pattern) -> str:
     is_causal = any(isinstance(part, Causal) for part in parts)
     words = ["causal"] if is_causal else []
     for part in parts:
-        if isinstance(part, Window) and is_causal and part.left is not None:
+        if isinstance(part, DilatedWindow):
+            before, after = part.left, 0 if is_causal else part.right
+            gap = f", {part.dilation} apart" if part.dilation > 1 else ""
+            words.append(f"window of {before} tokens before and {after} after{gap}")
+        elif isinstance(part, Window) and is_causal and part.left is not None:
             words.append(f"window of {part.left + 1} tokens")
         elif isinstance(part, Window):
             words.append(f"window of {part.left} tokens before and {part.right} after")

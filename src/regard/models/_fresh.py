@@ -5,6 +5,7 @@ from collections.abc import Collection
 import torch
 
 from regard.core.errors import InputError
+from regard.models._attentions import choice_of
 from regard.models._blank import without_values
 from regard.models._config import FamilyConfig
 from regard.models._init import fill
@@ -65,4 +66,6 @@ def init_weights(
             "network must have memory for its parameters; got one on the meta device. "
             "new_network(config) makes it with them."
         )
-    fill(network, config.initial(), std=config.initial_std, generator=generator, only=only)
+    choice = choice_of(config)
+    scheme = config.initial() if choice is None else {**choice.initial(), **config.initial()}
+    fill(network, scheme, std=config.initial_std, generator=generator, only=only)

@@ -46,6 +46,15 @@ class XavierUniform:
 
 
 @dataclass(frozen=True)
+class RandomProjection:
+    """N(0, 1 / rows): products keep their sizes in the mean. Source: Wang et al. 2020, arXiv 2006.04768,
+    Theorem 2."""
+
+    def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+        return Normal(shape[0] ** -0.5)(shape, generator)
+
+
+@dataclass(frozen=True)
 class Constant:
     """The same number everywhere."""
 

@@ -24,6 +24,7 @@ from regard.checkpoints import (
 )
 from regard.core.errors import CheckpointError, InputError
 from regard.core.marks import mark
+from regard.models._attentions import choice_of, without_prefix
 from regard.models._blank import blank
 from regard.models._fresh import init_weights
 from regard.models._network import Network
@@ -71,7 +72,8 @@ class Loaded:
         stored = self.network.state_dict().keys()
         buffers = ((name, buffer) for name, buffer in self.network.named_buffers() if name in stored)
         # Of a lens only what it has seen: the config of a transformers model also holds names and paths.
-        return mark(repr(self.network.config), chain(self.network.named_parameters(), buffers))
+        told = f"{self.network.config!r}{choice_of(self.network.config) or ''}"
+        return mark(told, chain(self.network.named_parameters(), buffers))
 
 
 def load_checkpoint(
@@ -170,7 +172,7 @@ _LAYERS = ("classifier.", "pre_classifier.", "classification_head.", "score.")
 def _read(
     source: Source, dtype: torch.dtype | None, device: torch.device | str | None, asked: _Asked
 ) -> Loaded:
-    fields, pruned = without_pruned(read_config(source.folder))
+    fields, pruned = without_pruned(without_prefix(read_config(source.folder)))
     try:
         family = family_of(fields.require("model_type", str))
     except InputError as error:

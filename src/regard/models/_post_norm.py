@@ -18,11 +18,13 @@ from regard.blocks import (
     Linear,
     MultiHeadAttention,
     Numbering,
+    Pattern,
     PostNorm,
     SelfAttentionLayer,
     Stack,
 )
 from regard.checkpoints import Fields, HeadKind, Rename
+from regard.models._attentions import TakesAttention
 from regard.models._config import EncoderConfig, hf
 from regard.models._heads import (
     Activation,
@@ -133,15 +135,22 @@ def post_norm_encoder(
         dropout_p=config.dropout_p,
     )
     after_attention = config.dropout_p if attention_output_dropout_p is None else attention_output_dropout_p
+    takes = config if isinstance(config, TakesAttention) else None
     layers = [
         SelfAttentionLayer(
-            MultiHeadAttention(config.d_model, config.num_heads, dropout_p=config.attention_dropout_p),
+            MultiHeadAttention(
+                config.d_model,
+                config.num_heads,
+                dropout_p=config.attention_dropout_p,
+                kernel=None if takes is None else takes.kernel_of(layer),
+            ),
             FeedForward(config.d_model, config.d_ff, activation=config.activation),
             attention_residual=_residual(config, after_attention),
             ffn_residual=_residual(config, config.dropout_p),
         )
-        for _ in range(config.num_layers)
+        for layer in range(config.num_layers)
     ]
+    pattern = Pattern(mask=None if takes is None else takes.masked(None))
     head: Head | None = None
     match config.head:
         case "masked-lm":
@@ -154,7 +163,9 @@ def post_norm_encoder(
             head = ReplacedHead(config.d_model, config.activation)
     return Transformer(
         config,
-        encoder=Stack(embeddings, layers, bias=bias, numbering=numbering),
+        encoder=Stack(
+            embeddings, layers, patterns=[pattern] * config.num_layers, bias=bias, numbering=numbering
+        ),
         pooler=Pooler(config.d_model) if config.use_pooler else None,
         head=head,
     )
@@ -244,6 +255,8 @@ ATTENTION_RULES = (
     Rename(f"{_THEIRS}.attention.self.query.{{part}}", f"{_OURS}.attention.q.{{part}}"),
     Rename(f"{_THEIRS}.attention.self.key.{{part}}", f"{_OURS}.attention.k.{{part}}"),
     Rename(f"{_THEIRS}.attention.self.value.{{part}}", f"{_OURS}.attention.v.{{part}}"),
+    Rename(f"{_THEIRS}.attention.self.kernel.keys", f"{_OURS}.attention.kernel.keys"),
+    Rename(f"{_THEIRS}.attention.self.kernel.values", f"{_OURS}.attention.kernel.values"),
     Rename(f"{_THEIRS}.attention.output.dense.{{part}}", f"{_OURS}.attention.output.{{part}}"),
     Rename(f"{_THEIRS}.attention.output.LayerNorm.{{part}}", f"{_OURS}.attention_residual.norm.{{part}}"),
 )

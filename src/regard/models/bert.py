@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from regard.checkpoints import Fields, KeyMap, Rename
+from regard.models._attentions import TakesAttention
 from regard.models._config import hf
 from regard.models._heads import Classifier
 from regard.models._post_norm import (
@@ -23,14 +24,14 @@ from regard.models._transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertConfig(PostNormConfig):
+class BertConfig(PostNormConfig, TakesAttention):
     """A BERT encoder; the defaults are those of bert-base-uncased.
 
     Args:
         num_token_types: rows of the table of token types.
         use_pooler: whether the checkpoint has the pooler, a dense layer with tanh on the first position.
 
-    The others are those of `PostNormConfig`.
+    The others are those of `PostNormConfig` and `TakesAttention`.
     """
 
     STEMS = {"bert": "Bert"}

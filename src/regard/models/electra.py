@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from regard.checkpoints import KeyMap, Rename
 from regard.core.errors import InputError
+from regard.models._attentions import TakesAttention
 from regard.models._config import hf
 from regard.models._heads import MaskedLMHead
 from regard.models._post_norm import (
@@ -19,7 +20,7 @@ from regard.models._transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElectraConfig(PostNormConfig):
+class ElectraConfig(PostNormConfig, TakesAttention):
     """An ELECTRA encoder; the defaults are those of electra-small-discriminator.
 
     Args:
@@ -27,7 +28,7 @@ class ElectraConfig(PostNormConfig):
             one to the other.
         num_token_types: rows of the table of token types.
 
-    The others are those of `PostNormConfig`.
+    The others are those of `PostNormConfig` and `TakesAttention`.
     """
 
     STEMS = {"electra": "Electra"}

@@ -17,6 +17,7 @@ from regard.blocks import (
 )
 from regard.checkpoints import Fields, KeyMap, Rename
 from regard.core import Causal
+from regard.models._attentions import CAUSAL, TakesAttention
 from regard.models._config import DecoderConfig, hf
 from regard.models._heads import decoder_head
 from regard.models._init import Normal, Scheme, residual_std
@@ -26,7 +27,7 @@ from regard.positions import LearnedPositions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpt2Config(DecoderConfig):
+class Gpt2Config(DecoderConfig, TakesAttention):
     """A GPT-2; the defaults are those of the smallest, `gpt2`.
 
     Args:
@@ -37,9 +38,10 @@ class Gpt2Config(DecoderConfig):
         scale_by_layer: whether also by the layer's number from 1.
         dropout_p, embedding_dropout_p, attention_dropout_p: in training, on sublayers, embeddings, weights.
 
-    The others are those of `DecoderConfig`.
+    The others are those of `DecoderConfig` and `TakesAttention`.
     """
 
+    ATTENTIONS = CAUSAL
     STEMS = {"gpt2": "GPT2"}
     ENDINGS = {**DecoderConfig.ENDINGS, "language-model": "LMHeadModel"}
     # The summary is of a head for multiple choice; upcasting only says in which type the same numbers come
@@ -88,7 +90,7 @@ def build(config: Gpt2Config) -> Transformer:
         positions=LearnedPositions(config.max_seq_len, config.d_model),
         dropout_p=config.embedding_dropout_p,
     )
-    pattern = Pattern(mask=Causal())
+    pattern = Pattern(mask=config.masked(Causal()))
     stack = Stack(
         embeddings,
         [_layer(config, index) for index in range(config.num_layers)],
@@ -106,7 +108,11 @@ def _layer(config: Gpt2Config, index: int) -> SelfAttentionLayer:
         scale /= index + 1
     return SelfAttentionLayer(
         MultiHeadAttention(
-            config.d_model, config.num_heads, scale=scale, dropout_p=config.attention_dropout_p
+            config.d_model,
+            config.num_heads,
+            scale=scale,
+            dropout_p=config.attention_dropout_p,
+            kernel=config.kernel_of(index),
         ),
         FeedForward(config.d_model, config.d_ff, activation=config.activation),
         attention_residual=PreNorm(_norm(config), dropout_p=config.dropout_p),

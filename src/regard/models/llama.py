@@ -16,6 +16,7 @@ from regard.blocks import (
 )
 from regard.checkpoints import Fields, KeyMap, Rename
 from regard.core import Causal, Window
+from regard.models._attentions import CAUSAL, TakesAttention
 from regard.models._config import DecoderConfig, hf
 from regard.models._heads import decoder_head
 from regard.models._inputs import check_sizes
@@ -84,7 +85,7 @@ _MEMBERS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class LlamaConfig(DecoderConfig):
+class LlamaConfig(DecoderConfig, TakesAttention):
     """A decoder built like Llama; the defaults are those of Llama 7B.
 
     Args:
@@ -100,9 +101,10 @@ class LlamaConfig(DecoderConfig):
         qk_norm: whether queries and keys are normed.
         attention_dropout_p: in training, on attention weights.
 
-    The others are those of `DecoderConfig`.
+    The others are those of `DecoderConfig` and `TakesAttention`.
     """
 
+    ATTENTIONS = CAUSAL
     STEMS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
     # What SmolLM's training code calls itself; the first Llamas' name for `max_position_embeddings`, which
     # their rotary embeddings need no more than that one; and into how many an old version splits a matrix
@@ -185,19 +187,19 @@ def build(config: LlamaConfig) -> Transformer:
     embeddings = Embeddings(config.vocab_size, config.d_model, pad_id=config.pad_row)
     window = Causal() if config.sliding_window is None else Causal() & Window(left=config.sliding_window - 1)
     patterns = {
-        "full_attention": Pattern(mask=Causal(), rotary=config.rotary),
-        "sliding_attention": Pattern(mask=window, rotary=config.rotary),
+        "full_attention": Pattern(mask=config.masked(Causal()), rotary=config.rotary),
+        "sliding_attention": Pattern(mask=config.masked(window), rotary=config.rotary),
     }
     stack = Stack(
         embeddings,
-        [_layer(config) for _ in range(config.num_layers)],
+        [_layer(config, index) for index in range(config.num_layers)],
         patterns=[patterns[kind] for kind in config.layer_types],
         norm=_norm(config, config.d_model),
     )
     return Transformer(config, decoder=stack, head=decoder_head(config, embeddings.tokens))
 
 
-def _layer(config: LlamaConfig) -> SelfAttentionLayer:
+def _layer(config: LlamaConfig, index: int) -> SelfAttentionLayer:
     return SelfAttentionLayer(
         MultiHeadAttention(
             config.d_model,
@@ -209,6 +211,7 @@ def _layer(config: LlamaConfig) -> SelfAttentionLayer:
             q_norm=_norm(config, config.head_dim) if config.qk_norm else None,
             k_norm=_norm(config, config.head_dim) if config.qk_norm else None,
             dropout_p=config.attention_dropout_p,
+            kernel=config.kernel_of(index),
         ),
         GatedFeedForward(config.d_model, config.d_ff, activation=config.activation, use_bias=config.ffn_bias),
         attention_residual=PreNorm(_norm(config, config.d_model)),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from regard.blocks import CountTokens
 from regard.checkpoints import Fields, KeyMap
 from regard.core.errors import CheckpointError
+from regard.models._attentions import TakesAttention
 from regard.models._config import hf
 from regard.models._post_norm import (
     ATTENTION_RULES,
@@ -24,7 +25,7 @@ from regard.models._transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobertaConfig(PostNormConfig):
+class RobertaConfig(PostNormConfig, TakesAttention):
     """A RoBERTa encoder; the defaults are those of roberta-base.
 
     Args:
@@ -35,7 +36,7 @@ class RobertaConfig(PostNormConfig):
         use_pooler: whether the checkpoint has the pooler, a dense layer with tanh on the first position.
         pad_token_id: what fills up a text, and the number of padding's position.
 
-    The others are those of `PostNormConfig`.
+    The others are those of `PostNormConfig` and `TakesAttention`.
     """
 
     STEMS = {"roberta": "Roberta", "xlm-roberta": "XLMRoberta"}

@@ -82,11 +82,17 @@ def as_toml(settings: Settings) -> str:
 
 
 def _lines(values: Mapping[str, Any]) -> str:
-    # JSON's texts, numbers, truth values and lists are TOML's too.
     return "".join(
-        f"# {name} =\n" if value is None else f"{name} = {json.dumps(value)}\n"
-        for name, value in values.items()
+        f"# {name} =\n" if value is None else f"{name} = {_toml(value)}\n" for name, value in values.items()
     )
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        inside = ", ".join(f"{name} = {_toml(each)}" for name, each in value.items() if each is not None)
+        return f"{{{inside}}}"
+    # JSON's texts, numbers, truth values and lists are TOML's too.
+    return json.dumps(value)
 
 
 def _read(file: Path) -> dict[str, Any]:

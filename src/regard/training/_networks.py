@@ -6,7 +6,17 @@ from typing import Any
 
 from regard.checkpoints import HeadKind
 from regard.core.errors import InputError
-from regard.models import FAMILIES, Transformer, family_of, load_checkpoint, new_network, our_own
+from regard.models import (
+    CHOICES,
+    FAMILIES,
+    TakesAttention,
+    Transformer,
+    attention_named,
+    family_of,
+    load_checkpoint,
+    new_network,
+    our_own,
+)
 from regard.text import Tokenizer
 from regard.training._names import check_names
 
@@ -61,6 +71,12 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
         raise InputError(f"family must be one of {', '.join(FAMILIES)}; got {wanted.family!r}.")
     kind = family_of(wanted.family).config
     known = {each.name for each in fields(kind)} - kind.ABSENT
+    if "attention" in wanted.sizes and not issubclass(kind, TakesAttention):
+        able = [name for name in FAMILIES if issubclass(family_of(name).config, TakesAttention)]
+        raise InputError(
+            f"model.attention must be left out for {wanted.family}; families with a choice of attention are "
+            f"{', '.join(able)}."
+        )
     check_names(wanted.sizes, known, "model")
     special = tokenizer.special_ids
     given: dict[str, Any] = {
@@ -73,6 +89,7 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
         "eos_token_id": special.sep if special.eos is None else special.eos,
         "decoder_start_token_id": special.pad if special.bos is None else special.bos,
         **more,
+        **_without_weights(wanted.sizes),
         **wanted.sizes,
     }
     given |= {name: given[one] for name, one in _LIKE.items() if name not in given}
@@ -82,6 +99,12 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
     except TypeError as error:
         raise InputError(f"model: {error}.") from error
     return new_network(config, seed=wanted.seed)
+
+
+def _without_weights(sizes: Mapping[str, Any]) -> dict[str, float]:
+    """No dropout of weights, where the attention has none."""
+    choice = attention_named(sizes.get("attention"), tuple(CHOICES))
+    return {} if choice is None or choice.has_weights else {"attention_dropout_p": 0.0}
 
 
 def _further(wanted: Wanted, head: HeadKind, more: Mapping[str, Any]) -> Transformer:

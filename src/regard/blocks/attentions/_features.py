@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.core import AttentionInputs, Causal, Kernel, KeyValueCache, Padding, padding_of
+from regard.core import AttentionInputs, Causal, Kernel, KeyValueCache, Padding, ScaledDot, padding_of
 from regard.core.errors import InputError
 
 # Queries that are worked on together in causal attention: within them weights are written out.
@@ -195,6 +195,8 @@ def check_plain(inputs: AttentionInputs, name: str) -> None:
     for what in ("bias", "softcap", "dropout", "sinks"):
         if getattr(inputs, what) is not None:
             raise InputError(f"{what} must be None for {name}, which has no softmax over the keys.")
+    if not isinstance(inputs.scorer, ScaledDot):
+        raise InputError(f"scorer must be ScaledDot for {name}; got {type(inputs.scorer).__name__}.")
 
 
 def _causal_offset(inputs: AttentionInputs, name: str) -> int | None:

@@ -11,6 +11,7 @@ from regard.blocks.attentions import FeatureKernel, LinearAttention, Performer, 
 from regard.core import (
     AttentionInputs,
     Causal,
+    Cosine,
     DenseBias,
     KeyValueCache,
     Mask,
@@ -197,6 +198,7 @@ def test_rows_are_orthogonal_and_as_long_as_normal_ones() -> None:
     [
         ({"bias": DenseBias(torch.zeros(1, 1, N, N))}, "bias must be None for linear attention"),
         ({"softcap": 3.0}, "softcap must be None"),
+        ({"scorer": Cosine()}, "scorer must be ScaledDot for linear attention; got Cosine"),
         ({"dropout": SeededDropout(0.5, seed=1)}, "dropout must be None"),
         ({"sinks": torch.zeros(HEADS)}, "sinks must be None"),
         ({"mask": Window(left=2)}, "mask must be Causal, Padding or both for linear attention; got Window"),
