@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from regard.models import FAMILIES
+from unit.models.folders import OWN
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "howto" / "pruning.md"
 
@@ -40,5 +41,5 @@ def test_every_family_has_its_line() -> None:
     spelled = {name.lower(): name for name in names.split()}
     others = {"deberta-v2": "DeBERTa", "gpt2": "GPT-2", "gemma2": "Gemma 2", "gemma3_text": "Gemma 3"}
     others |= {"qwen2": "Qwen 2", "qwen3": "Qwen 3", "xlm-roberta": "XLM-R"}
-    for family in FAMILIES:
+    for family in set(FAMILIES) - OWN:
         assert re.search(rf"^\| .*\b{(spelled | others)[family]}\b", table, re.MULTILINE), family

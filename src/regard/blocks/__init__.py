@@ -13,6 +13,7 @@ from regard.blocks._layers import DecoderLayer, LayerState, SelfAttentionLayer
 from regard.blocks._linear import Identity, Linear, is_native
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.blocks._norms import RMSNorm
+from regard.blocks._perceiver import ConcatenatedEmbeddings, CrossAttentionLayer, LatentStack
 from regard.blocks._residual import PostNorm, PreNorm, Residual, SandwichNorm
 from regard.blocks._sru import SruAttention, SruLayer
 from regard.blocks._stack import CountFrom, CountTokens, Numbering, Pattern, Stack
@@ -20,14 +21,17 @@ from regard.blocks._stack import CountFrom, CountTokens, Numbering, Pattern, Sta
 __all__ = [
     "ACTIVATIONS",
     "Attention",
+    "ConcatenatedEmbeddings",
     "CountFrom",
     "CountTokens",
+    "CrossAttentionLayer",
     "DecoderLayer",
     "Embeddings",
     "ExpireSpanAttention",
     "FeedForward",
     "GatedFeedForward",
     "Identity",
+    "LatentStack",
     "LayerState",
     "Linear",
     "MultiHeadAttention",

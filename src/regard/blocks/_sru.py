@@ -170,21 +170,24 @@ class SruLayer(nn.Module):
         projected = self.attention(
             x, mask=mask, bias=bias, rotation=rotation, cache=cache, taps=inner_taps(taps, "attention")
         )
-        forget, reset, candidate = projected.chunk(3, dim=-1)
-        forget = forget + self.bias[0]
+        # In float32 or wider: half precision would round the state at every position.
+        wide = torch.promote_types(x.dtype, torch.float32)
+        forget, reset, candidate = projected.to(wide).chunk(3, dim=-1)
+        weight, added = self.weight.to(wide), self.bias.to(wide)
+        forget = forget + added[0]
         if real is not None:
             forget = forget.masked_fill(~real[..., None], torch.inf)
         start = None if recurrent is None else recurrent.last()
-        start = x.new_zeros(x.shape[0], x.shape[2]) if start is None else start
-        states = simple_recurrence(forget, candidate, self.weight[0], start, carried)
+        start = x.new_zeros(x.shape[0], x.shape[2], dtype=wide) if start is None else start
+        states = simple_recurrence(forget, candidate, weight[0], start, carried)
         if recurrent is not None:
             recurrent.extend(states)
         before = torch.cat((start[:, None], states[:, :-1]), dim=1)
         if carried is not None:
             before = before * carried[..., None]
         states = offer(taps, "state", states)
-        gate = torch.sigmoid(reset + self.weight[1] * before + self.bias[1])
-        return offer(taps, "output", torch.lerp(x, states, gate))
+        gate = torch.sigmoid(reset + weight[1] * before + added[1])
+        return offer(taps, "output", torch.lerp(x.to(wide), states, gate).to(x.dtype))
 
 
 def _of_recurrence(mask: Mask | None, length: int) -> tuple[Tensor | None, Tensor | None]:

@@ -7,6 +7,7 @@ from regard.blocks import Pattern, Stack
 from regard.core import Causal, DilatedWindow, Mask, Window
 from regard.models._network import Network
 from regard.positions import (
+    FourierPositions,
     LearnedPositions,
     NoScaling,
     RelativeBias,
@@ -53,6 +54,8 @@ def _positions(stack: Stack) -> Iterator[str]:
         yield f"learned ({len(table.weight) - stack.numbering.first})"
     elif isinstance(table, SinusoidalPositions):
         yield f"sinusoidal ({table.max_seq_len})"
+    elif isinstance(table, FourierPositions):
+        yield f"Fourier features ({table.max_seq_len})"
     for rotary, count in _counted(pattern.rotary for pattern in stack.patterns):
         if rotary is not None:
             yield f"rotary ({_rotary(rotary)}{_share(count, stack)})"

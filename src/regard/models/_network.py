@@ -146,6 +146,11 @@ class Network(nn.Module, ABC):
         """What the edits of a network `for_texts` did in its pass, in order; () without edits."""
         return ()
 
+    @property
+    def untraced(self) -> str | None:
+        """Why no trace can be made of it, in words; None where one can."""
+        return None
+
     def written_heads(self, tap: str, count: int) -> tuple[int, ...]:
         """Which of the `count` heads at a tap are written, in order; () without edits."""
         del tap, count

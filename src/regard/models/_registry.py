@@ -49,6 +49,7 @@ _HOMES = {
     "mistral": ("llama", "LlamaConfig", "LLAMA_KEYS"),
     "modernbert": ("modernbert", "ModernBertConfig", "MODERNBERT_KEYS"),
     "mpnet": ("mpnet", "MPNetConfig", "MPNET_KEYS"),
+    "perceiver-io": ("perceiver", "PerceiverConfig", "PERCEIVER_KEYS"),
     "qwen2": ("llama", "LlamaConfig", "LLAMA_KEYS"),
     "qwen3": ("llama", "LlamaConfig", "LLAMA_KEYS"),
     "roberta": ("roberta", "RobertaConfig", "ROBERTA_KEYS"),

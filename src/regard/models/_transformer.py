@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.blocks import MultiHeadAttention, Stack
+from regard.blocks import LatentStack, MultiHeadAttention, Stack
 from regard.core import Mask, Padding, Segments, Taps
 from regard.core.errors import InputError
 from regard.models._heads import Head, LanguageModelHead, MaskedLMHead
@@ -15,7 +15,7 @@ from regard.models._network import Input, Network, NetworkConfig, Output
 from regard.models._projection import Projection, Unembedding, read_projection
 from regard.models._reading import LastState
 from regard.models._state import DecoderState
-from regard.positions import LearnedPositions, SinusoidalPositions
+from regard.positions import FourierPositions, LearnedPositions, SinusoidalPositions
 
 
 class Transformer(Network):
@@ -85,6 +85,16 @@ class Transformer(Network):
         stack = self.stack(kind)
         rows = _rows(stack)
         return None if rows is None else rows - stack.numbering.first
+
+    @property
+    def untraced(self) -> str | None:
+        """Why no trace can be made of it, in words; None where one can."""
+        if not any(isinstance(self.stack(kind), LatentStack) for kind in self.prefixes):
+            return None
+        return (
+            "its queries and keys are latent vectors, which stand for no tokens; "
+            "network(ids, taps=...) shows what each layer reads"
+        )
 
     def tap_names(self) -> list[str]:
         """Every point, in the order of the forward pass."""
@@ -353,7 +363,9 @@ def _rows(stack: Stack) -> int | None:
     positions = stack.embeddings.positions
     if isinstance(positions, LearnedPositions):
         return len(positions.weight)
-    return positions.max_seq_len if isinstance(positions, SinusoidalPositions) else None
+    if isinstance(positions, SinusoidalPositions | FourierPositions):
+        return positions.max_seq_len
+    return None
 
 
 def _refuse_segments(mask: Mask | None) -> None:

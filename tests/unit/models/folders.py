@@ -21,6 +21,7 @@ from regard.models.gpt2 import Gpt2Config
 from regard.models.llama import LlamaConfig
 from regard.models.modernbert import ModernBertConfig
 from regard.models.mpnet import MPNetConfig
+from regard.models.perceiver import PerceiverConfig
 from regard.models.roberta import RobertaConfig
 from regard.models.sru import SruConfig
 from regard.models.t5 import T5Config
@@ -74,6 +75,7 @@ CONFIGS: dict[str, Any] = {
         local_attention=4,
     ),
     "mpnet": MPNetConfig(**_ENCODER),
+    "perceiver-io": PerceiverConfig(**_ENCODER, num_latents=5, d_latents=18, num_cross_heads=3, num_bands=2),
     "qwen2": LlamaConfig(model_type="qwen2", **_LLAMA, qkv_bias=True),
     "qwen3": LlamaConfig(model_type="qwen3", **_LLAMA, qk_norm=True),
     "roberta": RobertaConfig(model_type="roberta", **_ENCODER),
@@ -85,8 +87,11 @@ CONFIGS: dict[str, Any] = {
 }
 """A tiny one of every family."""
 
-OWN = frozenset({"expire-span", "srupp"})
+OWN = frozenset({"expire-span", "perceiver-io", "srupp"})
 """Families that `transformers` does not have: what they compute is tested in `tests/unit/blocks`."""
+
+TRACED = sorted(set(CONFIGS) - {"perceiver-io"})
+"""Families whose queries and keys are tokens."""
 
 TARGET = torch.tensor([[4, 7, 1, 28, 2, 6, 30], [4, 0, 5, 5, 1, 3, 3]])
 """What a decoder beside an encoder reads."""

@@ -63,7 +63,9 @@ def run_again(
 
 
 def check_mode(network: Network) -> None:
-    """Raise InputError if a network is in training mode."""
+    """Raise InputError if a network is in training mode, or cannot be traced at all."""
+    if network.untraced is not None:
+        raise InputError(f"model must be one that can be traced; of this one {network.untraced}.")
     if network.training:
         raise InputError(
             "the network must be in evaluation mode: in training, dropout makes every pass another; "

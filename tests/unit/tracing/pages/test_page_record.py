@@ -28,7 +28,7 @@ from regard.text._special import SpecialIds
 from regard.tracing import Trace, page_record, trace_ids, trace_text
 from regard.views import LayerRecord, weight_rows
 from unit.models import tiny
-from unit.models.folders import CONFIGS, network
+from unit.models.folders import TRACED, network
 from unit.tracing.stacks import loaded as of_network
 from unit.views.conftest import facts_of
 
@@ -210,7 +210,7 @@ def test_what_layers_share_is_made_once(trace: Trace) -> None:
     assert first.bias is second.bias
 
 
-@pytest.mark.parametrize("family", sorted(CONFIGS))
+@pytest.mark.parametrize("family", TRACED)
 def test_draws_every_family(family: str) -> None:
     made = network(family)
     source = Source(name=family, folder=Path("tiny"), kind="folder")

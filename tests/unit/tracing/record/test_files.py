@@ -73,7 +73,7 @@ def check_same(again: Trace, trace: Trace) -> None:
                 assert torch.equal(ours_, theirs_)
 
 
-@pytest.mark.parametrize("family", folders.CONFIGS)
+@pytest.mark.parametrize("family", folders.TRACED)
 def test_every_family_comes_back(tmp_path: Path, family: str) -> None:
     torch.manual_seed(1)
     model = loaded(folders.network(family), family)
@@ -99,7 +99,7 @@ def test_every_family_comes_back(tmp_path: Path, family: str) -> None:
 
 def test_one_token_of_every_family_comes_back(tmp_path: Path) -> None:
     """DeBERTa's table of distances is then a single number."""
-    for family in folders.CONFIGS:
+    for family in folders.TRACED:
         model = loaded(folders.network(family), family)
         trace = trace_ids(model, [3], [4] if len(model.network.prefixes) == 2 else None)
         again = regard.Trace.open(trace.save(tmp_path / "trace"), model)

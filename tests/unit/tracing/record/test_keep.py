@@ -40,7 +40,7 @@ def of_both() -> Loaded:
     return loaded(tiny.both())
 
 
-@pytest.mark.parametrize("family", folders.CONFIGS)
+@pytest.mark.parametrize("family", folders.TRACED)
 def test_queries_and_keys_give_the_same_weights_in_every_family(family: str) -> None:
     model = loaded(folders.network(family))
     whole, some = traced(model), traced(model, keep="qk")
@@ -64,7 +64,7 @@ def test_queries_and_keys_give_the_same_weights_in_every_family(family: str) -> 
         some.explain(0, kind=whole.kinds[0])
 
 
-@pytest.mark.parametrize("family", folders.CONFIGS)
+@pytest.mark.parametrize("family", folders.TRACED)
 def test_every_choice_is_a_part_of_everything(family: str) -> None:
     model = loaded(folders.network(family))
     whole = traced(model)

@@ -33,7 +33,7 @@ def model_of(family: str, folder: Path) -> Loaded:
     return Loaded(network=network, tokenizer=words, source=source, family=family, left_out=())
 
 
-@pytest.mark.parametrize("family", [*folders.CONFIGS, "lens bert", "lens gemma2", "lens gpt2", "lens t5"])
+@pytest.mark.parametrize("family", [*folders.TRACED, "lens bert", "lens gemma2", "lens gpt2", "lens t5"])
 def test_a_trace_is_that_of_the_text_alone(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

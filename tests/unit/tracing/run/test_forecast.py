@@ -44,7 +44,7 @@ KEEPINGS = (
 )
 
 
-@pytest.mark.parametrize("family", folders.CONFIGS)
+@pytest.mark.parametrize("family", folders.TRACED)
 def test_what_is_kept_is_told_to_the_byte(family: str) -> None:
     """The parity tests of the lens say the same of models of transformers."""
     model = own(family)
@@ -142,7 +142,7 @@ def test_where_nobody_says_how_much_there_is_all_is_tried(monkeypatch: pytest.Mo
     trace_ids(gpt2(), [3] * 5000)
 
 
-@pytest.mark.parametrize("family", folders.CONFIGS)
+@pytest.mark.parametrize("family", folders.TRACED)
 def test_the_rough_bound_is_above_every_trace(family: str) -> None:
     """Beyond it nothing is forecast, and nobody asks how much is free."""
     model, both = own(family), [101] * 2
