@@ -153,35 +153,21 @@ EXAMPLES = (
 
 
 def index(examples: tuple[Example, ...]) -> str:
-    """The page that holds them, each in a frame of its own."""
+    """The page of the site that shows them, each in a frame of its own."""
     cards = []
     for each in examples:
         page, opened = f"{each.name}.html", html.escape(each.fragment)
-        cards.append(f'<h2><a href="{page}#{opened}">{each.title}</a></h2>\n<p>{each.text}</p>')
-        cards.append(f'<iframe title="{each.title}" src="{page}#bare&amp;{opened}" loading="lazy"></iframe>')
+        cards.append(f"## [{each.title}]({page}#{each.fragment})\n\n{each.text}\n")
+        cards.append(
+            f'<iframe title="{each.title}" src="{page}#bare&amp;{opened}" loading="lazy"></iframe>\n'
+        )
     shown = "\n".join(cards)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Seven texts · regard</title>
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 17px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 0 auto; padding: 24px 16px 80px; }}
-h1 {{ font-size: 25px; margin-bottom: 0; }}
-h2 {{ font-size: 17px; margin: 48px 0 4px; }}
-p {{ margin: 0 0 12px; max-width: 46em; }}
-iframe {{ width: 100%; height: 640px; border: 1px solid; border-radius: 8px; }}
-</style>
-</head>
-<body>
-<h1>Seven texts, and what attention does in them</h1>
-<p>Each frame is a page of its own: the title opens it whole. All of them work without a network.</p>
-{shown}
-</body>
-</html>
-"""
+    return f"""# Seven texts, and what attention does in them
+
+Each frame is a page of its own, which works without a network. Its title opens it. `make pictures` writes
+all of them.
+
+{shown}"""
 
 
 def main() -> None:
@@ -204,7 +190,7 @@ def main() -> None:
             page = each.make(Path(folder))
             page.write(to / f"{each.name}.html")
             print(f"{to / each.name}.html  {os.path.getsize(to / f'{each.name}.html') // 1000} kB")
-    (to / "index.html").write_text(index(EXAMPLES), encoding="utf-8")
+    (to / "README.md").write_text(index(EXAMPLES), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ ROOMS_WITHIN = {"regard.cli", "regard.core.rows", "regard.models.deberta"}
 
 _HEADING = re.compile(r"([A-Z]\w+):")
 _ENTRY = re.compile(r"([\w*][\w*., ]*?)(?: \(([^)]*)\))?: (.*)")
+_NAME = re.compile(r"(?<![\[`])(?<!^\* )`([A-Za-z_][\w.]*)(?:\([^`]*\))?`(?![`\]])")
 _BULLET = re.compile(r"\s*(?:[*-]|\d+\.) ")
 _LONG_NAMES = re.compile(r"\b(?:regard(?:\.\w+)*|collections\.abc|typing|pathlib(?:\._local)?)\.(?=\w)")
 
@@ -68,21 +69,18 @@ class Reference:
         """
 
         def link(found: re.Match[str]) -> str:
-            tried = (
-                f"{home}.{found[1]}",
-                f"{home.rpartition('.')[0]}.{found[1]}",
-                f"regard.{found[1]}",
-                found[1],
-            )
+            name = re.sub(r"^(trace|model)\.", lambda thing: thing[0].capitalize(), found[1])
+            tried = (f"{home}.{name}", f"{home.rpartition('.')[0]}.{name}", f"regard.{name}", name)
             place = next((self.places[each] for each in tried if each in self.places), None)
-            return f"[{found[0]}]({folder}{place})" if place else found[0]
+            # In a docstring, `of`, `k` or `kind` is an argument rather than the method of this name.
+            is_meant = place is not None and (len(name) > 4 or not name.islower())
+            return f"[{found[0]}]({folder}{place})" if is_meant else found[0]
 
         lines, in_code = [], False
         for line in text.split("\n"):
             in_code ^= line.lstrip().startswith("```")
-            if not in_code and not line.startswith(("#", "    ")):
-                line = re.sub(r"(?<![\[`])`([A-Za-z_][\w.]*)(?:\([^`]*\))?`(?![`\]])", link, line)
-            lines.append(line)
+            is_prose = not in_code and not line.startswith(("#", "    "))
+            lines.append(_NAME.sub(link, line) if is_prose else line)
         return "\n".join(lines)
 
     def _place(self, full: str, value: Any) -> None:
