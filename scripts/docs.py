@@ -70,7 +70,7 @@ def _with_outputs(pages: Path) -> None:
 
 def navigation(pages: Path) -> list[object]:
     """The sections and pages of docs/README.md, then the reference's."""
-    tabs: list[object] = [{"regard": ["README.md", {"All pages": str(CONTENTS)}]}]
+    tabs: list[object] = [{"regard": "README.md"}]  # a page, not a section: the logo leads to it
     opened: list[list[object]] = [tabs]
     for mark, title, target in re.findall(
         r"^(##+) (.+)$|\]\(([\w/.-]+\.md)\)", (pages / CONTENTS).read_text(encoding="utf-8"), re.MULTILINE
