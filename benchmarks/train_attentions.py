@@ -39,11 +39,13 @@ class Entry:
         family: of the network.
         model: fields of its config beside the sizes.
         is_decoder: whether it writes, or gives each letter another.
+        without: those of the sizes that the family does not have.
     """
 
     family: str = "gpt2"
     model: dict[str, Any] = field(default_factory=dict)
     is_decoder: bool = True
+    without: tuple[str, ...] = ()
 
 
 ENTRIES = {
@@ -53,11 +55,17 @@ ENTRIES = {
     "window": Entry(
         model={"attention": {"name": "window", "width": 8, "dilation": 2}, "attention_dropout_p": 0.0}
     ),
+    "softmax, rotary": Entry("llama", without=("dropout_p",)),
+    "expire-span": Entry(
+        "expire-span", {"max_span": 32, "ramp": 8, "span_penalty": 1e-3}, without=("dropout_p",)
+    ),
+    "sru++": Entry("srupp", {"d_attention": 32}, without=("d_ff",)),
     "softmax, encoder": Entry("bert", {"attention_dropout_p": 0.0}, is_decoder=False),
     "performer, encoder": Entry(
         "bert", {"attention": {"name": "performer", "features": 64}}, is_decoder=False
     ),
     "linformer, encoder": Entry("bert", {"attention": {"name": "linformer", "rank": 8}}, is_decoder=False),
+    "perceiver io, encoder": Entry("perceiver-io", {"num_latents": 16, "num_bands": 8}, is_decoder=False),
 }
 """A line here is a row of the table."""
 
@@ -106,7 +114,7 @@ def trained(
             data={**own["data"], "valid_share": 0.02},
             tokenizer={"kind": "characters"},
             family=entry.family,
-            model=SIZES | {"dropout_p": 0.0} | entry.model,
+            model=_sizes(entry),
             batch={"rows": 64, "length": 2 * MOST + 4, "form": own["form"]},
             optimiser={"lr": 3e-3, "schedule": "cosine"},
             steps=steps,
@@ -121,6 +129,11 @@ def trained(
         found = backwards(model, entry, test)
     right = sum(ours == row[::-1] for ours, row in zip(found, test, strict=True))
     return {"seconds": round(took), "right": right / len(test), "loss": result.scores["loss"]}
+
+
+def _sizes(entry: Entry) -> dict[str, Any]:
+    sizes = SIZES | {"dropout_p": 0.0} | entry.model
+    return {name: size for name, size in sizes.items() if name not in entry.without}
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ def blocks(document: str, language: str) -> list[str]:
         "docs/howto/training_data.md",
         "docs/howto/training_watch.md",
         "docs/howto/models.md",
+        "docs/howto/attentions.md",
         "docs/howto/decoding.md",
         "docs/howto/lens.md",
         "docs/howto/measures.md",

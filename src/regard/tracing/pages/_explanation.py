@@ -196,7 +196,7 @@ def _steps(e: Explanation) -> Iterator[tuple[str, "list[RenderableType]"]]:
         last = _vectors((step.name, step.vector) for step in e.after)
         yield f"To layer {e.layer}'s output: residuals, norms and feed-forward network", last
     else:
-        title = f"Layer {e.layer}'s output, after residual, norm and feed-forward network"
+        title = f"Layer {e.layer}'s output, after what else the layer does"
         yield title, _vectors([("contextual", e.contextual)])
 
 
