@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from regard.cli import main
-from regard.training import Settings, as_mapping
+from regard.training import Settings, WordSettings, as_mapping
 from regard.training.tasks import TASKS
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "training.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, WORDS = DOCS / "howto" / "training.md", DOCS / "ideas" / "static.md"
 
 
 def blocks(language: str) -> list[str]:
@@ -31,27 +32,25 @@ def told(kind: type[Any]) -> dict[str, str]:
     return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
 
 
-def rows(values: Any, path: str = "") -> Iterator[str]:
+def rows(values: Any, plain: Any, path: str = "") -> Iterator[str]:
     words = told(type(values))
     for each in fields(values):
-        value = getattr(values, each.name)
+        value, own = getattr(values, each.name), plain[each.name]
         if is_dataclass(value):
-            yield from rows(value, f"{path}{each.name}.")
+            yield from rows(value, own, f"{path}{each.name}.")
         elif path or each.name != "objective":
-            plain = as_mapping(Settings(objective=""))
-            for part in f"{path}{each.name}".split("."):
-                plain = plain[part]
-            default = "" if plain in (None, [], {}) else f"`{json.dumps(plain)}`"
+            default = "" if own in (None, [], {}) else f"`{json.dumps(own)}`"
             yield f"| `{path}{each.name}` | {default} | {words[each.name]} |"
 
 
-def table() -> str:
-    """The table as it should be."""
-    return "\n".join(["| setting | default | |", "|---|---|---|", *rows(Settings(objective=""))])
-
-
-def test_the_table_is_that_of_the_settings() -> None:
-    assert table() in PAGE.read_text(encoding="utf-8"), f"the table should be\n{table()}"
+@pytest.mark.parametrize(
+    ("page", "settings"),
+    [(PAGE, Settings(objective="")), (WORDS, WordSettings(objective=""))],
+    ids=["training", "words"],
+)
+def test_the_table_is_that_of_the_settings(page: Path, settings: Any) -> None:
+    table = "\n".join(["| setting | default | |", "|---|---|---|", *rows(settings, as_mapping(settings))])
+    assert table in page.read_text(encoding="utf-8"), f"the table should be\n{table}"
 
 
 def test_every_objective_is_on_the_page() -> None:

@@ -28,6 +28,7 @@ FLOORS = {
     "_lens": 4,
     "models": 3,
     "blocks": 2,
+    "static": 2,
     "positions": 1,
     "checkpoints": 1,
     "text": 1,

@@ -2,25 +2,30 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from regard.cli._errors import Command
-from regard.cli._options import JsonOption, console, print_json
-from regard.cli._progress import say
+from regard.cli._options import JsonOption
 from regard.cli._train_plot import plot
-from regard.cli._training_progress import TrainingProgress
-from regard.core.errors import InputError
-
-if TYPE_CHECKING:
-    from regard.training import Settings
+from regard.cli._train_run import (
+    ConfigOption,
+    DataArgument,
+    OutputOption,
+    SeedOption,
+    ShowOption,
+    check_output,
+    names,
+    run,
+)
+from regard.cli._train_words import WORD_OBJECTIVES, words_command
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Train a transformer of your own from files of text, or a checkpoint further (--from). The "
-    "tokenizer is learned too, a part of the texts is kept to score on, and the best model is in RUN/model. "
-    "Typed again, a command goes on where it stopped.",
+    help="Train a transformer of your own from files of text, or a checkpoint further (--from); or static "
+    "embeddings (word2vec, fasttext). A transformer's tokenizer is learned too, a part of the texts is kept "
+    "to score on, and the best model is in RUN/model. Typed again, a command goes on where it stopped.",
     epilog="Example: regard train clm plays.txt -o run. `regard train OBJECTIVE --help` shows the options; "
     "docs/howto/training.md says what each objective is, and every setting.",
     rich_markup_mode=None,
@@ -57,16 +62,8 @@ _OBJECTIVES: Mapping[str, tuple[str, str]] = {
 
 def _command(objective: str) -> Callable[..., None]:
     def train(
-        data: Annotated[
-            list[Path] | None,
-            typer.Argument(metavar="DATA...", help="Files: text, JSONL, CSV, TSV or Parquet."),
-        ] = None,
-        output: Annotated[
-            Path | None,
-            typer.Option(
-                "--output", "-o", metavar="RUN", help="The folder of the run, new or to go on with."
-            ),
-        ] = None,
+        data: DataArgument = None,
+        output: OutputOption = None,
         target: Annotated[
             list[Path] | None,
             typer.Option("--target", metavar="FILE", help="The other side of parallel files."),
@@ -92,9 +89,7 @@ def _command(objective: str) -> Callable[..., None]:
             Path | None,
             typer.Option("--tokenizer", metavar="FILE", help="A tokenizer.json; else one is trained."),
         ] = None,
-        config: Annotated[
-            Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML or JSON.")
-        ] = None,
+        config: ConfigOption = None,
         changes: Annotated[
             list[str] | None,
             typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as optimiser.lr=1e-3."),
@@ -103,22 +98,20 @@ def _command(objective: str) -> Callable[..., None]:
             list[str] | None,
             typer.Option("--watch", metavar="TEXT", help="Trace a text while training, for regard look RUN."),
         ] = None,
-        seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of all that is drawn.")] = None,
-        show: Annotated[
-            bool, typer.Option("--print-settings", help="Print all settings as TOML for --config, and end.")
-        ] = False,
+        seed: SeedOption = None,
+        show: ShowOption = False,
         as_json: JsonOption = False,
     ) -> None:
-        if output is None and not show:
-            raise InputError("--output must name the folder of the run.")
-        from regard.training import as_toml, read_settings
+        check_output(output, show)
+        from regard.training import last_checkpoint, read_settings
+        from regard.training import train as learn
 
         files = {"train": data, "train_target": target, "valid": valid, "valid_target": valid_target}
         settings = read_settings(
             objective,
             file=config,
             changes=changes or (),
-            data={name: _names(paths) for name, paths in files.items()},
+            data={name: names(paths) for name, paths in files.items()},
             tokenizer={"path": None if tokenizer is None else str(tokenizer)},
             steps=steps,
             epochs=epochs,
@@ -126,10 +119,7 @@ def _command(objective: str) -> Callable[..., None]:
             seed=seed,
             watch=watch or None,
         )
-        if show:
-            typer.echo(as_toml(settings), nl=False)
-        elif output is not None:
-            _run(settings, output, as_json)
+        run(settings, output, learn, last_checkpoint, show=show, as_json=as_json)
 
     train.__doc__ = (
         f"{_OBJECTIVES[objective][0]}\n\n    Settings with their defaults: docs/howto/training.md."
@@ -137,48 +127,13 @@ def _command(objective: str) -> Callable[..., None]:
     return train
 
 
-def _run(settings: "Settings", folder: Path, as_json: bool) -> None:
-    from regard.training import is_first_process, last_checkpoint, train
-
-    try:
-        with TrainingProgress() as progress:
-            result = train(settings, folder, on_report=progress.report, on_message=progress.tell)
-    except KeyboardInterrupt:
-        if is_first_process():
-            step = last_checkpoint(folder)
-            where = (
-                f"goes on from step {step:,}, the last checkpoint"
-                if step
-                else "begins again: there is no checkpoint yet"
-            )
-            say(f"stopped; the same command {where}")
-        raise typer.Exit(130) from None
-    if not is_first_process():
-        return
-    if as_json:
-        signed = {"signatures": dict(result.signatures)} if result.signatures else {}
-        found = {"model": str(result.model), "step": result.step, "scores": dict(result.scores)}
-        print_json(found | signed)
-        return
-    scores = f": {_told(result.scores)}" if result.scores else ""
-    console().print(
-        f"{result.model}: step {result.step:,}{scores}", highlight=False, soft_wrap=True, markup=False
-    )
-    for name, signature in result.signatures.items():
-        console().print(f"{name}: {signature}", markup=False, soft_wrap=True)
-
-
-def _names(paths: list[Path] | None) -> list[str] | None:
-    return [str(path) for path in paths] if paths else None
-
-
-def _told(scores: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())
-
-
 for _name, (_does, _example) in _OBJECTIVES.items():
     app.command(_name, short_help=_does, epilog=f"Example: regard train {_name} {_example}", cls=Command)(
         _command(_name)
+    )
+for _name, (_does, _example) in WORD_OBJECTIVES.items():
+    app.command(_name, short_help=_does, epilog=f"Example: regard train {_name} {_example}", cls=Command)(
+        words_command(_name)
     )
 app.command(
     "plot",

@@ -9,6 +9,7 @@ from regard.kernels._attention_int8 import INT8
 from regard.kernels._few_rows_linear import FewRowsLinear
 from regard.kernels._int8_product import Int8Product
 from regard.kernels._int16_product import Int16Product
+from regard.kernels._negative_sampling import NegativeSampling
 from regard.kernels._target import Target, here
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "FewRowsLinear",
     "Int8Product",
     "Int16Product",
+    "NegativeSampling",
     "Target",
     "attend_by",
     "here",

@@ -1,7 +1,14 @@
 """Training: from raw text, pairs or labels to a transformer, exactly resumable, on one machine or many."""
 
 from regard.training._checkpoints import Progress, last_checkpoint
-from regard.training._configuration import as_mapping, as_settings, as_toml, read_settings
+from regard.training._configuration import (
+    AnySettings,
+    as_mapping,
+    as_settings,
+    as_toml,
+    read_settings,
+    read_word_settings,
+)
 from regard.training._curves import curves
 from regard.training._film import film
 from regard.training._journal import read_journal
@@ -18,10 +25,13 @@ from regard.training._settings import (
     TokenizerSettings,
 )
 from regard.training._train import Report, train
+from regard.training._word_settings import WordDataSettings, WordSettings
+from regard.training.words import train_words, words_step
 
 __all__ = [
     "NOT_A_TARGET",
     "SCHEDULES",
+    "AnySettings",
     "BatchSettings",
     "DataSettings",
     "OptimiserSettings",
@@ -31,6 +41,8 @@ __all__ = [
     "Scored",
     "Settings",
     "TokenizerSettings",
+    "WordDataSettings",
+    "WordSettings",
     "as_mapping",
     "as_settings",
     "as_toml",
@@ -44,7 +56,10 @@ __all__ = [
     "learning_rate",
     "read_journal",
     "read_settings",
+    "read_word_settings",
     "score",
     "smoothed_entropy",
     "train",
+    "train_words",
+    "words_step",
 ]

@@ -12,6 +12,9 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from regard.core.errors import InputError
 from regard.training._names import check_names
 from regard.training._settings import Settings
+from regard.training._word_settings import WORD_OBJECTIVES, WordSettings
+
+AnySettings = Settings | WordSettings
 
 Section = TypeVar("Section")
 
@@ -37,6 +40,27 @@ def read_settings(
         Traceback (most recent call last):
         regard.core.errors.InputError: optimiser.learning is not a setting; ...
     """
+    return as_settings(_given(objective, file, changes, given))
+
+
+def read_word_settings(
+    objective: str, *, file: str | PathLike[str] | None = None, changes: Sequence[str] = (), **given: Any
+) -> WordSettings:
+    """The same for word2vec and FastText: the keys are the fields of `WordSettings`.
+
+    Raises:
+        InputError: as `read_settings`.
+
+    Example:
+        >>> read_word_settings("fasttext", changes=["ngrams.longest=5"]).ngrams.longest
+        5
+    """
+    return parsed(WordSettings, _given(objective, file, changes, given))
+
+
+def _given(
+    objective: str, file: str | PathLike[str] | None, changes: Sequence[str], given: Mapping[str, Any]
+) -> dict[str, Any]:
     values: dict[str, Any] = {} if file is None else _read(Path(file))
     for change in changes:
         key, equals, text = change.partition("=")
@@ -46,15 +70,29 @@ def read_settings(
     if values.get("objective", objective) != objective:
         raise InputError(f"objective must be {objective!r}; the settings say {values['objective']!r}.")
     _merge(values, {**given, "objective": objective})
-    return as_settings(values)
+    return values
 
 
 def as_settings(values: Mapping[str, Any]) -> Settings:
     """Settings from nested mappings, as `as_mapping` gives them."""
-    return _section(Settings, values, "")
+    return parsed(Settings, values)
 
 
-def as_mapping(settings: Settings) -> dict[str, Any]:
+def parsed(kind: type[Section], values: Mapping[str, Any]) -> Section:
+    """Settings of a kind from nested mappings.
+
+    Raises:
+        InputError: an unknown key (near ones are named), or a value of another type.
+    """
+    return _section(kind, values, "")
+
+
+def type_of(objective: str) -> type[AnySettings]:
+    """Which kind of settings an objective has."""
+    return WordSettings if objective in WORD_OBJECTIVES else Settings
+
+
+def as_mapping(settings: AnySettings) -> dict[str, Any]:
     """Settings as nested mappings of plain values, as JSON takes them.
 
     Example:
@@ -64,7 +102,7 @@ def as_mapping(settings: Settings) -> dict[str, Any]:
     return json.loads(json.dumps(asdict(settings)))  # type: ignore[no-any-return]
 
 
-def as_toml(settings: Settings) -> str:
+def as_toml(settings: AnySettings) -> str:
     """Settings as a file that `read_settings` reads; what is left to its default of None is a comment.
 
     Example:

@@ -2,20 +2,18 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
-from regard.core.errors import CheckpointError, InputError, OutputError
-from regard.core.files import write_whole
+from regard.core.errors import InputError
 from regard.core.locks import locked
-from regard.core.wording import reason
 from regard.data import TextSource, open_sources
 from regard.text import Tokenizer
 from regard.training._checkpoints import last_checkpoint
-from regard.training._configuration import as_mapping, as_settings
+from regard.training._claim import claim, make_folder
 from regard.training._data import Side
 from regard.training._feed import Feed
 from regard.training._names import check_names
@@ -30,10 +28,12 @@ from regard.training.tasks._labels import LABELS
 STEPS = 2000
 """Of the optimiser, where neither steps nor epochs are given."""
 
-SETTINGS, TOKENIZER, DATA = "settings.json", "tokenizer", "data"
+TOKENIZER, DATA = "tokenizer", "data"
 
 _FREE = ("keep", "save_every", "shard", "watch", "watch_every")
 """Settings that change no parameter: a run may go on with others."""
+
+_MADE = (TOKENIZER, DATA, LABELS)
 
 Say = Callable[[str], None]
 """Is told what is being done."""
@@ -50,9 +50,10 @@ def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterato
     """
     kind = check(settings)
     if ranks.is_first:
-        _make_folder(folder)
+        make_folder(folder)
     with locked(folder, ".lock") if ranks.is_first else nullcontext():
-        ranks.together(lambda: _claim(folder, settings, say))
+        begun = last_checkpoint(folder)
+        ranks.together(lambda: claim(folder, settings, say, step=begun, free=_FREE, made=_MADE))
         ranks.together(lambda: _remove_unfinished(folder))
         sides = sides_of(settings, kind)
         ranks.together(lambda: make_tokenizer(settings, kind, sides[0], folder / TOKENIZER, say))
@@ -164,48 +165,6 @@ def check(settings: Settings) -> type[Task]:
     return kind
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{str(folder)!r} cannot be made ({error.strerror}); choose another.") from error
-
-
-def _claim(folder: Path, settings: Settings, say: Say) -> None:
-    """Write the settings, or see that they are those of the run that is there."""
-    file = folder / SETTINGS
-    if file.exists():
-        theirs, ours = _theirs(file), as_mapping(settings)
-        free = dict.fromkeys(_FREE)
-        different = _differences({**theirs, **free}, {**ours, **free})
-        if different and last_checkpoint(folder):
-            raise InputError(
-                f"{folder} holds a run with other settings: {'; '.join(different)}. Choose another folder, "
-                "or the same settings to go on with it."
-            )
-        if different:  # it never got anywhere, as with a setting that could not be
-            say(f"{folder} holds a run that made no checkpoint: beginning anew")
-            for name in (TOKENIZER, DATA):
-                shutil.rmtree(folder / name, ignore_errors=True)
-            (folder / LABELS).unlink(missing_ok=True)
-        if theirs == ours:
-            return
-    else:
-        strange = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
-        if strange:
-            raise InputError(f"{folder} must be a new folder, or that of a run; it holds {strange[0]}.")
-    write_whole(file, json.dumps(as_mapping(settings), indent=2).encode() + b"\n")
-
-
-def _theirs(file: Path) -> Mapping[str, Any]:
-    try:
-        return as_mapping(as_settings(json.loads(file.read_text(encoding="utf-8"))))
-    except (OSError, ValueError) as error:  # also an InputError
-        raise CheckpointError(
-            f"{file} cannot be read ({reason(error)}); choose another folder, or put back what it held."
-        ) from error
-
-
 def _remove_unfinished(folder: Path) -> None:
     """Remove what a run that was killed was writing."""
     for each in (*folder.glob(".regard-*.tmp"), *folder.glob(f"{DATA}/.regard-*.tmp")):
@@ -213,14 +172,6 @@ def _remove_unfinished(folder: Path) -> None:
             shutil.rmtree(each)
         else:
             each.unlink()
-
-
-def _differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        names = sorted({*theirs, *ours})
-        found = (_differences(theirs.get(name), ours.get(name), f"{path}.{name}") for name in names)
-        return [each for one in found for each in one]
-    return [] if theirs == ours else [f"{path[1:]} is {theirs!r} there and {ours!r} here"]
 
 
 def _steps(settings: Settings, train: Feed) -> int:

@@ -9,12 +9,13 @@ from typing import Any
 from regard.core.errors import InputError
 from regard.core.json import read_object
 from regard.models import Loaded, Network, load_checkpoint
+from regard.training._claim import SETTINGS
 from regard.training._configuration import read_settings
 from regard.training._evaluate import sums_over, written
 from regard.training._examples import Examples
 from regard.training._names import check_names
 from regard.training._parts import encode_side, feed_of, sides_of, task_of
-from regard.training._prepare import SETTINGS, check
+from regard.training._prepare import check
 from regard.training._ranks import Ranks
 from regard.training._result import MODEL
 from regard.training._run import Run

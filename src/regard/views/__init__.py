@@ -16,6 +16,7 @@ from regard.views._live_weights import LiveWeights
 from regard.views._measures import MOST_MEASURES, matrix_bytes
 from regard.views._page import Page, render_page
 from regard.views._picture import HeadPicture, PictureForm
+from regard.views._points import Cloud, PointPicture
 from regard.views._positions import plot_positions
 from regard.views._records import (
     MEASURES,
@@ -44,6 +45,7 @@ __all__ = [
     "MOST_POSITIONS",
     "SHOWN",
     "AttentionRecord",
+    "Cloud",
     "CurvePicture",
     "HeadName",
     "HeadPicture",
@@ -62,6 +64,7 @@ __all__ = [
     "PageToken",
     "Panel",
     "PictureForm",
+    "PointPicture",
     "PositionsRecord",
     "RecordKind",
     "RotaryRecord",

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.core.files import write_whole
 from regard.views._assets import palette, read
-from regard.views._figure import check_format, figure_of, write_figure
+from regard.views._figure import save_sheet
 from regard.views._svg import Box, Curve, Shape, Sheet, Text, svg_of
 
 _INK, _SOFT, _RULE = (palette()[name] for name in ("ink", "soft", "rule"))
@@ -73,11 +72,7 @@ class CurvePicture:
             MissingExtraError: matplotlib is needed and not installed.
             OutputError: the file cannot be written.
         """
-        check_format(path)
-        if path.suffix.lower() == ".svg":
-            write_whole(path, self.svg().encode())
-        else:
-            write_figure(figure_of(self._sheet()), path)
+        save_sheet(self._sheet(), path)
 
     def _sheet(self) -> Sheet:
         names = list(dict.fromkeys(each.name for panel in self.panels for each in panel.series))

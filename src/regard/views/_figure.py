@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from regard.core.errors import InputError
 from regard.core.extras import missing
 from regard.core.files import write_whole
-from regard.views._svg import Curve, Sheet, Text, legal
+from regard.views._svg import Curve, Sheet, Text, legal, svg_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,6 +62,21 @@ def write_figure(figure: "Figure", path: Path) -> None:
         )
         figure.savefig(drawn, format=path.suffix.lower()[1:], dpi=150)
     write_whole(path, drawn.getvalue())
+
+
+def save_sheet(sheet: Sheet, path: Path) -> None:
+    """Write a sheet: an SVG by regard itself, a PNG or PDF through matplotlib.
+
+    Raises:
+        InputError: an ending other than .pdf, .png or .svg.
+        MissingExtraError: matplotlib is needed and not installed.
+        OutputError: the file cannot be written.
+    """
+    check_format(path)
+    if path.suffix.lower() == ".svg":
+        write_whole(path, svg_of(sheet).encode())
+    else:
+        write_figure(figure_of(sheet), path)
 
 
 def figure_of(sheet: Sheet) -> "Figure":

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
-from regard.core.files import write_whole
 from regard.core.printable import excerpt, printable
 from regard.views._assets import drawing, palette
-from regard.views._figure import check_format, figure_of, write_figure
+from regard.views._figure import save_sheet
 from regard.views._svg import BASELINE, Box, Curve, Shape, Sheet, Text, svg_of
 
 PictureForm = Literal["lines", "map"]
@@ -99,12 +98,7 @@ class HeadPicture:
             MissingExtraError: matplotlib is not installed, and the file is no .svg.
             OutputError: the file cannot be written.
         """
-        file = Path(path)
-        check_format(file)
-        if file.suffix.lower() == ".svg":
-            write_whole(file, self.svg().encode("utf-8"))
-        else:
-            write_figure(figure_of(self._sheet()), file)
+        save_sheet(self._sheet(), Path(path))
 
     def _repr_svg_(self) -> str:
         return self.svg()

@@ -1,0 +1,89 @@
+"""What every `regard train OBJECTIVE` has: its common options, and a run with progress and a result."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli._options import console, print_json
+from regard.cli._progress import say
+from regard.cli._training_progress import TrainingProgress
+from regard.core.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.training import AnySettings, Result
+
+DataArgument = Annotated[
+    list[Path] | None, typer.Argument(metavar="DATA...", help="Files: text, JSONL, CSV, TSV or Parquet.")
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="RUN", help="The folder of the run, new or to go on with."),
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML or JSON.")
+]
+SeedOption = Annotated[int | None, typer.Option("--seed", metavar="N", help="Of all that is drawn.")]
+ShowOption = Annotated[
+    bool, typer.Option("--print-settings", help="Print all settings as TOML for --config, and end.")
+]
+
+
+def check_output(output: Path | None, show: bool) -> None:
+    """Refuse a run without a folder."""
+    if output is None and not show:
+        raise InputError("--output must name the folder of the run.")
+
+
+def run(
+    settings: "AnySettings",
+    folder: Path | None,
+    train: Callable[..., "Result"],
+    last_step: Callable[[Path], int],
+    *,
+    show: bool,
+    as_json: bool,
+) -> None:
+    """Train, with progress on stderr and the result on stdout; or print the settings, where `show`."""
+    from regard.training import as_toml, is_first_process
+
+    if show or folder is None:
+        typer.echo(as_toml(settings), nl=False)
+        return
+
+    try:
+        with TrainingProgress() as progress:
+            result = train(settings, folder, on_report=progress.report, on_message=progress.tell)
+    except KeyboardInterrupt:
+        if is_first_process():
+            step = last_step(folder)
+            where = (
+                f"goes on from step {step:,}, the last checkpoint"
+                if step
+                else "begins again: there is no checkpoint yet"
+            )
+            say(f"stopped; the same command {where}")
+        raise typer.Exit(130) from None
+    if not is_first_process():
+        return
+    if as_json:
+        signed = {"signatures": dict(result.signatures)} if result.signatures else {}
+        found = {"model": str(result.model), "step": result.step, "scores": dict(result.scores)}
+        print_json(found | signed)
+        return
+    scores = f": {_told(result.scores)}" if result.scores else ""
+    console().print(
+        f"{result.model}: step {result.step:,}{scores}", highlight=False, soft_wrap=True, markup=False
+    )
+    for name, signature in result.signatures.items():
+        console().print(f"{name}: {signature}", markup=False, soft_wrap=True)
+
+
+def names(paths: list[Path] | None) -> list[str] | None:
+    """Paths as settings have them."""
+    return [str(path) for path in paths] if paths else None
+
+
+def _told(scores: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())

@@ -1,0 +1,6 @@
+"""Static embeddings: a vector for each word, the same in every sentence."""
+
+from regard.static._ngrams import Ngrams, Parts
+from regard.static._vectors import WordVectors
+
+__all__ = ["Ngrams", "Parts", "WordVectors"]

@@ -1,0 +1,95 @@
+"""A run's folder belongs to one run: its settings say to which."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.core.errors import CheckpointError, InputError, OutputError
+from regard.core.files import write_whole
+from regard.core.wording import reason
+from regard.training._configuration import AnySettings, as_mapping, parsed, type_of
+
+SETTINGS = "settings.json"
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a run, if it is not there.
+
+    Raises:
+        OutputError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{str(folder)!r} cannot be made ({error.strerror}); choose another.") from error
+
+
+def claim(
+    folder: Path,
+    settings: AnySettings,
+    say: Callable[[str], None],
+    *,
+    step: int,
+    free: Sequence[str],
+    made: Sequence[str],
+) -> None:
+    """Write the settings, or see that they are those of the run that is there.
+
+    Args:
+        folder: of the run.
+        settings: of the one that wants it.
+        say: is told what is being done.
+        step: of the last checkpoint; 0 for none.
+        free: settings that change no parameter: a run may go on with others.
+        made: what a run makes before its first step, to be removed with one that never took any.
+
+    Raises:
+        InputError: the folder holds something else, or a run with other settings.
+    """
+    file = folder / SETTINGS
+    if file.exists():
+        theirs, ours = _theirs(file, settings), as_mapping(settings)
+        left = dict.fromkeys(free)
+        different = _differences({**theirs, **left}, {**ours, **left})
+        if different and step:
+            raise InputError(
+                f"{folder} holds a run with other settings: {'; '.join(different)}. Choose another folder, "
+                "or the same settings to go on with it."
+            )
+        if different:  # it never got anywhere, as with a setting that could not be
+            say(f"{folder} holds a run that made no checkpoint: beginning anew")
+            for name in made:
+                if (folder / name).is_dir():
+                    shutil.rmtree(folder / name, ignore_errors=True)
+                else:
+                    (folder / name).unlink(missing_ok=True)
+        if theirs == ours:
+            return
+    else:
+        strange = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+        if strange:
+            raise InputError(f"{folder} must be a new folder, or that of a run; it holds {strange[0]}.")
+    write_whole(file, json.dumps(as_mapping(settings), indent=2).encode() + b"\n")
+
+
+def _theirs(file: Path, ours: AnySettings) -> dict[str, Any]:
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        objective = values["objective"]
+        if type(ours) is type_of(objective):
+            return as_mapping(parsed(type(ours), values))
+    except (OSError, ValueError, KeyError, TypeError) as error:  # also an InputError
+        raise CheckpointError(
+            f"{file} cannot be read ({reason(error)}); choose another folder, or put back what it held."
+        ) from error
+    raise InputError(f"{file.parent} holds a run of {objective}; choose another folder.")
+
+
+def _differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        names = sorted({*theirs, *ours})
+        found = (_differences(theirs.get(name), ours.get(name), f"{path}.{name}") for name in names)
+        return [each for one in found for each in one]
+    return [] if theirs == ours else [f"{path[1:]} is {theirs!r} there and {ours!r} here"]

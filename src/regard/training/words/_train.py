@@ -1,0 +1,181 @@
+"""Training of static embeddings, from texts to a file of vectors."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from regard.core.errors import InputError, TrainingError
+from regard.core.locks import locked
+from regard.training._claim import claim, make_folder
+from regard.training._errors import in_words
+from regard.training._journal import Journal
+from regard.training._names import check_names
+from regard.training._ranks import Ranks
+from regard.training._result import MODEL, Result
+from regard.training._schedules import learning_rate
+from regard.training._word_settings import WORD_OBJECTIVES, WordSettings
+from regard.training.words._card import card_of
+from regard.training.words._corpus import Corpus
+from regard.training.words._draws import Draws, Examples
+from regard.training.words._tables import Learner, Tables, last_step, new_tables
+
+_DATA = "data"
+
+
+def train_words(
+    settings: WordSettings,
+    folder: str | Path,
+    *,
+    on_report: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    on_message: Callable[[str], None] = lambda _: None,
+) -> Result:
+    """Train static embeddings, or go on where the run in that folder stopped.
+
+    For each word c of a text and each word o of its window, one step of gradient descent on
+
+        -log sigmoid(v_c . u_o) - sum over K words w drawn at random of log sigmoid(-v_c . u_w)
+
+    With "cbow" the mean of the v of a window stands for v_c, and the word in its middle for o. With FastText
+    v_c is the mean of the vectors of the word and of its n-grams. What is kept in the end is v.
+
+    Steps are taken one after the other, and all that is random is a function of the seed and the place in the
+    run: so the same command gives the same vectors, bit for bit on the same machine, also when it was
+    stopped. Meanwhile a second thread draws what the next step needs.
+
+    Args:
+        settings: what is trained, on what, and how.
+        folder: of the run: a new one, or one in which a run with these settings stopped.
+        on_report: gets the report of each step.
+        on_message: gets what is being done, in words.
+
+    Returns:
+        Where the vectors are: `vectors.txt` in word2vec's text format, and `vectors.safetensors`.
+
+    Raises:
+        InputError: settings that cannot be, or data that cannot be used.
+        MissingExtraError: llvmlite is not installed.
+        TrainingError: the loss is no number any more, or memory ran out; the last checkpoint stays.
+        OutputError: a file cannot be written.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from regard.static import WordVectors
+        >>> from regard.training import read_word_settings, train_words
+        >>> place = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (place / "text.txt").write_text("the cat sat on the mat\\n" * 50)
+        >>> settings = read_word_settings("word2vec", data={"train": [str(place / "text.txt")]}, size=7)
+        >>> result = train_words(settings, place / "run")
+        >>> WordVectors.open(result.model / "vectors.txt")
+        WordVectors(5 words of 7)
+
+    Source: Mikolov et al. 2013, arXiv 1310.4546, equation 4, and arXiv 1301.3781, section 3; n-grams:
+    Bojanowski et al. 2017, arXiv 1607.04606, section 3.2.
+    """
+    folder = Path(folder)
+    _check(settings)
+    learner = Learner(settings)
+    make_folder(folder)
+    try:
+        with locked(folder, ".lock"):
+            claim(folder, settings, on_message, step=last_step(folder), free=("save_every",), made=(_DATA,))
+            return _train(settings, folder, learner, on_report, on_message)
+    except Exception as error:
+        told = in_words(error)
+        if told is error:
+            raise
+        raise told from error
+
+
+def words_step(folder: str | Path) -> int:
+    """The step from which a run in a folder goes on; 0 where it begins."""
+    return last_step(Path(folder))
+
+
+def _train(
+    settings: WordSettings,
+    folder: Path,
+    learner: Learner,
+    on_report: Callable[[Mapping[str, Any]], None],
+    on_message: Callable[[str], None],
+) -> Result:
+    (folder / _DATA).mkdir(exist_ok=True)
+    corpus = Corpus.made(folder / _DATA, settings.data, settings.min_count, on_message)
+    draws = Draws(corpus=corpus, settings=settings)
+    tables = new_tables(corpus, settings, learner.width)
+    steps, done = draws.steps * settings.epochs, tables.load(folder)
+    rate = settings.rate or (0.025 if settings.architecture == "skip-gram" else 0.05)
+    on_message(
+        f"{settings.architecture}: {len(corpus.words):,} words of {settings.size}"
+        + (f" and {len(tables.buckets):,} buckets of n-grams" if len(tables.buckets) else "")
+        + f"; {len(corpus.ids):,} words to learn from, {settings.epochs} epochs, {steps:,} steps"
+    )
+    if done:
+        on_message(f"going on from step {done:,} of {steps:,}")
+    with Journal(folder, step=done, on_report=on_report, ranks=Ranks()) as journal:
+        began = time.perf_counter()
+        for step, examples in enumerate(_ahead(draws, done, steps), done + 1):
+            now = learning_rate("linear", step - 1, peak=rate, floor=settings.floor, steps=steps)
+            loss = learner.step(tables, examples, now)
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"the loss is {loss} at step {step}; the last checkpoint stays. Begin in another folder "
+                    "with a lower rate."
+                )
+            report = {"step": step, "steps": steps, "loss": loss, "lr": now, "step_tokens": examples.read}
+            journal.write(report | {"seconds": time.perf_counter() - began})
+            began = time.perf_counter()
+            if step % settings.save_every == 0 or step == steps:
+                tables.save(folder, step)
+    return _finish(settings, folder, tables, corpus, steps)
+
+
+def _ahead(draws: Draws, done: int, steps: int) -> Iterator[Examples]:
+    """The examples of each step that is left, drawn while the step before is taken."""
+    with ThreadPoolExecutor(1) as thread:
+        begun = (thread.submit(draws.examples, *divmod(step, draws.steps)) for step in range(done, steps))
+        coming = next(begun, None)
+        while coming is not None:
+            now, coming = coming, next(begun, None)
+            yield now.result()
+
+
+def _finish(settings: WordSettings, folder: Path, tables: Tables, corpus: Corpus, steps: int) -> Result:
+    model, vectors = folder / MODEL, tables.vectors(corpus, settings)
+    model.mkdir(exist_ok=True)
+    vectors.save(model / "vectors.txt")
+    vectors.save(model / "vectors.safetensors")
+    (model / "README.md").write_text(card_of(settings, folder, corpus), encoding="utf-8")
+    return Result(folder=folder, model=model, step=steps)
+
+
+def _check(settings: WordSettings) -> None:
+    """Refuse what cannot be."""
+    check_names([settings.objective], WORD_OBJECTIVES)
+    if not settings.data.train:
+        raise InputError("data.train must name at least one file.")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError(f"{settings.objective} trains in one process; start it without torchrun.")
+    for name, least, most in (
+        ("size", 1, 1024),
+        ("window", 1, 1000),
+        ("negatives", 1, 63),
+        ("min_count", 1, None),
+        ("epochs", 1, None),
+        ("save_every", 1, None),
+        ("seed", 0, None),
+    ):
+        value = getattr(settings, name)
+        if value < least or (most is not None and value > most):
+            wanted = f"at least {least}" if most is None else f"from {least} to {most}"
+            raise InputError(f"{name} must be {wanted}; got {value}.")
+    if settings.rate is not None and not 0 < settings.rate < math.inf:
+        raise InputError(f"rate must be above 0; got {settings.rate}.")
+    for name in ("floor", "subsample"):
+        if not 0 <= getattr(settings, name) < math.inf:
+            raise InputError(f"{name} must be at least 0; got {getattr(settings, name)}.")
+    if settings.objective != "fasttext" and settings.ngrams != WordSettings(objective="").ngrams:
+        raise InputError(f"ngrams are of fasttext; {settings.objective} has none. Leave them out.")

@@ -1,0 +1,204 @@
+"""word2vec and FastText: the words of texts, what is drawn, and what is learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from regard.core.errors import InputError, RegardError
+from regard.static import WordVectors
+from regard.training import WordSettings, read_journal, read_word_settings, train_words, words_step
+from regard.training.words import _corpus, _draws
+from regard.training.words._corpus import Corpus, read_corpus
+from regard.training.words._draws import Draws
+
+TEXT = "The river bank .\n\nthe BANK of the loan\nriver river of\n"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    file = tmp_path / "text.txt"
+    file.write_text(TEXT)
+    return file
+
+
+def settings(file: Path, objective: str = "word2vec", **more: Any) -> WordSettings:
+    return read_word_settings(
+        objective, data={"train": [str(file)], "lowercase": True} | more.pop("data", {}), **more
+    )
+
+
+def texts(corpus: Corpus) -> list[list[str]]:
+    cut = np.split(corpus.ids, corpus.starts[1:-1])
+    return [[corpus.words[each] for each in part] for part in cut]
+
+
+def test_words_are_numbered_by_how_often_they_occur(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = read_corpus(settings(text).data, 2)
+    assert found.words == ["the", "river", "bank", "of"]
+    assert found.counts.tolist() == [3, 3, 2, 2]
+    assert texts(found) == [["the", "river", "bank"], ["the", "bank", "of", "the"], ["river", "river", "of"]]
+    monkeypatch.setattr(_corpus, "LONGEST", 3)
+    assert texts(read_corpus(settings(text).data, 2))[1:3] == [["the", "bank", "of"], ["the"]]
+    cased = read_corpus(settings(text, data={"lowercase": False, "words": "blanks"}).data, 1)
+    assert set(cased.words) == set(TEXT.split())
+
+
+def corpus(lengths: list[int], words: int = 11) -> Corpus:
+    ids = np.random.default_rng(1).integers(0, words, sum(lengths)).astype(np.int32)
+    return Corpus(
+        words=[str(each) for each in range(words)],
+        counts=np.arange(words, 0, -1) ** 2,
+        ids=ids,
+        starts=np.cumsum([0, *lengths]),
+    )
+
+
+@pytest.mark.parametrize("architecture", ["skip-gram", "cbow"])
+def test_windows_are_those_of_a_loop(architecture: str) -> None:
+    made = corpus([7, 0, 1, 5, 29])
+    draws = Draws(
+        corpus=made, settings=WordSettings(objective="", architecture=architecture, subsample=0, window=3)
+    )  # type: ignore[arg-type]
+    found = draws.examples(0, 0)
+    width = np.random.default_rng([0, 0, 0])
+    width.random(len(made.ids))
+    widths = iter(width.integers(1, 3, len(made.ids), endpoint=True).tolist())
+    wanted: list[tuple[list[int], int]] = []
+    for part in np.split(made.ids, made.starts[1:-1]):
+        for place, word in enumerate(part.tolist()):
+            reach = next(widths)
+            around = [*part[max(0, place - reach) : place], *part[place + 1 : place + 1 + reach]]
+            if architecture == "cbow":
+                wanted += [(around, word)] if around else []
+            else:
+                wanted += [([word], other) for other in around]
+    read = np.split(found.words, found.first[1:-1])
+    assert [
+        (each.tolist(), target) for each, target in zip(read, found.targets[:, 0].tolist(), strict=True)
+    ] == wanted
+    assert found.read == len(made.ids)
+
+
+def test_an_epoch_reads_every_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_draws, "STEP", 10)
+    made = corpus([7, 0, 1, 25, 5, 2])
+    draws = Draws(corpus=made, settings=WordSettings(objective="", subsample=0))
+    assert [draws.examples(0, step).read for step in range(draws.steps)] == [33, 7]
+    assert (
+        (
+            draws.examples(1, 0).targets != draws.examples(0, 0).targets[: len(draws.examples(1, 0).targets)]
+        ).any()
+        if len(draws.examples(1, 0).targets) <= len(draws.examples(0, 0).targets)
+        else True
+    )
+
+
+def test_words_are_kept_and_drawn_as_often_as_they_should() -> None:
+    made = corpus([40_000])
+    draws = Draws(corpus=made, settings=WordSettings(objective="", subsample=0.05))
+    share = made.counts / made.counts.sum()
+    assert draws.kept == pytest.approx((np.sqrt(share / 0.05) + 1) * 0.05 / share)
+    stays = np.bincount(draws.examples(0, 0).words, minlength=11) > 0
+    assert stays.all()
+    powers = made.counts**0.75 / (made.counts**0.75).sum()
+    count = 200_000
+    drawn = np.bincount(draws.others(np.random.default_rng(3), (count // 5, 5)).ravel(), minlength=11)
+    # The sum of squared standard errors has 10 degrees of freedom: above 35 once in 8,000 times.
+    assert ((drawn - count * powers) ** 2 / (count * powers)).sum() < 35
+    own, other = draws._bins
+    exact = own.copy()
+    np.add.at(exact, other, 1 - own)
+    assert exact / 11 == pytest.approx(powers, abs=1e-12)
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts in which words of one kind stand between the same others."""
+    draw, file = np.random.default_rng(1), tmp_path_factory.mktemp("words") / "text.txt"
+    kinds = {"water": ["river", "lake", "stream"], "money": ["loan", "debt", "credit"]}
+    around = {"water": ["fish", "swim", "boat", "wet"], "money": ["pay", "bank", "owe", "rate"]}
+    lines = []
+    for _ in range(900):
+        kind = str(draw.choice(list(kinds)))
+        words = [*draw.choice(around[kind], 3), draw.choice(kinds[kind]), *draw.choice(around[kind], 3)]
+        lines.append(" ".join(words))
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("objective", "more"),
+    [
+        ("word2vec", {}),
+        ("word2vec", {"architecture": "cbow", "rate": 0.1}),
+        ("fasttext", {"ngrams": {"longest": 4, "buckets": 999}}),
+    ],
+    ids=["skip-gram", "cbow", "fasttext"],
+)
+def test_words_of_one_kind_become_near(
+    objective: str, more: dict[str, Any], grown: Path, tmp_path: Path
+) -> None:
+    chosen = settings(grown, objective, size=13, epochs=12, subsample=0, **more)
+    result = train_words(chosen, tmp_path / "run")
+    losses = [line["loss"] for line in read_journal(tmp_path / "run")]
+    words = read_corpus(chosen.data, 5).counts
+    same = (words / words.sum()) @ (
+        words**0.75 / (words**0.75).sum()
+    )  # a word drawn that is the one to predict
+    assert losses[0] == pytest.approx((1 + 5 * (1 - same)) * np.log(2), rel=0.02)  # sigmoid(0) of each
+    assert losses[-1] < 0.8 * losses[0]
+    found = WordVectors.open(result.model / "vectors.safetensors")
+    assert {word for word, _ in found.nearest("river", 2)} == {"lake", "stream"}
+    assert {word for word, _ in found.nearest("loan", 2)} == {"debt", "credit"}
+    assert (WordVectors.open(result.model / "vectors.txt").vectors == found.vectors).all()
+    if objective == "fasttext":
+        assert found["rivers"] @ found["river"] > 0
+        assert found.similarity("rivers", "river") > found.similarity("rivers", "loan")
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_bits(
+    grown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_draws, "STEP", 1000)
+    chosen = settings(grown, size=5, epochs=2, save_every=3)
+    whole = train_words(chosen, tmp_path / "whole")
+
+    def stop(report: Any) -> None:
+        if report["step"] == 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_words(chosen, tmp_path / "cut", on_report=stop)
+    assert words_step(tmp_path / "cut") == 6
+    again = train_words(chosen, tmp_path / "cut")
+    assert (again.model / "vectors.txt").read_bytes() == (whole.model / "vectors.txt").read_bytes()
+    steps = [[line["loss"] for line in read_journal(tmp_path / run)] for run in ("whole", "cut")]
+    assert steps[0] == steps[1]
+    with pytest.raises(InputError, match="size is 5 there and 6 here"):
+        train_words(settings(grown, size=6, epochs=2), tmp_path / "cut")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"size": 0}, "size must be from 1 to 1024; got 0."),
+        ({"window": 0}, "window must be from 1 to 1000; got 0."),
+        ({"negatives": 64}, "negatives must be from 1 to 63; got 64."),
+        ({"epochs": 0}, "epochs must be at least 1; got 0."),
+        ({"rate": 0.0}, "rate must be above 0; got 0.0."),
+        ({"subsample": -1.0}, "subsample must be at least 0; got -1.0."),
+        ({"ngrams": {"longest": 3}}, "ngrams are of fasttext; word2vec has none."),
+        ({"data": {"train": []}}, "data.train must name at least one file."),
+        ({"min_count": 4}, "at least two words that occur 4 times (min_count); of 6 words 0 does."),
+        ({"min_count": 1, "rate": 1e30}, "the loss is nan at step"),
+    ],
+)
+def test_what_cannot_be_is_one_line(more: dict[str, Any], told: str, text: Path, tmp_path: Path) -> None:
+    with pytest.raises(RegardError) as raised:
+        train_words(settings(text, **more), tmp_path / "run")
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
