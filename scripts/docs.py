@@ -55,6 +55,10 @@ def stage(pages: Path, reference: Reference) -> None:
         file.write_text(reference.linked(text, folder=f"{up}docs/reference/"), encoding="utf-8")
     for name, text in reference.pages.items():
         (pages / "docs/reference" / name).write_text(text, encoding="utf-8")
+    with (pages / "docs/reference/README.md").open("a", encoding="utf-8") as contents:
+        contents.write(
+            f"\n{reference.contents}\n* [The command line](command-line.md): what `--help` prints.\n"
+        )
 
 
 def _with_outputs(pages: Path) -> None:

@@ -40,6 +40,7 @@ class Reference:
 
     Attributes:
         pages: the name of a file to its Markdown.
+        contents: a list of the packages, with what each is for.
         places: a name with its package, such as `regard.core.Mask`, to its file and anchor.
     """
 
@@ -58,6 +59,11 @@ class Reference:
         for package, names in packages.items():
             self._write(package, names)
         self.pages["command-line.md"] = command_line()
+        self.contents = "\n".join(
+            f"* [`{package}`]({_file(package)}): {_first_line(package)}"
+            for package in packages
+            if _file(package) in self.pages
+        )
 
     def linked(self, text: str, home: str = "regard", folder: str = "") -> str:
         """The Markdown with a link from each `name` to where it is described.
@@ -167,6 +173,10 @@ def _packages() -> list[str]:
 def _names(package: str) -> dict[str, Any]:
     module = importlib.import_module(package)
     return {name: getattr(module, name) for name in module.__all__ if not name.startswith("_")}
+
+
+def _first_line(package: str) -> str:
+    return _escaped(str(importlib.import_module(package).__doc__).split("\n")[0].removeprefix("regard: "))
 
 
 def _file(name: str) -> str:
