@@ -14,12 +14,14 @@ from regard.blocks._linear import Identity, Linear, is_native
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.blocks._norms import RMSNorm
 from regard.blocks._perceiver import ConcatenatedEmbeddings, CrossAttentionLayer, LatentStack
+from regard.blocks._recurrent import AlignedDecoderLayer, GatedUnit, RecurrentLayer
 from regard.blocks._residual import PostNorm, PreNorm, Residual, SandwichNorm
 from regard.blocks._sru import SruAttention, SruLayer
 from regard.blocks._stack import CountFrom, CountTokens, Numbering, Pattern, Stack
 
 __all__ = [
     "ACTIVATIONS",
+    "AlignedDecoderLayer",
     "Attention",
     "ConcatenatedEmbeddings",
     "CountFrom",
@@ -30,6 +32,7 @@ __all__ = [
     "ExpireSpanAttention",
     "FeedForward",
     "GatedFeedForward",
+    "GatedUnit",
     "Identity",
     "LatentStack",
     "LayerState",
@@ -40,6 +43,7 @@ __all__ = [
     "PostNorm",
     "PreNorm",
     "RMSNorm",
+    "RecurrentLayer",
     "Residual",
     "SandwichNorm",
     "SelfAttentionLayer",

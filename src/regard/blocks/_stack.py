@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks._embeddings import Embeddings
-from regard.blocks._layers import DecoderLayer, LayerState, SelfAttentionLayer
-from regard.blocks._sru import SruLayer
+from regard.blocks._layers import LayerState
 from regard.core import Bias, Causal, DenseBias, Mask, Taps, Window
 from regard.core.errors import InputError
 from regard.positions import DynamicNTKScaling, Rotary, Rotation
@@ -75,7 +74,9 @@ class Stack(nn.Module):
 
     Args:
         embeddings: from token ids to the input of layer 0.
-        layers: `SelfAttentionLayer`s, `SruLayer`s, or `DecoderLayer`s, which read an encoder's output too.
+        layers: `SelfAttentionLayer`s, `SruLayer`s, `RecurrentLayer`s; or those that read an encoder's output
+            too, `DecoderLayer`s and `AlignedDecoderLayer`s. Others may stand there that are called as these
+            are, with their `tap_names` and, to be read token by token, `new_state`.
         patterns: one for each layer; the same object for layers of one kind, so that its mask and rotation
             are worked out once a pass. None: every layer attends to everything.
         norm: after the last layer; None for none.
@@ -101,7 +102,7 @@ class Stack(nn.Module):
     def __init__(
         self,
         embeddings: Embeddings,
-        layers: Sequence[SelfAttentionLayer | DecoderLayer | SruLayer],
+        layers: Sequence[nn.Module],
         *,
         patterns: Sequence[Pattern] | None = None,
         norm: nn.Module | None = None,

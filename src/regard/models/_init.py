@@ -55,6 +55,19 @@ class RandomProjection:
 
 
 @dataclass(frozen=True)
+class Orthogonal:
+    """Random orthogonal matrices, one below the other where there are more rows than columns.
+
+    Source: Saxe, McClelland and Ganguli 2014, arXiv 1312.6120, section 3.
+    """
+
+    def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+        rows, columns = shape
+        each = [torch.empty(columns, columns, device="cpu") for _ in range(rows // columns)]
+        return torch.cat([nn.init.orthogonal_(matrix, generator=generator) for matrix in each])
+
+
+@dataclass(frozen=True)
 class Constant:
     """The same number everywhere."""
 

@@ -34,6 +34,7 @@ class Family:
 
 # The package of each, its config and its keys. They are imported when a checkpoint asks for them.
 _HOMES = {
+    "bahdanau": ("bahdanau", "BahdanauConfig", "BAHDANAU_KEYS"),
     "bart": ("bart", "BartConfig", "BART_KEYS"),
     "bert": ("bert", "BertConfig", "BERT_KEYS"),
     "deberta-v2": ("deberta", "DebertaConfig", "DEBERTA_KEYS"),

@@ -63,9 +63,13 @@ def _attentions(network: Network) -> dict[Part, list[MultiHeadAttention]]:
         if (stack := network.stack(kind)) is None:
             continue
         layers = stack.layers
-        found[kind] = [layer.attention for layer in layers]  # type: ignore[misc]
+        parts: dict[Part, str] = {kind: "attention"}
         if kind == "decoder" and len(network.prefixes) == 2:
-            found["cross"] = [layer.cross_attention for layer in layers]  # type: ignore[misc]
+            parts["cross"] = "cross_attention"
+        for part, name in parts.items():
+            # A recurrent stack has no attention of its own, in any layer.
+            each = [getattr(layer, name) for layer in layers if hasattr(layer, name)]
+            found |= {part: each} if each else {}
     return found
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.checkpoints import to_hf, write_tensors
 from regard.models import Network, Output, family_of
+from regard.models.bahdanau import BahdanauConfig
 from regard.models.bart import BartConfig
 from regard.models.bert import BertConfig
 from regard.models.deberta import DebertaConfig
@@ -52,6 +53,9 @@ _GEMMA = _GROUPED | {
 }
 
 CONFIGS: dict[str, Any] = {
+    "bahdanau": BahdanauConfig(
+        vocab_size=31, decoder_vocab_size=31, d_model=18, d_alignment=7, decoder_start_token_id=4
+    ),
     "bart": BartConfig(model_type="bart", **_BART),
     "bert": BertConfig(**_ENCODER, num_token_types=4),
     "deberta-v2": DebertaConfig(**_ENCODER, d_embedding=15, num_buckets=4, max_distance=7),
@@ -87,7 +91,7 @@ CONFIGS: dict[str, Any] = {
 }
 """A tiny one of every family."""
 
-OWN = frozenset({"expire-span", "perceiver-io", "srupp"})
+OWN = frozenset({"bahdanau", "expire-span", "perceiver-io", "srupp"})
 """Families that `transformers` does not have: what they compute is tested in `tests/unit/blocks`."""
 
 TRACED = sorted(set(CONFIGS) - {"perceiver-io"})

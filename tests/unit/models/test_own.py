@@ -83,7 +83,7 @@ def test_rows_change_places_and_tokens_are_taken_back(network: Any) -> None:
         state.cut(1)
 
 
-@pytest.mark.parametrize("family", sorted(folders.OWN))
+@pytest.mark.parametrize("family", sorted(folders.OWN - {"bahdanau"}))  # which has a file of its own
 def test_it_is_written_and_read(family: str, tmp_path: Path) -> None:
     made = folders.network(family)
     found = load_checkpoint(write_checkpoint(made, tmp_path / "model")).network

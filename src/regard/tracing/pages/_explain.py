@@ -63,7 +63,7 @@ def explain(
         kind=kind,
         layer=layer,
         head=head,
-        num_layers=len(of_queries.attention),
+        num_layers=of_queries.depth,
         num_heads=traced.inputs.num_heads,
         token=row,
         pieces=tuple(pieces),
@@ -81,6 +81,7 @@ def explain(
         embedded=as_array(of_queries.hidden[0][row]),
         embedding_norm=_embedding_norm(trace, kind),
         x=as_array(of_queries.hidden[layer][row]),
+        made_from=_made_from(trace, kind),
         before=before,
         q=as_array(inputs.q[0, 0, row]),
         k=as_array(inputs.k[0, 0]),
@@ -96,6 +97,13 @@ def explain(
         after=after,
         contextual=as_array(of_queries.hidden[layer + 1][row]),
     )
+
+
+def _made_from(trace: Trace, kind: Kind) -> str:
+    """What the query is made of, where no steps lead to it."""
+    if kind != "cross":
+        return "x"
+    return "x after the decoder's own attention" if "decoder" in trace.kinds else "the state before x is read"
 
 
 def _embedding_norm(trace: Trace, kind: Kind) -> str | None:

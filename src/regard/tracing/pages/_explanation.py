@@ -38,6 +38,7 @@ class Explanation(Shown):
         embedded: (d_model,), what enters layer 0: the sum of these, normed where the model does so.
         embedding_norm: the class of that norm, such as "LayerNorm"; None where none is known.
         x: (d_model,), what the layer reads.
+        made_from: what the query is made of, in words, where `before` is empty.
         before: the steps from x to what the query is made of: a norm, a decoder's own attention. Empty where
             the query is made of x itself.
         q: (head_dim,), its query.
@@ -80,6 +81,7 @@ class Explanation(Shown):
     embedded: np.ndarray
     embedding_norm: str | None
     x: np.ndarray
+    made_from: str
     before: tuple[Step, ...]
     q: np.ndarray
     k: np.ndarray
@@ -178,9 +180,7 @@ def _steps(e: Explanation) -> Iterator[tuple[str, "list[RenderableType]"]]:
     source = "what the embeddings give" if e.layer == 0 else f"the output of layer {e.layer - 1}"
     yield f"Input x of layer {e.layer}: {source}", _vectors([("x", e.x)])
 
-    made_from = "x after the decoder's own attention" if e.kind == "cross" else "x"
-    if e.before:
-        made_from = f"x by way of {e.before[-1].name}"
+    made_from = f"x by way of {e.before[-1].name}" if e.before else e.made_from
     query = [*((step.name, step.vector) for step in e.before), ("q", e.q)]
     yield f"Query q, made from {made_from} ({len(e.q)} dimensions)", _vectors(query)
 

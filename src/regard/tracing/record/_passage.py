@@ -86,6 +86,11 @@ class Passage:
     keeping: Keeping = EVERYTHING
 
     @property
+    def depth(self) -> int:
+        """Layers with attention, of whatever kind: a recurrent stack has none to itself."""
+        return len(self.attention) or len(self.cross_attention)
+
+    @property
     def tokens(self) -> list[str]:
         """The tokens, as the vocabulary writes them."""
         return [token.text for token in self.encoding.tokens]

@@ -26,10 +26,12 @@ class Stacks:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of attention that there are."""
-        kinds: list[Kind] = [] if self.encoder is None else ["encoder"]
+        found: dict[Kind, Sequence[AttentionTrace]] = {}
+        if self.encoder is not None:
+            found["encoder"] = self.encoder.attention
         if self.decoder is not None:
-            kinds += ["decoder", "cross"] if self.decoder.cross_attention else ["decoder"]
-        return tuple(kinds)
+            found |= {"decoder": self.decoder.attention, "cross": self.decoder.cross_attention}
+        return tuple(kind for kind, layers in found.items() if layers)
 
     @property
     def source(self) -> Passage:
@@ -45,13 +47,13 @@ class Stacks:
 
     @property
     def num_layers(self) -> int:
-        """Attention layers, L, of the stack that reads the text."""
+        """Attention layers, L, of the stack that reads the text; 0 where that is recurrent."""
         return len(self.source.attention)
 
     @property
     def num_heads(self) -> int:
         """Query heads a layer, of the stack that reads the text; the most, where some were removed."""
-        return max(_head_counts(self.source.attention))
+        return max(_head_counts(self.source.attention), default=0)
 
     @property
     def tokens(self) -> list[str]:
@@ -72,7 +74,7 @@ class Stacks:
         stacks = [each for each in (self.encoder, self.decoder) if each is not None]
         sizes = " + ".join(f"{len(each.encoding.tokens)} tokens" for each in stacks)
         layers = " + ".join(
-            f"{len(each.attention)} layers"
+            f"{each.depth} layers"
             + (f" x {_told(_head_counts(each.attention))} heads" if places(each.attention) else "")
             for each in stacks
         )
@@ -165,7 +167,7 @@ class Stacks:
             InputError: a layer that is not there, or has no attention of this kind.
         """
         kind = self.kind(kind)
-        index = _checked("layer", layer, len(self.sides(kind)[0].attention))
+        index = _checked("layer", layer, self.sides(kind)[0].depth)
         layers = self._layers_with(kind)
         if index not in layers:
             raise InputError(
@@ -192,6 +194,8 @@ class Stacks:
 
 def _head_counts(attention: Sequence[AttentionTrace]) -> set[int]:
     """How many heads the layers have that were kept; of no layer, what asking one says."""
+    if not attention:
+        return set()
     return {attention[place].inputs.num_heads for place in [*places(attention)] or [0]}
 
 

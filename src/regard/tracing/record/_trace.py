@@ -106,7 +106,7 @@ class Trace(Stacks):
         if layer is None:
             layers = self._layers_with(kind)
         elif isinstance(layer, list | tuple | range | slice):
-            layers = numbers_of("layer", layer, len(self.sides(kind)[0].attention))
+            layers = numbers_of("layer", layer, self.sides(kind)[0].depth)
         asked = []
         for each in layers:
             inputs = self.attention_of(each, kind).inputs

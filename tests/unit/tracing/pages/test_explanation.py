@@ -47,6 +47,7 @@ def make(count: int = 7, /, **fields: Any) -> Explanation:
         "embedded": random(D_MODEL),
         "embedding_norm": "LayerNorm",
         "x": random(D_MODEL),
+        "made_from": "x",
         "before": (),
         "q": q,
         "k": k,
@@ -235,7 +236,7 @@ def test_cross_attention_is_over_the_other_text_s_tokens() -> None:
     assert f"Worked out for the largest, s{int(np.argmax(e.weights))}:" in text
     assert "The weights of all 7 tokens sum to 1.000000." in text
     assert "… 7 terms" in text
-    assert "5. Query q, made from x after the decoder's own attention (5 dimensions)" in text
+    assert "5. Query q, made from the state (5 dimensions)" in printed(make(made_from="the state"))
     assert "5. Query q, made from x (5 dimensions)" in printed(make())
     assert printed(make(kind="decoder")).startswith("Attention of t4")
     many = make(503, kind="cross", tokens=("a", "b"), token_ids=(7, 8), token=1, pieces=(1,))
