@@ -81,7 +81,9 @@ def test_blocks_leave_out_what_has_expired() -> None:
     assert 940 < start < 1000
     assert stop == 1500
     dense = mask.dense(1500, 1500)[0, 0]
-    assert not dense[1000:1064, :start].any()
+    for query in range(0, 1500, 7):
+        start, _ = mask.key_range(query, query, 1500)
+        assert not dense[query, :start].any()
     assert mask.simplified(1500, 1500) is mask
     assert Unexpired(spans, 2000.0).simplified(1500, 1500) is None
 
