@@ -28,7 +28,7 @@ def drawn() -> Tensor:
 def network(request: pytest.FixtureRequest) -> Any:
     made = folders.network(request.param).double()
     with torch.no_grad():
-        for name, parameter in made.named_parameters():
+        for parameter in made.parameters():
             if not parameter.any():  # what begins with 0 would hide what it multiplies
                 parameter.copy_(torch.randn_like(parameter))
     return made
