@@ -88,6 +88,9 @@ wheel: $(VENV)/.test ## Build the wheel, and try it in a fresh environment
 	mv build/wheel/packages.pth build/wheel/fresh/lib/python3*/site-packages/
 	$(BIN)/python scripts/wheel.py build/wheel
 
+course: $(VENV)/.test page ## Run the chapters of the course: notebooks in build/course, and pages for the site
+	@$(BIN)/python scripts/course.py
+
 docs: $(VENV)/.test page ## Build the site of the documentation: build/site/index.html
 	@$(BIN)/python scripts/docs.py
 

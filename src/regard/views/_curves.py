@@ -42,7 +42,7 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePicture:
-    """Panels over one axis from left to right.
+    """Panels over one axis from left to right; in a notebook they show themselves.
 
     Args:
         title: over all.
@@ -63,6 +63,9 @@ class CurvePicture:
     def svg(self) -> str:
         """One file without scripts, styles or links, with a ground of its own: dark pages may show it."""
         return svg_of(self._sheet())
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
 
     def save(self, path: Path) -> None:
         """Write it: an SVG by regard itself, a PNG or PDF through matplotlib.
