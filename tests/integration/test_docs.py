@@ -19,42 +19,37 @@ def blocks(document: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
 
 
-# The others with code have a file of tests each, which look at what it prints.
-@pytest.mark.parametrize(
-    "document",
-    [
-        "README.md",
-        "docs/howto/python.md",
-        "docs/learn/steps.md",
-        "docs/howto/training_data.md",
-        "docs/howto/training_watch.md",
-        "docs/howto/models.md",
-        "docs/howto/attentions.md",
-        "docs/howto/decoding.md",
-        "docs/howto/lens.md",
-        "docs/howto/measures.md",
-        "docs/howto/interventions.md",
-        "docs/howto/traces.md",
-        "docs/howto/views.md",
-        "docs/howto/views_difference.md",
-        "docs/howto/views_live.md",
-    ],
-)
-def test_python_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    code = blocks(document, "python")
-    assert code
-    exec(compile("\n".join(code), document, "exec"), {})
+def named(folder: str) -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*.md"))
 
 
-DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/learn/documents").glob("*.md"))
-IDEAS = [
-    f"docs/ideas/{name}.md"
-    for name in ("exactness", "masks", "not_explanation", "numbers", "queries_and_keys")
+# These pages show what each block prints. Others with code have a file of tests each; the course has its own.
+DOCUMENTS = named("docs/learn/documents")
+PRINTING = [
+    *DOCUMENTS,
+    *(
+        f"docs/ideas/{name}.md"
+        for name in ("exactness", "masks", "not_explanation", "numbers", "queries_and_keys")
+    ),
+]
+RUNNING = [
+    page
+    for page in ("README.md", *named("docs"))
+    if page not in PRINTING
+    and "docs/learn/course" not in page
+    and blocks(page, "python")
+    and not (ROOT / f"tests/integration/test_docs_{Path(page).stem}.py").exists()
 ]
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, *IDEAS])
+@pytest.mark.parametrize("document", RUNNING)
+def test_python_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = blocks(document, "python")
+    exec(compile("\n".join(code), document, "exec"), {})
+
+
+@pytest.mark.parametrize("document", PRINTING)
 def test_each_block_prints_what_stands_below_it(document: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = list(zip(blocks(document, "python"), blocks(document, "text"), strict=True))
     assert len(DOCUMENTS) == 5
@@ -92,7 +87,7 @@ def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"texts.txt", "vectors", "live.html"} <= {path.name for path in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize("document", ["docs/howto/command_line.md", "docs/howto/decoding.md"])
+@pytest.mark.parametrize("document", ["docs/howto/decoding.md"])
 def test_commands_that_write_are_understood(
     document: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
