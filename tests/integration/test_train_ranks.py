@@ -155,7 +155,7 @@ def test_a_loss_that_is_no_number_ends_both(place: Path, tmp_path: Path) -> None
     ended = run(settings, tmp_path / "run", tmp_path / "errors", world=2)
     assert ended.end() == [1, 1]
     told, other = ended.told()
-    assert "the loss is nan at step 2, epoch 0, micro-batches 4 to 7; the last checkpoint stays." in told
+    assert "the loss is nan at step 2, epoch 0, micro-batches 4 to 7; the checkpoint of step 1 stays." in told
     assert other.startswith("OtherProcessError: ")
     assert [each.name for each in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-1"]
 

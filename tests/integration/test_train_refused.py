@@ -186,7 +186,8 @@ def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
         tmp_path, optimiser={"lr": 1e30, "warmup": 0, "schedule": "constant"}, save_every=1, evaluate_every=99
     )
     with pytest.raises(
-        TrainingError, match=r"the loss is nan at step 2, epoch 0, micro-batches 2 to 3; the last"
+        TrainingError,
+        match=r"the loss is nan at step 2, epoch 0, micro-batches 2 to 3; the checkpoint of step 1 stays",
     ):
         train(settings, tmp_path / "run")
     assert [each.name for each in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-1"]
@@ -197,7 +198,8 @@ def test_a_score_that_is_no_number(tmp_path: Path) -> None:
         tmp_path, optimiser={"lr": 1e30, "warmup": 0, "schedule": "constant"}, save_every=1, evaluate_every=1
     )
     with pytest.raises(
-        TrainingError, match=r"the loss on the texts to score on is nan after step 1; the last"
+        TrainingError,
+        match=r"the loss on the texts to score on is nan after step 1; there is no checkpoint yet",
     ):
         train(settings, tmp_path / "run")
     assert not (tmp_path / "run" / "model").exists()

@@ -69,7 +69,26 @@ def test_its_weights_begin_as_in_the_paper_s_code() -> None:
             assert not value[0].any()  # padding
             assert float(value[1:].detach().std()) == pytest.approx(22**-0.5, rel=5 / 1100**0.5)
         elif value.ndim == 2:
-            bound = (6 / sum(value.shape)) ** 0.5
+            joined = 3 if name.split(".")[-2] in "qkv" else 1  # as torch's MultiheadAttention has it
+            bound = (6 / (joined * value.shape[0] + value.shape[1])) ** 0.5
             assert 0.95 * bound < float(value.detach().abs().max()) <= bound
         else:
             assert value.unique().tolist() == [1.0 if name.endswith("norm.weight") else 0.0]
+
+
+def test_it_begins_as_torch_s_attention_does() -> None:
+    """Queries, keys and values as wide as of `nn.MultiheadAttention`, which begins them as one matrix."""
+    theirs = float(torch.cat([nn.MultiheadAttention(22, 2).in_proj_weight for _ in range(5)]).detach().std())
+    attention = new_network(CONFIG, seed=5).encoder.layers[0].attention
+    for part in (attention.q, attention.k, attention.v):
+        assert float(part.weight.detach().std()) == pytest.approx(theirs, rel=5 / (2 * 22**2) ** 0.5)
+
+
+def test_the_positions_of_a_text_begin_apart() -> None:
+    """Four layers of the paper's norms with matrices that begin alone: their mean cosine is .9 and more."""
+    config = original_transformer(vocab_size=53, d_model=128, num_layers=4, num_heads=4, d_ff=256)
+    network = new_network(config, seed=3).eval()
+    with torch.no_grad():
+        state = nn.functional.normalize(network.encode(torch.randint(2, 53, (7, 13))), dim=-1)
+    pairs = (state @ state.mT).triu(diagonal=1)
+    assert float(pairs.sum()) / (7 * 13 * 12 / 2) < 0.8

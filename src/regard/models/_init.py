@@ -39,10 +39,20 @@ class Normal:
 
 @dataclass(frozen=True)
 class XavierUniform:
-    """U(-a, a) with a = sqrt(6 / (rows + columns)). Source: Glorot and Bengio 2010, equation 16."""
+    """U(-a, a) with a = sqrt(6 / (joined rows + columns)).
+
+    Args:
+        joined: matrices of one input that count as one, such as the 3 of queries, keys and values.
+
+    Source: Glorot and Bengio 2010, equation 16.
+    """
+
+    joined: int = 1
 
     def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
-        return nn.init.xavier_uniform_(torch.empty(shape, device="cpu"), generator=generator)
+        rows, columns = shape
+        end = math.sqrt(6.0 / (self.joined * rows + columns))
+        return nn.init.uniform_(torch.empty(shape, device="cpu"), -end, end, generator=generator)
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,8 @@ class BartConfig(FamilyConfig):
         num_labels, classifier_dropout_p: of a classifier.
         decoder_start_token_id: what the decoder reads first; None where the text's language says (mBART).
         eos_token_id: where a classifier reads.
-        starts_xavier: whether weights begin as in the code of the original Transformer, not of width
-            `initializer_range` (`init_std`); no file says it.
+        starts_xavier: whether weights begin as Xavier's uniform matrices, not of width `initializer_range`
+            (`init_std`); no file says it.
 
     The others are those of `FamilyConfig`.
     """
@@ -159,11 +159,20 @@ class BartConfig(FamilyConfig):
         return self.d_model**-0.5 if self.starts_xavier else self.initializer_range
 
     def initial(self) -> Scheme:
-        """Source: Vaswani et al. 2018 (Tensor2Tensor), arXiv 1803.07416, in their code; Xavier's bounds:
-        Glorot and Bengio 2010."""
+        """Queries, keys and values begin as one Xavier matrix of three: by sqrt(2) smaller than alone.
+
+        A layer adds nearly the same to every position before it has learned where to look. Were that larger,
+        four layers would make the positions of a text the same, and training would have to undo it.
+
+        Source: fairseq (Ott et al. 2019, arXiv 1904.01038) and `torch.nn.MultiheadAttention`, in their code;
+        the collapse: Noci et al. 2022, arXiv 2206.03126.
+        """
         sinusoids: Scheme = {"*.positions.weight": Sinusoids("half")} if self.has_sinusoids else {}
-        names = ("*attention.*.weight", "*.ffn.*.weight", "head.hidden.weight", "head.score.weight")
-        return {**sinusoids, **(dict.fromkeys(names, XavierUniform()) if self.starts_xavier else {})}
+        if not self.starts_xavier:
+            return sinusoids
+        inputs = dict.fromkeys((f"*attention.{name}.weight" for name in "qkv"), XavierUniform(joined=3))
+        names = ("*attention.output.weight", "*.ffn.*.weight", "head.hidden.weight", "head.score.weight")
+        return {**sinusoids, **inputs, **dict.fromkeys(names, XavierUniform())}
 
     def endings(self) -> Mapping[HeadKind | None, str]:
         is_marian = self.model_type == "marian"
@@ -224,8 +233,8 @@ def original_transformer(
     Norms after the residual sums and none after the last layer, sinusoids, ReLU, and one table for source,
     target and output, scaled by sqrt(d_model). Written, it is a Marian model to `transformers`. The sines of
     a position stand before its cosines, not between them, as in the paper's code: with learned embeddings
-    that is only another order of columns. Weights begin as there: Xavier's uniform matrices, and a table
-    of width 1 / sqrt(d_model).
+    that is only another order of columns. Weights begin as Xavier's uniform matrices, queries, keys
+    and values as one of three (fairseq, torch), and a table of width 1 / sqrt(d_model).
 
     Args:
         vocab_size: rows of the table.

@@ -192,6 +192,12 @@ def last_checkpoint(folder: str | Path) -> int:
     return max(_steps(Path(folder) / CHECKPOINTS), default=0)
 
 
+def what_stays(folder: Path) -> str:
+    """What a run that fails leaves, in words."""
+    step = last_checkpoint(folder)
+    return f"the checkpoint of step {step} stays" if step else "there is no checkpoint yet"
+
+
 def _steps(folder: Path) -> list[int]:
     if not folder.is_dir():
         return []

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from regard.core.errors import TrainingError
-from regard.training._checkpoints import Progress
+from regard.training._checkpoints import Progress, what_stays
 from regard.training._feed import Feed
 from regard.training._products import Products
 from regard.training._ranks import Ranks
@@ -85,8 +85,8 @@ class Run:
         """Where the run stands after a score."""
         if not isfinite(scores["loss"]):
             raise TrainingError(
-                f"the loss on the texts to score on is {scores['loss']} after step {progress.step}; the last "
-                "checkpoint stays. Begin in another folder with a lower optimiser.lr."
+                f"the loss on the texts to score on is {scores['loss']} after step {progress.step}; "
+                f"{what_stays(self.folder)}. Begin in another folder with a lower optimiser.lr."
             )
         score = scores[self.best]
         if is_better(score, progress.best, bigger=self.task.is_bigger_better(self.best)):

@@ -12,7 +12,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from regard.core.errors import TrainingError
-from regard.training._checkpoints import Progress
+from regard.training._checkpoints import Progress, what_stays
 from regard.training._feed import Picked
 from regard.training._optimisers import trained
 from regard.training._ranks import whole
@@ -71,8 +71,8 @@ def take_step(
         what = "loss" if not math.isfinite(total) else "norm of the gradient"
         raise TrainingError(
             f"the {what} is {total if what == 'loss' else norm} at step {progress.step + 1}, epoch "
-            f"{progress.epoch}, micro-batches {progress.done} to {progress.done + run.train.a_step - 1}; the "
-            "last checkpoint stays. Begin in another folder with a lower optimiser.lr, a longer "
+            f"{progress.epoch}, micro-batches {progress.done} to {progress.done + run.train.a_step - 1}; "
+            f"{what_stays(run.folder)}. Begin in another folder with a lower optimiser.lr, a longer "
             "optimiser.warmup or precision float32."
         )
     for each in made:
