@@ -1,7 +1,7 @@
 """Build the site: documentation, README and reference as HTML that works from disk and loads nothing else.
 
     make docs                                     into build/site; open build/site/index.html
-    .venv/bin/python scripts/docs.py [--to FOLDER]
+    .venv/bin/python scripts/docs.py [--to FOLDER] [--quick]
 
 The pages keep the places that they have in the repository, so their links need no change. The navigation is
 that of docs/README.md: its headings, and its links in their order. Zensical aborts on a link or an anchor
@@ -17,12 +17,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import course
 from reference import Reference
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("*.md", "CITATION.cff", "docs/**/*", "benchmarks/results/*")
 CONTENTS = Path("docs/README.md")
-COURSE = Path("build/course")
 
 
 def build(folder: Path, reference: Reference) -> Path:
@@ -62,14 +62,24 @@ def stage(pages: Path, reference: Reference) -> None:
 
 
 def _with_outputs(pages: Path) -> None:
-    """Put the chapters of the course that `make course` has run in the place of those without outputs."""
-    for chapter in sorted((pages / "docs/learn/course").glob("[0-9]*.md")):
-        source, ran = ROOT / chapter.relative_to(pages), ROOT / COURSE / chapter.name
-        if ran.is_file() and ran.stat().st_mtime >= source.stat().st_mtime:
-            for file in ran.parent.glob(f"{chapter.stem}*"):
-                shutil.copyfile(file, chapter.with_name(file.name))
-        else:
-            print(f"{chapter.name}: without what its cells print and draw; `make course` runs them")
+    """Show what the cells of the course print and draw, in the chapters that `make course` has run."""
+    for chapter in _chapters(ran=True):
+        ran, shown = course.BUILT / chapter.name, pages / chapter.relative_to(ROOT)
+        for file in ran.parent.glob(f"{chapter.stem}[-.]*"):
+            shutil.copyfile(file, shown.with_name(file.name))
+        title, _, rest = ran.read_text(encoding="utf-8").partition("\n")
+        link = f"[This chapter as a notebook]({chapter.stem}.ipynb)"
+        shown.write_text(f"{title}\n\n{link}\n{rest}", encoding="utf-8")
+
+
+def _chapters(*, ran: bool) -> list[Path]:
+    """The chapters of the course that have run since they were changed, or those that have not."""
+
+    def has_run(chapter: Path) -> bool:
+        result = course.BUILT / chapter.name
+        return result.is_file() and result.stat().st_mtime >= chapter.stat().st_mtime
+
+    return [each for each in sorted(course.CHAPTERS.glob("[0-9]*.md")) if has_run(each) == ran]
 
 
 def navigation(pages: Path) -> list[object]:
@@ -112,8 +122,13 @@ def toml(value: object) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--to", type=Path, default=ROOT / "build", help="the folder, by default build")
-    folder = parser.parse_args(arguments).to
+    parser.add_argument("--quick", action="store_true", help="run no chapter of the course for its pictures")
+    asked = parser.parse_args(arguments)
+    folder = asked.to
     folder.mkdir(parents=True, exist_ok=True)
+    waiting = [] if asked.quick else _chapters(ran=False)
+    if waiting:
+        course.main([chapter.stem for chapter in waiting])
     print(build(folder.resolve(), Reference()))
 
 

@@ -81,6 +81,7 @@ def test_every_public_name_and_every_command_is_described(
 
 def test_the_search_works_on_pages_that_are_opened_from_disk(index: Path, browser: Browser) -> None:
     page = browser.new_page()
+    page.set_default_timeout(120_000)  # a browser beside other tests
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(index.as_uri())
