@@ -23,6 +23,7 @@ FLOORS = {
     "training": 7,
     "decoding": 6,
     "embedding": 6,
+    "scaling": 6,
     "pruning": 5,
     "tracing": 5,
     "_lens": 4,

@@ -20,6 +20,7 @@ from regard.cli import (
     look,
     models,
     prune,
+    scaling,
     tokenizer,
     train,
     translate,
@@ -65,6 +66,7 @@ _COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
         "texts.en -m Helsinki-NLP/opus-mt-en-de --beams 4 -o texts.de",
     ),
     fill.fill: ("Guess the words behind masks.", '"The man sat on the river [MASK]." -m bert-base-uncased'),
+    scaling.scaling: ("Measure what attention costs as texts grow.", "--lengths 512,1024,2048 -o cost.svg"),
     eval.eval: ("Score a model on files, as while it is trained.", "run test.csv --json"),
 }
 for _run, (_does, _example) in _COMMANDS.items():

@@ -20,9 +20,13 @@ def say(message: str) -> None:
 
 
 class Progress:
-    """A bar on stderr where that is a terminal, else a line now and then."""
+    """A bar on stderr where that is a terminal, else a line now and then.
 
-    def __init__(self) -> None:
+    Args:
+        unit: what is counted.
+    """
+
+    def __init__(self, unit: str = "texts") -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
@@ -30,6 +34,7 @@ class Progress:
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rest]}"))
         self._bar: Any = Progress(*columns, console=drawn, transient=True) if drawn.is_terminal else None
         self._task: Any = None
+        self._unit = unit
         self._told = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -41,7 +46,7 @@ class Progress:
 
     def show(self, texts: int, of: int | None, rest: str = "") -> None:
         """Show how many texts are done. The bar begins with the first call: before, a spinner may turn."""
-        done = f"{texts:,}{'' if of is None else f' of {of:,}'} texts"
+        done = f"{texts:,}{'' if of is None else f' of {of:,}'} {self._unit}"
         if self._bar is not None:
             if self._task is None:
                 self._bar.start()

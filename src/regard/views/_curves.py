@@ -48,6 +48,7 @@ class CurvePicture:
         title: over all.
         along: what the axis from left to right is called.
         panels: at least one, each with a point at least.
+        is_logarithmic: whether both axes are; then all numbers must be above 0.
 
     Example:
         >>> series = Series(name="run", points=[(1, 3.0), (2, 2.0)])
@@ -59,6 +60,7 @@ class CurvePicture:
     title: str
     along: str
     panels: Sequence[Panel]
+    is_logarithmic: bool = False
 
     def svg(self) -> str:
         """One file without scripts, styles or links, with a ground of its own: dark pages may show it."""
@@ -81,12 +83,13 @@ class CurvePicture:
         names = list(dict.fromkeys(each.name for panel in self.panels for each in panel.series))
         colours = dict(zip(names, _colours(len(names)), strict=True))
         xs = [x for panel in self.panels for each in panel.series for x, _ in each.points]
-        across = _Axis(min(xs), max(xs), _LEFT, _WIDTH - _RIGHT, whole=True)
+        axis = _LogAxis if self.is_logarithmic else _Axis
+        across = axis(min(xs), max(xs), _LEFT, _WIDTH - _RIGHT, whole=True)
         shapes: list[Shape] = [Text(x=_LEFT, y=20, text=self.title, size=14, bold=True, colour=_INK)]
         bottom = _TOP
         for panel in self.panels:
             top, bottom = bottom + 24, bottom + 24 + _HEIGHT
-            shapes += _panel(panel, across, top, bottom, colours)
+            shapes += _panel(panel, across, axis, top, bottom, colours)
             bottom += _GAP - 24
         bottom -= _GAP - 24
         for value, label in across.ticks():
@@ -107,8 +110,17 @@ class _Axis:
     """From values to places, with round values to write beside it."""
 
     def __init__(self, low: float, high: float, start: float, end: float, *, whole: bool = False) -> None:
-        self.low, self.high = (low, high) if high > low else (low - 0.5, high + 0.5)
+        self.low, self.high = (low, high) if high > low else self.around(low)
         self.start, self.end, self.whole = start, end, whole
+
+    def around(self, value: float) -> tuple[float, float]:
+        """Two ends, where there is one value only."""
+        return value - 0.5, value + 0.5
+
+    def widened(self, share: float) -> None:
+        """Leave room beyond both ends."""
+        margin = share * (self.high - self.low)
+        self.low, self.high = self.low - margin, self.high + margin
 
     def at(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
@@ -129,10 +141,35 @@ class _Axis:
         ]
 
 
-def _panel(panel: Panel, across: _Axis, top: float, bottom: float, colours: dict[str, str]) -> list[Shape]:
+class _LogAxis(_Axis):
+    """The same by logarithms: powers of ten are written, or of two where they span less than two of ten."""
+
+    def at(self, value: float) -> float:
+        share = math.log(value / self.low) / math.log(self.high / self.low)
+        return self.start + share * (self.end - self.start)
+
+    def around(self, value: float) -> tuple[float, float]:
+        return value / 2, value * 2
+
+    def widened(self, share: float) -> None:
+        factor = (self.high / self.low) ** share
+        self.low, self.high = self.low / factor, self.high * factor
+
+    def ticks(self, about: int = 6) -> list[tuple[float, str]]:
+        del about
+        base = 2 if self.whole or self.high < 100 * self.low else 10
+        first, last = (math.log(each, base) for each in (self.low, self.high))
+        powers = range(math.ceil(first - 1e-9), math.floor(last + 1e-9) + 1)
+        values = (float(base) ** power for power in powers)
+        return [(value, f"{value:g}" if value < 1 else f"{value:,.0f}") for value in values]
+
+
+def _panel(
+    panel: Panel, across: _Axis, axis: type[_Axis], top: float, bottom: float, colours: dict[str, str]
+) -> list[Shape]:
     ys = [y for each in panel.series for _, y in each.points]
-    margin = 0.04 * (max(ys) - min(ys))
-    up = _Axis(min(ys) - margin, max(ys) + margin, bottom, top)
+    up = axis(min(ys), max(ys), bottom, top)
+    up.widened(0.04)
     shapes: list[Shape] = [Text(x=_LEFT, y=top - 12, text=panel.title, bold=True, colour=_INK)]
     for value, label in up.ticks(5):
         y = up.at(value)

@@ -1,0 +1,124 @@
+"""`regard scaling`: what attention costs as texts grow, and what cheaper attention costs in exactness."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli._options import JsonOption, check_outputs, console, print_json, print_path
+from regard.cli._progress import Progress
+from regard.core.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from regard.scaling import Cost, Scaling
+
+
+def scaling(
+    attentions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attention",
+            "-a",
+            metavar="NAME",
+            help="softmax (the fused kernel, always measured), matrix (written out), performer, linformer, "
+            "linear or window; again for several. By default all.",
+        ),
+    ] = None,
+    lengths: Annotated[
+        str | None,
+        typer.Option("--lengths", metavar="N,N,..", help="Tokens; by default 256,512,1024,2048,4096."),
+    ] = None,
+    causal: Annotated[
+        bool, typer.Option("--causal", help="Let each token see only what is before it.")
+    ] = False,
+    heads: Annotated[int, typer.Option("--heads", metavar="N", help="Heads.")] = 12,
+    head_dim: Annotated[int, typer.Option("--head-dim", metavar="N", help="The size of a query.")] = 32,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Draw the curves: an .svg, .png or .pdf."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure time and memory of attention over length, fit the exponents, and find where lines cross.
+
+    Each is compared with the fused kernel in the same run. The error is how far its context is from that of
+    exact attention on the default model's own q, k and v, the mean over all heads.
+    """
+    check_outputs({"--output": output})
+    asked = _lengths(lengths)
+    from regard.scaling import CASES, LENGTHS
+    from regard.scaling import scaling as measured
+    from regard.views import check_format
+
+    if output is not None:
+        check_format(output)
+    names = attentions or [name for name, case in CASES.items() if case.is_causal or not causal]
+    with Progress("measurements") as progress:
+        found = measured(
+            names,
+            asked or LENGTHS,
+            causal=causal,
+            heads=heads,
+            head_dim=head_dim,
+            advance=progress.show,
+        )
+    if output is not None:
+        found.picture().save(output)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    drawn = console()
+    drawn.print(_table(found))
+    kind = ", causal" if found.causal else ""
+    drawn.print(
+        f"Milliseconds, medians; {found.heads} heads of {found.head_dim}{kind}, {found.threads} threads. "
+        "N^x: the slope over the longer half of the lengths. Error: of the context, over "
+        f"{found.tokens} tokens of the default model.",
+        style="dim",
+        markup=False,
+    )
+    if output is not None:
+        print_path(output)
+
+
+def _lengths(given: str | None) -> list[int]:
+    parts = [] if given is None else [each.strip().replace("_", "") for each in given.split(",")]
+    if not all(part.isdecimal() and len(part) < 10 for part in parts):
+        raise InputError(f"--lengths must be whole numbers with commas between, as 512,1024; got {given!r}.")
+    return [int(part) for part in parts]
+
+
+def _table(found: "Scaling") -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("attention")
+    for length in found.lengths:
+        table.add_column(f"{length:,}", justify="right")
+    for title in ("time", "memory", "MiB at most", "faster from", "error"):
+        table.add_column(title, justify="right")
+    for cost in found.costs:
+        table.add_row(
+            cost.name,
+            *(f"{1e3 * each:.3g}" if each < 1 else f"{1e3 * each:,.0f}" for each in cost.seconds),
+            _power(cost.exponent),
+            _power(cost.memory_exponent),
+            f"{cost.peak[-1] / 2**20:,.1f}" if cost.peak else "-",
+            _from(cost, found),
+            f"{cost.error:.2g}",
+        )
+    return table
+
+
+def _power(exponent: float | None) -> str:
+    return "-" if exponent is None else f"N^{exponent:.2f}"
+
+
+def _from(cost: "Cost", found: "Scaling") -> str:
+    if cost is found.costs[0]:
+        return "-"
+    if cost.crossing is None:
+        return f"> {found.lengths[-1]:,}"
+    return f"{cost.crossing:,.0f}" if cost.crossing else f"< {found.lengths[0]:,}"

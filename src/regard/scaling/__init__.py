@@ -1,0 +1,25 @@
+"""What attention costs as texts grow: time, memory, and how far cheaper attention is from the exact one."""
+
+from typing import TYPE_CHECKING
+
+from regard._on_use import on_use as _on_use
+
+if TYPE_CHECKING:
+    from regard.scaling._cases import CASES, Case, Shape, case_named
+    from regard.scaling._closeness import closeness
+    from regard.scaling._measure import LENGTHS, scaling
+    from regard.scaling._scaling import Cost, Scaling
+
+__all__ = [
+    "CASES",
+    "LENGTHS",
+    "Case",
+    "Cost",
+    "Scaling",
+    "Shape",
+    "case_named",
+    "closeness",
+    "scaling",
+]
+
+__getattr__, __dir__ = _on_use(__name__)

@@ -1,0 +1,156 @@
+"""What is told of attention's cost: slopes, crossings, forecasts, closeness, and what is refused."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from regard.cli._app import app
+from regard.core import Causal
+from regard.core.errors import InputError
+from regard.scaling import CASES, Shape, case_named, closeness, scaling
+from regard.scaling._memory import peaks
+from regard.scaling._scaling import Scaling, between, costs_of, crossing, exponent
+from tolerances import FP32_OF_LARGEST, assert_close_to_largest
+
+LENGTHS = (64, 128, 256, 512)
+
+
+def test_exponents_are_those_of_power_laws() -> None:
+    for power in (1.0, 1.5, 2.0):
+        values = [3e-5 * n**power for n in LENGTHS]
+        assert exponent(LENGTHS, values) == pytest.approx(power)
+        assert between(LENGTHS, values, 181) == pytest.approx(3e-5 * 181**power)
+    # A constant before the law does not count, nor what is below the least.
+    assert exponent(LENGTHS, [7.0, 7.0, 7.0, 14.0]) == pytest.approx(1.0)
+    assert exponent(LENGTHS, [7.0, 7.0, 7.0, 14.0], least=8.0) is None
+    assert exponent([64], [1.0]) is None
+
+
+def test_a_crossing_is_where_two_laws_meet() -> None:
+    linear, square = [n * 100.0 for n in LENGTHS], [n * n * 1.0 for n in LENGTHS]
+    assert crossing(LENGTHS, linear, square) == pytest.approx(100.0)
+    assert crossing(LENGTHS, square, linear) is None
+    assert crossing(LENGTHS, [n * 1.0 for n in LENGTHS], square) == 0
+    # Faster in between only is not faster from there on.
+    late = crossing(LENGTHS, [2.0, 1.0, 3.0, 1.0], [1.5, 1.5, 1.5, 1.5])
+    assert late == pytest.approx(256 * 2**0.63, 0.01)
+
+
+def example() -> Scaling:
+    seconds = {"softmax": [n * n * 1e-8 for n in LENGTHS], "linear": [n * 1e-6 for n in LENGTHS]}
+    peak = {"softmax": [n * 10**4 for n in LENGTHS], "linear": [n * 10**5 for n in LENGTHS]}
+    costs = costs_of(LENGTHS, seconds, peak, {"softmax": 0.0, "linear": 0.5}, "softmax")
+    return Scaling(lengths=LENGTHS, heads=3, head_dim=5, causal=False, threads=2, tokens=64, costs=costs)
+
+
+def test_the_picture_has_both_panels_and_the_crossing() -> None:
+    found = example()
+    assert found.costs[1].crossing == pytest.approx(100)
+    assert found.costs[0].crossing is None
+    assert found.costs[1].memory_exponent == pytest.approx(1.0)
+    svg = found.picture().svg()
+    assert "<title>crosses softmax: 100, 0.1</title>" in svg
+    assert "MiB at the peak" in svg
+    # On logarithmic axes equal factors are equal distances: the four lengths, and the ticks of both panels.
+    marks = [
+        float(part.split('x="')[1].split('"')[0])
+        for part in svg.split("<rect")[1:]
+        if "<title>linear: " in part
+    ][:4]
+    steps = [b - a for a, b in itertools.pairwise(marks)]
+    assert max(steps) - min(steps) < 0.11
+    assert json.loads(json.dumps(found.to_dict()))["costs"][1]["name"] == "linear"
+
+
+def test_forecasts_are_above_what_is_measured() -> None:
+    heads, size, length = 3, 16, 1024
+    done: list[None] = []
+    found = peaks([(name, length, heads, size, False) for name in CASES], lambda: done.append(None))
+    assert len(done) == len(CASES)
+    matrix = 4 * heads * length**2
+    for (name, case), peak in zip(CASES.items(), found, strict=True):
+        assert peak is not None
+        shape = Shape(length=length, heads=heads, head_dim=size)
+        assert peak <= shape.record_bytes + 4 * case.numbers(shape), name
+        assert (peak > 2 * matrix) == (name == "matrix"), name
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_causal_cases_do_not_look_ahead(name: str) -> None:
+    case = case_named(name)
+    if not case.is_causal:
+        with pytest.raises(InputError, match=r"causal form, as softmax, matrix, .* have; got linformer"):
+            case.check(causal=True)
+        return
+    shape = Shape(length=150, heads=2, head_dim=8, causal=True)
+    inputs = shape.record()
+    assert inputs.mask == Causal()
+    v = inputs.v.clone()
+    v[:, :, 80:] += 9.0
+    before, after = case.context(inputs), case.context(inputs.changed(v=v))
+    assert_close_to_largest(after[:, :, :80], before[:, :, :80], FP32_OF_LARGEST)
+    assert not torch.allclose(after[:, :, 80:], before[:, :, 80:])
+
+
+def test_closeness_is_a_relative_error() -> None:
+    found = closeness(list(CASES), tokens=64)
+    assert found["softmax"] < 1e-5
+    assert found["matrix"] < 1e-5
+    # A window of 64 on both sides holds all of 64 tokens.
+    assert found["window"] < 1e-5
+    assert 0.1 < found["performer"] < 3
+    assert 0.1 < found["linear"] < 3
+    with pytest.raises(InputError, match="tokens must be from 2 to 512"):
+        closeness(["softmax"], tokens=513)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"names": ["reformer"]},
+            "attention must be one of softmax, matrix, performer, linformer, li",
+        ),
+        ({"lengths": [1]}, "lengths must be whole numbers from 2 on"),
+        ({"lengths": []}, "lengths must be whole numbers from 2 on"),
+        ({"heads": 0}, "heads must be at least 1"),
+        ({"names": ["linformer"], "causal": True}, "attention must have a causal form"),
+        (
+            {"lengths": [512, 10**7]},
+            r"lengths must fit in memory: .* needs .* are free; give lengths up to 512",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_at_once(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        scaling(**arguments)  # type: ignore[arg-type]
+
+
+def test_the_command_tells_a_table_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def measured(names: list[str], lengths: tuple[int, ...], **others: object) -> Scaling:
+        asked.extend((names, lengths, others["causal"]))
+        return example()
+
+    monkeypatch.setattr("regard.scaling.scaling", measured, raising=False)
+    picture = tmp_path / "cost.svg"
+    shown = CliRunner().invoke(app, ["scaling", "-a", "linear", "--lengths", "64, 1_28", "-o", str(picture)])
+    assert shown.exit_code == 0, shown.output
+    assert asked == [["linear"], [64, 128], False]
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    assert ["linear", "0.064", "0.128", "0.256", "0.512", "N^1.00", "N^1.00", "48.8", "100", "0.5"] in rows
+    assert "<svg" in picture.read_text()
+    told = CliRunner().invoke(app, ["scaling", "--causal", "--json"])
+    assert json.loads(told.stdout)["costs"][0]["exponent"] == pytest.approx(2.0)
+    assert asked[3] == ["softmax", "matrix", "performer", "linear", "window"]
+    for arguments, message in (
+        (["--lengths", "64;128"], "whole numbers with commas"),
+        (["-o", "a.gif"], "gif"),
+    ):
+        with pytest.raises(InputError, match=message):
+            CliRunner().invoke(app, ["scaling", *arguments], catch_exceptions=False)
