@@ -74,9 +74,10 @@ oldest: $(VENV)/.test ## Test the command line with the oldest versions that pyp
 bench: $(VENV)/.bench ## Run every benchmark; each prints one line of JSON
 	@for file in $(wildcard benchmarks/bench_*.py); do $(BIN)/python "$$file" || exit 1; done
 
-pictures: $(VENV)/.test page ## Draw the pictures of docs/images, and the pages of docs/examples
+pictures: $(VENV)/.test page ## Draw docs/images and docs/examples (with BROWN=FOLDER of brown.tsv: that of static.md too)
 	$(BIN)/python scripts/examples.py
 	$(BIN)/python scripts/pictures.py
+	$(if $(BROWN),$(BIN)/python scripts/static_bank.py --data $(BROWN) -o docs/images/static-bank.svg)
 
 # It sees the packages of .venv, but not regard: a path in a .pth file adds no other .pth file.
 wheel: $(VENV)/.test ## Build the wheel, and try it in a fresh environment

@@ -6,7 +6,9 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
+import static_bank
 import static_cbow
 
 from regard.cli import main
@@ -40,8 +42,32 @@ def test_its_commands_and_its_python_do_what_they_show(
 
 def test_attention_comes_as_near_to_cbow_as_it_says() -> None:
     rows = list(static_cbow.distances())
-    shown = re.findall(r"^\| (.+) \| (\d\.\d{3}) \| (\d\.\d{3}) \|$", PAGE, re.MULTILINE)
+    shown = re.findall(r"^\| ([^|]+) \| (\d\.\d{3}) \| (\d\.\d{3}) \|$", PAGE, re.MULTILINE)
     assert [name for name, *_ in shown] == [name for name, *_ in rows]
     for (name, *wanted), (_, *found) in zip(shown, rows, strict=True):
         assert found == pytest.approx([float(each) for each in wanted], abs=6e-4), name
     assert max(rows[-1][1:]) < 1e-6
+
+
+def test_the_senses_of_bank_are_as_far_apart_as_it_says() -> None:
+    rows = static_bank.of_the_model()
+    assert [static_bank.row(each) for each in rows if static_bank.row(each) in PAGE] == [
+        static_bank.row(each) for each in rows
+    ]
+    static, mean, one, six = (each.apart()[:2] for each in rows)
+    assert static == (pytest.approx(11 / 23), 0.5)  # chance: all 24 are one vector
+    assert static < mean < six < one
+    assert "all in one place" in static_bank.picture(rows).svg()
+
+
+def test_two_senses_that_are_told_apart_by_hand() -> None:
+    """Of 24 vectors in two directions one of each sense has the other's."""
+    vectors = np.zeros((24, 2))
+    vectors[:12, 0] = vectors[12:, 1] = 1.0
+    vectors[[0, 12]] = vectors[[12, 0]]
+    nearest, order, within, across = static_bank.told("", vectors).apart()
+    # Of 12 equally near ones 10 or 1 of 11 have the sense.
+    assert nearest == pytest.approx((22 * 10 / 11 + 2 * 0 / 11) / 24)
+    same, other = 2 * (11 * 10 // 2) / (2 * 66), (11 * 1 + 1 * 11) / 144
+    assert (within, across) == (pytest.approx(same), pytest.approx(other))
+    assert order == pytest.approx(same * (1 - other) + 0.5 * (same * other + (1 - same) * (1 - other)))

@@ -186,7 +186,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(
     ("more", "told"),
     [
         ({"size": 0}, "size must be from 1 to 1024; got 0."),
-        ({"window": 0}, "window must be from 1 to 1000; got 0."),
+        ({"window": 0}, "window must be from 1 to 100; got 0."),
         ({"negatives": 64}, "negatives must be from 1 to 63; got 64."),
         ({"epochs": 0}, "epochs must be at least 1; got 0."),
         ({"rate": 0.0}, "rate must be above 0; got 0.0."),

@@ -83,6 +83,11 @@ def train_words(
         with locked(folder, ".lock"):
             claim(folder, settings, on_message, step=last_step(folder), free=("save_every",), made=(_DATA,))
             return _train(settings, folder, learner, on_report, on_message)
+    except MemoryError as error:
+        raise TrainingError(
+            "memory ran out; what was saved stays. Begin in another folder with a lower size or a higher "
+            "min_count."
+        ) from error
     except Exception as error:
         told = in_words(error)
         if told is error:
@@ -161,7 +166,7 @@ def _check(settings: WordSettings) -> None:
         raise InputError(f"{settings.objective} trains in one process; start it without torchrun.")
     for name, least, most in (
         ("size", 1, 1024),
-        ("window", 1, 1000),
+        ("window", 1, 100),
         ("negatives", 1, 63),
         ("min_count", 1, None),
         ("epochs", 1, None),
