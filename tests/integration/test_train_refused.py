@@ -81,6 +81,19 @@ def test_a_text_that_the_tokenizer_has_no_token_for(tmp_path: Path) -> None:
     assert "it has no token for 'ä', and none for what it does not know; give another text, or a" in told
 
 
+def test_a_text_that_is_not_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_bytes("the caf\u00e9 at the river\n".encode("cp1252") * 9)
+    data = {"train": [str(tmp_path / "old.txt")], "unit": "line"}
+    own: dict[str, Any] = {"path": None, "kind": "characters"}
+    given: dict[str, Any] = {"batch": {"form": "rows", "length": 30}, "steps": 1, "tokenizer": own}
+    told = refused(settings_of(tmp_path, data=data, **given), tmp_path / "run")
+    assert told.startswith("line 1 of ")
+    assert "the line is not UTF-8: byte 7 is 0xe9; name its encoding" in told
+    data["encoding"] = "cp1252"
+    result = train(settings_of(tmp_path, data=data, **given), tmp_path / "run")
+    assert "\u00e9" in (result.model / "tokenizer.json").read_text(encoding="utf-8")
+
+
 def test_parallel_files_of_unequal_length(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("the bank\n" * 5)
     data = {"train_target": [str(tmp_path / "short.txt")]}

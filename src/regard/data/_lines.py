@@ -52,4 +52,4 @@ def too_long(what: str) -> str:
 def undecodable(what: str, encoding: str, line: bytes, error: UnicodeDecodeError) -> str:
     """Why a line that is not in its encoding is rejected."""
     byte = f"byte {error.start} is 0x{line[error.start]:02x}"
-    return f"{what} is not {encoding.upper()}: {byte}; --encoding names another"
+    return f"{what} is not {encoding.upper()}: {byte}; name its encoding"

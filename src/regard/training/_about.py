@@ -52,7 +52,8 @@ def told(run: Run) -> list[str]:
         f"to score on: {valid_told(run)}",
     ]
     default = " (--steps and --epochs say otherwise)" if _is_default(run) else ""
-    lines.append(f"{found.steps:,} steps{default}, {found.epochs:.3g} epochs")
+    epochs = f"{found.epochs:,.0f}" if found.epochs >= 100 else f"{found.epochs:.3g}"
+    lines.append(f"{found.steps:,} steps{default}, {epochs} epochs")
     return lines
 
 
@@ -63,7 +64,9 @@ def network_told(run: Run) -> str:
     if run.settings.start is not None:
         return f"{run.settings.start} ({run.family}), {size}"
     shape = f"{config.num_layers} layers of {config.num_heads} heads, d_model {config.d_model}"
-    return f"a new {run.family}, {size}: {shape}"
+    origin = _origin(run)
+    whose = f"a new {run.family}" if origin is None else f"a {run.family} with layers of {origin}"
+    return f"{whose}, {size}: {shape}"
 
 
 def tokenizer_told(run: Run) -> str:
@@ -71,8 +74,9 @@ def tokenizer_told(run: Run) -> str:
     settings, entries = run.settings, f"{run.task.tokenizer.vocab_size:,} entries"
     if settings.tokenizer.path is not None:
         return f"{settings.tokenizer.path}, {entries}"
-    if settings.start is not None:
-        return f"that of {settings.start}, {entries}"
+    origin = _origin(run)
+    if origin is not None:
+        return f"that of {origin}, {entries}"
     return f"{settings.tokenizer.kind or run.task.tokenizer_kind}, learned from the texts, {entries}"
 
 
@@ -98,6 +102,11 @@ def scores_told(scores: Mapping[str, float]) -> str:
 def _amount(feed: Feed) -> tuple[int, int]:
     examples, columns = feed.form.examples, feed.form.columns
     return len(examples), sum(int(examples.lengths(name).sum()) for name in columns)
+
+
+def _origin(run: Run) -> str | None:
+    """The checkpoint whose tokenizer the run has: where it starts, or its teacher."""
+    return run.task.origin(run.settings.start, run.settings.task)
 
 
 def _texts(count: int) -> str:

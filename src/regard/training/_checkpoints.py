@@ -142,18 +142,18 @@ class Checkpoints:
         Source: Vaswani et al. 2017, arXiv 1706.03762, section 6.1.
         """
         steps = self.steps()[-count:]
-        mean: dict[str, Any] = {}
+        total: dict[str, Any] = {}
         for step in steps:
             state: Any = {name: value.clone() for name, value in _parameters(task).items()}
             self._check(self.path(step))
             self._read({"task": state}, self.path(step))
             for name, value in state.items():
-                if not value.is_floating_point():
-                    mean[name] = value
-                else:
-                    mean[name] = mean.get(name, 0.0) + value.double() / len(steps)
+                is_real = value.is_floating_point()
+                total[name] = total.get(name, 0.0) + value.double() if is_real else value
         now = _parameters(task)
-        set_model_state_dict(task, {name: value.to(now[name].dtype) for name, value in mean.items()})
+        # Divided once: to divide each would round a mean that lies between two numbers by chance.
+        mean = {name: each / len(steps) if each.is_floating_point() else each for name, each in total.items()}
+        set_model_state_dict(task, {name: each.to(now[name].dtype) for name, each in mean.items()})
 
     def _write(self, state: dict[str, Any], folder: Path) -> None:
         with _alone_is_fine():

@@ -59,7 +59,7 @@ class Feed:
         draw = generator(self.seed, epoch, number, purpose="batch")
         if picked is not None:
             return self.task.batch([self.form.row(item) for item in picked], draw)
-        first = self.form.plan(seed=self.seed, epoch=0)[0][:1]
+        first = self.form.once()[0][:1]
         empty = self.task.batch([self.form.row(item) for item in first], draw)
         labels = empty.labels.new_full(empty.labels.shape, NOT_A_TARGET)
         return replace(empty, labels=labels, counts=dict.fromkeys(empty.counts, 0), examples=0)

@@ -22,6 +22,7 @@ class DataSettings:
             for the objective's own: clm reads whole files, the others lines.
         text, target, label: columns of CSV, JSONL and Parquet; None for the objective's own: text, target and
             label; for tag words and tags.
+        encoding: of text, JSON lines and CSV, such as "cp1252".
         longer: what becomes of a text that is longer than `batch.length`: "split" into several (mlm, clm),
             "cut" at the end, "drop", or "refuse". None for the objective's own way.
     """
@@ -35,6 +36,7 @@ class DataSettings:
     text: str | None = None
     target: str | None = None
     label: str | None = None
+    encoding: str = "utf-8"
     longer: Literal["split", "cut", "drop", "refuse"] | None = None
 
 

@@ -17,6 +17,7 @@ class TaggedRows:
     Args:
         paths: the files.
         columns: what the words and the tags are called.
+        encoding: of the files.
 
     Raises:
         InputError: a line without a tag; the message says where its text begins.
@@ -31,8 +32,8 @@ class TaggedRows:
     Source: Tjong Kim Sang and De Meulder 2003, arXiv cs/0306050, section 2.2.
     """
 
-    def __init__(self, paths: Sequence[str], columns: Sequence[str]) -> None:
-        self._rows, self._columns = Rows(paths, unit="paragraph"), columns
+    def __init__(self, paths: Sequence[str], columns: Sequence[str], *, encoding: str = "utf-8") -> None:
+        self._rows, self._columns = Rows(paths, unit="paragraph", encoding=encoding), columns
 
     def __iter__(self) -> Iterator[Row]:
         for row in self._rows:

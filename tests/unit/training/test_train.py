@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from regard.models import load_checkpoint
 from regard.training import read_journal, train
+from regard.training._prepare import prepare
+from regard.training._ranks import Ranks
 from tolerances import BF16
 from unit.training.test_runs import settings_of
 
@@ -43,6 +46,18 @@ def test_the_mean_of_the_last_checkpoints_is_the_model_where_it_is_better(tmp_pa
         torch.testing.assert_close(value, mean.float(), rtol=0, atol=0)
     without = train(settings_of("clm", tmp_path, **more), tmp_path / "without")
     assert without.scores["loss"] == scored(tmp_path / "run")[40]
+
+
+def test_a_process_that_has_nothing_to_score_still_gets_a_batch(tmp_path: Path) -> None:
+    """Texts shorter than one block, scored on by two processes."""
+    (tmp_path / "short.txt").write_text("a river bank of money\n")
+    more: dict[str, Any] = {"batch": {"form": "blocks", "length": 16, "rows": 2}}
+    settings = settings_of("clm", tmp_path, **more)
+    settings = replace(settings, data=replace(settings.data, valid=(str(tmp_path / "short.txt"),)))
+    with prepare(settings, tmp_path / "run", Ranks(), lambda _: None) as run:
+        assert run.valid is not None
+        found = [list(replace(run.valid, rank=rank, world=2).in_order()) for rank in (0, 1)]
+    assert [[each.counts["loss"] > 0 for each in batches] for batches in found] == [[True], [False]]
 
 
 def test_a_run_ends_after_so_many_scores_without_a_better_one(tmp_path: Path) -> None:

@@ -162,6 +162,15 @@ def test_a_teacher_must_be_named_and_have_words_to_say(tmp_path: Path) -> None:
         train(settings_of("distil", tmp_path, task={"teacher": str(classified.model)}), tmp_path / "run2")
 
 
+def test_a_student_is_said_to_be_its_teacher_s(tmp_path: Path) -> None:
+    said: list[str] = []
+    result = train(settings_of("distil", tmp_path, steps=1), tmp_path / "run", on_message=said.append)
+    teacher, card = tmp_path / "teacher", (result.model / "README.md").read_text()
+    assert any(each.startswith(f"network: a bert with layers of {teacher}, ") for each in said)
+    assert any(each.startswith(f"tokenizer: that of {teacher}, ") for each in said)
+    assert f"* Tokenizer: that of {teacher}, " in card
+
+
 def test_a_generator_is_smaller_but_not_nothing() -> None:
     config: Any = electra().network.config
     made = generator_of(config, 0.01)

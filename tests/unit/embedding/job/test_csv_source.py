@@ -29,7 +29,7 @@ def test_records(tmp_path: Path) -> None:
         2: [None, "the record has 1 fields, the header 3"],
         3: [None, "the record is not valid CSV (',' expected after '\"')"],
         4: ["5", "the text is empty"],
-        5: ["6", "a line is not UTF-8: byte 5 is 0xff; --encoding names another"],
+        5: ["6", "a line is not UTF-8: byte 5 is 0xff; name its encoding"],
         6: ["", "the id is empty (column 'id')"],
         7: ("last", "8", "3"),
     }
