@@ -27,7 +27,7 @@ def blocks(language: str) -> list[str]:
 
 def told(kind: type[Any]) -> dict[str, str]:
     """What the docstring says of each field."""
-    arguments = cleandoc(kind.__doc__ or "").split("Args:\n")[1]
+    arguments = re.split(r"\n(?=\w+:\n)", cleandoc(kind.__doc__ or "").split("Args:\n")[1])[0]
     entries = re.findall(r"^    ((?:\w+, )*\w+): (.*?)(?=^    \w|\Z)", arguments, re.DOTALL | re.MULTILINE)
     return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
 
