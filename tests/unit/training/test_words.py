@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from regard.core.errors import InputError, RegardError
+from regard.core.errors import InputError, MissingExtraError, RegardError
 from regard.static import WordVectors
 from regard.training import WordSettings, read_journal, read_word_settings, train_words, words_step
 from regard.training.words import _corpus, _draws
@@ -202,3 +203,16 @@ def test_what_cannot_be_is_one_line(more: dict[str, Any], told: str, text: Path,
         train_words(settings(text, **more), tmp_path / "run")
     assert told in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_what_is_not_here_is_named(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "regard.kernels", None)
+        with pytest.raises(
+            MissingExtraError, match="fasttext needs llvmlite, which is not installed; run: pip "
+        ):
+            train_words(settings(text, "fasttext"), tmp_path / "run")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="word2vec trains in one process; start it without torchrun"):
+        train_words(settings(text), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
