@@ -10,6 +10,7 @@ all. Answers, which the chapters fold with `<details>`, are folded cells in the 
 
 import argparse
 import base64
+import html
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ BUILT = CHAPTERS.parents[2] / "build" / "course"
 SECONDS = 300
 
 _CODE = re.compile(r"^```python\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+_LIVE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+examples/[\w-]+\.html)(?:#([^)]*))?\)")
 _ANSWER = '<details markdown="1"><summary>Answer</summary>'
 _END = "</details>"
 # What a page shows of a cell's result, the best first, and how the file is called that it goes into.
@@ -108,11 +110,22 @@ def page(text: str, run: dict[str, Any], name: str, folder: Path) -> str:
             elif "text/html" in data:
                 shown.append(f"<div>{data['text/html']}</div>\n")
             else:
-                shown.append(f"```text\n{data['text/plain'].rstrip()}\n```\n")
+                shown.append(f"``` {{.text .output}}\n{data['text/plain'].rstrip()}\n```\n")
         return "\n".join(shown)
 
-    title, _, rest = text.partition("\n")
+    title, _, rest = _with_frames(text).partition("\n")
     return f"{title}\n\n[This chapter as a notebook]({name}.ipynb)\n{_CODE.sub(with_outputs, rest)}"
+
+
+def _with_frames(text: str) -> str:
+    """Below each paragraph with a link to a live page the page itself, in a frame."""
+    paragraphs = text.split("\n\n")
+    for place, paragraph in enumerate(paragraphs):
+        if found := _LIVE.search(paragraph):
+            address = html.escape(f"{found[2]}#bare&{found[3] or ''}")
+            frame = f'<iframe title="{found[1]}" src="{address}" loading="lazy"></iframe>'
+            paragraphs[place] = f"{paragraph}\n\n{frame}"
+    return "\n\n".join(paragraphs)
 
 
 def build(chapter: Path, folder: Path) -> None:

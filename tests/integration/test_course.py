@@ -14,7 +14,7 @@ CHAPTERS = sorted(COURSE["CHAPTERS"].glob("[0-9]*.md"))
 
 TEXT = """# A chapter
 
-Look, [there](04-next.md) and [here](../../examples/bank.html):
+Look, [there](04-next.md) and [here](../../examples/bank.html#view=model):
 
 ```python
 6 * 7
@@ -83,7 +83,7 @@ def test_a_notebook_folds_its_answers() -> None:
     assert told[2].endswith("**Answer**")
     assert told[3] == "The end."
     assert "(04-next.ipynb)" in told[0]
-    assert "(../../docs/examples/bank.html)" in told[0]
+    assert "(../../docs/examples/bank.html#view=model)" in told[0]
 
 
 def test_a_page_shows_what_cells_print_and_draw(tmp_path: Path) -> None:
@@ -102,5 +102,7 @@ def test_a_page_shows_what_cells_print_and_draw(tmp_path: Path) -> None:
     page = COURSE["page"](TEXT, made, "03-this", tmp_path)
     assert "6 * 7\n```\n\n![Forty-two](03-this-1.svg)\n" in page
     assert (tmp_path / "03-this-1.svg").read_text() == svg
-    assert re.findall(r"```text\n(.*?)\n```", page) == ["a", "b"]
+    assert re.findall(r"``` {.text .output}\n(.*?)\n```", page) == ["a", "b"]
+    frame = '<iframe title="here" src="../../examples/bank.html#bare&amp;view=model" loading="lazy"></iframe>'
+    assert f"#view=model):\n\n{frame}\n\n```python" in page
     assert page.count("<details") == page.count("</details>") == 2
