@@ -64,12 +64,8 @@ def stage(pages: Path, reference: Reference) -> None:
 def _with_outputs(pages: Path) -> None:
     """Show what the cells of the course print and draw, in the chapters that `make course` has run."""
     for chapter in _chapters(ran=True):
-        ran, shown = course.BUILT / chapter.name, pages / chapter.relative_to(ROOT)
-        for file in ran.parent.glob(f"{chapter.stem}[-.]*"):
-            shutil.copyfile(file, shown.with_name(file.name))
-        title, _, rest = ran.read_text(encoding="utf-8").partition("\n")
-        link = f"[This chapter as a notebook]({chapter.stem}.ipynb)"
-        shown.write_text(f"{title}\n\n{link}\n{rest}", encoding="utf-8")
+        for file in course.BUILT.glob(f"{chapter.stem}[-.]*"):
+            shutil.copyfile(file, pages / chapter.relative_to(ROOT).with_name(file.name))
 
 
 def _chapters(*, ran: bool) -> list[Path]:
