@@ -99,6 +99,7 @@ class Held:
         limits = [limit for kind in self.network.prefixes if (limit := self.network.limit(kind)) is not None]
         tokens = min([512, *limits]) if num_tokens is None else num_tokens
         both = tokens if len(self.network.prefixes) == 2 else None
+        traced = self.network.untraced is None
         return {
             "name": self.name,
             "family": self.loaded.family,
@@ -108,8 +109,8 @@ class Held:
             "parameters": sum(parameter.numel() for parameter in parameters),
             "bytes": sum(parameter.numel() * parameter.element_size() for parameter in parameters),
             "dtype": str(parameters[0].dtype).removeprefix("torch."),
-            "trace_tokens": tokens,
-            "trace_bytes": tracing.forecast(self.loaded, tokens, both).kept,
+            "trace_tokens": tokens if traced else None,
+            "trace_bytes": tracing.forecast(self.loaded, tokens, both).kept if traced else None,
             "found_in": self.loaded.source.kind,
             "folder": str(self.loaded.source.folder),
             "licence": licence_of(self.loaded.source.folder),

@@ -165,6 +165,9 @@ def test_a_perceiver_is_not_traced_and_says_why(tmp_path: Path) -> None:
     words = "can be traced; of this one its queries and keys are latent vectors"
     with pytest.raises(InputError, match=words):
         model.trace(token_ids=[3, 1, 4])
+    with pytest.raises(InputError, match=words):
+        model.forecast(3)
+    assert model.describe()["trace_bytes"] is None
 
 
 def test_no_other_library_takes_its_files_for_something_else(tmp_path: Path) -> None:

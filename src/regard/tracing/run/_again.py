@@ -62,10 +62,15 @@ def run_again(
     return run(network.for_texts(encodings), [given] * batch, logits=logits, taps=taps)
 
 
-def check_mode(network: Network) -> None:
-    """Raise InputError if a network is in training mode, or cannot be traced at all."""
+def check_traced(network: Network) -> None:
+    """Raise InputError if a network cannot be traced, with the reason."""
     if network.untraced is not None:
         raise InputError(f"model must be one that can be traced; of this one {network.untraced}.")
+
+
+def check_mode(network: Network) -> None:
+    """Raise InputError if a network is in training mode, or cannot be traced at all."""
+    check_traced(network)
     if network.training:
         raise InputError(
             "the network must be in evaluation mode: in training, dropout makes every pass another; "

@@ -21,7 +21,7 @@ from regard.tracing.record import (
     places,
     told,
 )
-from regard.tracing.run._again import run
+from regard.tracing.run._again import check_traced, run
 from regard.tracing.run._listening import Listening
 
 
@@ -69,9 +69,10 @@ def forecast(
         keeping: what is kept.
 
     Raises:
-        InputError: fewer tokens than one, or more than the model takes; a target where there is no second
-            stack; or layers that the model does not have.
+        InputError: a model that cannot be traced; fewer tokens than one, or more than the model takes; a
+            target where there is no second stack; or layers that the model does not have.
     """
+    check_traced(loaded.network)
     lengths = _lengths(loaded.network, num_tokens, target_tokens)
     keeping.check(loaded.network)
     return _of(loaded.network, lengths, keeping)
