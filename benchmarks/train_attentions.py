@@ -57,7 +57,9 @@ ENTRIES = {
     ),
     "softmax, rotary": Entry("llama", without=("dropout_p",)),
     "expire-span": Entry(
-        "expire-span", {"max_span": 32, "ramp": 8, "span_penalty": 1e-6}, without=("dropout_p",)
+        "expire-span",
+        {"max_span": 16, "ramp": 4, "initial_span": 0.75, "span_penalty": 1e-6},
+        without=("dropout_p",),
     ),
     "sru++": Entry("srupp", {"d_attention": 32}, without=("d_ff",)),
     "softmax, encoder": Entry("bert", {"attention_dropout_p": 0.0}, is_decoder=False),
