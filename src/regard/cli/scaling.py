@@ -73,7 +73,7 @@ def scaling(
     drawn.print(_table(found))
     kind = ", causal" if found.causal else ""
     drawn.print(
-        f"Milliseconds, medians; {found.heads} heads of {found.head_dim}{kind}, {found.threads} threads. "
+        f"Milliseconds, medians; {found.heads} heads of {found.head_dim}{kind}, {found.on_threads}. "
         "N^x: the slope over the longer half of the lengths. Error: of the context, over "
         f"{found.tokens} tokens of the default model.",
         style="dim",

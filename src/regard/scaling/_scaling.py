@@ -18,8 +18,8 @@ class Cost:
         peak: bytes at the peak beside q, k and v; () where the system cannot tell.
         error: of its context, on a model's own q, k and v; see `closeness`.
         exponent, memory_exponent: the slope of log time and of log peak over log length, by least squares
-            over the longer half of the lengths; None of fewer than two, and where the peak is no more than
-            pages.
+            over the longer half of the lengths, three at least; None of fewer than two lengths, and where the
+            peak is no more than pages.
         crossing: from which length on it is faster than the fused kernel, between two that were measured;
             None where it is slower at the longest, 0 where it is faster at all of them. None of the kernel.
     """
@@ -53,6 +53,11 @@ class Scaling:
     tokens: int
     costs: tuple[Cost, ...]
 
+    @property
+    def on_threads(self) -> str:
+        """On how many, in words."""
+        return f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         return asdict(self)
@@ -66,7 +71,7 @@ class Scaling:
             )
         title = f"Attention of {self.heads} heads of {self.head_dim}, {'causal, ' if self.causal else ''}"
         return CurvePicture(
-            title=f"{title}{self.threads} threads", along="tokens", panels=panels, is_logarithmic=True
+            title=f"{title}{self.on_threads}", along="tokens", panels=panels, is_logarithmic=True
         )
 
     def _series(self, unit: float, field: str) -> list[Series]:
@@ -101,7 +106,7 @@ CROSSING = "crosses softmax"
 
 
 def exponent(lengths: Sequence[int], values: Sequence[float], least: float = 0.0) -> float | None:
-    """The slope of log value over log length, by least squares over the longer half of the lengths.
+    """The slope of log value over log length, by least squares over the longer half of the lengths, or three.
 
     Args:
         lengths: rising.
@@ -112,7 +117,7 @@ def exponent(lengths: Sequence[int], values: Sequence[float], least: float = 0.0
         >>> exponent([64, 128, 256, 512], [9.0, 1.0, 4.0, 16.0])
         2.0
     """
-    half = slice(min(len(lengths) // 2, len(lengths) - 2), None)
+    half = slice(max(0, min(len(lengths) // 2, len(lengths) - 3)), None)
     pairs = [
         (math.log(n), math.log(value))
         for n, value in zip(lengths[half], values[half], strict=True)

@@ -25,8 +25,8 @@ def test_exponents_are_those_of_power_laws() -> None:
         assert exponent(LENGTHS, values) == pytest.approx(power)
         assert between(LENGTHS, values, 181) == pytest.approx(3e-5 * 181**power)
     # A constant before the law does not count, nor what is below the least.
-    assert exponent(LENGTHS, [7.0, 7.0, 7.0, 14.0]) == pytest.approx(1.0)
-    assert exponent(LENGTHS, [7.0, 7.0, 7.0, 14.0], least=8.0) is None
+    assert exponent(LENGTHS, [7.0, 7.0, 14.0, 28.0]) == pytest.approx(1.0)
+    assert exponent(LENGTHS, [7.0, 7.0, 14.0, 28.0], least=14.0) is None
     assert exponent([64], [1.0]) is None
 
 
