@@ -107,7 +107,7 @@ def test_its_alignment_is_a_trace_of_cross_attention_alone(tmp_path: Path) -> No
 
 @torch.no_grad()
 def test_greedy_and_beams_with_states_kept_and_read_again(network: Any) -> None:
-    rules = Rules(start_ids=(4,), end_ids=(2,), max_length=6)
+    rules = Rules(start_ids=(4,), max_length=6)
     texts = [[3, 5, 7], [9]]
 
     def most_likely(*given: Any, **more: Any) -> list[list[Any]]:
