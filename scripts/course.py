@@ -139,6 +139,7 @@ def build(chapter: Path, folder: Path) -> None:
         run,
         timeout=SECONDS,
         kernel_name="python3",
+        coalesce_streams=True,
         resources={"metadata": {"path": str(folder)}},
         extra_arguments=["--log-level=ERROR"],  # each kernel warns that it listens on this machine
     ).execute()
