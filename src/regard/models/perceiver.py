@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import sqrt
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ from regard.blocks import (
 from regard.checkpoints import HeadKind, KeyMap, Rename
 from regard.models._config import EncoderConfig, hf
 from regard.models._heads import Classifier, Head, LanguageModelHead, output_layer, token_classifier
+from regard.models._init import Normal, Scheme, XavierUniform
 from regard.models._inputs import check_sizes
 from regard.models._reading import first_position
 from regard.models._transformer import Transformer
@@ -62,6 +64,14 @@ class PerceiverConfig(EncoderConfig):
     dropout_p: float = hf("hidden_dropout_prob", 0.0)
     attention_dropout_p: float = hf("attention_probs_dropout_prob", 0.0)
     pad_token_id: int | None = hf("pad_token_id", None)
+
+    def initial(self) -> Scheme:
+        # Tokens vary as much as the sines beside them: smaller, the norm of the input would hide them.
+        return {
+            "*.embeddings.tokens.weight": Normal(sqrt(0.5)),
+            "*.attention.*.weight": XavierUniform(),
+            "*.ffn.*.weight": XavierUniform(),
+        }
 
 
 def build(config: PerceiverConfig) -> Transformer:
