@@ -3,9 +3,9 @@
 Both learn to translate English numbers to German, where the ones come before the tens, by `regard.training`:
 Bahdanau, Cho and Bengio 2015 (arXiv 1409.0473), and Vaswani et al. 2017 (arXiv 1706.03762). For each
 translation stand the weights of the recurrent decoder, and those of the transformer's cross-attention: of the
-head whose weights are the most like them. Less than two minutes on one core.
+head whose weights are the most like them. Some two minutes on one core.
 
-    .venv/bin/python scripts/examples_alignment.py [--to FOLDER] [--steps N]
+    .venv/bin/python scripts/examples_alignment.py [--to FOLDER]
 """
 
 import argparse
@@ -31,10 +31,13 @@ MODELS = {
     "marian": {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_ff": 128, "dropout_p": 0.0},
 }
 """Of each family its sizes; the second is the original transformer, small."""
+STEPS = {"bahdanau": (300, 50), "marian": (1800, 300)}
+"""Steps of training, and those of them in which the learning rate rises."""
 
 
-def learned(family: str, folder: Path, *, steps: int, pairs: int = 9000) -> tuple[regard.Model, float]:
+def learned(family: str, folder: Path, *, pairs: int = 9000) -> tuple[regard.Model, float]:
     """A translator that has learned from `pairs` numbers, and its share of right ones among 200 others."""
+    steps, warmup = STEPS[family]
     order = random.Random(0).sample(range(1, 10_000), pairs + 200)
     sides = {"en": english, "de": german}
     for side, words in sides.items():
@@ -53,7 +56,7 @@ def learned(family: str, folder: Path, *, steps: int, pairs: int = 9000) -> tupl
         model=MODELS[family],
         task={"smoothing": 0.0, "bleu_texts": 0},
         batch={"length": 16, "rows": 64},
-        optimiser={"lr": 3e-3, "warmup": 50},
+        optimiser={"lr": 3e-3, "warmup": warmup},
         steps=steps,
         save_every=steps,
         evaluate_every=steps,
@@ -154,10 +157,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--to", type=Path, default=FOLDER)
-    parser.add_argument("--steps", type=int, default=400)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = [learned(family, Path(folder), steps=asked.steps) for family in MODELS]
+        found = [learned(family, Path(folder)) for family in MODELS]
         text = page(found[0][0], found[1][0], (found[0][1], found[1][1]))
     asked.to.mkdir(parents=True, exist_ok=True)
     (asked.to / "alignments.html").write_text(text, encoding="utf-8")
