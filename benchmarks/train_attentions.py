@@ -52,7 +52,9 @@ ENTRIES = {
     "softmax": Entry(model={"attention_dropout_p": 0.0}),
     "performer": Entry(model={"attention": {"name": "performer", "features": 64}}),
     "linear": Entry(model={"attention": "linear"}),
-    "window": Entry(
+    "window": Entry(model={"attention": {"name": "window", "width": 8}, "attention_dropout_p": 0.0}),
+    # The letter to be written stood an odd number of places before: two apart, none is in reach.
+    "window, dilated": Entry(
         model={"attention": {"name": "window", "width": 8, "dilation": 2}, "attention_dropout_p": 0.0}
     ),
     "softmax, rotary": Entry("llama", without=("dropout_p",)),

@@ -19,6 +19,7 @@ from regard.models import (
     write_checkpoint,
 )
 from regard.pruning import prune
+from regard.tracing.pages._page import page_record
 from regard.tracing.record import open_trace, save
 from regard.tracing.run import trace_ids
 from tolerances import PARITY_FP32, WEIGHTS, assert_close_to_largest
@@ -160,3 +161,14 @@ def test_a_file_with_another_attention_is_refused_with_its_field(tmp_path: Path)
     (folder / "config.json").write_text(json.dumps(config | {"regard_attention": {"name": "reformer"}}))
     with pytest.raises(CheckpointError, match=r"json: the field 'regard_attention': attention must be"):
         load_checkpoint(folder)
+
+
+def test_a_page_draws_a_kernel_s_own_weights_or_refuses(tmp_path: Path) -> None:
+    trace = trace_ids(model(tmp_path, "gpt2", "linear"), IDS)
+    drawn = page_record(trace).layers["decoder"][1]
+    assert drawn.weights is not None
+    assert_close_to_largest(drawn.weights[2], trace.weights(1, 2), WEIGHTS)
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(InputError, match="is Linformer, which has no weight for each query and key"):
+        page_record(trace_ids(model(other, "bert", "linformer"), IDS))
