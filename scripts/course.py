@@ -132,6 +132,7 @@ def build(chapter: Path, folder: Path) -> None:
     """Run a chapter, and write its notebook and its page into a folder."""
     import nbformat
     from nbclient import NotebookClient
+    from nbformat.sign import NotebookNotary
 
     text = chapter.read_text(encoding="utf-8")
     run = nbformat.from_dict(notebook(text))  # type: ignore[no-untyped-call]
@@ -143,6 +144,8 @@ def build(chapter: Path, folder: Path) -> None:
         resources={"metadata": {"path": str(folder)}},
         extra_arguments=["--log-level=ERROR"],  # each kernel warns that it listens on this machine
     ).execute()
+    # Jupyter draws no pictures of a notebook that it does not know to have run here.
+    NotebookNotary().sign(run)  # type: ignore[no-untyped-call]
     nbformat.write(run, folder / f"{chapter.stem}.ipynb")  # type: ignore[no-untyped-call]
     (folder / chapter.name).write_text(page(text, run, chapter.stem, folder), encoding="utf-8")
 
