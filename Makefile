@@ -38,7 +38,7 @@ test: system page lint types ## Every check: style, types, all tests and doctest
 	$(BIN)/pytest -n auto --dist loadfile
 
 system: ## Install the browser and fonts that the page's tests need (Debian, as root or by sudo)
-	@scripts/system-packages.sh chromium fonts-noto-cjk fonts-noto-color-emoji
+	@scripts/system-packages.sh chromium-headless-shell fonts-noto-cjk fonts-noto-color-emoji
 
 page: node_modules/.installed ## Bundle the page's JavaScript and CSS again, after a change to them
 	@$(NPM) run page

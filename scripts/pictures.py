@@ -194,9 +194,9 @@ def main() -> None:
     wanted = [s for s in SHOTS if not arguments.names or s.name.startswith(tuple(arguments.names))]
     if not wanted:
         raise SystemExit(f"no picture's name begins so; there are {', '.join(s.name for s in SHOTS)}")
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if chromium is None:
-        raise SystemExit("chromium: wanted on the PATH, got none; `make system` installs it")
+        raise SystemExit("chromium-headless-shell: wanted on the PATH, got none; `make system` installs it")
     to = arguments.to.resolve()
     to.mkdir(parents=True, exist_ok=True)
     flags = ["--no-sandbox", "--disable-dev-shm-usage"] if os.geteuid() == 0 else []

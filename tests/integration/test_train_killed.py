@@ -36,11 +36,11 @@ def whole(place: Path) -> Whole:
     return found
 
 
-@pytest.mark.parametrize(("world", "seed"), [(1, 0), (1, 1), (2, 2)])
+@pytest.mark.parametrize(("world", "seed"), [(1, 0), (2, 2)])
 def test_killed_at_any_instant(whole: Whole, place: Path, tmp_path: Path, world: int, seed: int) -> None:
     draw = random.Random(seed)
     begin = partial(start, settings_of(place), tmp_path / "run", tmp_path, world=world)
-    for _ in range(6):
+    for _ in range(5):
         started = begin()
         time.sleep(draw.uniform(0.1, 1.0))
         assert set(started.kill()) <= {-signal.SIGKILL, 0}

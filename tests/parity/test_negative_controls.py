@@ -1,12 +1,12 @@
 """What the comparison must notice: a network with one fault is not the same as transformers'."""
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-import regard
 from parity.conftest import Workshop
 from parity.families import ENTRIES, UNDER_TEST
 from parity.families_controls import attention_names, faults_of, head_faults, spread_heads
@@ -20,7 +20,7 @@ EVERY = {"heads", "scale", "norm-eps"}
 
 
 def fresh(workshop: Workshop, name: str, label: str = "base") -> Any:
-    return regard.load(workshop.saved(name, label).folder).network
+    return deepcopy(workshop.network(name, label))
 
 
 def plain(name: str) -> Batch:

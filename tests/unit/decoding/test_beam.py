@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 import torch
@@ -16,6 +17,12 @@ END, LONGEST = 2, 4
 TEXTS = [[3, 1], [4, 1, 0, 3], [1]]
 
 
+@cache
+def all_ways(make: Callable[[], Transformer]) -> list[list[tuple[tuple[int, ...], float, int]]]:
+    """Of each text, every continuation that there is."""
+    return [list(every_text(make(), text, end=END, longest=LONGEST)) for text in TEXTS]
+
+
 @pytest.mark.parametrize("make", [decoder, pair])
 @pytest.mark.parametrize("counts", [Power(0.0), Power(1.0), Power(-0.5), Wu(0.6)], ids=repr)
 @pytest.mark.parametrize("exhaustive", [False, True])
@@ -25,11 +32,8 @@ def test_beams_enough_find_the_best_of_all(
     network = make()
     rules = Rules(start_ids=() if network.encoder is None else (0,), end_ids=(END,), max_length=LONGEST)
     found = beam_search(network, TEXTS, beams=700, best=9, counts=counts, exhaustive=exhaustive, rules=rules)
-    for text, ways in zip(TEXTS, found, strict=True):
-        scored = [
-            (total / counts(length), ids, total)
-            for ids, total, length in every_text(network, text, end=END, longest=LONGEST)
-        ]
+    for written, ways in zip(all_ways(make), found, strict=True):
+        scored = [(total / counts(length), ids, total) for ids, total, length in written]
         best = sorted(scored, reverse=True)[:9]
         assert [way.token_ids for way in ways] == [ids for _, ids, _ in best]
         assert_close_to_largest([way.score for way in ways], [score for score, _, _ in best], FP64)
