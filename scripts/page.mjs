@@ -1,6 +1,7 @@
 // Bundles and minifies the page: `npm run page` (see package.json) writes src/regard/views/static/built.
 //
-// page.js and page.css are inlined into every page; widget.js, one ES module, and widget.css make the notebook's.
+// page.js, or usual.js where its views are enough, and page.css are inlined into every page; widget.js, one ES
+// module, and widget.css make the notebook's.
 
 import { readFile } from "node:fs/promises";
 import { build } from "esbuild";
@@ -50,6 +51,7 @@ const entry = (source, name, more) =>
 await Promise.all([
   entry("loader.js", "loader.js", { format: "iife" }),
   entry("main.js", "page.js", { format: "iife" }),
+  entry("usual_main.js", "usual.js", { format: "iife" }),
   entry("style.css", "page.css"),
   entry("live/main.js", "live.js", { format: "iife" }),
   entry("live/start.js", "live-worker.js", { format: "iife" }),

@@ -138,6 +138,12 @@ _WIDE = """() => ["html", ".shown > *"].filter(
     name => [...document.querySelectorAll(name)].some(each => each.scrollWidth > each.clientWidth))"""
 
 
+_SIZES = """() => [...new Set([...document.querySelectorAll(".regard *")].filter(
+    e => e.checkVisibility() && [...e.childNodes].some(n => n.nodeType === Node.TEXT_NODE && n.data.trim())
+  ).map(e => parseFloat(getComputedStyle(e).fontSize)))]"""
+FIVE = {12, 13, 14, 17, 25}
+
+
 def _unfold(page: BrowserPage) -> None:
     """Opens what is folded away: tables and lists."""
     page.locator("main details").evaluate_all(
@@ -162,6 +168,7 @@ def test_axe_finds_nothing(open_page: OpenPage, pages: dict[str, Path], name: st
         _unfold(page)
         found += [f"{view}: {each}" for each in _complaints(page, colours=view in colours)]
         assert page.evaluate(_WIDE) == [], view
+        assert set(page.evaluate(_SIZES)) <= FIVE, view
         page.locator(".menu").evaluate_all(
             "all => all.forEach(each => (each.open = false))"
         )  # they lie over tabs

@@ -69,7 +69,7 @@ def with_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
     def bundle(views: str) -> Path:
         static = tmp_path / "src/regard/views/static"
         shutil.copytree(ROOT / "src/regard/views/static", static, dirs_exist_ok=True)
-        (static / "views.js").write_text(HEADS + views, encoding="utf-8")
+        (static / "usual.js").write_text(HEADS + views, encoding="utf-8")
         if "sums" in views:
             (static / "sums").mkdir()
             (static / "sums/view.js").write_text(SCRIPT, encoding="utf-8")
@@ -85,7 +85,7 @@ def with_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 @pytest.fixture
 def path(record: AttentionRecord, tmp_path: Path, with_views: Callable[[str], Path]) -> Path:
     """A page with a view of its own, the second of two."""
-    with_views('import { VIEW as SUMS } from "./sums/view.js";\nexport const VIEWS = [HEADS, SUMS];\n')
+    with_views('import { VIEW as SUMS } from "./sums/view.js";\nexport const USUAL = [HEADS, SUMS];\n')
     write_page(record, tmp_path / "page.html")
     return tmp_path / "page.html"
 
@@ -155,7 +155,7 @@ def _four(record: AttentionRecord) -> str:
 def test_a_view_alone_has_no_tabs(
     open_page: OpenPage, record: AttentionRecord, tmp_path: Path, with_views: Callable[[str], Path]
 ) -> None:
-    with_views("export const VIEWS = [HEADS];\n")
+    with_views("export const USUAL = [HEADS];\n")
     write_page(record, tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#view=sums")
     assert page.get_by_role("tab").count() == 0

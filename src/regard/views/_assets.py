@@ -25,9 +25,9 @@ def packed_asset(text: str) -> str:
     return packed(text)
 
 
-def script(*, live: bool = False) -> str:
-    """All JavaScript of a page, minified, in a scope of its own; of a live page."""
-    return _built("live.js" if live else "page.js")
+def script(*, live: bool = False, usual: bool = False) -> str:
+    """The JavaScript of a page, minified, in a scope of its own: all, the usual views alone, or a live one's."""
+    return _built("live.js" if live else "usual.js" if usual else "page.js")
 
 
 def style(*, live: bool = False) -> str:

@@ -148,7 +148,8 @@ def render_page(
         ('int16', True, False)
     """
     page, is_live = _assets.read("page.html"), live is not None
-    style, script, loader = _assets.style(live=is_live), _assets.script(live=is_live), _assets.loader()
+    style, loader = _assets.style(live=is_live), _assets.loader()
+    script = _assets.script(live=is_live, usual=training is None and writing is None)
     style_packed, script_packed = _assets.packed_asset(style), _assets.packed_asset(script)
     whole = 0
     if only is not None:

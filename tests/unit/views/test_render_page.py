@@ -152,7 +152,9 @@ def test_difference_is_rounded_up(value: float, wanted: float) -> None:
     assert _round_up(value) >= value
 
 
-@pytest.mark.parametrize("source", [_assets.script(), _assets.script(live=True), _assets.worker()])
+@pytest.mark.parametrize(
+    "source", [_assets.script(), _assets.script(usual=True), _assets.script(live=True), _assets.worker()]
+)
 def test_script_stays_inside_its_element_and_its_means(source: str) -> None:
     assert not re.search(r"</script|<!--", source, re.IGNORECASE)
     for forbidden in (

@@ -3,9 +3,11 @@
 import { pageHost } from "./base/host.js";
 import { fileSource } from "./base/source.js";
 import { present } from "./present.js";
+import { VIEWS } from "./views.js";
 
 present(
   fileSource((name) => document.getElementById(`regard-${name}`).textContent),
   pageHost(),
+  VIEWS,
 );
 performance.mark("regard-interactive");

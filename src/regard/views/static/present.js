@@ -1,10 +1,9 @@
 // Shows a source in the page, and offers its numbers to whoever wants to check them.
 
 import { mount } from "./base/app.js";
-import { VIEWS } from "./views.js";
 
-export function present(source, host) {
-  const app = mount(document.getElementById("regard"), source, host, VIEWS);
+export function present(source, host, views) {
+  const app = mount(document.getElementById("regard"), source, host, views);
   // Not with :has(): every text that changes then costs the browser a walk through the whole page.
   const showTheme = () => (document.body.dataset.theme = app.state.values.theme);
   app.state.listen((changed) => changed.has("theme") && showTheme());

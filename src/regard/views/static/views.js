@@ -1,6 +1,6 @@
 // The views, in the order of their tabs, and how to add one.
 //
-// **Adding a view** is adding a folder with a view.js, a line here and, for its style, one in style.css. The view is
+// **Adding a view** is adding a folder with a view.js, a line here or in usual.js, and, for its style, one in style.css. The view is
 //
 //   export const VIEW = { name, label, fields, guide, help, fits, open };
 //
@@ -23,16 +23,10 @@
 // What a view may use: `make` and the other words of dom.js, the state (state.js), colours (colours.js), units
 // (units.js: words or pieces), and of the model only the row source (source.js).
 
-import { VIEW as DIFFERENCE } from "./difference/view.js";
-import { VIEW as HEADS } from "./heads/view.js";
-import { VIEW as MODEL } from "./model/view.js";
-import { VIEW as MOVEMENT } from "./movement/view.js";
-import { VIEW as NEURON } from "./neuron/view.js";
-import { VIEW as POSITIONS } from "./positions/view.js";
-import { VIEW as STORY } from "./story/view.js";
 import { VIEW as TRAINING } from "./training/view.js";
+import { USUAL } from "./usual.js";
 import { VIEW as WRITING } from "./writing/view.js";
 
 // A page opens with the first that fits it.
 /** @type {import("./base/types").Offer[]} */
-export const VIEWS = [WRITING, MOVEMENT, DIFFERENCE, TRAINING, HEADS, STORY, MODEL, NEURON, POSITIONS];
+export const VIEWS = [WRITING, TRAINING, ...USUAL];

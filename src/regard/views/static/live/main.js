@@ -5,6 +5,7 @@
 import { pageHost } from "../base/host.js";
 import { FileSource, fileSource } from "../base/source.js";
 import { present } from "../present.js";
+import { USUAL } from "../usual.js";
 import { LiveBar } from "./bar.js";
 import { LiveClient } from "./client.js";
 import { makeDrag } from "./drag.js";
@@ -159,7 +160,7 @@ function put(source) {
   source.makeDrag = () => makeDrag(edits, drag);
   source.makeSwitch = () => makeSwitch(() => edits.off, switched);
   source.isOff = isOff;
-  ({ state } = present(source, { ...host, slot: bar.element }));
+  ({ state } = present(source, { ...host, slot: bar.element }, USUAL));
   const head = () => bar.head(state.values);
   state.listen((changed) => ["view", "layer", "head", "also"].some((name) => changed.has(name)) && head());
   head();

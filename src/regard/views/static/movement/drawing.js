@@ -3,10 +3,9 @@
 import { drawn } from "../base/dom.js";
 import { widthOf } from "../base/save.js";
 import { endNames } from "./names.js";
-import { Words } from "./words.js";
+import { SIZE, Words } from "./words.js";
 
 const MARGIN = { left: 46, top: 34, bottom: 60 };
-const LETTERS = 11; // pixels
 
 // Where points lie in a drawing of this size: (point) => [x, y], and how long a unit is. right: room for names.
 function fitted(points, width, height, right) {
@@ -31,7 +30,7 @@ function roundLength(most) {
 export function drawPaths({ facts, projection, step, colours, width, height }) {
   const last = facts.steps.length - 1;
   const names = endNames(facts, projection.ends, Math.max(12, Math.min(26, width / 26)));
-  const widest = Math.max(...names.map((name) => widthOf(name, LETTERS, true)));
+  const widest = Math.max(...names.map((name) => widthOf(name, SIZE, true)));
   const { at, unit } = fitted(projection.points, width, height, Math.min(widest + 34, width * 0.4));
   const ways = projection.points.map((points) => points.map(at));
   const [ink, soft, card] = ["--ink", "--soft", "--card"].map((name) => colours.of(name));
@@ -120,7 +119,7 @@ function drawScale(svg, { projection, unit, width, height, soft }) {
       ];
   const whole = parts.join(projection.ends ? " " : "\u2003");
   const lines = widthOf(whole, 12) < width - 32 ? [whole] : parts;
-  const text = (x, y, said) => drawn("text", { x, y, "font-size": 12, fill: soft, class: "halo" }, said);
+  const text = (x, y, said) => drawn("text", { x, y, "font-size": SIZE, fill: soft, class: "halo" }, said);
   lines.forEach((line, i) => svg.append(text(16, height - 10 - 15 * (lines.length - 1 - i), line)));
   const length = roundLength((width * 0.22) / unit);
   const y = height - 15 - 15 * lines.length;

@@ -3,8 +3,8 @@
 import { drawn } from "../base/dom.js";
 import { widthOf } from "../base/save.js";
 
-const SIZE = 11; // pixels
-const HIGH = 13;
+export const SIZE = 12; // pixels
+const HIGH = 14;
 const EDGE = 4;
 
 const boxAround = (x, y, far) => ({ x: x - far, y: y - far, w: 2 * far, h: 2 * far });
