@@ -26,7 +26,7 @@ def packed_asset(text: str) -> str:
 
 
 def script(*, live: bool = False, usual: bool = False) -> str:
-    """The JavaScript of a page, minified, in a scope of its own: all, the usual views alone, or a live one's."""
+    """The JavaScript of a page, minified, in its own scope: all, the usual views alone, or a live one's."""
     return _built("live.js" if live else "usual.js" if usual else "page.js")
 
 
