@@ -159,6 +159,7 @@ def test_what_is_told_of_rows(name: str, softcap: float | None, monkeypatch: pyt
     scores, weights = attention_scores(inputs, rows), attention_weights(inputs, rows)
     assert_close_to_largest(scores, worked.masked_scores[:, :, rows].float(), WEIGHTS)
     assert torch.allclose(weights.double(), worked.weights[:, :, rows], atol=WEIGHTS)
+    monkeypatch.setattr("regard.core.rows._statistics._AT_ONCE", QUERIES * KEYS)  # a group of heads at once
     told = row_statistics(inputs, top_k=2)
     assert torch.allclose(told.received.double(), worked.weights.sum(dim=2), atol=10 * WEIGHTS)
     assert torch.equal(told.top_keys, worked.weights.topk(2).indices)
