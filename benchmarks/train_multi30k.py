@@ -29,18 +29,18 @@ ENDING = ".lc.norm.tok"
 SIDES = {"": "en", "_target": "de"}
 BEAMS, POWERS = 5, (0.6, 1.0, 1.4)
 SETTINGS: dict[str, Any] = {
-    "steps": 5000,
-    "evaluate_every": 500,
-    "save_every": 250,
+    "steps": 2500,
+    "evaluate_every": 200,
+    "save_every": 40,
     "keep": 10,
-    "average": 10,
-    "best": "bleu",
+    "average": 5,
+    "best": "loss",
     "seed": 1,
     "tokenizer": {"kind": "bpe", "size": 10_000},
-    "model": {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 256, "dropout_p": 0.3},
-    "task": {"smoothing": 0.1},
-    "batch": {"tokens": 4096, "length": 100},
-    "optimiser": {"lr": 4e-3, "schedule": "cosine", "warmup": 800},
+    "model": {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 256, "dropout_p": 0.1},
+    "task": {"smoothing": 0.1, "bleu_tokenize": "none", "bleu_texts": 100},
+    "batch": {"tokens": 1536, "length": 100},
+    "optimiser": {"name": "muon", "lr": 2e-3, "muon_lr": 3e-3, "schedule": "stable", "warmup": 100},
 }
 
 
