@@ -11,6 +11,7 @@ head whose weights are the most like them. Some two minutes on one core.
 import argparse
 import random
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -111,12 +112,15 @@ def page(recurrent: regard.Model, transformer: regard.Model, scores: tuple[float
         source, target = english(number), german(number)
         first, second = (model.trace(source, target=target) for model in (recurrent, transformer))
         layer, head = likest(second, first.weights(0, 0))
-        maps = (first.plot(0, 0, form="map"), second.plot(layer, head, kind="cross", form="map"))
-        said = ("recurrent, additive attention", f"transformer, layer {layer}, head {head}")
-        drawn = "".join(
-            f"<figure><figcaption>{name}</figcaption>{each.svg()}</figure>"
-            for name, each in zip(said, maps, strict=True)
+        # A picture names a head, and no folder.
+        maps = (
+            replace(first.plot(0, 0, form="map"), title="recurrent, additive attention"),
+            replace(
+                second.plot(layer, head, kind="cross", form="map"),
+                title=f"transformer, layer {layer}, head {head}",
+            ),
         )
+        drawn = "".join(f"<figure>{each.svg()}</figure>" for each in maps)
         rows.append(f"<h2>{source} → {target}</h2>\n<div>{drawn}</div>")
     return PAGE.format(*scores, shown="\n".join(rows))
 
