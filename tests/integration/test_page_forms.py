@@ -201,6 +201,30 @@ def test_one_word_in_all_heads(open_page: OpenPage, path: Path, record: Attentio
     expect(page.locator(".form output")).to_have_text("All layers")
 
 
+def test_the_strip_of_the_chosen_head_is_in_view(open_page: OpenPage, tmp_path: Path) -> None:
+    q, k = np.random.default_rng(5).standard_normal((2, 6, 12, len(TOKENS), 5), dtype=np.float32)
+    tokens = tuple(PageToken(text=text, special=sequence is None) for text, sequence in TOKENS)
+    write_page(
+        encoder_record(text=TEXT, model="m", tokens=tokens, q=q, k=k, scale=0.5), tmp_path / "page.html"
+    )
+    page = open_page(
+        tmp_path / "page.html",
+        "#layer=5&head=6&form=all&pin=query-4",
+        viewport={"width": 1280, "height": 800},
+    )
+    head_page.drawn(page)
+    chosen = page.locator('.strip-name[aria-selected="true"]')
+    expect(chosen).to_have_text("5.6")
+    page.wait_for_function(
+        """() => {
+            const strip = document.querySelector('.strip-name[aria-selected="true"]');
+            const { left, top, width, height } = strip.getBoundingClientRect();
+            return strip.contains(document.elementFromPoint(left + width / 2, top + height / 2));
+        }""",
+        timeout=3000,
+    )
+
+
 def test_a_long_text_follows_the_pointer_with_what_is_in_view(open_page: OpenPage, tmp_path: Path) -> None:
     write_page(head_page.record(tokens=503), tmp_path / "page.html")
     page = open_page(

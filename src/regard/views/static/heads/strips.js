@@ -92,6 +92,7 @@ export class Strips extends Matrix {
   }
 
   request(resized = false) {
+    if (resized) this.roved = null; // the head's strip stays in view, however much room there is
     const name = JSON.stringify(this.query());
     if (name !== this.drawn) this.redraw();
     this.drawn = name;
