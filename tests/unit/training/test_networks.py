@@ -18,7 +18,7 @@ def test_a_few_sizes_are_enough_for_every_family(family: str) -> None:
     sizes = {name: size for name, size in SIZES.items() if name not in family_of(family).config.ABSENT}
     wanted = Wanted(start=None, family=family, sizes=sizes, length=8, seed=0)
     network = network_of(wanted, tokenizer(), head="language-model")
-    assert (network.config.d_model, network.config.num_layers) == (12, 5)
+    assert {name: getattr(network.config, name) for name in sizes} == sizes
     ids = torch.tensor([[5, 6, 7, 8, 9, 5, 6, 7]])
     second = {"decoder_token_ids": ids[:, :3]} if len(network.prefixes) == 2 else {}
     assert network(ids, **second).last_hidden_state.shape[-1] == 12
