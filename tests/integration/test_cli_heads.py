@@ -125,7 +125,7 @@ def test_random_tokens_twice(run: Run) -> None:
         (("--file", "blank"), "--file 'blank' holds no text"),
         (("--file", "binary"), "line 1 of --file 'binary' must be UTF-8; byte 1 is NUL"),
         (("--file", "latin"), r"line 1 of --file 'latin' must be UTF-8; byte 3 is 0xe9"),
-        (("--file", "long"), "texts must hold at least one that the model can take; 1 were passed over"),
+        (("--file", "long"), "must hold at least one that the model can take; 1 were passed over"),
         ((CAT, "--target", "x"), "--target must be left out: this model has no decoder"),
         (("--repeat", "3", "--target", "x"), "--target goes with a TEXT"),
         ((CAT, "--target-file", "x"), "--target-file goes with --file"),

@@ -17,6 +17,7 @@ import pytest
 from integration import test_cli
 from integration.test_cli import Run, refused
 from regard.models import Loaded, load_checkpoint
+from unit.kernels.targets import WITH_VNNI
 
 run = test_cli.run
 
@@ -119,6 +120,7 @@ def test_json_lines_on_stdout(run: Run) -> None:
     assert err.splitlines()[-1] == "regard: 2 rows were passed over in all"
 
 
+@pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
 def test_int8_says_what_it_loses(run: Run) -> None:
     code, _, err = run("embed", "a.txt", "-o", "out", "--precision", "int8")
     assert code == 0

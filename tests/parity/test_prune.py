@@ -17,6 +17,7 @@ from parity.harness import Run, assert_same_run, run_ours, run_theirs
 from regard.models import FAMILIES, Loaded, attentions, family_of, load_checkpoint, save_checkpoint
 from regard.pruning import loads_in, prune
 from tolerances import PARITY_FP32, assert_close_to_largest
+from unit.models.folders import OWN
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -163,7 +164,7 @@ def test_transformers_loads_other_heads_in_each_layer_by_the_code_beside_them(
     assert_same_run(ours, theirs, batch, PARITY_FP32, gradients=False)
 
 
-@pytest.mark.parametrize("name", sorted(FAMILIES))
+@pytest.mark.parametrize("name", sorted(set(FAMILIES) - OWN))
 def test_transformers_refuses_them_without_the_code(workshop: Workshop, name: str, tmp_path: Path) -> None:
     loaded = load_checkpoint(workshop.saved(name).folder)
     folder = save_checkpoint(prune(loaded, unevenly(loaded)), tmp_path / "smaller")

@@ -253,13 +253,14 @@ class _Alignment:
         if state is not None and state.cross_attention.length:
             self._k, self._v = state.cross_attention.since(0)
         else:
-            self._k, self._v = attention._keys_and_values(encoded, None)
+            k, self._v = attention._keys_and_values(encoded, None)
+            self._k = k.to(self._v.dtype)  # under autocast, values keep the type of the annotations
             if state is not None:
                 self._k, self._v = state.cross_attention.append(self._k, self._v)
 
     def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """The query (batch, 1, d_alignment) that a state asks, and the context (batch, d_model) it gets."""
-        query = self._attention.q(state)[:, None]
+        query = self._attention.q(state)[:, None].to(self._v.dtype)
         return query, fused_attention(self._inputs(query[:, :, None]))[:, 0, 0]
 
     def show(self, queries: Tensor, context: Tensor, taps: Taps | None) -> None:

@@ -114,7 +114,7 @@ def exponent(lengths: Sequence[int], values: Sequence[float], least: float = 0.0
         least: those at or below count for nothing.
 
     Example:
-        >>> exponent([64, 128, 256, 512], [9.0, 1.0, 4.0, 16.0])
+        >>> round(exponent([64, 128, 256, 512], [9.0, 1.0, 4.0, 16.0]), 6)
         2.0
     """
     half = slice(max(0, min(len(lengths) // 2, len(lengths) - 3)), None)

@@ -19,9 +19,11 @@ from regard.embedding._settle import settle
 from regard.kernels import Target
 from regard.models import Loaded
 from tolerances import PARITY_FP32, assert_close_to_largest
+from unit.kernels.targets import WITH_VNNI
 from unit.models import folders
 
 SOURCE = Source(name="tiny", folder=Path("tiny"), kind="folder")
+VNNI = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
 AVX = torch.backends.cpu.get_cpu_capability().startswith("AVX")
 
 
@@ -68,8 +70,8 @@ def test_where_whole_numbers_are_fastest(
 @pytest.mark.parametrize(
     ("in_8", "in_16", "level", "pooling", "precision"),
     [
-        (True, True, "sentence", None, "int8"),
-        (True, True, "sentence", "mean", "int8"),
+        pytest.param(True, True, "sentence", None, "int8", marks=VNNI),
+        pytest.param(True, True, "sentence", "mean", "int8", marks=VNNI),
         (True, True, "sentence", "cls", "int16"),  # one token, which nothing is averaged with
         (True, True, "word", None, "int16"),
         (False, True, "sentence", None, "int16"),
@@ -96,7 +98,7 @@ def test_what_fast_is(
     assert str(exact.computed) == "float32, exact"
 
 
-@pytest.mark.skipif(not AVX, reason="the processor has no AVX2")
+@VNNI
 def test_what_loses_too_much_is_not_chosen(model: regard.Model, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("int8_is_best", "int16_is_best"):
         monkeypatch.setattr(f"regard.embedding._settle.{name}", lambda: True)
@@ -131,7 +133,9 @@ def test_the_probe_fits_a_short_table_of_positions() -> None:
     assert 0.999 < loss.smallest_cosine < loss.mean_cosine < 1.0
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int16", "int8", "fast"])
+@pytest.mark.parametrize(
+    "precision", ["float32", "bfloat16", "int16", pytest.param("int8", marks=VNNI), "fast"]
+)
 def test_every_report_names_its_precision_and_its_loss(model: regard.Model, precision: Precision) -> None:
     if precision.startswith("int") and not AVX:
         pytest.skip("the processor has no AVX2")

@@ -21,6 +21,7 @@ class LinearAttention(FeatureKernel):
     used.
 
     Example:
+        >>> import torch
         >>> from regard.blocks import MultiHeadAttention
         >>> attention = MultiHeadAttention(6, 2, kernel=LinearAttention())
         >>> attention(torch.randn(1, 5, 6)).shape

@@ -151,7 +151,7 @@ def test_a_site_that_the_metric_does_not_depend_on(models: Any) -> None:
 
     for method in ("activation", "attribution"):
         table = model.patch(*traces(model), of_the_encoder, kind="decoder", method=method)  # type: ignore[arg-type]
-        assert not table.effect.any()
+        assert table.effect.abs().max() < 1e-14  # rows of a batch may be added up in another order
 
 
 def test_patching_an_edited_model(models: Any) -> None:

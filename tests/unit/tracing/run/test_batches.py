@@ -55,7 +55,8 @@ def test_a_trace_is_that_of_the_text_alone(
         assert (len(passes) == len(TEXTS)) == (family == "deberta-v2")
         for one, other in zip(alone, together, strict=True):
             assert one.tokens == other.tokens
-            assert kept_bytes(other) == kept_bytes(one)
+            # Alone, the values of a recurrent network are its annotations, in the same memory.
+            assert kept_bytes(other) == kept_bytes(one) or family == "bahdanau"
             same(one, other)
             for kind in one.kinds:
                 for layer in one.layers_of(kind):
