@@ -238,9 +238,9 @@ def main() -> None:
     parser.add_argument("--no-rival", action="store_true", help="leave BertViz out")
     parser.add_argument("--keep", action="store_true", help="keep the result in benchmarks/results/")
     arguments = parser.parse_args()
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium") or shutil.which("chromium-headless-shell")
     if chromium is None:
-        raise SystemExit("chromium: wanted on the PATH, got none; install the chromium package")
+        raise SystemExit("chromium: wanted on the PATH, got none; `make system` installs one")
     text = arguments.text.read_text(encoding="utf-8") if arguments.text else PARAGRAPH
     flags = ["--disable-background-networking", "--disable-component-update", "--no-first-run"]
     if os.geteuid() == 0:
