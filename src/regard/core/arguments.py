@@ -1,8 +1,10 @@
-"""Plain arguments, checked: whole numbers, numbers and functions. Each error names the argument."""
+"""Plain arguments, checked: numbers, names and functions. Each error names the argument."""
 
 import math
 import operator
+from collections.abc import Iterable
 from contextlib import suppress
+from difflib import get_close_matches
 
 from regard.core.errors import InputError
 
@@ -43,6 +45,25 @@ def number(name: str, value: object) -> float:
     if not math.isfinite(found):
         raise InputError(f"{name} must be a finite number; got {value!r}.")
     return found
+
+
+def one_of(name: str, value: object, known: Iterable[str]) -> str:
+    """Check one of several names; a near one is offered.
+
+    Raises:
+        InputError: it is none of them.
+
+    Example:
+        >>> one_of("kind", "cros", ("self", "cross"))
+        Traceback (most recent call last):
+        regard.core.errors.InputError: kind must be one of self, cross; got 'cros'. Did you mean 'cross'?
+    """
+    names = list(known)
+    if isinstance(value, str) and value in names:
+        return value
+    near = get_close_matches(str(value).lower(), names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise InputError(f"{name} must be one of {', '.join(names)}; got {value!r}.{hint}")
 
 
 def check_function(name: str, value: object, what: str, *, optional: bool = False) -> None:

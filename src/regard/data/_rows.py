@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.data._columns import TEXT
 from regard.data._line_sources import TextSource
@@ -76,8 +77,7 @@ class Rows:
         encoding: str = "utf-8",
         copies: Path | None = None,
     ) -> None:
-        if unit not in get_args(Unit):
-            raise InputError(f"unit must be one of {', '.join(get_args(Unit))}; got {unit!r}.")
+        one_of("unit", unit, get_args(Unit))
         self.columns = tuple(columns)
         self._unit = unit
         self._sources = open_sources(

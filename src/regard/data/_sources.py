@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.data._csv_source import CsvSource
 from regard.data._line_sources import JsonSource, TextSource
@@ -57,8 +58,8 @@ def open_sources(
         raise InputError("no file is given; give at least one, or - for stdin.")
     if [str(path) for path in paths].count("-") > 1:
         raise InputError("- can stand for one input only: stdin is read once.")
-    if format is not None and format not in FORMATS:
-        raise InputError(f"format must be one of {', '.join(FORMATS)}; got {format!r}.")
+    if format is not None:
+        one_of("format", format, FORMATS)
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise InputError(f"delimiter must be one character, no quote or line end; got {delimiter!r}.")
     if not _has_lines(encoding):

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from regard.blocks import Linear
+from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.core.extras import missing
 from regard.models import Loaded, Network, Transformer
@@ -52,8 +53,7 @@ def prepared(model: ModelT, precision: Precision = "float32") -> ModelT:
         >>> [len(written.token_ids) for written in greedy(small, [[3, 1]], rules=Rules(max_length=5))]
         [5]
     """
-    if precision not in _STORED:
-        raise InputError(f"precision must be one of {', '.join(get_args(Precision))}; got {precision!r}.")
+    one_of("precision", precision, get_args(Precision))
     if isinstance(model, Loaded):
         return replace(model, network=prepared(model.network, precision))
     if not isinstance(model, Transformer) or model.decoder is None:

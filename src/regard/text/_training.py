@@ -1,6 +1,5 @@
 """Tokenizers learned from texts, through the `tokenizers` library."""
 
-import difflib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +9,7 @@ from typing import Literal, get_args
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from regard.core.arguments import whole
+from regard.core.arguments import one_of, whole
 from regard.core.errors import InputError
 from regard.text._checks import surrogate
 from regard.text._marks import MARKS, Marks
@@ -110,8 +109,8 @@ def train_tokenizer(
         >>> [token.text for token in tokenizer.encode("the bank").tokens]
         ['[CLS]', 'the', 'bank', '[SEP]']
     """
-    _one_of("kind", kind, get_args(TokenizerKind))
-    named = _OWN_MARKS[kind] if marks is None else _one_of("marks", marks, MARKS)
+    one_of("kind", kind, get_args(TokenizerKind))
+    named = _OWN_MARKS[kind] if marks is None else one_of("marks", marks, MARKS)
     if isinstance(special, str) or not all(isinstance(each, str) and each.strip() for each in special):
         raise InputError(f"special must be a list of tokens, none of them blank; got {special!r}.")
     plan = _Plan(
@@ -129,15 +128,6 @@ def train_tokenizer(
     if plan.unknown is not None:
         roles["unk"] = plan.unknown
     return Tokenizer(backend, source=f"the tokenizer of {kind}", special_ids=special_ids(backend, roles))
-
-
-def _one_of(name: str, value: object, known: Iterable[str]) -> str:
-    names = list(known)
-    if value in names:
-        return str(value)
-    near = difflib.get_close_matches(str(value).lower(), names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise InputError(f"{name} must be one of {', '.join(names)}; got {value!r}.{hint}")
 
 
 def _read(texts: Iterable[str], on_texts: Callable[[int], object] | None) -> Iterator[str]:

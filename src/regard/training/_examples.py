@@ -12,6 +12,7 @@ from typing import IO, Any, Self
 
 import numpy as np
 
+from regard.core.arguments import one_of
 from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.core.json import read_object
 from regard.core.wording import reason
@@ -114,9 +115,7 @@ class Examples:
         return np.diff(self._ends[self._known(column)], prepend=0)
 
     def _known(self, column: str) -> str:
-        if column not in self.columns:
-            raise InputError(f"column must be one of {', '.join(self.columns)}; got {column!r}.")
-        return column
+        return one_of("column", column, self.columns)
 
 
 class _Column:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from regard.checkpoints import HeadKind
+from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.models import (
     CHOICES,
@@ -67,9 +68,7 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
     """
     if wanted.start is not None:
         return _further(wanted, head, more)
-    if wanted.family not in FAMILIES:
-        raise InputError(f"family must be one of {', '.join(FAMILIES)}; got {wanted.family!r}.")
-    kind = family_of(wanted.family).config
+    kind = family_of(one_of("family", wanted.family, FAMILIES)).config
     known = {each.name for each in fields(kind)} - kind.ABSENT
     if "attention" in wanted.sizes and not issubclass(kind, TakesAttention):
         able = [name for name in FAMILIES if issubclass(family_of(name).config, TakesAttention)]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 
-from regard.core.errors import InputError
+from regard.core.arguments import one_of
 
 Schedule = Callable[[int, int, int], float]
 """From the step (1 is the first), the steps of warming up and all steps to a share of the peak, 0 to 1."""
@@ -104,9 +104,7 @@ def learning_rate(
         >>> learning_rate("cosine", 2000, peak=1e-3, floor=1e-4, warmup=100, steps=2000)
         0.0001
     """
-    if name not in SCHEDULES:
-        raise InputError(f"schedule must be one of {', '.join(SCHEDULES)}; got {name!r}.")
-    share = SCHEDULES[name](step, warmup, steps)
+    share = SCHEDULES[one_of("schedule", name, SCHEDULES)](step, warmup, steps)
     if step < warmup:
         return peak * share
     if name == "inverse-sqrt":

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.core.arguments import check_function, number, whole
+from regard.core.arguments import check_function, number, one_of, whole
 from regard.core.errors import InputError
 
 NOTHING = (None, "a", "2", b"2", [], [2], (), {}, object(), slice(2), 1j, torch.zeros(2), np.zeros(2))
@@ -43,3 +43,10 @@ def test_functions() -> None:
             check_function("metric", bad, "of one thing")
     with pytest.raises(InputError, match="progress must be a function"):
         check_function("progress", False, "of two", optional=True)
+
+
+def test_names() -> None:
+    assert one_of("kind", "bpe", ("bpe", "unigram")) == "bpe"
+    for bad in (*NOTHING, "", "xyz"):
+        with pytest.raises(InputError, match=r"^kind must be one of bpe, unigram; got [^?]*$"):
+            one_of("kind", bad, ("bpe", "unigram"))

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core import Taps
-from regard.core.arguments import check_function
+from regard.core.arguments import check_function, one_of
 from regard.core.errors import InputError
 from regard.models import Kind, Loaded, Network, StackKind
 from regard.text import Encoding
@@ -143,9 +143,7 @@ def patch(
     """
     if method not in get_args(PatchingMethod):
         raise InputError(f'method must be "activation" or "attribution"; got {method!r}.')
-    if site not in get_args(SiteName):
-        raise InputError(f"site must be one of {', '.join(SITES)}; got {site!r}.")
-    network, at = loaded.network, SITES[site]
+    network, at = loaded.network, SITES[one_of("site", site, SITES)]
     kind = at.kind(kind, network)
     check_function("metric", metric, "from an output to one number")
     check_function("progress", progress, "of what is done and what there is", optional=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.core.shown import Shown, plain_table
 from regard.models import Kind
@@ -99,9 +100,7 @@ class Statistics(Shown):
             InputError: another name.
         """
         told = [each for each in self.names if each not in _NO_QUANTITIES]
-        if name not in told:
-            raise InputError(f"name must be one of {', '.join(told)}; got {name!r}.")
-        values: Tensor = getattr(self, name)
+        values: Tensor = getattr(self, one_of("name", name, told))
         return values.nanmean(dim=2)
 
     def __repr__(self) -> str:
