@@ -13,7 +13,7 @@ from regard.views._svg import Box, Curve, Shape, Sheet, Text, svg_of
 
 _INK, _SOFT, _RULE = (palette()[name] for name in ("ink", "soft", "rule"))
 _WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT, _GAP, _BELOW = 720, 64, 20, 50, 170, 46, 50
-_MARK = 5
+_MARK, _ROW = 5, 18
 _LETTER = 6.6  # a letter of size 12, about
 
 
@@ -86,7 +86,8 @@ class CurvePicture:
         axis = _LogAxis if self.is_logarithmic else _Axis
         across = axis(min(xs), max(xs), _LEFT, _WIDTH - _RIGHT, whole=True)
         shapes: list[Shape] = [Text(x=_LEFT, y=20, text=self.title, size=14, bold=True, colour=_INK)]
-        bottom = _TOP
+        key, bottom = _key(names, colours)
+        shapes += key if len(names) > 1 else []
         for panel in self.panels:
             top, bottom = bottom + 24, bottom + 24 + _HEIGHT
             shapes += _panel(panel, across, axis, top, bottom, colours)
@@ -100,8 +101,6 @@ class CurvePicture:
                 x=(_LEFT + _WIDTH - _RIGHT) / 2, y=bottom + 32, text=self.along, anchor="middle", colour=_SOFT
             )
         )
-        if len(names) > 1:
-            shapes += _key(names, colours)
         said = "; ".join(_said(panel, each) for panel in self.panels for each in panel.series)
         return Sheet(width=_WIDTH, height=bottom + _BELOW, title=self.title, description=said, shapes=shapes)
 
@@ -191,14 +190,18 @@ def _panel(
     return shapes
 
 
-def _key(names: Sequence[str], colours: dict[str, str]) -> list[Shape]:
+def _key(names: Sequence[str], colours: dict[str, str]) -> tuple[list[Shape], float]:
+    """The names, in as many rows as they need, and where these end."""
     shapes: list[Shape] = []
-    x = float(_LEFT)
+    x, y = float(_LEFT), float(_TOP)
     for name in names:
-        shapes.append(Box(x=x, y=_TOP - 10, width=14, height=4, colour=colours[name]))
-        shapes.append(Text(x=x + 20, y=_TOP - 8, text=name, colour=_INK))
-        x += 36 + _LETTER * len(name)
-    return shapes
+        width = 36 + _LETTER * len(name)
+        if x > _LEFT and x + width > _WIDTH - _RIGHT:
+            x, y = float(_LEFT), y + _ROW
+        shapes.append(Box(x=x, y=y - 10, width=14, height=4, colour=colours[name]))
+        shapes.append(Text(x=x + 20, y=y - 8, text=name, colour=_INK))
+        x += width
+    return shapes, y
 
 
 def _said(panel: Panel, series: Series, *, short: bool = False) -> str:
