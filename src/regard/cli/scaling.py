@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 
 def scaling(
-    attentions: Annotated[
+    attention: Annotated[
         list[str] | None,
         typer.Option(
             "--attention",
             "-a",
             metavar="NAME",
-            help="softmax (the fused kernel, always measured), matrix (written out), performer, linformer, "
-            "linear or window; again for several. By default all.",
+            help="softmax (the fused kernel, always measured), matrix (written out), performer, linear, "
+            "window; not causal linformer and perceiver-io; only causal expire-span and srupp. Again for "
+            "several; by default all of these.",
         ),
     ] = None,
     lengths: Annotated[
@@ -44,20 +45,20 @@ def scaling(
     """Measure time and memory of attention over length, fit the exponents, and find where lines cross.
 
     Each is compared with the fused kernel in the same run. The error is how far its context is from that of
-    exact attention on the default model's own q, k and v, the mean over all heads.
+    exact attention on the default model's own q, k and v, the mean over all heads; SRU++ and Perceiver IO do
+    not stand for softmax attention, and have none.
     """
     check_outputs({"--output": output})
     asked = _lengths(lengths)
-    from regard.scaling import CASES, LENGTHS
+    from regard.scaling import LENGTHS
     from regard.scaling import scaling as measured
     from regard.views import check_format
 
     if output is not None:
         check_format(output)
-    names = attentions or [name for name, case in CASES.items() if case.is_causal or not causal]
     with Progress("measurements") as progress:
         found = measured(
-            names,
+            attention or None,
             asked or LENGTHS,
             causal=causal,
             heads=heads,
@@ -74,7 +75,7 @@ def scaling(
     kind = ", causal" if found.causal else ""
     drawn.print(
         f"Milliseconds, medians; {found.heads} heads of {found.head_dim}{kind}, {found.on_threads}. "
-        "N^x: the slope over the longer half of the lengths. Error: of the context, over "
+        "x: the slope over the longer half of the lengths. Error: of the context, over "
         f"{found.tokens} tokens of the default model.",
         style="dim",
         markup=False,
@@ -93,11 +94,11 @@ def _lengths(given: str | None) -> list[int]:
 def _table(found: "Scaling") -> "Table":
     from rich.table import Table
 
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("attention")
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    table.add_column("attention", no_wrap=True)
     for length in found.lengths:
         table.add_column(f"{length:,}", justify="right")
-    for title in ("time", "memory", "MiB at most", "faster from", "error"):
+    for title in ("time ~ N^x", "memory ~ N^x", "MiB at most", "faster from", "error"):
         table.add_column(title, justify="right")
     for cost in found.costs:
         table.add_row(
@@ -107,13 +108,13 @@ def _table(found: "Scaling") -> "Table":
             _power(cost.memory_exponent),
             f"{cost.peak[-1] / 2**20:,.1f}" if cost.peak else "-",
             _from(cost, found),
-            f"{cost.error:.2g}",
+            "-" if cost.error is None else f"{cost.error:.{1 if cost.error < 1e-4 else 2}g}",
         )
     return table
 
 
 def _power(exponent: float | None) -> str:
-    return "-" if exponent is None else f"N^{exponent:.2f}"
+    return "-" if exponent is None else f"{exponent:.2f}"
 
 
 def _from(cost: "Cost", found: "Scaling") -> str:

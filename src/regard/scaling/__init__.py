@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from regard._on_use import on_use as _on_use
 
 if TYPE_CHECKING:
-    from regard.scaling._cases import CASES, Case, Shape, case_named
+    from regard.scaling._cases import CASES, Case, Shape, case_named, names_of
     from regard.scaling._closeness import closeness
     from regard.scaling._measure import LENGTHS, scaling
     from regard.scaling._scaling import Cost, Scaling
@@ -19,6 +19,7 @@ __all__ = [
     "Shape",
     "case_named",
     "closeness",
+    "names_of",
     "scaling",
 ]
 

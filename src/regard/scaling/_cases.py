@@ -9,15 +9,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from regard.blocks import Identity, SruAttention, SruLayer
 from regard.blocks.attentions import LinearAttention, Linformer, Performer
 from regard.core import (
     AttentionInputs,
     Causal,
     DilatedWindow,
     Mask,
+    Ramp,
+    Taps,
+    Unexpired,
     fused_attention,
     reference_attention,
 )
+from regard.core.arguments import one_of
 from regard.core.errors import InputError
 
 
@@ -54,13 +59,13 @@ class Case(ABC):
 
     Attributes:
         name: what the command calls it.
-        is_causal: whether it has a causal form.
-        is_exact: whether it is softmax attention over all keys, to rounding.
+        causal: True where it has only a causal form, False where it has none, None where it has both.
+        is_compared: whether its context stands for that of softmax attention, so that it has an error.
     """
 
     name: ClassVar[str]
-    is_causal: ClassVar[bool] = True
-    is_exact: ClassVar[bool] = False
+    causal: ClassVar[bool | None] = None
+    is_compared: ClassVar[bool] = True
 
     @abstractmethod
     def context(self, inputs: AttentionInputs) -> Tensor:
@@ -71,10 +76,11 @@ class Case(ABC):
         """More float32 numbers than it has at any time beside the record."""
 
     def check(self, *, causal: bool) -> None:
-        """Raise InputError where it has no causal form and one is wanted."""
-        if causal and not self.is_causal:
-            able = ", ".join(name for name, case in CASES.items() if case.is_causal)
-            raise InputError(f"attention must have a causal form, as {able} have; got {self.name}.")
+        """Raise InputError where it has no form of that kind."""
+        if self.causal not in (None, causal):
+            form = "a causal form" if causal else "a form that sees all keys"
+            able = ", ".join(names_of(causal=causal))
+            raise InputError(f"attention must have {form}, as {able} have; got {self.name}, which has none.")
 
 
 # torch's own buffers, a block of a mask, and what the C library rounds up to.
@@ -86,7 +92,6 @@ class Softmax(Case):
     """Softmax attention by the fused kernel: what the others are compared with."""
 
     name = "softmax"
-    is_exact = True
 
     def context(self, inputs: AttentionInputs) -> Tensor:
         return fused_attention(inputs)
@@ -100,7 +105,6 @@ class Matrix(Case):
     """Softmax attention written out, every matrix of queries by keys in memory: as the formula stands."""
 
     name = "matrix"
-    is_exact = True
 
     def context(self, inputs: AttentionInputs) -> Tensor:
         return reference_attention(inputs).context
@@ -155,7 +159,7 @@ class LinformerCase(Case):
     """
 
     name = "linformer"
-    is_causal = False
+    causal = False
     rank: int = 128
 
     def context(self, inputs: AttentionInputs) -> Tensor:
@@ -193,11 +197,113 @@ class WindowCase(Case):
         return 2 * shape.length * shape.heads * shape.head_dim + _ALWAYS
 
 
+@dataclass(frozen=True)
+class ExpireSpanCase(Case):
+    """Expire-Span with spans spread evenly between 0 and L = 2 `span`, as if they had been learned.
+
+    A block of queries is multiplied with the keys from the first on that is not forgotten, so with L + R of
+    them, and the rows of the block. Those among them whose span is over are hidden, not skipped.
+
+    Args:
+        span: the mean of e.
+        ramp: R.
+    """
+
+    name = "expire-span"
+    causal = True
+    span: float = 64.0
+    ramp: float = 16.0
+
+    def context(self, inputs: AttentionInputs) -> Tensor:
+        spans = 2 * self.span * torch.rand(1, inputs.k_len, generator=torch.Generator().manual_seed(0))
+        mask = Causal() & Unexpired(spans, self.ramp)
+        return fused_attention(inputs.changed(mask=mask, bias=Ramp(spans, self.ramp)))
+
+    def numbers(self, shape: Shape) -> int:
+        return 2 * shape.length * shape.heads * shape.head_dim + _ALWAYS
+
+
+@dataclass(frozen=True)
+class SruCase(Case):
+    """A layer of SRU++ whose attention has the record's q, k and v: that, W_o and the recurrence.
+
+    Its answer is the output h, for the input x = q.
+    """
+
+    name = "srupp"
+    causal = True
+    is_compared = False
+
+    def context(self, inputs: AttentionInputs) -> Tensor:
+        given = Taps({"attention.k": lambda _: inputs.k, "attention.v": lambda _: inputs.v})
+        layer = _recurrent_layer(inputs.num_heads, inputs.q.shape[3])
+        output: Tensor = layer(inputs.q.transpose(1, 2).flatten(2), mask=inputs.mask, taps=given)
+        return output.view(inputs.q.transpose(1, 2).shape).transpose(1, 2)
+
+    def numbers(self, shape: Shape) -> int:
+        size = shape.heads * shape.head_dim
+        return 24 * shape.length * size + 8 * size**2 + _ALWAYS
+
+
+@lru_cache(maxsize=2)
+def _recurrent_layer(heads: int, head_dim: int) -> SruLayer:
+    size = heads * head_dim
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        layer = SruLayer(SruAttention(size, size, num_heads=heads), size)
+    for name in ("q", "k", "v"):
+        setattr(layer.attention, name, Identity(size, size, bias=False))
+    torch.nn.init.ones_(layer.attention.alpha)
+    return layer.eval()
+
+
+@dataclass(frozen=True)
+class PerceiverCase(Case):
+    """Perceiver IO: latent vectors read the keys, and every query reads what they have become.
+
+        z = attention(latents, k, v),    context = attention(q, z, z)
+
+    Its layers among latents, whose cost does not depend on the length, are left out.
+
+    Args:
+        latents: M.
+    """
+
+    name = "perceiver-io"
+    causal = False
+    is_compared = False
+    latents: int = 128
+
+    def context(self, inputs: AttentionInputs) -> Tensor:
+        shape = 1, inputs.num_heads, self.latents, inputs.q.shape[3]
+        asking = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        z = fused_attention(inputs.changed(q=asking))
+        return fused_attention(inputs.changed(k=z, v=z))
+
+    def numbers(self, shape: Shape) -> int:
+        return 2 * (shape.length + 3 * self.latents) * shape.heads * shape.head_dim + _ALWAYS
+
+
 CASES: Mapping[str, Case] = {
     case.name: case
-    for case in (Softmax(), Matrix(), PerformerCase(), LinformerCase(), LinearCase(), WindowCase())
+    for case in (
+        Softmax(),
+        Matrix(),
+        PerformerCase(),
+        LinformerCase(),
+        LinearCase(),
+        WindowCase(),
+        ExpireSpanCase(),
+        SruCase(),
+        PerceiverCase(),
+    )
 }
 """Every attention that can be measured, by its name."""
+
+
+def names_of(*, causal: bool) -> list[str]:
+    """The attentions that have a form of that kind."""
+    return [name for name, case in CASES.items() if case.causal in (None, causal)]
 
 
 def case_named(name: str) -> Case:
@@ -206,6 +312,4 @@ def case_named(name: str) -> Case:
     Raises:
         InputError: there is none; the message lists them.
     """
-    if name not in CASES:
-        raise InputError(f"attention must be one of {', '.join(CASES)}; got {name!r}.")
-    return CASES[name]
+    return CASES[one_of("attention", name, CASES)]

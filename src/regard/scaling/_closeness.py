@@ -1,12 +1,14 @@
 """How far attentions are from the exact one on a model's own queries, keys and values."""
 
+import statistics
 from collections.abc import Callable, Sequence
 
 import torch
 
+from regard.core import AttentionInputs, Causal
 from regard.core.errors import InputError
 from regard.models import Loaded, load_checkpoint
-from regard.scaling._cases import case_named
+from regard.scaling._cases import Case, case_named
 from regard.tracing.run import trace_ids
 
 TEXT = (
@@ -22,21 +24,25 @@ def closeness(
     names: Sequence[str],
     *,
     tokens: int = 256,
+    causal: bool = False,
     model: Loaded | None = None,
     advance: Callable[[], None] = lambda: None,
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     """The relative error of each attention's context, mean over all heads of all layers.
 
         |C - C*| / |C*|      C* = softmax(scale q k^T) v, in float64; Frobenius norms over a head's queries
 
+    None of those that do not stand for softmax attention, SRU++ and Perceiver IO.
+
     Args:
         names: of attentions.
         tokens: how long the text is.
+        causal: whether a query sees only what is before it, in both.
         model: an encoder of softmax attention; None for the default model.
         advance: called after each.
 
     Raises:
-        InputError: an unknown name, or more tokens than the model takes.
+        InputError: an unknown name, an attention without that form, or more tokens than the model takes.
 
     Example:
         >>> found = closeness(["softmax", "window"], tokens=64)
@@ -49,18 +55,29 @@ def closeness(
     if tokens < 2 or (limit is not None and tokens > limit):
         raise InputError(f"tokens must be from 2 to {limit}, the model's limit; got {tokens}.")
     cases = {name: case_named(name) for name in names}
+    for case in cases.values():
+        case.check(causal=causal)
     ids = tokenizer.encode(TEXT * (1 + tokens // 64)).token_ids
     trace = trace_ids(loaded, [*ids[: tokens - 1], ids[-1]])
-    sums = dict.fromkeys(names, 0.0)
-    layers = trace.layers_of(trace.kinds[0])
+    means: dict[str, float | None] = dict.fromkeys(names)
+    kind = trace.kinds[0]
+    layers = trace.layers_of(kind)
     with torch.no_grad():
         for name, case in cases.items():
-            for layer in layers:
-                inputs = trace.attention_of(layer, trace.kinds[0]).inputs
-                q, k, v = (x.double() for x in (inputs.q, inputs.k, inputs.v))
-                exact = torch.softmax(inputs.factor * q @ k.mT, dim=3) @ v
-                found = case.context(inputs).double()
-                apart = (found - exact).flatten(2).norm(dim=2) / exact.flatten(2).norm(dim=2)
-                sums[name] += float(apart.mean()) / len(layers)
+            if case.is_compared:
+                found = [_apart(case, trace.attention_of(each, kind).inputs, causal) for each in layers]
+                means[name] = statistics.fmean(found)
             advance()
-    return sums
+    return means
+
+
+def _apart(case: Case, inputs: AttentionInputs, causal: bool) -> float:
+    """The mean over the heads of one layer."""
+    inputs = inputs.changed(mask=Causal() if causal else None)
+    q, k, v = (x.double() for x in (inputs.q, inputs.k, inputs.v))
+    scores = inputs.factor * q @ k.mT
+    if causal:
+        scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
+    exact = torch.softmax(scores, dim=3) @ v
+    norms = [x.flatten(2).norm(dim=2) for x in (case.context(inputs).double() - exact, exact)]
+    return float((norms[0] / norms[1]).mean())

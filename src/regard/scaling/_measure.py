@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from regard.core.errors import InputError
-from regard.scaling._cases import CASES, Case, Shape, Softmax, case_named
+from regard.scaling._cases import Case, Shape, Softmax, case_named, names_of
 from regard.scaling._closeness import closeness
 from regard.scaling._memory import peaks
 from regard.scaling._scaling import Scaling, costs_of
@@ -23,7 +23,7 @@ Advance = Callable[[int, int, str], None]
 
 
 def scaling(
-    names: Sequence[str] = tuple(CASES),
+    names: Sequence[str] | None = None,
     lengths: Sequence[int] = LENGTHS,
     *,
     causal: bool = False,
@@ -39,16 +39,16 @@ def scaling(
     the machine falls on all. Peaks are of forks that do nothing else. Each answer is checked to be finite.
 
     Args:
-        names: of attentions; softmax is always among them.
+        names: of attentions, by default all that have this form; softmax is always among them.
         lengths: tokens, at least two different ones for exponents.
         causal: whether a query sees only what is before it.
         heads, head_dim: those of the default model, if nothing is said.
-        tokens: of the text that the errors are of; see `closeness`, which is never causal.
+        tokens: of the text that the errors are of; see `closeness`.
         advance: told how far it is.
 
     Raises:
-        InputError: an unknown attention, one without a causal form, lengths that are none, or lengths that
-            memory would not hold.
+        InputError: an unknown attention, one without this form, lengths that are none, or lengths that memory
+            would not hold.
 
     Example:
         >>> found = scaling(["linear"], [64, 128], tokens=32)
@@ -56,7 +56,8 @@ def scaling(
         ['softmax', 'linear']
     """
     fused = Softmax.name
-    cases = {name: case_named(name) for name in dict.fromkeys((fused, *names))}
+    wanted = names_of(causal=causal) if names is None else names
+    cases = {name: case_named(name) for name in dict.fromkeys((fused, *wanted))}
     asked = _checked(lengths)
     for case in cases.values():
         case.check(causal=causal)
@@ -81,7 +82,7 @@ def scaling(
     every_one = [(name, each.length, heads, head_dim, causal) for name in cases for each in shapes]
     found = iter(peaks(every_one, step("memory")))
     peak = {name: [next(found) for _ in shapes] for name in cases}
-    errors = closeness(list(cases), tokens=tokens, advance=step("closeness to softmax"))
+    errors = closeness(list(cases), tokens=tokens, causal=causal, advance=step("closeness to softmax"))
     return Scaling(
         lengths=asked,
         heads=heads,

@@ -16,7 +16,7 @@ class Cost:
         name: the attention.
         seconds: median time of a forward pass, at each length.
         peak: bytes at the peak beside q, k and v; () where the system cannot tell.
-        error: of its context, on a model's own q, k and v; see `closeness`.
+        error: of its context, on a model's own q, k and v; None where it has none; see `closeness`.
         exponent, memory_exponent: the slope of log time and of log peak over log length, by least squares
             over the longer half of the lengths, three at least; None of fewer than two lengths, and where the
             peak is no more than pages.
@@ -27,7 +27,7 @@ class Cost:
     name: str
     seconds: tuple[float, ...]
     peak: tuple[int, ...]
-    error: float
+    error: float | None
     exponent: float | None
     memory_exponent: float | None
     crossing: float | None
@@ -165,7 +165,7 @@ def costs_of(
     lengths: Sequence[int],
     seconds: Mapping[str, Sequence[float]],
     peak: Mapping[str, Sequence[int | None]],
-    errors: Mapping[str, float],
+    errors: Mapping[str, float | None],
     fused: str,
 ) -> tuple[Cost, ...]:
     """Everything that follows from what was measured."""
