@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from playwright.sync_api import expect
 
 from integration import tiny
 from regard.tracing import Trace
+from regard.tracing.pages import page_record
+from regard.views import render_page
 from regard.views._assets import read
 
 OpenPage = Callable[..., BrowserPage]
@@ -279,3 +282,34 @@ def test_fits_a_phone(open_page: OpenPage, path: Path, theme: str) -> None:
         box = page.locator(".story-drawing > *").first.bounding_box()
         assert box is not None
         assert box["y"] < 560, step
+
+
+def test_a_long_word_that_the_model_does_not_know(open_page: OpenPage, tmp_path: Path) -> None:
+    """Its token stands for all of it, also where that is several words; and it makes no view too wide."""
+    record = page_record(tiny.trace(tmp_path, "bert"), story=True)
+    side = record.encoder
+    assert side is not None
+    word = 30 * "pneum"
+    tokens = list(side.tokens)
+    tokens[AT] = replace(tokens[AT], text="[UNK]", surface=word, unknown=True)
+    words = tuple("pneu" if place == tokens[AT].word else each for place, each in enumerate(side.words))
+    render_page(replace(record, encoder=replace(side, tokens=tuple(tokens), words=words))).write(
+        tmp_path / "page.html"
+    )
+    page = open_page(
+        tmp_path / "page.html", f"#view=story&pin=query-{AT}", viewport={"width": 390, "height": 844}
+    )
+    followed = page.locator(".story-tokens .followed")
+    expect(followed.locator(".story-word")).to_have_text(word)
+    expect(followed.locator(".story-text")).to_have_text("[UNK]")
+    expect(page.locator(".story-drawing .note")).to_contain_text("[UNK] stands for")
+    for view in [f"story&step={step}" for step in range(1, 9)] + [
+        *(f"heads&form={form}" for form in ("lines", "map", "text", "all")),
+        *("model", "neuron", "positions"),
+    ]:
+        page.evaluate("view => { location.hash = view; }", f"view={view}&pin=query-{AT}")
+        page.wait_for_function("view => regard.state().view === view", arg=view.split("&")[0])
+        assert (
+            page.evaluate("new Promise(r => requestAnimationFrame(() => r(document.body.scrollWidth)))")
+            <= 390
+        ), view

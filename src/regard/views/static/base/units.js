@@ -22,7 +22,8 @@ export class Units {
         unit.text = words[token.word] ?? unit.text + bare(token);
         unit.unknown ??= unknownOf(token);
       } else {
-        const text = byWords && token.word !== null ? (words[token.word] ?? shownText(token)) : shownText(token);
+        const isWord = byWords && token.word !== null && !token.unknown; // [UNK] may stand for several words
+        const text = isWord ? (words[token.word] ?? shownText(token)) : shownText(token);
         const { special, sequence, sink, only } = token;
         this.all.push({
           first: i,

@@ -25,7 +25,9 @@ export function makeShares(chosen, choose) {
         title: `${name}, token ${key}, ${percent(weights[key])}`,
         "data-key": String(key),
       },
-      ...(weights[key] < NAMED ? [] : [make("bdi", { dir: "auto" }, name), make("span", {}, percent(weights[key]))]),
+      ...(weights[key] < NAMED
+        ? []
+        : [make("bdi", { dir: "auto" }, name), make("span", {}, `${Math.round(100 * weights[key])} %`)]),
     );
     append(part, weights[key]);
   }

@@ -68,7 +68,7 @@ export class PositionMap {
   // The words of the rows; with `both`, of the columns too, and the cells are squares.
   name(names, both = false) {
     const some = names.length <= MOST_NAMED ? names : [];
-    const list = () => some.map((name) => make("bdi", { dir: "auto" }, name));
+    const list = () => some.map((name) => make("bdi", { dir: "auto" }, make("span", {}, name)));
     this.rowNames.replaceChildren(...list());
     this.columnNames.replaceChildren(...(both ? list() : []));
     this.sheet.classList.toggle("square", both);

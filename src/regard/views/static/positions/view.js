@@ -45,7 +45,7 @@ function open(page) {
     const bias = source.distances(kind, layer);
     const rotary = source.rotary(kind, layer);
     const known = tables.query.said;
-    said.textContent = known === null ? "" : `How ${source.facts.model} knows positions: ${known}.`;
+    said.textContent = known === null ? "" : `Positions: ${known}.`;
     for (const side of ["query", "key"]) {
       const { table } = tables[side];
       parts[side].element.hidden = !table;

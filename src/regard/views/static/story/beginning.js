@@ -1,7 +1,7 @@
 // Steps 1 to 3: the text, its tokens, and what the model knows of a word before it looks at another.
 
 import { makeTable } from "../base/controls.js";
-import { make } from "../base/dom.js";
+import { make, readable } from "../base/dom.js";
 import { decimals, digits, largestOf, strip, sumEquation, vectorLines, vectorTable } from "./figures.js";
 import { isNorm } from "./followed.js";
 
@@ -32,14 +32,17 @@ const TOKENS = {
     const piece = (place) => {
       const index = story.tokens[place];
       const on = index === chosen.query;
-      const { unknown } = tokens[index];
+      const { text, special, unknown } = tokens[index];
       return make(
         "span",
-        { class: `story-piece${on ? " followed" : ""}${tokens[index].special || unknown ? " special" : ""}` },
-        make("bdi", { class: "story-text", dir: "auto" }, unknown ?? at.name("query", index)),
+        { class: `story-piece${on ? " followed" : ""}${special || unknown ? " special" : ""}` },
+        make("bdi", { class: "story-text", dir: "auto" }, unknown ? text : at.name("query", index)),
         make("span", { class: "story-id" }, String(story.ids[place])),
       );
     };
+    // A token that stands for what the list has no pieces for may stand for several words.
+    const textOf = (word, token) =>
+      tokens[token].unknown ? chosen.word("query", token).text : (words[word] ?? at.name("query", token));
     const column = ({ word, special, places }) =>
       make(
         "li",
@@ -47,7 +50,7 @@ const TOKENS = {
         make(
           "bdi",
           { class: "story-word", dir: "auto" },
-          special ? "" : (words[word] ?? at.name("query", story.tokens[places[0]])),
+          special ? "" : readable(textOf(word, story.tokens[places[0]])),
         ),
         make("span", { class: "story-pieces" }, ...places.map(piece)),
       );
@@ -93,8 +96,8 @@ function tokenNotes(at, tokens) {
     );
   if (story.tokens.some((index) => tokens[index].special))
     notes.push("A dashed box is a mark that the model adds itself. ");
-  const { unknown } = story.tokens.map((index) => tokens[index]).find((each) => each.unknown) ?? {};
-  if (unknown) notes.push(`${unknown} stands for what the list has no pieces for. `);
+  const unknown = story.tokens.map((index) => tokens[index]).find((each) => each.unknown);
+  if (unknown) notes.push(`${unknown.text} stands for what the list has no pieces for. `);
   if (story.vocabulary) notes.push(`The list has ${thousands(story.vocabulary)} entries.`);
   return notes;
 }
