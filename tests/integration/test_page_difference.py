@@ -209,7 +209,7 @@ def test_likeness_of_words_is_pythons(open_page: OpenPage, of_texts: Path, texts
     last = [numbers[-1] for numbers in found.values()]
     assert last == sorted(last)
     said = page.get_by_text("Most moved").inner_text()
-    assert said.startswith(f"Most moved, by the last layer: {next(iter(found))} {last[0]:.3f}, ")
+    assert said.startswith(f"Most moved, by the last layer: {next(iter(found))} ({last[0]:.3f}), ")
     for word in ("the", "bank"):
         wanted = [
             torch.cosine_similarity(*(trace.embedding(word, layer) for trace in texts), dim=0).item()

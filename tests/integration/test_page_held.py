@@ -134,7 +134,7 @@ def test_says_which_it_holds_and_how_to_get_others(open_page: OpenPage, path: Pa
         line = browser.locator(".held")
         expect(line).to_be_visible()
         expect(line).to_contain_text(
-            "holds 5 of 24 heads (layer 0: 0; layer 1: 0, 4; layer 2: none; layer 3: 2, 5)"
+            "holds 5 of 24 heads (layer 0: head 0; layer 1: heads 0, 4; layer 2: none; layer 3: heads 2, 5)"
         )
         expect(line).to_contain_text("--heads 0.1, or trace.page(heads=[(0, 1)])")
 
@@ -272,7 +272,7 @@ def test_a_page_of_one_head_says_so(open_page: OpenPage, tmp_path: Path) -> None
     browser = open_page(tmp_path / "page.html", start=True)
     assert _state(browser) == (1, 4)
     expect(browser.locator(".held")).to_have_text(
-        "This page holds 1 of the model's 24 heads (layer 1: 4), and nothing of the others."
+        "This page holds 1 of the model's 24 heads (layer 1: head 4), and nothing of the others."
     )
     expect(browser.locator(".grid-cell")).to_have_count(HEADS)
     row = browser.evaluate("Array.from(regard.source.row('encoder', 1, 4, 9))")

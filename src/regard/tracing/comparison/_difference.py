@@ -45,11 +45,13 @@ class WordLikeness:
 
     Attributes:
         words: The words, in order.
+        places: Where each begins among the tokens of the first text.
         layers: What each embedding layer is called.
         cosines: (words, layers), NaN where a vector is zero.
     """
 
     words: tuple[str, ...]
+    places: tuple[int, ...]
     layers: tuple[str, ...]
     cosines: _Floats
 
@@ -175,7 +177,12 @@ def _likeness(one: Trace, other: Trace) -> WordLikeness:
             b = theirs[[partners[place] for place in places]].mean(dim=0)
             cosines[number, layer] = cosines_of(torch.stack([a, b]))[0, 1]
     layers = ("0 learned", *map(str, range(1, depth - 1)), f"{depth - 1} contextual")
-    return WordLikeness(words=tuple(word for word, _ in words), layers=layers, cosines=cosines)
+    return WordLikeness(
+        words=tuple(word for word, _ in words),
+        places=tuple(places[0] for _, places in words),
+        layers=layers,
+        cosines=cosines,
+    )
 
 
 def _shared(one: Trace, other: Trace, partners: dict[int, int]) -> list[tuple[str, list[int]]]:

@@ -15,8 +15,8 @@ THRESHOLD, LEVEL, RESAMPLES, SEED = 0.1, 0.95, 400, 0
 """How surely a head follows a pattern that it is named by: see `HeadOptions`."""
 
 ONE_TEXT = (
-    "What each head does on this text. The number is the share of its attention that goes to such tokens, "
-    "over chance."
+    "What each head does on this text, and how many do it. The effect of a head is the share of its "
+    "attention that goes to such tokens, over chance."
 )
 FEW = "The text has too few words to name its heads by: a name needs eight."
 MANY = "The text is too long to name its heads in passing; `regard heads` and trace.heads() do."

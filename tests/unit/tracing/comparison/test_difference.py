@@ -46,6 +46,7 @@ def test_of_two_texts_partners_are_compared_and_words_are_likened() -> None:
     likeness = found.likeness
     assert likeness is not None
     assert likeness.words == ("the", "bank")
+    assert likeness.places == (1, 4)
     assert likeness.layers == ("0 learned", "1", "2 contextual")
     for row, (a, b) in zip(likeness.cosines, ((1, 1), (4, 3)), strict=True):
         for layer in range(LAYERS + 1):

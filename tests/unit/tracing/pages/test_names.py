@@ -16,7 +16,7 @@ SENTENCE = "The cat sat on the mat, and the dog lay on the rug."
 def test_every_head_has_what_its_card_is_sure_of() -> None:
     trace = regard.load().trace(SENTENCE)
     facts, table = facts_of(trace.page()), trace.heads()
-    assert facts["names"]["said"].startswith("What each head does on this text.")
+    assert facts["names"]["said"].startswith("What each head does on this text, ")
     says = {each["name"]: each["says"] for each in facts["names"]["patterns"]}
     assert says["previous"] == "Each token looks at the token just before it."
     assert all(each.endswith(".") for each in says.values())

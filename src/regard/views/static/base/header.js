@@ -101,7 +101,10 @@ export function makeHeader(source, state, views, host) {
   const said = make(
     "p",
     { class: "facts" },
-    ...models.map((model) => make("span", { class: "model", title: model }, model)),
+    ...models.map((model) => {
+      const [, owner, name] = /^(.*\/)?(.*)$/s.exec(model);
+      return make("span", { class: "model", title: model }, make("span", { class: "owner" }, owner ?? ""), name);
+    }),
   );
   for (const kind of source.kinds) said.append(make("span", { class: "size" }, sizeOf(source, kind)));
   const held = makeHeld(source, state);

@@ -52,7 +52,8 @@ function ranges(numbers) {
 function heldSaid(source, kind) {
   const groups = new Map();
   for (const layer of source.layers(kind)) {
-    const heads = ranges(heldOf(source, kind, layer)) || "none";
+    const held = heldOf(source, kind, layer);
+    const heads = held.length > 0 ? `${held.length === 1 ? "head" : "heads"} ${ranges(held)}` : "none";
     groups.set(heads, [...(groups.get(heads) || []), layer]);
   }
   const layers = (numbers) => `layer${numbers.length === 1 ? "" : "s"} ${ranges(numbers)}`;

@@ -69,16 +69,17 @@ export function makeNames({ source, state }) {
   chips.append(...buttons.map((each) => each.element));
   const update = () => {
     const { kind, does, effect } = state.values;
-    const known = hasNames(source, kind) && patternsOf(source).length > 0;
-    chips.hidden = !known;
-    slider.element.hidden = !known;
-    if (!known) return;
     const counts = new Map();
+    let known = false;
     for (const layer of source.layers(kind))
       for (let head = 0; head < source.heads(kind, layer); head += 1) {
-        const name = nameOf(source, state.values, { layer, head })?.name || UNNAMED;
+        const found = nameOf(source, { kind, effect: 0 }, { layer, head });
+        const name = found && found.effect >= effect ? found.name : UNNAMED;
         counts.set(name, (counts.get(name) || 0) + 1);
+        known ||= Boolean(found);
       }
+    chips.hidden = !known;
+    slider.element.hidden = !known;
     for (const { name, count, element } of buttons) {
       count.textContent = ` ${counts.get(name) || 0}`;
       element.hidden = !counts.has(name) && name !== does;

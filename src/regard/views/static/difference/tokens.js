@@ -33,7 +33,12 @@ export function makeAlignment(source, kind) {
 }
 
 // The words by how far they have moved at the end, the farthest first; and which those are, in words.
-export function makeLikeness({ words, layers, cosines }, colours) {
+export function makeLikeness({ words, places, layers, cosines }, colours) {
+  const repeated = new Set(words.filter((word, i) => words.indexOf(word) !== i));
+  const named = (i) => [
+    make("bdi", { dir: "auto" }, readable(words[i])),
+    ...(repeated.has(words[i]) ? [make("span", { class: "position" }, ` ${places[i]}`)] : []),
+  ];
   const last = (i) => cosines[i].findLast((value) => value !== null) ?? 1;
   const order = words.map((_, i) => i).sort((a, b) => last(a) - last(b));
   const header = make(
@@ -50,15 +55,11 @@ export function makeLikeness({ words, layers, cosines }, colours) {
       if (value !== null && least < 1) shades.push([cell, (1 - value) / (1 - least)]);
       return cell;
     });
-    return make("tr", {}, make("th", { scope: "row" }, make("bdi", { dir: "auto" }, readable(words[i]))), ...cells);
+    return make("tr", {}, make("th", { scope: "row" }, ...named(i)), ...cells);
   });
   const moved = order
     .slice(0, MOVED)
-    .flatMap((i, place) => [
-      place > 0 ? ", " : "",
-      make("bdi", { dir: "auto" }, readable(words[i])),
-      ` ${last(i).toFixed(3)}`,
-    ]);
+    .flatMap((i, place) => [place > 0 ? ", " : "", ...named(i), ` (${last(i).toFixed(3)})`]);
   const said = make("p", {}, "Most moved, by the last layer: ", ...moved, ".");
   const table = make(
     "div",
