@@ -43,17 +43,17 @@ class Held:
 
     @property
     def name(self) -> str:
-        """The name it was asked for by."""
+        """The name under which the model was loaded."""
         return self.loaded.source.name
 
     @property
     def config(self) -> NetworkConfig:
-        """Its sizes."""
+        """The network's configuration: its sizes and choices."""
         return self.loaded.network.config
 
     @property
     def network(self) -> Network:
-        """The torch module."""
+        """The network itself, a `torch.nn.Module`."""
         return self.loaded.network
 
     @property
@@ -66,10 +66,10 @@ class Held:
         return self.loaded.require_tokenizer()
 
     def parity(self) -> Parity:
-        """How exactly a short trace of this model gives back what the model itself computes.
+        """How exactly a short trace agrees with what the model itself computes.
 
-        Of a lens it is the check on creation, with the untouched model's output beside it; of a model that
-        regard loaded, a trace of the first ids of its table, made when this is asked for.
+        For a lens this is the check made on creation, which also compares with the untouched model's output.
+        For a model that regard loaded, the first ids of its table are traced now.
 
         Example:
             >>> import regard
@@ -86,11 +86,11 @@ class Held:
         return tracing.trace_ids(plain, ids, ids if len(network.prefixes) == 2 else None).parity()
 
     def describe(self, num_tokens: int | None = None) -> dict[str, Any]:
-        """Family, sizes and where it came from, as plain values.
+        """Describe the model in plain values: family, sizes, positions, masks, memory, origin, licence.
 
         Args:
-            num_tokens: how long a text `trace_bytes` is for, and a target where there is a decoder beside an
-                encoder; by default 512, or what the model takes.
+            num_tokens: the length of text that `trace_bytes` is for (in an encoder-decoder, also of the
+                target); by default 512, or the model's limit if that is smaller.
 
         Raises:
             InputError: more tokens than the model takes, or none.

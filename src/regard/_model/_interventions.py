@@ -32,14 +32,13 @@ class Interventions(Tracing):
     """Edits, patching between texts, and the importance of heads."""
 
     def edited(self, *edits: Edit) -> Self:
-        """The model with edits: another `Model`, on the same parameters.
+        """A second `Model` with the same parameters, which changes the numbers at chosen places.
 
-        Only what this gives is changed; this model stays as it is, so that threads can use both, and nothing
-        is copied. The edits are made in every call and trace of the edited model, in the order given where
-        they meet; `model.edited(a).edited(b)` is `model.edited(a, b)`. Its traces hold what was used: the
-        edited contexts and residuals, and where weights or scores were written, the weights; `trace.edits`
-        tells what each edit changed. Only calls of the edited model have the edits: a model of transformers
-        seen through the lens, its `generate` too, runs without them.
+        This model stays as it is, so threads can use both; no parameter is copied. The edits apply to every
+        call and trace of the edited model, in the order given if they meet at one place;
+        `model.edited(a).edited(b)` is `model.edited(a, b)`. Its traces hold the edited contexts and residuals
+        and, if weights or scores were written, those weights; `trace.edits` says what each edit changed. The
+        `transformers` model under a lens has no edits when you call it, or its `generate`, yourself.
 
         Args:
             edits: `regard.Write`, `Zero`, `Scale`, `Add`, `Replace`, `Mean`, `Resample`; see
@@ -49,9 +48,9 @@ class Interventions(Tracing):
             The edited model.
 
         Raises:
-            InputError: an edit that the model has no place for (site, tap, layer, kind), or a network in
-                training mode; when the edited model is run, a head, position or word that is not there, or a
-                value of another shape, dtype or device.
+            InputError: the model lacks an edit's site, tap, layer or kind, or the network is in training
+                mode. When the edited model runs: a head, position or word does not exist, or a value has
+                another shape, dtype or device.
 
         Example:
             >>> import regard
@@ -79,12 +78,12 @@ class Interventions(Tracing):
         batch: int | None = None,
         progress: Progress | None = None,
     ) -> Patching:
-        """Where the difference between two texts is carried: see `regard.tracing.patch`.
+        """Find where a model carries the difference between two texts: see `regard.tracing.patch`.
 
         Args:
-            clean, corrupted: two texts of as many tokens, or their token ids; or traces, of a pair, or with a
-                target.
-            metric, site, kind, per, layer, method, batch, progress: see there.
+            clean, corrupted: two texts with equally many tokens, or their token ids; or traces, for pairs and
+                targets.
+            metric, site, kind, per, layer, method, batch, progress: see `regard.tracing.patch`.
 
         Example:
             >>> import regard
@@ -118,11 +117,11 @@ class Interventions(Tracing):
         batch: int | None = None,
         progress: Progress | None = None,
     ) -> Tensor:
-        """What each head is worth to a metric over examples: see `regard.tracing.head_importance`.
+        """Measure how much each head matters to a metric: see `regard.tracing.head_importance`.
 
         Args:
-            examples: texts, or their token ids; or traces, of pairs, or with a target.
-            metric, method, kind, batch, progress: see there.
+            examples: texts, or their token ids; or traces, for pairs and targets.
+            metric, method, kind, batch, progress: see `regard.tracing.head_importance`.
 
         Example:
             >>> import regard

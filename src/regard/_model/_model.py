@@ -8,7 +8,10 @@ from regard._model._writing import Writing
 
 
 class Model(Interventions, Pruning, Embedding, Writing, Live):
-    """A network with its tokenizer; calling it calls the network.
+    """A network with its tokenizer, as `regard.load` and `regard.lens` return it.
+
+    `model.trace(text)` records a run, `model.embed` makes vectors, `model.edited` changes what the network
+    computes, and `model.generate` writes. `model(token_ids)` runs the network itself.
 
     Example:
         >>> import regard

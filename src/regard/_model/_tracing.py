@@ -65,7 +65,7 @@ class Tracing(Held):
         layers: int | Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
     ) -> Trace | list[Trace]:
-        """Run the model on a text and keep what its attention is a function of.
+        """Run the model on a text and record what determines its attention.
 
         Args:
             text: a text, or several (a list, a column of a data frame), which give a list of traces. Texts of
@@ -77,13 +77,13 @@ class Tracing(Held):
             keep: "qk" keeps queries and keys, which is enough for weights, scores and statistics; "qkv" also
                 values and contexts; "residual" the residual stream alone: hidden states and learned
                 embeddings; "all" everything. What is not kept is not held during the pass either.
-            layers: the attention layers that are kept, of each stack that has them, and of the hidden states
-                what these layers read and hand on; None keeps all.
-            dtype: what is kept is converted to; weights are then exactly those of the trace's own q and k.
-                None leaves it as it is.
+            layers: the attention layers to keep, in each stack that has them, with the hidden states that
+                these layers read and write; None keeps all.
+            dtype: the type to convert the trace to; weights are then exactly those of the trace's own q and
+                k. None leaves the type as it is.
 
         Returns:
-            The trace: see `regard.tracing.Trace`. Asked for what it does not keep, it says so.
+            The trace: see `regard.Trace`. If it is asked for something that it does not keep, it says so.
 
         Raises:
             InputError: empty text, or more tokens than the model takes (nothing is ever cut off); layers that
@@ -127,12 +127,13 @@ class Tracing(Held):
         dtype: torch.dtype | None = None,
         target_tokens: int | None = None,
     ) -> Forecast:
-        """How much memory a trace will take, over the loaded model: see `regard.tracing.forecast`.
+        """Estimate the memory of a trace, in addition to the loaded model: see `regard.tracing.forecast`.
 
         Args:
-            n_tokens: how long the text is, special tokens counted.
+            n_tokens: the length of the text, with special tokens.
             keep, layers, dtype: as in `trace`.
-            target_tokens: how much the decoder beside an encoder reads; by default its start token alone.
+            target_tokens: in an encoder-decoder, the length of the decoder's text; by default its start token
+                alone.
 
         Raises:
             InputError: fewer tokens than one, or more than the model takes.
@@ -152,7 +153,7 @@ class Tracing(Held):
         of: Callable[[Output], Tensor],
         at: str | Sequence[str],
     ) -> dict[str, Tensor]:
-        """Gradients of a number by the tensors at some taps: see `regard.tracing.Trace.gradients`."""
+        """Gradients of a number with respect to the tensors at some taps: see `regard.Trace.gradients`."""
         from regard.tracing.measures import gradients
 
         return gradients(replace(self._traced("text", text), loaded=self.loaded), of=of, at=at)
@@ -181,7 +182,7 @@ class Tracing(Held):
         on_refused: Callable[[int, InputError], None] | None = None,
         **options: Unpack[HeadOptions],
     ) -> HeadTable:
-        """What every head does over a text or a corpus: see `regard.tracing.heads`.
+        """Find what every head does over a text or a corpus: see `regard.tracing.heads`.
 
         Example:
             >>> import regard
@@ -191,7 +192,7 @@ class Tracing(Held):
         return tracing.heads(self.loaded, texts, targets=targets, on_refused=on_refused, **options)
 
     def compare(self, texts: Sequence[str], word: str | Sequence[str]) -> Comparison:
-        """One word between several texts, at every embedding layer: see `regard.tracing.compare`."""
+        """Compare a word's vectors between texts, at every embedding layer: see `regard.tracing.compare`."""
         if not isinstance(texts, Sequence) or isinstance(texts, str):
             raise InputError(f"texts must be a list of two texts or more; got {type(texts).__name__}.")
         return tracing.compare(self.trace(list(texts)), word)

@@ -64,24 +64,24 @@ class Writing(Held):
         progress: Callable[[int, int], object] | None = None,
         **rules: Unpack[RuleChanges],
     ) -> Written | list[Written] | list[list[Written]]:
-        """Write: a decoder goes on with each text, an encoder-decoder translates it.
+        """Write: a decoder continues each text, an encoder-decoder translates it.
 
-        What a text becomes depends on no other: many run as one batch, which a finished one leaves.
+        Texts run as one batch, but none affects another.
 
         Args:
             texts: a text, which gives one result, or several, which give a list of them. A blank one among
                 several gives "".
-            choice: how it is written. None is greedy: the likeliest token at every step.
+            choice: how to choose tokens. None is greedy: the likeliest token at every step.
                 `regard.Sampling(temperature=0.8, top_p=0.95, seed=1)` draws, `regard.Beams(4)` searches, and
                 `model.recommended()` is what the checkpoint's files ask for. `regard.Lookup()` and
                 `regard.Draft(smaller.loaded)` guess tokens ahead: the greedy text, in less time.
-            count: how many ways of each text, as a list: so many drawn, or the best of the beams.
-            trace: of one text whether it is kept what the model reads while it writes: True keeps queries
-                and keys, "all" and others are as `keep` in `trace`. The result is a
+            count: how many continuations of each text, as a list: so many drawn, or the best of the beams.
+            trace: for a single text, whether to record what the model reads while it writes: True keeps
+                queries and keys; "all" and others are as `keep` in `trace`. The result is a
                 `regard.decoding.Watched`: it has the trace, the five likeliest tokens of each step, the
                 branches of beams, and `.write_page(file)`, which shows it step by step.
             stop: texts before which it ends.
-            batch_tokens: the most tokens that run together, all ways counted.
+            batch_tokens: the most tokens that run together, all continuations counted.
             progress: called now and then with (done, total) texts. None: a bar on stderr, where that is a
                 terminal or a notebook, after 3 seconds.
             rules: any argument of `regard.decoding.Rules`: `max_length=50` new tokens at most,
@@ -93,7 +93,7 @@ class Writing(Held):
             the text.
 
         Raises:
-            InputError: a model that does not write, a text or a number that will not do.
+            InputError: the model does not write, or a text or number is not allowed.
             CheckpointError: there is no tokenizer.
 
         Example:
@@ -162,7 +162,7 @@ class Writing(Held):
         stop: str | Sequence[str] = (),
         **rules: Unpack[RuleChanges],
     ) -> Iterator[str]:
-        """Write one text piece by piece, as it comes.
+        """Write one text and give each piece as soon as it is written.
 
         Args:
             text, choice, stop, rules: as in `generate`; beams have no text before their end.
@@ -204,9 +204,9 @@ class Writing(Held):
         return type(self)(prepared(self.loaded, precision))
 
     def fill(self, text: str, *, top: int = 5) -> Filled:
-        """The likeliest tokens behind each mask of a text: see `regard.decoding.fill`.
+        """Guess the tokens behind each mask of a text: see `regard.decoding.fill`.
 
-        `model.fill("The man sat on the river [MASK].")` wants a masked language model, such as BERT with its
+        `model.fill("The man sat on the river [MASK].")` needs a masked language model, such as BERT with its
         head; `print` shows the guesses with their probabilities.
         """
         return fill(self.loaded, text, top=top)

@@ -43,7 +43,7 @@ class MostLikely:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """A token drawn by its probability, after filters have taken the unlikely ones out.
+    """Draw each token by its probability, after filters have removed unlikely tokens.
 
         p = softmax(log p / temperature), then in this order, each renormalised for the next:
         top_k     the k likeliest, and what equals the last of them

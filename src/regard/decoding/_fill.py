@@ -75,7 +75,7 @@ class Filled(Shown):
 
 @torch.no_grad()
 def fill(model: Loaded, text: str, *, top: int = 5) -> Filled:
-    """The likeliest tokens behind each mask of a text.
+    """Guess the tokens behind each mask of a text.
 
         p(w) = softmax(logits at the mask)_w
 

@@ -44,7 +44,7 @@ class Speculation(Protocol):
 
 @dataclass(frozen=True)
 class Lookup:
-    """Guesses what came after the same tokens before: in the text so far, or in an encoder's source.
+    """Guess the tokens that followed the same tokens earlier, in the text so far or in an encoder's source.
 
     For texts that repeat what was given: answers that quote, corrections, code, summaries. Without such it
     costs next to nothing.
@@ -88,7 +88,7 @@ class Lookup:
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """Guesses what a smaller model writes, which has the same vocabulary.
+    """Let a smaller model with the same vocabulary guess the next tokens.
 
     Args:
         model: a decoder; beside an encoder-decoder another one.

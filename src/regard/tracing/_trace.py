@@ -31,9 +31,10 @@ _FOR_ROOMS = frozenset(
 
 
 class Trace(record.Trace):
-    """One text's way through a model, as `model.trace` gives it; `record.Trace` is what it keeps.
+    """The record of one run of a model on a text, and everything that can be asked of it.
 
-    Each method is a function of the trace, with its docstring, in the room that its line names.
+    `model.trace(text)` makes one. It keeps queries, keys, values and hidden states, and computes weights and
+    measures from them on demand.
 
     Example:
         >>> import regard

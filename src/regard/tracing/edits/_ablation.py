@@ -48,7 +48,7 @@ class Ablation:
 
 
 def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) -> Ablation:
-    """The causal check: what moves when one head's output is zero, as with the edit `Zero("head")`.
+    """Measure how far the output moves without one head (its output set to zero, as by `Zero("head")`).
 
     A weight says where a head looks; whether the model needs it is another question. The model runs twice on
     the trace's tokens, and is left as it is.

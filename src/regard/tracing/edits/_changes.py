@@ -17,7 +17,7 @@ from regard.tracing.record import Trace
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Write(Edit):
-    """x becomes function(x): a projection, a clamp, the reconstruction of a sparse autoencoder.
+    """Replace x by function(x): a projection, a clamp, the reconstruction of a sparse autoencoder.
 
     Args:
         site: a site or a tap; see `Edit`.
@@ -52,7 +52,7 @@ class Write(Edit):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Zero(Edit):
-    """Zero ablation: 0 takes the place; of scores, -inf.
+    """Replace x by 0 (zero ablation); scores by -inf.
 
     A weight of zero takes nothing and leaves the other weights as they are: the row then sums to less than
     one. A score of -inf removes the pair before the softmax: the row still sums to one (attention knockout,
@@ -74,7 +74,7 @@ class Zero(Edit):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scale(Edit):
-    """x becomes factor * x. A score of -inf, which the mask forbids, stays.
+    """Replace x by factor * x. A score of -inf, which the mask forbids, stays.
 
     Args:
         site, layer, head, query, key, neuron, kind: where; see `Edit`.
@@ -102,7 +102,7 @@ class Scale(Edit):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Add(Edit):
-    """x becomes x + value: a vector added to the residual stream steers the model.
+    """Replace x by x + value: a vector added to the residual stream steers the model.
 
     Args:
         site, layer, head, query, key, neuron, kind: where; see `Edit`.
@@ -137,7 +137,7 @@ class Add(Edit):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Replace(Edit):
-    """x becomes value: a tensor, or what another text had at the same site (activation patching).
+    """Replace x by a tensor, or by what another text has at the same site (activation patching).
 
     Of a trace, the same tap, layers, heads and neurons are taken, and its tokens `source`. What the trace
     does not hold is worked out by one more run of its model.
@@ -191,7 +191,7 @@ class Replace(Edit):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mean(Edit):
-    """Mean ablation: the mean over a reference takes the place.
+    """Replace x by its mean over reference texts (mean ablation).
 
     Vectors (q, k, v, contexts, residuals and the rest): one mean over all tokens of all texts of the
     reference, for each head, in the place of every chosen position. Weights and scores: entry by entry, over
@@ -234,7 +234,7 @@ class Mean(Edit):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Resample(Edit):
-    """Resample ablation: what another position, or another text, has takes the place; drawn with a seed.
+    """Replace x by what a random other position, or another text, has (resample ablation).
 
     Vectors: each chosen position gets that of a position drawn, evenly, from all tokens of the reference, or
     without a reference from the other tokens of the same text, of which padding is none; all heads and layers

@@ -25,30 +25,29 @@ class Edit(ABC):
 
     Args:
         site: what is changed, each (batch, ...):
-            "weights" (heads, queries, keys), after the softmax. They are used as they are written: a row need
-            not sum to one any more;
-            "scores", of the same shape: the softmax's exact argument, -inf where the mask forbids. After an
+            "weights" (heads, queries, keys), after the softmax. They are used as written, so a row need not
+            sum to one;
+            "scores", of the same shape: the argument of the softmax, -inf where the mask forbids. After an
             edit there, rows of weights still sum to one;
             "q", "k", "v" (heads, positions, dim), as they enter the scores, after rotation and norms. The
-            heads of k and v are key and value heads, which are fewer where heads are grouped;
-            "context", also called "head" (heads, queries, v_dim): what a head makes of the values, before the
-            heads are joined;
-            "attention" (queries, d_model): what the joined heads add to the residual stream (before a
-            norm that follows);
+            heads of k and v are key and value heads, which are fewer if heads are grouped;
+            "context", also called "head" (heads, queries, v_dim): a head's weighted sum of values, before
+            the heads are joined;
+            "attention" (queries, d_model): the output of the joined heads, which is added to the residual
+            stream (before a norm that follows);
             "middle" (queries, d_model): the residual stream between attention and feed-forward network;
-            "neuron" (positions, d_ff): what is in the feed-forward network, after its activation;
+            "neuron" (positions, d_ff): inside the feed-forward network, after its activation;
             "ffn" (positions, d_model): the feed-forward network's output;
             "residual" (positions, d_model): layers as in `trace.embedding`, see below;
             or the name of a tap, such as "layers.3.ffn.hidden" or "logits"; then `layer` and `kind` stay
             None.
-        layer: which ones: a number from 0, negative from the end, a slice, a list; None is all. Of the
-            residual stream 0 is the row of the table of learned embeddings, "input" what layer 0 reads,
-            i >= 1 what layer i - 1 hands on, and L, or -1, the output after the last norm; None is "input", 1
-            to L.
-        head, neuron: which ones: a number, a slice, a list; None is all.
-        query: which rows: tokens whose vectors these are, or that attend; a position, a slice, a list of
-            positions, or a word of the text ("bank", "bank#2"), which all its pieces stand for; None is all.
-        key: which columns of weights and scores, or positions of k and v. A sink is no key and stays.
+        layer: a number from 0, negative from the end, a slice, a list; None is all. In the residual stream 0
+            is the row of the table of learned embeddings, "input" the input of layer 0, i >= 1 the output of
+            layer i - 1, and L, or -1, the output after the last norm; None is "input" and 1 to L.
+        head, neuron: a number, a slice, a list; None is all.
+        query: the rows, which are tokens: a position, a slice, a list of positions, or a word of the text
+            ("bank", "bank#2"), which means all its pieces; None is all.
+        key: columns of weights and scores, or positions of k and v. A sink is not a key and stays.
         kind: "encoder", "decoder", or for attention "cross"; needed only where there are several.
 
     Raises:

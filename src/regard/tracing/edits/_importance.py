@@ -39,7 +39,7 @@ def head_importance(
     batch: int | None = None,
     progress: Progress | None = None,
 ) -> Tensor:
-    """What each head is worth to a metric, over examples.
+    """Measure how much each head matters to a metric, over examples.
 
     With A_h a head's context over the whole text, before the heads are joined:
 

@@ -93,7 +93,7 @@ def patch(
     batch: int | None = None,
     progress: Progress | None = None,
 ) -> Patching:
-    """Where the difference between two texts is carried: each cell in turn as it is in the clean text.
+    """Find where a model carries the difference between two texts, by patching one cell at a time.
 
         "activation"   values[l, p] = metric(corrupted text, with the clean text's tensor in layer l at p)
         "attribution"  values[l, p] = metric(corrupted) + sum of (clean - corrupted) * d metric / d corrupted

@@ -21,7 +21,7 @@ _RECORDS = ".inputs"
 
 
 def gradients(trace: Trace, *, of: Scalar, at: str | Sequence[str]) -> dict[str, Tensor]:
-    """Gradients of a number by the tensors at some taps, at the trace's text.
+    """Gradients of a number with respect to the tensors at some taps, for the trace's text.
 
         g = d of(output) / d tap
 

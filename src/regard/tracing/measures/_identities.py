@@ -11,7 +11,7 @@ from regard.tracing.record import Trace
 
 
 def parity(trace: Trace) -> Parity:
-    """How exactly what the trace holds is what the model computed, in total and layer by layer.
+    """Check how exactly the trace agrees with what the model computed, in total and layer by layer.
 
     In float64, in O(N) memory:
 

@@ -55,7 +55,7 @@ def integrated_gradients(
     steps: int = 32,
     kind: StackKind | None = None,
 ) -> IntegratedGradients:
-    """Attribute a number to the tokens, along the straight way from a baseline to their embeddings.
+    """Attribute a number to the tokens, by gradients along a line from a baseline to their embeddings.
 
         a_i = (x_i - b_i) . integral_0^1 d f(b + t (x - b)) / d x_i dt
 

@@ -61,7 +61,7 @@ def norm_weighted_layer(
     query: Selector | None = None,
     key: Selector | None = None,
 ) -> Tensor:
-    """The size of what a layer's heads together take from each token.
+    """How much all heads of a layer together take from each token.
 
         |sum_h alpha_ij^h f_h(x_j)|
 

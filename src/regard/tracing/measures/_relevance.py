@@ -49,7 +49,7 @@ def attention_gradients(
 def relevance(
     trace: Trace, token: Selector | None = None, *, of: Scalar, kind: "Kind | None" = None
 ) -> Tensor:
-    """How much a number rests on each token, by the gradients of all attention weights of a stack.
+    """How much a number depends on each token, by weights times gradients through all layers of a stack.
 
         R_0 = I,  R <- R + E_l R,  E_l = mean_h max(0, A_h * dA_h)
 

@@ -18,7 +18,7 @@ from regard.tracing.record import Trace, token_of
 def explain(
     trace: Trace, token: int | str, layer: int = -1, head: int = 0, *, kind: Kind | None = None
 ) -> Explanation:
-    """Work out one row of attention.
+    """Work out one token's attention in one head, every number from its id to the layer's output.
 
     Args:
         trace: the traced text.

@@ -30,7 +30,7 @@ def writing_bundle(trace: Trace, writing: dict[str, Any], text: str) -> Any:
 
 
 def widget(self: Trace, *, against: Trace | None = None, of: Scalar | None = None) -> Any:
-    """The interactive view as a widget: what a notebook shows for a trace.
+    """The interactive page as a notebook widget, which asks Python for the numbers that you look at.
 
     Rows and measures are worked out by Python when they are looked at, so that a long text costs what is
     looked at. With a model behind the trace there is the causal check besides: see `ablation`.

@@ -19,7 +19,7 @@ def plot(
     specials: bool = True,
     least: float = 0.0,
 ) -> HeadPicture:
-    """One head as a picture for a paper; in a notebook it shows itself.
+    """Draw one head as a picture for a paper; a notebook displays it.
 
     Args:
         layer, head, kind, query, key: as in `weights`.

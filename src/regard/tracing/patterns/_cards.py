@@ -49,7 +49,7 @@ def heads(
     on_refused: Callable[[int, InputError], None] | None = None,
     **options: Unpack[HeadOptions],
 ) -> HeadTable:
-    """Say what every head does: which tokens it looks for, how strongly, how surely, and where.
+    """Find what every head does: which pattern it follows, how strongly, how surely, and where.
 
     For every pattern, such as "previous", each query i has a set S(i) of keys. Over the queries for which
     S(i) is neither empty nor all that they may see,
@@ -105,7 +105,7 @@ def heads(
 
 
 def heads_of_trace(trace: Trace, **options: Unpack[HeadOptions]) -> HeadTable:
-    """Say what every head does in one traced text: see `heads`.
+    """Find what every head does in this trace's text: see `regard.tracing.heads`.
 
     Args:
         trace: the text; queries and keys are enough.

@@ -85,9 +85,9 @@ class Trace(Stacks):
         query: Selector | None = None,
         key: Selector | None = None,
     ) -> Tensor:
-        """The softmax's exact argument: q k^T scaled, and where the model does so capped, biased, masked.
+        """Attention scores, before the softmax: q k^T, scaled, and capped, biased and masked as in the model.
 
-        Args, returns and errors are those of `weights`.
+        Arguments, result and errors are those of `weights`.
         """
         return self._of_pairs("scores", attention_scores, layer, head, kind, query, key)
 
@@ -141,10 +141,10 @@ class Trace(Stacks):
     def q(
         self, layer: int, head: int | None = None, *, kind: Kind | None = None, query: Selector | None = None
     ) -> Tensor:
-        """The queries as they enter the kernel, after rotation and norm.
+        """The queries as attention uses them, after rotation and norm.
 
         Args:
-            layer, head, kind, query: one of each, as in `weights`; without `head` all heads.
+            layer, head, kind, query: as in `weights`, but one layer, and one head or None for all.
 
         Returns:
             float32 on the CPU, (queries, head_dim), or (heads, queries, head_dim) where head is None.
@@ -160,14 +160,16 @@ class Trace(Stacks):
     def k(
         self, layer: int, head: int | None = None, *, kind: Kind | None = None, key: Selector | None = None
     ) -> Tensor:
-        """The keys, as `q`. A head is a query head: it gives the keys that it reads; without one, each of the
-        (kv_heads, keys, head_dim) stands once."""
+        """The keys as attention uses them, (keys, head_dim), or (kv_heads, keys, head_dim) without `head`.
+
+        `head` counts query heads, and gives the keys that this head reads. The rest is as in `q`.
+        """
         return self._of_tokens("k", layer, head, kind, key)
 
     def v(
         self, layer: int, head: int | None = None, *, kind: Kind | None = None, key: Selector | None = None
     ) -> Tensor:
-        """The values, as `k`: (keys, v_dim), or (kv_heads, keys, v_dim) where head is None."""
+        """The values, (keys, v_dim), or (kv_heads, keys, v_dim) without `head`; the rest is as in `k`."""
         return self._of_tokens("v", layer, head, kind, key)
 
     def context(
@@ -189,7 +191,7 @@ class Trace(Stacks):
         return self._of_tokens("context", layer, head, kind, query)
 
     def output(self, layer: int, *, kind: Kind | None = None, query: Selector | None = None) -> Tensor:
-        """What an attention layer gave, before it is added to the residual stream: (queries, d_model).
+        """The output of an attention layer, before it is added to the residual stream: (queries, d_model).
 
         Raises:
             InputError: it was not kept, or cannot be seen through the lens.
@@ -218,13 +220,13 @@ class Trace(Stacks):
         return picked.detach().float().cpu()
 
     def embedding(self, token: int | str, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
-        """A token's or a word's vector.
+        """The vector of a token or a word at an embedding layer.
 
         Args:
             token: an index, or a word of the text; a word of several pieces gives their mean.
-            layer: 0 is the learned embedding (the row of the table), i >= 1 the output of attention layer
-                i - 1, so L, or -1, the contextual embedding, after the last norm; "input" is what layer 0
-                reads: table row, position and norm.
+            layer: 0 is the learned embedding (the row of the table); i >= 1 is the output of attention layer
+                i - 1; L, or -1, is the contextual embedding, after the last norm; "input" is the input of
+                attention layer 0, made of table row, position and norm.
             kind: "encoder" or "decoder"; needed only where there are both.
 
         Returns:
@@ -238,15 +240,15 @@ class Trace(Stacks):
         return passage.embeddings(layer)[list(rows)].float().cpu().mean(dim=0)
 
     def embeddings(self, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
-        """Every token's vector at an embedding layer: float32 on the CPU, (tokens, d_model)."""
+        """The vectors of all tokens at an embedding layer: float32 on the CPU, (tokens, d_model)."""
         return self.passage(kind).embeddings(layer).float().cpu()
 
 
 def check_trace(name: str, value: object) -> Trace:
-    """The trace that an argument has to be.
+    """Check that an argument is a trace, and return it.
 
     Raises:
-        InputError: it is none.
+        InputError: it is no trace.
     """
     if not isinstance(value, Trace):
         raise InputError(f"{name} must be a trace, as model.trace gives it; got {type(value).__name__}.")

@@ -48,7 +48,7 @@ class Forecast:
 def forecast(
     loaded: Loaded, num_tokens: int, target_tokens: int | None = None, keeping: Keeping = EVERYTHING
 ) -> Forecast:
-    """What a trace of so many tokens will take.
+    """Estimate the memory of a trace before it is made.
 
     What is kept is a polynomial of the lengths, of degree 2: most tensors have a row for each token; through
     the lens some models make N x N biases, and edits of weights or scores leave N x N weights. Its
