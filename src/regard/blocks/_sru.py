@@ -46,7 +46,7 @@ class SruAttention(nn.Module):
         >>> SruAttention(8, 4)(torch.randn(1, 5, 8), mask=Causal()).shape
         torch.Size([1, 5, 24])
 
-    Source: Lei 2021 (SRU++), arXiv 2102.12459, section 3.2, equations 3 to 6.
+    Source: Lei 2021 (SRU++), arXiv 2102.12459, the part "SRU++"; the norm is its last form of U.
     """
 
     TAPS: tuple[str, ...] = MultiHeadAttention.TAPS
@@ -129,7 +129,7 @@ class SruLayer(nn.Module):
         >>> SruLayer(SruAttention(8, 4), 8)(torch.randn(1, 5, 8), mask=Causal()).shape
         torch.Size([1, 5, 8])
 
-    Source: Lei 2021, arXiv 2102.12459, section 3.1, equations 1 and 2.
+    Source: Lei 2021, arXiv 2102.12459, the part "Background: SRU".
     """
 
     def __init__(self, attention: SruAttention, d_model: int) -> None:

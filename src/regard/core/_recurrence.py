@@ -38,7 +38,7 @@ def simple_recurrence(
         >>> simple_recurrence(never, torch.ones(1, 3, 2), torch.ones(2), torch.zeros(1, 2))[0].tolist()
         [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]
 
-    Source: Lei et al. 2018 (SRU), arXiv 1709.02755, section 3, and Lei 2021, arXiv 2102.12459, section 3.1.
+    Source: Lei et al. 2018 (SRU), arXiv 1709.02755, section 3, and Lei 2021, arXiv 2102.12459.
     """
     batch, length, size = forget.shape
     if candidate.shape != forget.shape or weight.shape != (size,) or start.shape != (batch, size):

@@ -59,7 +59,7 @@ def build(config: SruConfig) -> Transformer:
     Raises:
         InputError: sizes that no network can have.
 
-    Source: Lei 2021, arXiv 2102.12459, section 3.
+    Source: Lei 2021, arXiv 2102.12459, the part "SRU++".
     """
     check_sizes(config)
     embeddings = Embeddings(config.vocab_size, config.d_model, pad_id=config.pad_row)
