@@ -144,9 +144,9 @@ svg {{ width: 100%; height: auto; }}
 <h1>Two ways to align</h1>
 <p>Both networks translate English numbers to German. A row is a word that the decoder has read, the columns
 are the words of the source, and the colour is the weight by which it looks at each before it writes the
-next. The first scores a word by v · tanh(q + k), from the state of its gated unit (Bahdanau et al. 2015); the
-second by q · k / √d, in several heads, of which the one is shown that is the most like it. German says the
-ones before the tens. The recurrent network looks ahead for them and comes back, in its only attention; a
+next. The first scores a word by v_a · tanh(q + k), from the state of its gated unit (Bahdanau et al. 2015);
+the second by q · k / √d, in several heads, of which the one is shown that is the most like it. German says
+the ones before the tens. The recurrent network looks ahead for them and comes back, in its only attention; a
 transformer divides this among its heads, so no single one need show all of it.</p>
 <p>Of 200 numbers that they have not seen, the recurrent network translates {0:.1%} right, the transformer
 {1:.1%}.</p>

@@ -127,8 +127,8 @@ def _with(trace: Trace, **fields: Any) -> Trace:
     [
         (
             Additive(torch.tensor([[1.0, -2.0, 3.0, 0.5, -0.25]]).repeat(3, 1)),
-            "v · tanh(q + k)",
-            ("v", "tanh(q + k)"),
+            "v_a · tanh(q + k)",
+            ("v_a", "tanh(q + k)"),
         ),
         (Cosine(temperature=0.5), "cos(q, k)", ("q / |q|", "k / |k|")),
     ],

@@ -7,7 +7,6 @@ import typer
 from regard.cli._options import (
     DEFAULT_MODEL,
     JsonOption,
-    Kind,
     KindOption,
     ModelOption,
     TargetOption,
@@ -52,24 +51,14 @@ def explain(
     [text] = read_texts([text])
     selector = as_typed(selector) if isinstance(selector, str) else selector
     loaded = load_model(model)
-    if len(loaded.network.prefixes) == 2:
-        _check_stacks(kind, target)
     trace = loaded.trace(text, target=None if target is None else as_typed(target))
-    explanation = trace.explain(selector, layer, head, kind=None if kind is None else kind.value)
+    meant = trace.kind(None if kind is None else kind.value)
+    if len(loaded.network.prefixes) == 2 and meant != "encoder" and target is None:
+        raise InputError(
+            f'--target must be given for {meant} attention: the decoder reads it, as in --target "a river".'
+        )
+    explanation = trace.explain(selector, layer, head, kind=meant)
     if as_json:
         print_json(explanation.to_json())
         return
     console().print(explanation)
-
-
-def _check_stacks(kind: Kind | None, target: str | None) -> None:
-    """Where there are an encoder and a decoder, both must be said."""
-    if kind is None:
-        raise InputError(
-            f"--kind must be one of {', '.join(Kind)}: this model has an encoder and a decoder, which has "
-            "cross-attention to it."
-        )
-    if kind is not Kind.encoder and target is None:
-        raise InputError(
-            f'--target must be given with --kind {kind}: the decoder reads it, as in --target "a river".'
-        )

@@ -111,7 +111,7 @@ class ScaledDot(Scorer):
 class Dot(Scorer):
     """q . k, as it is.
 
-    Source: Luong, Pham and Manning 2015, arXiv 1508.04025, equation 8, "dot".
+    Source: Luong, Pham and Manning 2015, arXiv 1508.04025, section 3.1, "dot".
 
     Example:
         >>> Dot().scores(torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([[[[3.0, 5.0]]]]))
@@ -131,7 +131,7 @@ class Bilinear(Scorer):
     Args:
         weight: W of every head, (heads, head_dim, head_dim).
 
-    Source: Luong, Pham and Manning 2015, arXiv 1508.04025, equation 8, "general".
+    Source: Luong, Pham and Manning 2015, arXiv 1508.04025, section 3.1, "general".
 
     Example:
         >>> swap = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]])
@@ -192,7 +192,7 @@ class Cosine(Scorer):
 
 @dataclass(frozen=True, eq=False)
 class Additive(Scorer):
-    """v^T tanh(q + k): a feed-forward network with the head's dimensions as its hidden units.
+    """v_a^T tanh(q + k): a feed-forward network with the head's dimensions as its hidden units.
 
     Bahdanau's e_ij = v_a^T tanh(W_a s_(i-1) + U_a h_j) is this with q = W_a s_(i-1) and k = U_a h_j: W_a and
     U_a are the projections to queries and keys, which every attention has. No dot product gives these
@@ -208,7 +208,7 @@ class Additive(Scorer):
         tensor([[[[1.5232]]]])
     """
 
-    formula = "v . tanh(q + k)"
+    formula = "v_a . tanh(q + k)"
     v: Tensor
 
     def operands(self, q: Tensor, k: Tensor) -> None:

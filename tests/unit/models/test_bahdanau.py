@@ -94,7 +94,7 @@ def test_its_alignment_is_a_trace_of_cross_attention_alone(tmp_path: Path) -> No
     again = Trace.open(trace.save(tmp_path / "trace"))
     assert torch.equal(again.weights(layer=0), trace.weights(layer=0))
     e = trace.explain(3, 0, 0)
-    assert (e.num_layers, e.made_from, e.formula) == (1, "the state before x is read", "v . tanh(q + k)")
+    assert (e.num_layers, e.made_from, e.formula) == (1, "the state before x is read", "v_a . tanh(q + k)")
     assert np.abs(e.weights - wanted[3].numpy()).max() < WEIGHTS
     record = page_record(trace)
     assert record.kinds == ("cross",)

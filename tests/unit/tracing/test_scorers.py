@@ -33,7 +33,7 @@ def _bilinear() -> Bilinear:
 # Each by itself, with the walk-through's words for a score.
 CASES: dict[str, tuple[Any, str]] = {
     "dot": (Dot, "q . k"),
-    "additive": (_additive, "v . tanh(q + k)"),
+    "additive": (_additive, "v_a . tanh(q + k)"),
     "bilinear": (_bilinear, "q W . k"),
     "cosine": (lambda: Cosine(temperature=0.1), "cos(q, k)"),
 }

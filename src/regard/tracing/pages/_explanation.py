@@ -190,7 +190,8 @@ def _steps(e: Explanation) -> Iterator[tuple[str, "list[RenderableType]"]]:
     yield f"Context: the sum of weight x value over all tokens ({len(e.context)} dimensions)", context
 
     joined = [("joined", e.joined), *([] if e.output is None else [("output", e.output)])]
-    yield f"The contexts of all {e.num_heads} heads joined, then projected", _vectors(joined)
+    heads = f"s of all {e.num_heads} heads joined" if e.num_heads > 1 else " of the one head"
+    yield f"The context{heads}, then projected", _vectors(joined)
 
     if e.after:
         last = _vectors((step.name, step.vector) for step in e.after)

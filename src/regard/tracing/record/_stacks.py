@@ -118,7 +118,8 @@ class Stacks:
             return kinds[0]
         if kind is None or kind not in kinds:
             listed = " or ".join(f'"{each}"' for each in kinds)
-            raise InputError(f"kind must be {listed}, the attention that this model has; got {kind!r}.")
+            got = "" if kind is None else f"; got {kind!r}"
+            raise InputError(f"kind must be {listed}, the attention that this model has{got}.")
         return kind
 
     def passage(self, kind: Kind | None = None) -> Passage:

@@ -25,11 +25,11 @@ const OTHERS = {
     note: "q and k, each divided by its length: the score says where they point, and not how long they are.",
   },
   additive: {
-    left: "v",
+    left: "v_a",
     right: "tanh(q + k)",
-    score: "v · tanh(q + k)",
-    title: "Add q and k, take the tanh, multiply by v, and add up",
-    note: "v is learned, one number for each dimension of this head: Bahdanau's additive attention.",
+    score: "v_a · tanh(q + k)",
+    title: "Add q and k, take the tanh, multiply by v_a, and add up",
+    note: "v_a is learned, one number for each dimension of this head: Bahdanau's additive attention. The values v are others.",
   },
 };
 
