@@ -75,7 +75,11 @@ def _read_text(path: Path) -> tuple[list[str], Floats]:
         count, size = _sizes(path, header)
         # A line is two bytes a number at least: a header that lies must not fill the memory.
         if count * size * 2 > path.stat().st_size:
-            raise _not_so(path, count, f"and ends after {sum(1 for _ in file):,}")
+            lines = sum(1 for _ in file)
+            if lines < count:
+                raise _not_so(path, count, f"and ends after {lines:,}")
+            told = f"{size:,} numbers, more than it holds; {DOWNLOAD_AGAIN}"
+            raise CheckpointError(f"{path}: its header says that a vector has {told}")
         words: list[str] = []
         vectors = np.empty((count, size), np.float32)
         for number, line in enumerate(_lines(path, file), 2):

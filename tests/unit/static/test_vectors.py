@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
-from gensim.models.fasttext import ft_ngram_hashes
+from gensim.models.fasttext import FastTextKeyedVectors, ft_ngram_hashes
 
 from regard.core.errors import CheckpointError, InputError
 from regard.static import Ngrams, Parts, WordVectors
@@ -59,6 +59,10 @@ def test_a_word_of_known_ngrams_has_their_mean(tmp_path: Path) -> None:
     assert (made["the"] == with_parts()["the"]).all()
     assert "bank" not in made
     assert (made["bank"] == with_parts().parts.vectors.mean(axis=0)).all()  # type: ignore[union-attr]
+    theirs = FastTextKeyedVectors(7, 3, 4, 10**6)
+    theirs.vectors_ngrams = np.zeros((10**6, 7), np.float32)
+    theirs.vectors_ngrams[made.parts.buckets] = made.parts.vectors  # type: ignore[union-attr]
+    assert (theirs["bank"] == made["bank"]).all()
     wanted = [bucket in made.parts.ngrams.buckets_of("ban") for bucket in made.parts.buckets]  # type: ignore[union-attr]
     assert 0 < sum(wanted) < 7
     assert made["ban"] == pytest.approx(made.parts.vectors[wanted].mean(axis=0))  # type: ignore[union-attr]
@@ -96,6 +100,7 @@ def test_what_is_asked_wrongly_is_one_line() -> None:
         (b"2 0\na\nb\n", "it begins '2 0'"),
         (b"3 2\na 1 2\nb 3 4\n", "its header says 3 words, and ends after 2;"),
         (b"999999 9999\na 1 2\n", "its header says 999,999 words, and ends after 1;"),
+        (b"2 9999\na 1 2\nb 3 4\n", "its header says that a vector has 9,999 numbers, more than it holds;"),
         (b"1 2\na 1 2\nb 3 4\n", "its header says 1 words, and line 3 is one more;"),
         (b"2 2\na 1 2\nb 3\n", "its header says that a vector has 2 numbers, and line 3 has 1"),
         (b"2 2\na 1 2\nb 3 x\n", "line 3, of 'b': could not convert string to float: 'x'"),
