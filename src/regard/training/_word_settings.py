@@ -18,6 +18,7 @@ class WordDataSettings:
         unit: what one text is, of plain text: a line, a paragraph between blank lines, or all of a file. No
             word is in the window of another text's word.
         text: the column of CSV, JSONL and Parquet.
+        encoding: of text, JSON lines and CSV, such as "cp1252".
         words: "unicode", by the word boundaries of UAX #29, where a punctuation mark is a word; or "blanks",
             what stands between white space, for texts that are cut into words already.
         lowercase: whether capitals are lost.
@@ -26,6 +27,7 @@ class WordDataSettings:
     train: tuple[str, ...] = ()
     unit: Literal["line", "paragraph", "file"] = "line"
     text: str = "text"
+    encoding: str = "utf-8"
     words: Literal["unicode", "blanks"] = "unicode"
     lowercase: bool = False
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from gensim.models.fasttext import FastTextKeyedVectors
 
+from regard.checkpoints import SafetensorsFile
 from regard.core.errors import InputError, MissingExtraError, RegardError
 from regard.static import WordVectors
 from regard.training import WordSettings, read_journal, read_word_settings, train_words, words_step
 from regard.training.words import _corpus, _draws
 from regard.training.words._corpus import Corpus, read_corpus
 from regard.training.words._draws import Draws
+from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 
 TEXT = "The river bank .\n\nthe BANK of the loan\nriver river of\n"
 
@@ -46,6 +50,8 @@ def test_words_are_numbered_by_how_often_they_occur(text: Path, monkeypatch: pyt
     assert texts(read_corpus(settings(text).data, 2))[1:3] == [["the", "bank", "of"], ["the"]]
     cased = read_corpus(settings(text, data={"lowercase": False, "words": "blanks"}).data, 1)
     assert set(cased.words) == set(TEXT.split())
+    text.write_text("Fluß Fluß Ufer", encoding="cp1252")
+    assert read_corpus(settings(text, data={"encoding": "cp1252"}).data, 1).words == ["fluß", "ufer"]
 
 
 def corpus(lengths: list[int], words: int = 11) -> Corpus:
@@ -145,13 +151,16 @@ def test_words_of_one_kind_become_near(
 ) -> None:
     chosen = settings(grown, objective, size=13, epochs=12, subsample=0, **more)
     result = train_words(chosen, tmp_path / "run")
-    losses = [line["loss"] for line in read_journal(tmp_path / "run")]
+    journal = list(read_journal(tmp_path / "run"))
+    assert journal[0]["lr"] == more.get("rate", 0.05 if objective == "fasttext" else 0.025)
     words = read_corpus(chosen.data, 5).counts
     same = (words / words.sum()) @ (
         words**0.75 / (words**0.75).sum()
     )  # a word drawn that is the one to predict
-    assert losses[0] == pytest.approx((1 + 5 * (1 - same)) * np.log(2), rel=0.02)  # sigmoid(0) of each
-    assert losses[-1] < 0.8 * losses[0]
+    begun = (1 + 5 * (1 - same)) * np.log(2)  # sigmoid(0) of each
+    assert journal[-1]["loss"] < 0.8 * begun
+    train_words(replace(chosen, rate=1e-4, epochs=1), tmp_path / "begun")
+    assert next(iter(read_journal(tmp_path / "begun")))["loss"] == pytest.approx(begun, rel=0.02)
     found = WordVectors.open(result.model / "vectors.safetensors")
     assert {word for word, _ in found.nearest("river", 2)} == {"lake", "stream"}
     assert {word for word, _ in found.nearest("loan", 2)} == {"debt", "credit"}
@@ -159,6 +168,16 @@ def test_words_of_one_kind_become_near(
     if objective == "fasttext":
         assert found["rivers"] @ found["river"] > 0
         assert found.similarity("rivers", "river") > found.similarity("rivers", "loan")
+        assert found.parts is not None
+        theirs = FastTextKeyedVectors(13, 3, 4, 999)
+        theirs.key_to_index = {word: place for place, word in enumerate(found)}
+        theirs.index_to_key = list(found)
+        learned = SafetensorsFile(tmp_path / "run" / "checkpoint.safetensors").read("read").numpy()[:, :13]
+        theirs.vectors_vocab, theirs.vectors_ngrams = learned[: len(found)], np.zeros((999, 13), np.float32)
+        theirs.vectors_ngrams[found.parts.buckets] = found.parts.vectors
+        theirs.recalc_char_ngram_buckets()
+        theirs.adjust_vectors()
+        assert_close_to_largest(found.vectors, theirs.vectors, FP32_OF_LARGEST)
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_bits(

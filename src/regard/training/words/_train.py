@@ -16,7 +16,6 @@ from regard.training._journal import Journal
 from regard.training._names import check_names
 from regard.training._ranks import Ranks
 from regard.training._result import MODEL, Result
-from regard.training._schedules import learning_rate
 from regard.training._word_settings import WORD_OBJECTIVES, WordSettings
 from regard.training.words._card import card_of
 from regard.training.words._corpus import Corpus
@@ -112,7 +111,8 @@ def _train(
     draws = Draws(corpus=corpus, settings=settings)
     tables = new_tables(corpus, settings, learner.width)
     steps, done = draws.steps * settings.epochs, tables.load(folder)
-    rate = settings.rate or (0.025 if settings.architecture == "skip-gram" else 0.05)
+    is_slow = settings.architecture == "skip-gram" and settings.objective == "word2vec"
+    rate = settings.rate or (0.025 if is_slow else 0.05)
     on_message(
         f"{settings.architecture}: {len(corpus.words):,} words of {settings.size}"
         + (f" and {len(tables.buckets):,} buckets of n-grams" if len(tables.buckets) else "")
@@ -123,7 +123,7 @@ def _train(
     with Journal(folder, step=done, on_report=on_report, ranks=Ranks()) as journal:
         began = time.perf_counter()
         for step, examples in enumerate(_ahead(draws, done, steps), done + 1):
-            now = learning_rate("linear", step - 1, peak=rate, floor=settings.floor, steps=steps)
+            now = settings.floor + (rate - settings.floor) * (1 - (step - 1) / steps)
             loss = learner.step(tables, examples, now)
             if not math.isfinite(loss):
                 raise TrainingError(
