@@ -150,7 +150,7 @@ def test_look_at_measures(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     asked = ("look", "a bank", "--no-open", "-o", str(path), "--measures")
     done = run(*asked, "rollout, gradient", "--json")
-    assert done.err.startswith("gradient is not on the page: a gradient is of a number")
+    assert done.err.startswith("gradient is not on the page: a gradient needs a number")
     assert list(json.loads(done.out)["left_out"]) == ["gradient"]
     kinds = facts_of(path.read_text(encoding="utf-8"))["kinds"]
     assert [each["name"] for each in kinds["encoder"]["measures"]] == ["norm", "rollout"]
@@ -412,7 +412,7 @@ def test_stdin_that_does_not_end(run: Run) -> None:
     "command", [("look", "a bank", "-o"), ("compare", "a bank", "b bank", "-w", "bank", "--plot")]
 )
 def test_a_dash_is_no_file(run: Run, command: tuple[str, ...]) -> None:
-    assert "- is no file to write to" in refused(run(*command, "-"), 2)
+    assert "- is not a file to write to" in refused(run(*command, "-"), 2)
     assert not Path("-").exists()
 
 

@@ -136,7 +136,7 @@ def test_random_tokens_twice(run: Run) -> None:
         ((CAT, "--head", "12"), "head must be from 0 to 11"),
         ((CAT, "--threshold", "2"), "threshold must be from 0 to below 1"),
         ((CAT, "-o", "heads.csv"), r"must end in \.parquet; got 'heads\.csv'"),
-        ((CAT, "-o", "-"), "- is no file to write to"),
+        ((CAT, "-o", "-"), "- is not a file to write to"),
     ],
 )
 def test_wrong_usage(

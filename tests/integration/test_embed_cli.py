@@ -106,11 +106,15 @@ def test_how_many_may_be_put_aside(run: Run) -> None:
     assert run("embed", "a.txt", "-o", "-", "--max-rejected", "2").code == 0
     done = run("embed", "a.txt", "-o", "out", "--max-rejected", "39.9%")
     assert (done.code, Path("out/_quarantine.jsonl").exists()) == (1, True)
-    assert done.err.endswith("regard: 2 of 5 rows were put aside, more than by --max-rejected.\n")
+    assert done.err.endswith("regard: 2 of 5 rows were put aside, more than --max-rejected allows.\n")
 
 
-def test_json_lines_on_stdout(run: Run) -> None:
-    code, out, err = run("embed", "-", "-o", "-", "--dims", "5", stdin="\n".join(TEXTS).encode())
+def test_json_lines_on_stdout_with_the_model_of_a_run(run: Run) -> None:
+    Path("run").mkdir()
+    Path("run/settings.json").write_text("{}")
+    Path("run/model").symlink_to(run("models", "path").out.strip())
+    given = "\n".join(TEXTS).encode()
+    code, out, err = run("embed", "-", "-o", "-", "--dims", "5", "-m", "run", stdin=given)
     assert code == 0
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["row"] for line in lines] == [0, 1, 3]

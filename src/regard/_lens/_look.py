@@ -199,7 +199,7 @@ def check_mode(hf_model: Any) -> None:
     """Refuse a model in training mode."""
     if hf_model.training:
         raise InputError(
-            "hf_model must be in evaluation mode: in training, dropout makes every pass another; "
+            "hf_model must be in evaluation mode: in training mode, dropout changes every pass; "
             "call hf_model.eval()."
         )
 

@@ -60,7 +60,9 @@ class Limit:
             raise RegardError(f"none of the {rows:,} rows could be embedded; is it the right --text-column?")
         most = rows * float(self._share) / 100 if self._number is None else int(self._number)
         if rejected > most:
-            raise RegardError(f"{rejected:,} of {rows:,} rows were put aside, more than by --max-rejected.")
+            raise RegardError(
+                f"{rejected:,} of {rows:,} rows were put aside, more than --max-rejected allows."
+            )
 
 
 def written(

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 ModelOption = Annotated[
     str,
     typer.Option(
-        "--model", "-m", metavar="MODEL", help="A folder, or a name that `regard models list` shows."
+        "--model", "-m", metavar="MODEL", help="A folder, a name on the hub, or the folder of a run."
     ),
 ]
 TargetOption = Annotated[
     str | None,
-    typer.Option("--target", metavar="TEXT", help="What the decoder of an encoder-decoder reads."),
+    typer.Option("--target", metavar="TEXT", help="The decoder's text, in an encoder-decoder."),
 ]
 
 
@@ -55,15 +55,25 @@ _STDIN_AT_MOST = 4_000_000
 
 def load_model(name: str) -> "Model":
     """Load a model, or that of a run, with a spinner on a terminal: importing torch takes seconds."""
-    folder = Path(name)
-    if (folder / "settings.json").is_file() and not (folder / "config.json").is_file():
-        if not (folder / "model").is_dir():
-            raise InputError(f"model must be a run that has a model; {name} has none yet: train on.")
-        name = str(folder / "model")
+    name = model_at(name)
     with status(f"loading {name}"):
         from regard._model import load
 
         return load(name)
+
+
+def model_at(name: str) -> str:
+    """The name itself, or where it is the folder of a run, that of the run's best model.
+
+    Raises:
+        InputError: a run that has no model yet.
+    """
+    folder = Path(name)
+    if (folder / "settings.json").is_file() and not (folder / "config.json").is_file():
+        if not (folder / "model").is_dir():
+            raise InputError(f"model must be a run that has a model; {name} has none yet: train on.")
+        return str(folder / "model")
+    return name
 
 
 def status(message: str) -> AbstractContextManager[Any]:
@@ -125,7 +135,7 @@ def check_outputs(files: Mapping[str, Path | None]) -> None:
         if path is None:
             continue
         if str(path) == "-":
-            raise InputError("- is no file to write to; for a file of that name say ./- instead.")
+            raise InputError("- is not a file to write to; for a file of that name give ./-.")
         try:
             same = os.path.samestat(path.stat(), os.fstat(1))
         except OSError:

@@ -20,7 +20,12 @@ def plot(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, finished or not.")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="An .svg, .png or .pdf; else it is drawn here."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="An .svg, .png or .pdf; by default the terminal shows the curves.",
+        ),
     ] = None,
 ) -> None:
     """Draw the loss, the scores and the learning rate of runs."""

@@ -19,12 +19,14 @@ DataArgument = Annotated[
 ]
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="RUN", help="The folder of the run, new or to go on with."),
+    typer.Option(
+        "--output", "-o", metavar="RUN", help="The folder of the run: a new one, or one to go on with."
+    ),
 ]
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML or JSON.")
 ]
-SeedOption = Annotated[int | None, typer.Option("--seed", metavar="N", help="Of all that is drawn.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", metavar="N", help="The seed of all random draws.")]
 ShowOption = Annotated[
     bool, typer.Option("--print-settings", help="Print all settings as TOML for --config, and end.")
 ]

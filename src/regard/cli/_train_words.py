@@ -37,7 +37,9 @@ def words_command(objective: str) -> Callable[..., None]:
         output: OutputOption = None,
         epochs: Annotated[
             int | None,
-            typer.Option("--epochs", metavar="N", help="How often to read all of it; else 5 times."),
+            typer.Option(
+                "--epochs", metavar="N", help="How often to read all of the data; by default 5 times."
+            ),
         ] = None,
         config: ConfigOption = None,
         changes: Annotated[

@@ -19,9 +19,9 @@ WritingModelOption = Annotated[
     ),
 ]
 MaxOption = Annotated[int | None, typer.Option("--max", metavar="N", help="New tokens at most.")]
-MinOption = Annotated[int | None, typer.Option("--min", metavar="N", help="Tokens before an end is allowed.")]
+MinOption = Annotated[int | None, typer.Option("--min", metavar="N", help="New tokens at least.")]
 BeamsOption = Annotated[
-    int | None, typer.Option("--beams", metavar="N", help="Search with so many beams; else greedily.")
+    int | None, typer.Option("--beams", metavar="N", help="Search with so many beams, instead of greedily.")
 ]
 LengthPenaltyOption = Annotated[
     float | None,
@@ -31,10 +31,10 @@ LengthPenaltyOption = Annotated[
 ]
 RepetitionOption = Annotated[
     float | None,
-    typer.Option("--repetition-penalty", metavar="X", help="Above 1: tokens that were read come less."),
+    typer.Option("--repetition-penalty", metavar="X", help="Above 1: tokens that were read get less likely."),
 ]
 NoRepeatOption = Annotated[
-    int | None, typer.Option("--no-repeat", metavar="N", help="No N tokens in a row twice.")
+    int | None, typer.Option("--no-repeat", metavar="N", help="Never write the same N tokens in a row twice.")
 ]
 RecommendedOption = Annotated[
     bool, typer.Option("--recommended", help="Draw or search as the model's own files ask for.")
@@ -45,11 +45,11 @@ PrecisionOption = Annotated[
     typer.Option(
         "--precision",
         metavar="TYPE",
-        help="What weights are stored in: float32; bfloat16 or int8 for speed.",
+        help="How weights are stored: float32; bfloat16 or int8 for speed.",
     ),
 ]
 LookupOption = Annotated[
-    bool, typer.Option("--lookup", help="The greedy text, faster where it repeats what was read.")
+    bool, typer.Option("--lookup", help="The greedy text, faster if it repeats what was read.")
 ]
 DraftOption = Annotated[
     str | None,

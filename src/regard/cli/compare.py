@@ -37,7 +37,7 @@ def compare(
         ),
     ] = None,
     heads: Annotated[
-        bool, typer.Option("--heads", help="Instead of a word, how differently each head attends.")
+        bool, typer.Option("--heads", help="Compare heads instead of a word: how differently each attends.")
     ] = False,
     against: Annotated[
         str | None,
@@ -66,7 +66,7 @@ def compare(
 
     With --heads, see how differently each head attends in two texts, or in two models with --against: the
     Jensen-Shannon divergence of its rows, over the tokens that both have, 0 for the same and 1 for nothing
-    in common. An interactive page, by --page, shows where.
+    in common. The interactive page of --page shows where.
     """
     if heads:
         if word or plot is not None:

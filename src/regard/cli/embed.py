@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli._embed_job import Limit, estimated, printed, written
-from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_outputs, status
+from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_outputs, model_at, status
 from regard.cli._ray_option import ray_workers
 from regard.core.errors import InputError
 
@@ -42,22 +42,24 @@ def embed(
     ] = "sentence",
     layer: Annotated[
         str | None,
-        typer.Option("--layer", "-l", metavar="N[,N...]", help="0 is the table; several: a column each."),
+        typer.Option("--layer", "-l", metavar="N[,N...]", help="0 is the table. Several give a column each."),
     ] = None,
     mix: Annotated[
-        str | None, typer.Option("--mix", metavar="N,N...", help="In place of --layer, the mean of these.")
+        str | None, typer.Option("--mix", metavar="N,N...", help="Instead of --layer: the mean of these.")
     ] = None,
     pooling: Annotated[
         str | None,
         typer.Option(
             "--pooling",
             metavar="HOW",
-            help="mean, cls, max, last, weighted_mean, mean_sqrt_len; by default as the model has it.",
+            help="mean, cls, max, last, weighted_mean, mean_sqrt_len; by default the model's own.",
         ),
     ] = None,
     normalize: Annotated[
         bool | None,
-        typer.Option("--normalize/--no-normalize", help="To length 1; by default as the model has it."),
+        typer.Option(
+            "--normalize/--no-normalize", help="Scale vectors to length 1; by default as the model does."
+        ),
     ] = None,
     window: Annotated[
         int | None,
@@ -67,10 +69,13 @@ def embed(
         int | None, typer.Option("--overlap", metavar="N", help="Tokens that two windows share.")
     ] = None,
     truncate: Annotated[
-        bool, typer.Option("--truncate", help="Cut texts off at the limit; by default windows take in all.")
+        bool,
+        typer.Option(
+            "--truncate", help="Cut texts off at the limit; by default windows cover all of a text."
+        ),
     ] = False,
     prompt: Annotated[
-        str | None, typer.Option("--prompt", metavar="TEXT", help="Put before each text.")
+        str | None, typer.Option("--prompt", metavar="TEXT", help="A text to put before each text.")
     ] = None,
     prompt_name: Annotated[
         str | None, typer.Option("--prompt-name", metavar="NAME", help="One of the model's own prompts.")
@@ -83,27 +88,28 @@ def embed(
         typer.Option(
             "--precision",
             metavar="TYPE",
-            help="float32, bfloat16, int16 or int8 to compute in; fast: the fastest that is near float32.",
+            help="What to compute in: float32, bfloat16, int16, int8; or fast, the fastest near float32.",
         ),
     ] = "float32",
     storage: Annotated[
-        str, typer.Option("--storage", metavar="TYPE", help="Vectors as float32, float16, int8 or ubinary.")
+        str,
+        typer.Option("--storage", metavar="TYPE", help="Store vectors as float32, float16, int8 or ubinary."),
     ] = "float32",
     device: Annotated[
-        str | None, typer.Option("--device", metavar="NAME", help="By default cpu; cuda is a GPU.")
+        str | None, typer.Option("--device", metavar="NAME", help="cpu, or cuda for a GPU; by default cpu.")
     ] = None,
     batch_tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", metavar="N", help="Tokens that are computed at once.")
+        int | None, typer.Option("--batch-tokens", metavar="N", help="How many tokens to compute at once.")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option("--threads", metavar="N", help="By default as many as there are cores.")
+        int | None, typer.Option("--threads", metavar="N", help="How many; by default one for each core.")
     ] = None,
     text_column: Annotated[
         list[str] | None,
         typer.Option("--text-column", metavar="NAME", help='Give it twice to join two; by default "text".'),
     ] = None,
     id_column: Annotated[
-        str | None, typer.Option("--id-column", metavar="NAME", help="Becomes the column id.")
+        str | None, typer.Option("--id-column", metavar="NAME", help="The column that becomes the column id.")
     ] = None,
     keep: Annotated[
         list[str] | None,
@@ -114,34 +120,41 @@ def embed(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="Of IN: text, jsonl, csv, tsv, parquet; by default from its name and what it holds.",
+            help="The format of IN: text, jsonl, csv, tsv, parquet; by default from its name and contents.",
         ),
     ] = None,
     delimiter: Annotated[
-        str | None, typer.Option("--delimiter", metavar="CHAR", help="Of CSV, where it is no comma.")
+        str | None,
+        typer.Option("--delimiter", metavar="CHAR", help="The delimiter of CSV, if it is not a comma."),
     ] = None,
     encoding: Annotated[
-        str, typer.Option("--encoding", metavar="NAME", help="Of text, JSON lines and CSV, such as cp1252.")
+        str,
+        typer.Option(
+            "--encoding", metavar="NAME", help="The encoding of text, JSON lines and CSV, such as cp1252."
+        ),
     ] = "utf-8",
     max_rejected: Annotated[
         str | None,
         typer.Option(
-            "--max-rejected", metavar="N|N%", help="Exit 1 where more rows are put aside; by default, all."
+            "--max-rejected",
+            metavar="N|N%",
+            help="Exit with 1 if more rows are put aside; by default any number may be.",
         ),
     ] = None,
     rows_per_shard: Annotated[
-        int | None, typer.Option("--rows-per-shard", metavar="N", help="Rows of IN a file; by default 8192.")
+        int | None,
+        typer.Option("--rows-per-shard", metavar="N", help="Rows in each Parquet file; by default 8192."),
     ] = None,
     shard: Annotated[
         str,
         typer.Option(
             "--shard",
             metavar="I/N",
-            help="Of the files, every N-th from number I on: for N processes, each with its OUT.",
+            help="Write every N-th file, from number I on: for N processes, each with its own OUT.",
         ),
     ] = "0/1",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say rows, tokens, time and bytes, from a sample.")
+        bool, typer.Option("--dry-run", help="Only estimate rows, tokens, time and bytes, from a sample.")
     ] = False,
     ray: Annotated[
         str | None,
@@ -153,7 +166,7 @@ def embed(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", metavar="N", help="With --ray: by default as many as find their threads."),
+        typer.Option("--workers", metavar="N", help="With --ray: how many; by default as many as fit."),
     ] = None,
     model: ModelOption = DEFAULT_MODEL,
     as_json: JsonOption = False,
@@ -187,6 +200,7 @@ def embed(
         raise InputError("-o - prints JSON lines by itself; leave --json out.")
     if output is not None and not to_stdout:
         check_outputs({"--output": output})
+    model = model_at(model)
     # What is asked of the vectors goes on by its name.
     wanted = dict(ctx.params, layer=_numbers("--layer", layer), mix=_numbers("--mix", mix))
     with status("looking at the input"):

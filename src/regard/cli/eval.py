@@ -24,7 +24,7 @@ def eval(
     objective: Annotated[
         str | None,
         typer.Option(
-            "--objective", metavar="NAME", help="What is scored, as of regard train; else by the head."
+            "--objective", metavar="NAME", help="An objective of regard train; by default the head decides."
         ),
     ] = None,
     changes: Annotated[
@@ -35,7 +35,7 @@ def eval(
 ) -> None:
     """Score the model of a run, or any other, on files.
 
-    Of a run the settings are its own: on its validation files the scores are those that it had.
+    A run is scored with its own settings: on its validation files it gets the scores that it had in training.
     """
     from regard.training import score
 

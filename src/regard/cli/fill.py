@@ -10,7 +10,10 @@ from regard.cli._writing_options import WritingModelOption, required
 
 def fill(
     text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="With [MASK] or <mask>, as the model spells it; - is stdin.")
+        str,
+        typer.Argument(
+            metavar="TEXT", help="A text with [MASK] or <mask>, as the model spells it; - is stdin."
+        ),
     ],
     model: WritingModelOption = None,
     top: Annotated[int, typer.Option("--top", metavar="N", help="Guesses for each mask.")] = 5,
@@ -18,7 +21,7 @@ def fill(
 ) -> None:
     """Guess the words behind the masks of a text, as a masked language model does.
 
-    Of several masks each is guessed by itself, while the others are masks still.
+    If there are several masks, each is guessed by itself, while the others stay masks.
     """
     [text] = read_texts([text])
     loaded = load_model(required(model, "bert-base-uncased"))

@@ -42,25 +42,28 @@ def generate(
         typer.Option("--stop", metavar="TEXT", help="End before this text; give it again for more."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", metavar="N", help="So many texts: drawn, or the best beams.")
+        int | None, typer.Option("--count", metavar="N", help="How many texts: drawn, or the best beams.")
     ] = None,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw tokens by their probability; so do the next four options.")
     ] = False,
     temperature: Annotated[
-        float | None, typer.Option("--temperature", metavar="X", help="Below 1 more alike, above 1 less.")
+        float | None,
+        typer.Option("--temperature", metavar="X", help="Below 1: likelier tokens; above 1: more variety."),
     ] = None,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", metavar="N", help="Only of the N likeliest tokens.")
+        int | None, typer.Option("--top-k", metavar="N", help="Draw only from the N likeliest tokens.")
     ] = None,
     top_p: Annotated[
-        float | None, typer.Option("--top-p", metavar="P", help="Of the likeliest that sum to P.")
+        float | None, typer.Option("--top-p", metavar="P", help="Draw from the likeliest that sum to P.")
     ] = None,
     min_p: Annotated[
-        float | None, typer.Option("--min-p", metavar="P", help="Of those with P times the highest or more.")
+        float | None,
+        typer.Option("--min-p", metavar="P", help="Draw from those with at least P times the highest."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Of what is drawn: the same text every time.")
+        int | None,
+        typer.Option("--seed", metavar="N", help="The seed of the draws: the same text every time."),
     ] = None,
     beams: BeamsOption = None,
     length_penalty: LengthPenaltyOption = None,
@@ -72,10 +75,10 @@ def generate(
     draft: DraftOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on with a text, as a language model does: what it writes, without the beginning.
+    """Let a language model continue a text. Prints the new text, without its beginning.
 
-    One text is shown as it is written. Several results are apart by an empty line; the best beams begin with
-    their scores.
+    A single text is shown as it is written. An empty line separates several; with --beams each begins with
+    its score.
     """
     given = ctx.params
     check_choice(given)

@@ -34,12 +34,12 @@ def heads(
     ] = None,
     repeat: Annotated[
         int | None,
-        typer.Option("--repeat", metavar="N", help="N sequences of random tokens, each said twice."),
+        typer.Option("--repeat", metavar="N", help="Read N sequences of random tokens, each repeated once."),
     ] = None,
     target: TargetOption = None,
     target_file: Annotated[
         Path | None,
-        typer.Option("--target-file", metavar="FILE", help="The same with --file, line by line."),
+        typer.Option("--target-file", metavar="FILE", help="With --file: the decoder's texts, line by line."),
     ] = None,
     kind: KindOption = None,
     layer: Annotated[
@@ -51,21 +51,22 @@ def heads(
     ] = None,
     threshold: Annotated[
         float,
-        typer.Option("--threshold", metavar="X", help="What an effect's lower end must exceed."),
+        typer.Option("--threshold", metavar="X", help="The lower end of the interval must exceed this."),
     ] = 0.1,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the random draws.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of the random draws.")] = 0,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .parquet file, and no table."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write a .parquet file instead of a table."),
     ] = None,
     model: ModelOption = DEFAULT_MODEL,
     as_json: JsonOption = False,
 ) -> None:
     """See what each head does: previous token, induction, delimiter sink, ...
 
-    The effect is the share of attention that the pattern's keys get, over what they would get from a head
-    without the pattern. A pattern is named where the lower end of the effect's bootstrap interval exceeds the
-    threshold; "-" where none is. Captured is their share of all attention; next, the second strongest.
+    The effect is the share of attention that the pattern's keys get, minus the share that a head without the
+    pattern would give them. A head gets a pattern's name if the lower end of the effect's bootstrap interval
+    exceeds the threshold; otherwise "-". Captured is the keys' share of all attention; next is the second
+    strongest pattern.
     """
     if sum(each is not None for each in (text, file, repeat)) != 1:
         raise InputError("give a TEXT, a --file or --repeat, and one of them only.")

@@ -43,7 +43,7 @@ def look(
     pair: Annotated[
         str | None,
         typer.Argument(
-            metavar="PAIR", help="A second sentence. Of a run, which of its watched texts: 1, 2, ..."
+            metavar="PAIR", help="A second sentence. For a run, which of its watched texts: 1, 2, ..."
         ),
     ] = None,
     target: TargetOption = None,
@@ -59,7 +59,7 @@ def look(
         typer.Option(
             "--values",
             metavar="L.H,L",
-            help="Heads, or layers, whose values the page holds, where those of all would take it over 8 MB.",
+            help="Heads or layers whose values the page holds, if the values of all would exceed 8 MB.",
         ),
     ] = None,
     heads: Annotated[
@@ -67,7 +67,7 @@ def look(
         typer.Option(
             "--heads",
             metavar="L.H,L",
-            help="Heads, or layers, that the page of a long text holds in any case.",
+            help="Heads or layers that the page of a long text must hold.",
         ),
     ] = None,
     only: Annotated[
@@ -75,25 +75,25 @@ def look(
         typer.Option(
             "--only",
             metavar="L.H,L",
-            help="Heads, or layers, and nothing else: a page to put inside another.",
+            help="Hold only these heads or layers: for a page inside another page.",
         ),
     ] = None,
     all_positions: Annotated[
         bool,
         typer.Option(
             "--all-positions",
-            help="Hold the vectors of all positions that the model has, up to 512 (0.5 MB).",
+            help="Hold the vectors of all positions of the model, up to 512 (0.5 MB).",
         ),
     ] = False,
     max_mb: Annotated[
-        float, typer.Option("--max-mb", metavar="MB", min=0.1, help="What the page may take.")
+        float, typer.Option("--max-mb", metavar="MB", min=0.1, help="The largest size of the page.")
     ] = 32.0,
     measures: Annotated[
         str | None,
         typer.Option(
             "--measures",
             metavar="NAME,NAME",
-            help="What the page can draw beside weights: value_zeroing (slow if long), rollout, gradient.",
+            help="Measures to draw instead of weights: value_zeroing (slow if long), rollout, gradient.",
         ),
     ] = None,
     live: Annotated[
@@ -106,7 +106,7 @@ def look(
     generate: Annotated[
         bool,
         typer.Option(
-            "--generate", help="Let the model go on with TEXT, or translate it, and see it step by step."
+            "--generate", help="Let the model continue TEXT, or translate it, and see it step by step."
         ),
     ] = False,
     max_length: Annotated[
@@ -114,7 +114,9 @@ def look(
     ] = None,
     beams: Annotated[
         int | None,
-        typer.Option("--beams", metavar="N", help="With --generate: search with so many; else greedily."),
+        typer.Option(
+            "--beams", metavar="N", help="With --generate: search with so many beams, instead of greedily."
+        ),
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
     svg: Annotated[
@@ -139,16 +141,16 @@ def look(
 ) -> None:
     """See what every head does with a sentence: writes one HTML page and opens it.
 
-    Of an encoder-decoder the page has all three kinds of attention; --target is what its decoder reads. The
-    page is self-contained: it needs no network, and can be kept, mailed or projected. Its path is printed.
+    For an encoder-decoder the page has all three kinds of attention; --target is the decoder's text. The page
+    is self-contained: it needs no network, and can be kept, mailed or projected. Its path is printed.
 
-    With --live the page holds the model, and works out whatever is typed into it, offline. It has 35 MB of
-    the default model; TEXT is what it opens with.
+    With --live the page holds the model itself: type any sentence there, offline. With the default model it
+    takes 35 MB; TEXT is the first sentence.
 
     With --generate the page shows a text as the model writes it: at each step what it reads, the five
-    likeliest tokens, and with --beams the ways that were followed; of a translation the alignment.
+    likeliest tokens, with --beams the branches, and for a translation the alignment.
 
-    Of the folder of a training run with --watch, the page goes through its steps: heads as they emerge.
+    If TEXT is the folder of a training run with --watch, the page plays its steps: heads as they emerge.
 
     For a paper, --svg, --png and --pdf write a picture of the head that --layer and --head choose.
     """

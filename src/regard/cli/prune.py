@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 def prune(
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="The new folder that the model goes to.")
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="A new folder for the model.")
     ],
     heads: Annotated[
         str | None,
         typer.Argument(
             metavar="HEADS",
-            help="Layer and head, from 0: 3.5,4.1; of an encoder-decoder encoder.3.5,cross.0.2.",
+            help="Layer and head, from 0: 3.5,4.1; in an encoder-decoder encoder.3.5,cross.0.2.",
         ),
     ] = None,
     weakest: Annotated[
         int | None,
-        typer.Option("--weakest", metavar="N", help="In place of HEADS, the N that matter least for --file."),
+        typer.Option("--weakest", metavar="N", help="Instead of HEADS: the N that matter least for --file."),
     ] = None,
     file: Annotated[
         Path | None,
@@ -48,16 +48,16 @@ def prune(
         typer.Option(
             "--curve",
             metavar="FILE",
-            help="With --weakest, write what more and more heads cost: .csv or .json.",
+            help="With --weakest: write what each further head costs, as .csv or .json.",
         ),
     ] = None,
     model: ModelOption = DEFAULT_MODEL,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a model without some of its heads: smaller, with the numbers that it has with them at zero.
+    """Write a smaller model without some heads. It computes what the model computes with them at zero.
 
-    What matters least is found by taking out each head alone: how far the contextual embeddings of the texts
-    turn. Likeness is the mean cosine to those of the full model, on the same texts.
+    --weakest takes out each head alone, and measures how far the contextual embeddings of the texts turn.
+    Likeness is the mean cosine to those of the full model, on the same texts.
     """
     check_outputs({"--output": output, "--curve": curve})
     if os.path.lexists(output.expanduser()):  # before minutes of work

@@ -52,13 +52,13 @@ def train(
     size: Annotated[
         int, typer.Option("--size", metavar="N", help="Tokens at most, special ones included.")
     ] = 8000,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Capitals are lost.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Turn capitals into small letters.")] = False,
     marks: Annotated[
         str | None,
         typer.Option(
             "--marks",
             metavar="FAMILY",
-            help="Special tokens as of gpt2, bert, bart, t5, or none; by default by the kind.",
+            help="The special tokens of gpt2, bert, bart or t5, or none; by default the kind decides.",
         ),
     ] = None,
     special: Annotated[
@@ -70,17 +70,24 @@ def train(
         typer.Option("--text", metavar="COLUMN", help='Give it twice to learn from two; by default "text".'),
     ] = None,
     unit: Annotated[
-        str, typer.Option("--unit", metavar="WHAT", help="Of plain text: line, paragraph or file is a text.")
+        str,
+        typer.Option(
+            "--unit", metavar="WHAT", help="What is one text in plain text: line, paragraph or file."
+        ),
     ] = "line",
     format: Annotated[
         str | None,
-        typer.Option("--format", metavar="NAME", help="Of DATA: text, jsonl, csv, tsv, parquet."),
+        typer.Option("--format", metavar="NAME", help="The format of DATA: text, jsonl, csv, tsv, parquet."),
     ] = None,
     delimiter: Annotated[
-        str | None, typer.Option("--delimiter", metavar="CHAR", help="Of CSV, where it is no comma.")
+        str | None,
+        typer.Option("--delimiter", metavar="CHAR", help="The delimiter of CSV, if it is not a comma."),
     ] = None,
     encoding: Annotated[
-        str, typer.Option("--encoding", metavar="NAME", help="Of text, JSON lines and CSV, such as cp1252.")
+        str,
+        typer.Option(
+            "--encoding", metavar="NAME", help="The encoding of text, JSON lines and CSV, such as cp1252."
+        ),
     ] = "utf-8",
     as_json: JsonOption = False,
 ) -> None:

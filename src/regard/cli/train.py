@@ -42,7 +42,7 @@ _OBJECTIVES: Mapping[str, tuple[str, str]] = {
         "train.en --target train.de -o run --epochs 20",
     ),
     "electra": (
-        "Replaced tokens: an encoder tells which words another network put in.",
+        "Replaced tokens: an encoder tells which words another network replaced.",
         "corpus.txt -o run --steps 2000",
     ),
     "distil": (
@@ -70,7 +70,7 @@ def _command(objective: str) -> Callable[..., None]:
         ] = None,
         valid: Annotated[
             list[Path] | None,
-            typer.Option("--valid", metavar="FILE", help="What to score on; by default a part of DATA."),
+            typer.Option("--valid", metavar="FILE", help="Files to score on; by default a part of DATA."),
         ] = None,
         valid_target: Annotated[
             list[Path] | None,
@@ -80,14 +80,17 @@ def _command(objective: str) -> Callable[..., None]:
             int | None, typer.Option("--steps", metavar="N", help="Steps in all; by default 2,000.")
         ] = None,
         epochs: Annotated[
-            float | None, typer.Option("--epochs", metavar="X", help="Or how often to read all of it.")
+            float | None,
+            typer.Option(
+                "--epochs", metavar="X", help="Instead of --steps: how often to read all of the data."
+            ),
         ] = None,
         start: Annotated[
-            str | None, typer.Option("--from", metavar="MODEL", help="A checkpoint to train on from.")
+            str | None, typer.Option("--from", metavar="MODEL", help="A checkpoint to train further.")
         ] = None,
         tokenizer: Annotated[
             Path | None,
-            typer.Option("--tokenizer", metavar="FILE", help="A tokenizer.json; else one is trained."),
+            typer.Option("--tokenizer", metavar="FILE", help="A tokenizer.json; by default one is learned."),
         ] = None,
         config: ConfigOption = None,
         changes: Annotated[

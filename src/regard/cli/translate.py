@@ -34,7 +34,12 @@ def translate(
     ] = Path("-"),
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="A file, which a second run goes on with."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="A file for the result; typed again, the command goes on with it.",
+        ),
     ] = None,
     model: WritingModelOption = None,
     max_length: MaxOption = None,
@@ -51,17 +56,18 @@ def translate(
     lookup: LookupOption = False,
     draft: DraftOption = None,
     batch_tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", metavar="N", help="Tokens that run together, at most.")
+        int | None, typer.Option("--batch-tokens", metavar="N", help="The most tokens that run together.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="A line of JSON for each: all ways, tokens, log-probabilities.")
+        bool,
+        typer.Option("--json", help="Print a line of JSON for each: all beams, tokens, log-probabilities."),
     ] = False,
 ) -> None:
     """Translate line by line, or summarise: whatever the encoder-decoder was trained for.
 
     Line n of the result belongs to line n of the source; empty lines stay empty. Without -o it goes to
-    stdout. With -o the same command goes on where it was stopped, by whatever, and gives the file of one
-    run; until then it is FILE.unfinished.
+    stdout. With -o you may interrupt the command and type it again: it goes on where it stopped, and writes
+    what an uninterrupted run writes. Until the file is complete it is called FILE.unfinished.
     """
     given = ctx.params
     check_choice(given)

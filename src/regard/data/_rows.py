@@ -87,7 +87,7 @@ class Rows:
             source.check(self.columns)
             if unit != "line" and not isinstance(source, TextSource):
                 raise InputError(
-                    f"unit must be 'line' but for plain text: {source.opened.name} has rows of its own; "
+                    f"unit must be 'line' except for plain text: {source.opened.name} has rows of its own; "
                     f"got {unit!r}."
                 )
 

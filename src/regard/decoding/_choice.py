@@ -83,7 +83,8 @@ class Sampling:
     def __post_init__(self) -> None:
         if number("temperature", self.temperature) <= 0:
             raise InputError(
-                f"temperature must be above 0; got {self.temperature!r}. Without chance is greedy decoding."
+                f"temperature must be above 0; got {self.temperature!r}. Greedy decoding, without sampling, "
+                "takes the likeliest token each time."
             )
         if self.top_k is not None:
             whole("top_k", self.top_k, least=1)

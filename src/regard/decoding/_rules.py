@@ -112,7 +112,7 @@ class Rules:
         if unknown:
             known = ", ".join(each.name for each in fields(cls))
             raise InputError(
-                f"{unknown[0]} is no rule; those are {known}. How tokens are chosen is another "
+                f"{unknown[0]} is not a rule; the rules are {known}. How tokens are chosen is another "
                 "argument: choice=Sampling(...)."
             )
         network = model.network if isinstance(model, Loaded) else model

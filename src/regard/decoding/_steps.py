@@ -193,5 +193,5 @@ def check_chosen(log_probability: float) -> None:
     """Raise RegardError where that of a chosen token is no number, or none could be chosen."""
     if not log_probability > -torch.inf:
         raise RegardError(
-            "no token could be chosen: the network's logits are no numbers, or rules forbid all of them."
+            "no token could be chosen: the network's logits are not numbers, or rules forbid all of them."
         )

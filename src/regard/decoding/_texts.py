@@ -111,7 +111,7 @@ def stream(
         RegardError: the tokenizer altered text that had been given out.
     """
     if isinstance(choice, Beams):
-        raise InputError("choice must be no beams: their text is known only at the end; use generate.")
+        raise InputError("choice must not be Beams: their text is known only at the end; use generate.")
     job = Job.of(model, tokenizer, choice, 1, stop, max_length, rules)
     (ids,) = job.encoded([text], [0])
     return _streamed(job, text, ids)

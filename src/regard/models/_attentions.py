@@ -168,7 +168,7 @@ def attention_named(value: Any, names: tuple[str, ...]) -> AttentionChoice | Non
     for key, each in given.items():
         if key not in known:
             listed = ", ".join(known) or "none"
-            raise InputError(f"attention.{key} is no hyperparameter of {name}, which has {listed}.")
+            raise InputError(f"attention.{key} is not a hyperparameter of {name}, which has {listed}.")
         wanted = bool if isinstance(known[key].default, bool) else int
         if not (type(each) is wanted or (each is None and known[key].default is None)):
             said = "true or false" if wanted is bool else "a whole number"

@@ -13,7 +13,7 @@ from regard.core.errors import InputError, RegardError
         (None, 100, "none of the 100 rows could be embedded"),
         ("100", 100, "none of the 100 rows could be embedded"),
         ("0", 0, None),
-        ("0", 1, "1 of 100 rows were put aside, more than by --max-rejected"),
+        ("0", 1, "1 of 100 rows were put aside, more than --max-rejected allows"),
         ("7", 7, None),
         ("7", 8, "8 of 100 rows"),
         ("2.5%", 2, None),

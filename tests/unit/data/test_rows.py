@@ -150,7 +150,7 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
         Rows([path], unit="word")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"line 2 of \S+b\.txt: the line is not UTF-8: byte 1 is 0xff"):
         list(Rows([write(tmp_path, "b.txt", b"a\nb\xffc\nd")], unit="file"))
-    with pytest.raises(InputError, match=r"unit must be 'line' but for plain text"):
+    with pytest.raises(InputError, match=r"unit must be 'line' except for plain text"):
         Rows([path], unit="paragraph")
     with pytest.raises(InputError, match=r"plain text, which has no columns, and so no 'label'"):
         Rows([write(tmp_path, "a.txt", TEXT)], ("text", "label"))

@@ -129,5 +129,5 @@ def test_refusals() -> None:
     network = decoder()
     torch.nn.init.constant_(network.head.output.weight, math.nan)  # type: ignore[union-attr, arg-type]
     for search in (greedy, beam_search):
-        with pytest.raises(RegardError, match="the network's logits are no numbers"):
+        with pytest.raises(RegardError, match="the network's logits are not numbers"):
             search(network, TEXTS, rules=Rules(max_length=3))

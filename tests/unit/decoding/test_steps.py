@@ -132,7 +132,7 @@ def test_tokens_that_a_model_does_not_have_are_never_written() -> None:
 
 def test_refusals() -> None:
     network = decoder()
-    with pytest.raises(InputError, match="beams is no rule; those are start_ids, end_ids"):
+    with pytest.raises(InputError, match="beams is not a rule; the rules are start_ids, end_ids"):
         Rules.of(network, beams=3)
     with pytest.raises(InputError, match="texts must hold at least one text"):
         greedy(network, [])

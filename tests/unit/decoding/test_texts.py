@@ -98,7 +98,7 @@ def test_a_stream_that_is_broken_off() -> None:
     assert not network.training
     writing.close()
     assert network.training
-    with pytest.raises(InputError, match="choice must be no beams: their text is known only at the end"):
+    with pytest.raises(InputError, match="choice must not be Beams: their text is known only at the end"):
         stream(network, words, "a b", choice=Beams())  # type: ignore[arg-type]
 
 

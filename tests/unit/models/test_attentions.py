@@ -135,7 +135,11 @@ def test_a_model_says_what_attention_it_has(tmp_path: Path) -> None:
         ("gpt2", "linformer", "attention must be softmax, performer, linear, window for this family"),
         ("bert", "perform", "attention must be softmax, performer, linformer, linear, window for this"),
         ("bert", 3, "attention must be a name, or a table with a name; got 3"),
-        ("bert", {"name": "performer", "rank": 3}, "attention.rank is no hyperparameter of performer, which"),
+        (
+            "bert",
+            {"name": "performer", "rank": 3},
+            "attention.rank is not a hyperparameter of performer, which",
+        ),
         ("bert", {"name": "performer", "features": 0}, "attention.features must be at least 1 for performer"),
         ("bert", {"name": "performer", "features": "9"}, "attention.features must be a whole number for"),
         ("bert", {"name": "linformer", "shares": 1}, "attention.shares must be true or false for linformer"),

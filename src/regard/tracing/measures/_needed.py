@@ -45,7 +45,7 @@ def projection_of(trace: Trace, kind: Kind, layer: int) -> Projection:
     found = trace.require_model().network.projection(kind, layer)
     if found is None:
         raise InputError(
-            f"this is a function of the output projection, and that of {trace.model} in {kind} layer {layer} "
-            "is no plain linear layer on the joined heads that could be seen; ask for weights or context."
+            "this needs an output projection that is a plain linear layer on the joined heads; in "
+            f"{kind} layer {layer} of {trace.model} none can be seen. Ask for weights or context."
         )
     return found

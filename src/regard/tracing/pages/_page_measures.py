@@ -181,8 +181,8 @@ def _check_next_token(trace: Trace, way: str) -> None:
     trace.require_model()
     if "decoder" not in trace.kinds:
         raise InputError(
-            f"a gradient is of a number, and {trace.model} does not say a next token; say of what it shall "
-            f"be: in Python, trace.{way}."
+            f"a gradient needs a number, and {trace.model} predicts no next token; say which number: "
+            f"in Python, trace.{way}."
         )
     check_head(trace)
 

@@ -130,7 +130,7 @@ def open_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None = 
     metadata = stored.metadata()
     if metadata.get("format") != "regard-trace" or _ABOUT not in stored.names():
         raise CheckpointError(
-            f"{file} is no trace: trace.save did not write it. A model's folder is opened by regard.load."
+            f"{file} is not a trace: trace.save did not write it. A model's folder is opened by regard.load."
         )
     if metadata.get("version") != str(VERSION):
         raise CheckpointError(

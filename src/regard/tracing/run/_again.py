@@ -73,6 +73,6 @@ def check_mode(network: Network) -> None:
     check_traced(network)
     if network.training:
         raise InputError(
-            "the network must be in evaluation mode: in training, dropout makes every pass another; "
+            "the network must be in evaluation mode: in training mode, dropout changes every pass; "
             "call model.network.eval()."
         )

@@ -68,7 +68,7 @@ def test_what_cannot_be_had_is_named_and_the_rest_is_there() -> None:
     found, left = measures_of(trace, ["value_zeroing", "gradient", "rollout"])
     assert list(_by_name(found["encoder"])) == ["norm", "value_zeroing", "rollout"]
     assert list(left) == ["gradient"]
-    assert "does not say a next token" in left["gradient"]
+    assert "predicts no next token" in left["gradient"]
     found, left = measures_of(replace(trace, loaded=None), ["value_zeroing", "rollout", "gradient"])
     assert list(_by_name(found["encoder"])) == ["rollout"]
     assert all("came without the model" in left[name] for name in ("norm", "value_zeroing", "gradient"))

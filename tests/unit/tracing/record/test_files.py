@@ -427,10 +427,10 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     file = masked().save(tmp_path / "a")
     with pytest.raises(CheckpointError, match=r"format 2, and this regard reads format 1"):
         Trace.open(rewritten(file, version="2"))
-    with pytest.raises(CheckpointError, match="is no trace"):
+    with pytest.raises(CheckpointError, match="is not a trace"):
         Trace.open(rewritten(file, format="pt"))
     foreign = write_tensors({"a": torch.ones(3)}, tmp_path / "foreign")
-    with pytest.raises(CheckpointError, match=r"is no trace: trace.save did not write it"):
+    with pytest.raises(CheckpointError, match=r"is not a trace: trace.save did not write it"):
         Trace.open(foreign)
     (tmp_path / "text").write_text("not a trace at all")
     for wrong in (tmp_path / "text", tmp_path / "missing", tmp_path):
