@@ -130,6 +130,10 @@ def test_colours_of_the_matrix_are_its_numbers(open_page: OpenPage, tmp_path: Pa
     assert float(above[1]) == pytest.approx(full, abs=5e-4)  # the entries are stored in 16 bits
     part = np.clip(table.numpy() / full, -1, 1)[..., None]
     more, less, none = np.array([0, 0x78, 0x4A]), np.array([0x8A, 0x2F, 0xA8]), np.array([255.0] * 3)
+    scale = page.locator(".heat-bar >> visible=true").first.evaluate(
+        "c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, 1).data)"
+    )
+    assert [scale[:3], scale[-4:-1]] == [less.tolist(), more.tolist()]
     wanted = none + (np.where(part < 0, less, more) - none) * np.abs(part)
     assert np.abs(image[..., :3] - wanted).max() <= 1.5
 

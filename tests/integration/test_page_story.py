@@ -313,3 +313,12 @@ def test_a_long_word_that_the_model_does_not_know(open_page: OpenPage, tmp_path:
             page.evaluate("new Promise(r => requestAnimationFrame(() => r(document.body.scrollWidth)))")
             <= 390
         ), view
+    page.evaluate(f"location.hash = 'view=story&step=7&pin=query-{AT}'")
+    page.locator(".story-lines").first.wait_for()
+    with page.expect_download() as caught:
+        page.get_by_role("button", name="Save the picture as SVG").click()
+    svg = caught.value.path().read_text("utf-8")
+    assert word not in svg  # cut off there too
+    assert "[UNK] pneum" in svg
+    # The line through the bars is drawn as a line.
+    assert set(re.findall(r'<rect [^>]*height="([\d.]+)" fill="rgb\(204, 204, 204\)"', svg)) == {"1"}

@@ -108,9 +108,10 @@ export class HeadGrid {
   }
 
   scaleSaid() {
-    return isOneScale(this.source, this.state.values.what)
-      ? "All thumbnails have one scale."
-      : "Each thumbnail is scaled to its own largest weight.";
+    const scale = isOneScale(this.source, this.state.values.what)
+      ? "All thumbnails have one scale"
+      : "Each thumbnail is scaled to its own largest weight";
+    return `${scale}; colours go by square roots, so that small weights are seen.`;
   }
 
   // Draws the thumbnails again, as they come.

@@ -64,15 +64,12 @@ export function sheetOf(element, { title, name }, colours) {
     const fill = clear.test(style.backgroundColor) ? null : style.backgroundColor;
     if (fill) shapes.push({ kind: "box", ...here, colour: fill, opacity, round: rounded });
     const bar = /gradient\([^r]*(rgba?\([^)]*\)|color\([^)]*\))/.exec(style.backgroundImage);
-    const size = Number.parseFloat(style.backgroundSize);
-    if (bar && !(size === 0)) {
-      const wide = Number.isNaN(size)
-        ? here.width
-        : style.backgroundSize.includes("%")
-          ? (here.width * size) / 100
-          : size;
-      const x = style.backgroundPosition.startsWith("100%") ? here.x + here.width - wide : here.x;
-      shapes.push({ kind: "box", ...here, x, width: wide, colour: bar[1], opacity, round: rounded });
+    const [sizes, places] = [style.backgroundSize.split(" "), style.backgroundPosition.split(" ")];
+    const [wide, high] = [here.width, here.height].map((whole, i) => lengthOf(sizes[i] ?? "auto", whole));
+    if (bar && wide > 0 && high > 0) {
+      const [x, y] = places.map((place, i) => lengthOf(place, i ? here.height - high : here.width - wide));
+      const at = { x: here.x + x, y: here.y + y, width: wide, height: high };
+      shapes.push({ kind: "box", ...at, colour: bar[1], opacity, round: rounded });
     }
     const sides = ["Top", "Right", "Bottom", "Left"].map((side) => ({
       width: style[`border${side}Style`] === "none" ? 0 : Number.parseFloat(style[`border${side}Width`]),
@@ -100,11 +97,15 @@ export function sheetOf(element, { title, name }, colours) {
     range.selectNodeContents(node);
     const whole = [...range.getClientRects()].filter((rect) => rect.width > 0);
     if (whole.length === 0) return;
-    const lines = whole.length === 1 ? [{ text: node.data, rect: whole[0] }] : linesOf(node, range);
+    const size = Number.parseFloat(style.fontSize);
+    const isCut = style.textOverflow === "ellipsis" && style.whiteSpace === "nowrap";
+    const lines =
+      whole.length === 1 || isCut
+        ? [{ text: isCut ? seenOf(node, range, size) : node.data, rect: whole[0] }]
+        : linesOf(node, range);
     for (const { text, rect } of lines) {
       const here = placed(rect);
       const plain = style.whiteSpace.startsWith("pre") ? text : text.replace(/\s+/g, " ");
-      const size = Number.parseFloat(style.fontSize);
       const upright = style.writingMode.startsWith("vertical");
       shapes.push({
         kind: "text",
@@ -119,6 +120,25 @@ export function sheetOf(element, { title, name }, colours) {
       });
     }
   }
+}
+
+// "40%", "1px" or "auto" in pixels.
+function lengthOf(said, whole) {
+  const number = Number.parseFloat(said);
+  return Number.isNaN(number) ? whole : said.endsWith("%") ? (whole * number) / 100 : number;
+}
+
+// A text as it is seen where what is too long is cut off.
+function seenOf(node, range, size) {
+  const { right } = node.parentElement.getBoundingClientRect();
+  if (range.getBoundingClientRect().right <= right + 1) return node.data;
+  let end = 0;
+  for (const sign of node.data) {
+    range.setEnd(node, end + sign.length);
+    if (range.getBoundingClientRect().right > right - size) break;
+    end += sign.length;
+  }
+  return `${node.data.slice(0, end)}…`;
 }
 
 // Whether the space that a text begins with is not laid out.

@@ -7,7 +7,7 @@ export const STATISTICS = [
     name: "entropy",
     label: "Entropy",
     unit: "nats",
-    says: "how far a query spreads its weight: 0 is one key, log n all n alike",
+    says: "how far a query spreads its weight: 0 is one key, log n is n keys alike",
   },
   { name: "distance", label: "Mean distance", unit: "tokens", says: "how far away the keys are that it looks at" },
   {

@@ -67,7 +67,7 @@ function open({ source, state, colours }) {
     orders.update();
     const { says } = STATISTICS.find(({ name }) => name === state.values.stat);
     const hides = !state.values.specials || state.values.filter !== "all";
-    note.textContent = `Mean over all queries: ${says}.${hides ? " Hidden tokens are hidden in the pictures only." : ""}`;
+    note.textContent = `Mean over all queries: ${says}.${hides ? " Hidden tokens are hidden in the pictures only." : ""} ${wall.scaleSaid()}`;
   };
 
   const specials = source.kinds.some((kind) =>

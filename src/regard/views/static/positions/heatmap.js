@@ -5,6 +5,7 @@ import { parseColour } from "../base/colours.js";
 import { make } from "../base/dom.js";
 import { formatNumber } from "../neuron/figures.js";
 
+const BAR = 65; // pixels of the scale
 const MOST_NAMED = 32; // rows that are high enough for a word
 
 export class PositionMap {
@@ -40,29 +41,36 @@ export class PositionMap {
   draw(rows, columns, value, limit, beyond = false) {
     this.rows = rows;
     this.columns = columns;
+    this.paint(this.canvas, rows, columns, (row, column) => (limit > 0 ? value(row, column) / limit : 0));
+    const bar = make("canvas", { class: "heat-bar" });
+    this.paint(bar, 1, BAR, (_, column) => (2 * column) / (BAR - 1) - 1);
+    const [least, most] = [-limit, limit].map((each) => formatNumber(each));
+    this.scale.replaceChildren(
+      make("span", {}, beyond ? `${least} and below` : least),
+      bar,
+      make("span", {}, beyond ? `${most} and above` : most),
+    );
+    // Few rows are drawn high, many as high as there is room.
+    this.box.style.setProperty("--height", `${Math.max(40, Math.min(360, rows * 16))}px`);
+  }
+
+  // An image whose pixels are as strong as part(row, column), from -1 to 1.
+  paint(canvas, rows, columns, part) {
     const [none, above, below] = ["--card", "--more", "--less"].map((name) => parseColour(this.colours.of(name)));
-    this.canvas.width = columns;
-    this.canvas.height = rows;
-    const context = this.canvas.getContext("2d");
+    canvas.width = columns;
+    canvas.height = rows;
+    const context = canvas.getContext("2d");
     const image = context.createImageData(columns, rows);
     for (let row = 0, at = 0; row < rows; row += 1) {
       for (let column = 0; column < columns; column += 1, at += 4) {
-        const part = limit > 0 ? value(row, column) / limit : 0;
-        const to = part < 0 ? below : above;
-        const share = Math.min(1, Math.abs(part));
+        const strength = part(row, column);
+        const to = strength < 0 ? below : above;
+        const share = Math.min(1, Math.abs(strength));
         for (let i = 0; i < 3; i += 1) image.data[at + i] = none[i] + (to[i] - none[i]) * share;
         image.data[at + 3] = 255;
       }
     }
     context.putImageData(image, 0, 0);
-    const [least, most] = [-limit, limit].map((each) => formatNumber(each));
-    this.scale.replaceChildren(
-      make("span", {}, beyond ? `${least} and below` : least),
-      make("span", { class: "heat-bar" }),
-      make("span", {}, beyond ? `${most} and above` : most),
-    );
-    // Few rows are drawn high, many as high as there is room.
-    this.box.style.setProperty("--height", `${Math.max(40, Math.min(360, rows * 16))}px`);
   }
 
   // The words of the rows; with `both`, of the columns too, and the cells are squares.
