@@ -33,7 +33,7 @@ SECONDS = 120
 WORDS = ["a", "river", "bank", "of", "money", "sat", "by", "the", "loan", "fishing", "banks"]
 
 _CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["regard.training", "regard.training._train"])
+_CONTEXT.set_forkserver_preload(["regard.training._train", "torch._dynamo", "torch.utils.tensorboard"])
 
 
 def settings_of(folder: Path, objective: str = "clm", **changes: Any) -> Settings:
