@@ -18,3 +18,6 @@ ENTRIES = {str(entry): entry for entry in (*ENCODERS, *DECODERS, *ENCODER_DECODE
 
 UNDER_TEST = [name for name, entry in ENTRIES.items() if entry.name in FAMILIES]
 """The ids of the entries whose family regard has."""
+
+PLAINLY = [name for name in UNDER_TEST if name == ENTRIES[name].name]
+"""One entry a family: without those that set a field otherwise."""

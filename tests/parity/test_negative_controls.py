@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from parity.conftest import Workshop
-from parity.families import ENTRIES, UNDER_TEST
+from parity.families import ENTRIES, PLAINLY
 from parity.families_controls import attention_names, faults_of, head_faults, spread_heads
 from parity.families_inputs import Batch
 from parity.harness import Run, assert_same_gradients, assert_same_run, run_ours, run_theirs
@@ -28,7 +28,7 @@ def plain(name: str) -> Batch:
 
 
 def with_form(form: str) -> list[str]:
-    return [name for name in UNDER_TEST if form in ENTRIES[name].inputs("base").all()]
+    return [name for name in PLAINLY if form in ENTRIES[name].inputs("base").all()]
 
 
 def differs(ours: Run, theirs: Run, batch: Batch) -> bool:
@@ -47,7 +47,7 @@ def refuse(network: Any, theirs: Run, batch: Batch, given: Batch | None = None) 
     assert differs(ours, theirs, batch)
 
 
-@pytest.mark.parametrize("name", UNDER_TEST)
+@pytest.mark.parametrize("name", PLAINLY)
 def test_every_fault_is_noticed(workshop: Workshop, name: str) -> None:
     entry, batch = ENTRIES[name], plain(name)
     theirs = run_theirs(workshop.saved(name), batch, gradients=False)
@@ -70,7 +70,7 @@ def test_every_fault_is_noticed(workshop: Workshop, name: str) -> None:
     assert not unnoticed
 
 
-@pytest.mark.parametrize("name", [name for name in UNDER_TEST if "gqa" in ENTRIES[name].features])
+@pytest.mark.parametrize("name", [name for name in PLAINLY if "gqa" in ENTRIES[name].features])
 def test_the_right_tiling_of_grouped_heads_passes(workshop: Workshop, name: str) -> None:
     """So that the wrong tiling, which `spread_heads` makes as well, fails for the tiling alone."""
     batch, network = plain(name), fresh(workshop, name)
@@ -80,7 +80,7 @@ def test_the_right_tiling_of_grouped_heads_passes(workshop: Workshop, name: str)
     assert_same_run(run_ours(network, batch, gradients=False), theirs, batch, PARITY_FP32, gradients=False)
 
 
-@pytest.mark.parametrize("name", UNDER_TEST)
+@pytest.mark.parametrize("name", PLAINLY)
 def test_a_missing_padding_mask(workshop: Workshop, name: str) -> None:
     entry, network = ENTRIES[name], workshop.network(name)
     batches = entry.inputs("base").all()
@@ -115,7 +115,7 @@ def test_dropped_token_types(workshop: Workshop, name: str) -> None:
     refuse(workshop.network(name), theirs, batch, replace(batch, token_types=None))
 
 
-@pytest.mark.parametrize("name", UNDER_TEST)
+@pytest.mark.parametrize("name", PLAINLY)
 def test_a_gradient_that_is_off(workshop: Workshop, name: str) -> None:
     """Each parameter's gradient is looked at: a part in ten thousand of its measure too much is noticed."""
     batch = plain(name)
@@ -134,7 +134,7 @@ def test_a_gradient_that_is_off(workshop: Workshop, name: str) -> None:
             )
 
 
-@pytest.mark.parametrize("name", [name for name in UNDER_TEST if "language-model" in ENTRIES[name].classes])
+@pytest.mark.parametrize("name", [name for name in PLAINLY if "language-model" in ENTRIES[name].classes])
 def test_faults_of_the_head(workshop: Workshop, name: str) -> None:
     batch = plain(name)
     saved = workshop.saved(name, "language-model")

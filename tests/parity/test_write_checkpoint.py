@@ -23,11 +23,12 @@ from tolerances import PARITY_FP32, assert_close_to_largest
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
+# A stack alone, and a head for tokens, are written alike whatever the family.
 KEPT = [
     (name, label)
     for name in UNDER_TEST
     for label in ENTRIES[name].classes
-    if label not in ENTRIES[name].left_out
+    if label not in ENTRIES[name].left_out and (label not in ("base", "token") or name in ("bert", "gpt2"))
 ]
 TEXTS = ["River  banks", "the [MASK] of the river, <b>"]
 
