@@ -36,8 +36,8 @@ def test_what_queries_see_comes_back_in_order(sizes: list[int], window: int | No
 def test_a_token_moves_nothing_but_itself() -> None:
     cache = KeyValueCache()
     places = {cache.append(*keys(n, n + 1))[0].data_ptr() for n in range(500)}
-    # The first tensor, then room for 32 more, later for a sixteenth more.
-    assert len(places) <= 16
+    # The first tensor, then room for 32 more, sixteen times; an address that was freed may come back.
+    assert len(places) <= 17
 
 
 def test_a_window_needs_no_more_memory_for_a_longer_text() -> None:
