@@ -6,7 +6,7 @@ A family is a file with a config, the building of its network, and a key map; `F
 from regard.models._attentions import CHOICES, AttentionChoice, TakesAttention, attention_named
 from regard.models._config import FamilyConfig
 from regard.models._describe import masks_of, positions_of
-from regard.models._fresh import init_weights, new_network
+from regard.models._fresh import count_parameters, init_weights, new_network
 from regard.models._heads import LanguageModelHead
 from regard.models._inputs import as_mask, check_ids
 from regard.models._kinds import Kind, StackKind, attention_name, keys_of, stack_of
@@ -63,6 +63,7 @@ __all__ = [
     "attentions",
     "check_heads",
     "check_ids",
+    "count_parameters",
     "cut",
     "family_of",
     "has_table",

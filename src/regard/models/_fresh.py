@@ -6,7 +6,7 @@ import torch
 
 from regard.core.errors import InputError
 from regard.models._attentions import choice_of
-from regard.models._blank import without_values
+from regard.models._blank import blank, without_values
 from regard.models._config import FamilyConfig
 from regard.models._init import fill
 from regard.models._network import Network
@@ -36,6 +36,19 @@ def new_network(config: FamilyConfig, *, seed: int = 0) -> Transformer:
         network = family_of(config.model_type).build(config.trimmed())
     init_weights(network, generator=torch.Generator().manual_seed(seed))
     return network
+
+
+def count_parameters(config: FamilyConfig) -> int:
+    """How many numbers a network of this config has to learn, tied ones counted once. Nothing is allocated.
+
+    Example:
+        >>> from regard.models.gpt2 import Gpt2Config
+        >>> count_parameters(Gpt2Config(vocab_size=13, d_model=6, num_layers=2, num_heads=2, d_ff=11))
+        6916
+    """
+    with blank():
+        network = family_of(config.model_type).build(config.trimmed())
+    return sum(parameter.numel() for parameter in network.parameters())
 
 
 def init_weights(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +12,8 @@ from regard.training._batch import Row
 from regard.training._examples import Examples
 from regard.training._sampler import blocks, buckets, pack, shuffled
 from regard.training._settings import BatchSettings
+
+Lengths = np.ndarray[Any, Any]
 
 
 class Form(Protocol):
@@ -41,48 +44,54 @@ class Form(Protocol):
         """Micro-batches for scoring: every target once, always the same."""
         ...
 
+    def length(self, item: Any) -> int:
+        """How many positions a row of the plan takes."""
+        ...
+
     def row(self, item: Any) -> Row:
         """A row of the plan."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rows:
-    """A text a row, texts of like length together, so that little is padding."""
-
+class _OfExamples:
     examples: Examples
     columns: Sequence[str]
     batch: BatchSettings
     beyond: int = 0
 
+    @cached_property
+    def _lengths(self) -> Lengths:
+        return longest(self.examples, self.columns) - self.beyond
+
+
+class Rows(_OfExamples):
+    """A text a row, texts of like length together, so that little is padding."""
+
     def plan(self, *, seed: int, epoch: int) -> Sequence[Sequence[int]]:
         """Buckets by the longer of an example's columns."""
-        lengths = longest(self.examples, self.columns) - self.beyond
         size = {"tokens": self.batch.tokens} if self.batch.tokens else {"examples": self.batch.rows}
-        return [picked.tolist() for picked in buckets(lengths, seed=seed, epoch=epoch, **size)]
+        return [picked.tolist() for picked in buckets(self._lengths, seed=seed, epoch=epoch, **size)]
 
     def once(self) -> Sequence[Sequence[int]]:
         """As in the first epoch."""
         return self.plan(seed=0, epoch=0)
+
+    def length(self, item: int) -> int:
+        """Of the longer of the example's columns."""
+        return int(self._lengths[item])
 
     def row(self, item: int) -> Row:
         """One example."""
         return (self.examples[item],)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Packed:
+class Packed(_OfExamples):
     """Several whole texts a row, which do not see each other."""
-
-    examples: Examples
-    columns: Sequence[str]
-    batch: BatchSettings
-    beyond: int = 0
 
     def plan(self, *, seed: int, epoch: int) -> Sequence[Sequence[Sequence[int]]]:
         """Rows that are nearly full, in chance order."""
-        lengths = longest(self.examples, self.columns) - self.beyond
-        rows = pack(lengths, row_length=self.batch.length, seed=seed, epoch=epoch)
+        rows = pack(self._lengths, row_length=self.batch.length, seed=seed, epoch=epoch)
         order = shuffled(len(rows), seed=seed, epoch=epoch)
         return _chunks([rows[place].tolist() for place in order], self.batch)
 
@@ -90,22 +99,20 @@ class Packed:
         """As in the first epoch."""
         return self.plan(seed=0, epoch=0)
 
+    def length(self, item: Sequence[int]) -> int:
+        """Of all examples of the row."""
+        return int(self._lengths[item].sum())
+
     def row(self, item: Sequence[int]) -> Row:
         """The examples of a row."""
         return [self.examples[each] for each in item]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Blocks:
+class Blocks(_OfExamples):
     """All texts as one, cut into rows of equal length at places that differ from epoch to epoch.
 
     A row holds one token more than it has targets: the first is only read.
     """
-
-    examples: Examples
-    columns: Sequence[str]
-    batch: BatchSettings
-    beyond: int = 0
 
     def plan(self, *, seed: int, epoch: int) -> Sequence[Sequence[int]]:
         """Where blocks begin, in chance order."""
@@ -126,6 +133,10 @@ class Blocks:
     def _total(self) -> int:
         return len(self.examples.flat(self.columns[0]))
 
+    def length(self, item: int) -> int:
+        """As of all blocks."""
+        return self.batch.length
+
     def row(self, item: int) -> Row:
         """The tokens of a block, and the one before."""
         stop = item + self.batch.length + 1
@@ -136,9 +147,9 @@ FORMS: Mapping[str, Callable[..., Form]] = {"rows": Rows, "packed": Packed, "blo
 """By the name that settings give."""
 
 
-def longest(examples: Examples, columns: Sequence[str]) -> np.ndarray[Any, Any]:
+def longest(examples: Examples, columns: Sequence[str]) -> Lengths:
     """For each example its longest column."""
-    lengths: np.ndarray[Any, Any] = np.max([examples.lengths(name) for name in columns], axis=0)
+    lengths: Lengths = np.max([examples.lengths(name) for name in columns], axis=0)
     return lengths
 
 

@@ -19,6 +19,7 @@ from regard.models import (
     our_own,
 )
 from regard.text import Tokenizer
+from regard.training._memory import check_network
 from regard.training._names import check_names
 
 _SMALL = {"d_model": 256, "num_layers": 4, "num_heads": 4, "d_ff": 1024}
@@ -97,6 +98,7 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
         config = kind.of_sizes(**made)
     except TypeError as error:
         raise InputError(f"model: {error}.") from error
+    check_network(config)
     return new_network(config, seed=wanted.seed)
 
 

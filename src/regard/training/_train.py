@@ -10,6 +10,7 @@ from regard.training._about import told
 from regard.training._checkpoints import CHECKPOINTS, Checkpoints
 from regard.training._errors import in_words
 from regard.training._evaluate import check_best, evaluate
+from regard.training._fits import check_fits
 from regard.training._journal import Journal
 from regard.training._optimisers import optimisers, set_learning_rate
 from regard.training._prepare import prepare
@@ -52,7 +53,8 @@ def train(
         Where the model is, and its scores.
 
     Raises:
-        InputError: settings that contradict each other, or data that cannot be used.
+        InputError: settings that contradict each other, data that cannot be used, or more memory than there
+            is.
         TrainingError: the loss is no number any more, or memory ran out; the last checkpoint stays.
         OutputError: a checkpoint cannot be written; the last one stays.
 
@@ -87,6 +89,7 @@ def _silence(_: str) -> None:
 
 def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[str], None]) -> Result:
     settings, ranks = run.settings, run.ranks
+    check_fits(run)
     module = ranks.spread(run.task, shard=settings.shard)
     made = optimisers(module, settings.optimiser)
     checkpoints = Checkpoints(run.folder / CHECKPOINTS, keep=settings.keep, ranks=ranks)
