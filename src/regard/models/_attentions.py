@@ -10,6 +10,7 @@ import torch
 from regard.blocks.attentions import LinearAttention, Linformer, Performer
 from regard.checkpoints import Fields
 from regard.core import DilatedWindow, Kernel, Mask
+from regard.core.arguments import one_of
 from regard.core.errors import CheckpointError, InputError
 from regard.models._config import FamilyConfig
 from regard.models._init import RandomProjection, Scheme
@@ -161,8 +162,9 @@ def attention_named(value: Any, names: tuple[str, ...]) -> AttentionChoice | Non
     name = table["name"]
     if name == "softmax":
         return None
-    if name not in names:
+    if name in CHOICES and name not in names:
         raise InputError(f"attention must be softmax, {', '.join(names)} for this family; got {name!r}.")
+    one_of("attention", name, ("softmax", *names))
     kind, given = CHOICES[name], {key: each for key, each in table.items() if key != "name"}
     known = {each.name: each for each in fields(kind)}
     for key, each in given.items():

@@ -158,10 +158,11 @@ def _value(text: str) -> Any:
 
 def _put(values: dict[str, Any], path: Sequence[str], value: Any, change: str) -> None:
     *above, last = path
-    for name in above:
+    for depth, name in enumerate(above, 1):
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
-            raise InputError(f"set must name a setting in a section; got {change!r}.")
+            value_there = f"{'.'.join(above[:depth])} is {values!r} already, and has no settings of its own"
+            raise InputError(f"set must name a setting in a section: {value_there}; got {change!r}.")
     values[last] = value
 
 

@@ -1,6 +1,8 @@
 """The network of a run: new, of a family's own initial weights, or a checkpoint's."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -8,7 +10,6 @@ from regard.checkpoints import HeadKind
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.models import (
-    CHOICES,
     FAMILIES,
     TakesAttention,
     Transformer,
@@ -64,8 +65,8 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
         more: fields of the config that the objective decides, such as the number of labels.
 
     Raises:
-        InputError: an unknown family or field (near ones are named), sizes that no network can have, or a
-            checkpoint that cannot take the texts.
+        InputError: an unknown family or field (near ones are named), sizes that no network can have (they
+            are named as settings, such as model.num_heads), or a checkpoint that cannot take the texts.
     """
     if wanted.start is not None:
         return _further(wanted, head, more)
@@ -78,33 +79,46 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
             f"{', '.join(able)}."
         )
     check_names(wanted.sizes, known, "model")
-    special = tokenizer.special_ids
-    given: dict[str, Any] = {
-        **_SMALL,
-        "model_type": wanted.family,
-        "vocab_size": tokenizer.vocab_size,
-        "max_seq_len": wanted.length,
-        "head": head,
-        "pad_token_id": special.pad,
-        "eos_token_id": special.sep if special.eos is None else special.eos,
-        "decoder_start_token_id": special.pad if special.bos is None else special.bos,
-        **more,
-        **_without_weights(wanted.sizes),
-        **wanted.sizes,
-    }
-    given |= {name: given[one] for name, one in _LIKE.items() if name not in given}
-    made = {name: value for name, value in given.items() if name in known and value is not None}
-    try:
+    with _settings_named(known):
+        special = tokenizer.special_ids
+        given: dict[str, Any] = {
+            **_SMALL,
+            "model_type": wanted.family,
+            "vocab_size": tokenizer.vocab_size,
+            "max_seq_len": wanted.length,
+            "head": head,
+            "pad_token_id": special.pad,
+            "eos_token_id": special.sep if special.eos is None else special.eos,
+            "decoder_start_token_id": special.pad if special.bos is None else special.bos,
+            **more,
+            **_without_weights(wanted.sizes, kind),
+            **wanted.sizes,
+        }
+        given |= {name: given[one] for name, one in _LIKE.items() if name not in given}
+        made = {name: value for name, value in given.items() if name in known and value is not None}
         config = kind.of_sizes(**made)
+        check_network(config)
+        return new_network(config, seed=wanted.seed)
+
+
+@contextmanager
+def _settings_named(fields: Collection[str]) -> Iterator[None]:
+    """Errors about a field call it by the setting that it is."""
+    try:
+        yield
     except TypeError as error:
         raise InputError(f"model: {error}.") from error
-    check_network(config)
-    return new_network(config, seed=wanted.seed)
+    except InputError as error:
+        name = re.match(r"\w+", str(error))
+        if name is None or name[0] not in fields:
+            raise
+        raise InputError(f"model.{error}") from error
 
 
-def _without_weights(sizes: Mapping[str, Any]) -> dict[str, float]:
+def _without_weights(sizes: Mapping[str, Any], kind: type[Any]) -> dict[str, float]:
     """No dropout of weights, where the attention has none."""
-    choice = attention_named(sizes.get("attention"), tuple(CHOICES))
+    names = kind.ATTENTIONS if issubclass(kind, TakesAttention) else ()
+    choice = attention_named(sizes.get("attention"), names)
     return {} if choice is None or choice.has_weights else {"attention_dropout_p": 0.0}
 
 

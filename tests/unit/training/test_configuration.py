@@ -44,13 +44,17 @@ def test_what_is_typed_goes_over_the_file_and_the_file_over_the_defaults(tmp_pat
         ("optimiser.betas=[0.9]", "optimiser.betas must be a list of 2; got [0.9]"),
         ("batch=3", "batch must be a table of settings; got 3"),
         ("batch.rows.deep=3", "batch.rows must be a whole number"),
+        (
+            "model.attention=linear model.attention.rank=3",
+            "set must name a setting in a section: model.attention is 'linear' already, and has no settings",
+        ),
         ("steps", "set must be KEY=VALUE, such as optimiser.lr=0.001; got 'steps'"),
         ("objective=mlm", "objective must be 'clm'"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(change: str, told: str) -> None:
     with pytest.raises(InputError) as error:
-        read_settings("clm", changes=[change])
+        read_settings("clm", changes=change.split())
     assert told in str(error.value)
 
 

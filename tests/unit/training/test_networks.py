@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 
-from regard.models import FAMILIES, family_of
+from regard.core.errors import InputError
+from regard.models import FAMILIES, Transformer, family_of
 from regard.models.deberta import DebertaConfig
+from regard.training._batch import Batch, side
 from regard.training._networks import Wanted, network_of
+from regard.training.tasks._task import run
 from unit.training.small import WORDS, tokenizer
 
 SIZES = {"d_model": 12, "num_layers": 5, "num_heads": 3, "d_ff": 20}
@@ -30,3 +36,39 @@ def test_a_new_deberta_has_half_as_many_buckets_as_positions_and_at_most_those_p
     assert {length: config.num_buckets for length, config in found.items()} == {31: 15, 512: 256, 1024: 256}
     assert found[31].d_embedding == 12
     assert DebertaConfig.of_sizes(max_seq_len=31, num_buckets=5).num_buckets == 5
+
+
+def new(family: str, **sizes: Any) -> Transformer:
+    wanted = Wanted(start=None, family=family, sizes={**SIZES, **sizes}, length=29, seed=0)
+    return network_of(wanted, tokenizer(), head="language-model")
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes", "told"),
+    [
+        ("gpt2", {"num_heads": 5}, "model.num_heads must divide"),
+        (
+            "gpt2",
+            {"attention": "lineer"},
+            "model.attention must be one of .*Did you mean 'linear'",
+        ),
+        (
+            "gpt2",
+            {"attention": "linformer"},
+            "model.attention must be softmax, performer, linear, window",
+        ),
+        ("bert", {"attention": {"name": "linformer", "rank": 31}}, "model.attention.rank must be at most"),
+        ("perceiver-io", {"num_latents": 0}, "model.num_latents must be at least 1; got 0"),
+    ],
+)
+def test_sizes_that_cannot_be_are_named_as_settings(family: str, sizes: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=f"^{told}"):
+        new(family, **sizes)
+
+
+def test_texts_in_a_row_are_refused_by_the_setting_that_puts_them_there() -> None:
+    texts = side([[np.array([5, 6, 7]), np.array([8, 9])]], pad_id=0)
+    packed = Batch(source=texts, labels=texts.ids, counts={}, examples=2, more={})
+    told = "^batch.form must not be packed for this model: mask must be Causal, Padding or both for linear"
+    with pytest.raises(InputError, match=told):
+        run(new("gpt2", attention="linear"), packed)

@@ -215,7 +215,11 @@ class Task(nn.Module, ABC):
 
 
 def run(network: Network, batch: Batch, *, logits: bool = True, taps: Taps | None = None) -> Output:
-    """Run a network on what a batch holds."""
+    """Run a network on what a batch holds.
+
+    Raises:
+        InputError: several texts share a row, and its attention cannot keep them apart.
+    """
     source, target = batch.source, batch.target
     more: dict[str, Any] = {}
     if target is not None:
@@ -224,13 +228,18 @@ def run(network: Network, batch: Batch, *, logits: bool = True, taps: Taps | Non
             "decoder_mask": target.mask,
             "decoder_positions": target.positions,
         }
-    output: Output = network(
-        source.ids,
-        mask=source.mask,
-        token_types=source.types,
-        positions=source.positions,
-        logits=logits,
-        taps=taps,
-        **more,
-    )
+    try:
+        output: Output = network(
+            source.ids,
+            mask=source.mask,
+            token_types=source.types,
+            positions=source.positions,
+            logits=logits,
+            taps=taps,
+            **more,
+        )
+    except InputError as error:
+        if source.segments is None or not str(error).startswith("mask must"):
+            raise
+        raise InputError(f"batch.form must not be packed for this model: {error}") from error
     return output
