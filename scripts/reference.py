@@ -188,9 +188,13 @@ def _documents_itself(value: Any) -> bool:
 
 
 def _members(value: Any) -> dict[str, Any]:
-    """The methods and properties that regard gives a class, without those of a base that is described too."""
+    """The methods and properties that regard gives a class, without those of a base that is described too.
+
+    What a class leaves out of `dir` of its instances is for regard itself, and left out here.
+    """
     if not inspect.isclass(value):
         return {}
+    listed = value.__dir__(object.__new__(value)) if "__dir__" in vars(value) else dir(value)
     found: dict[str, Any] = {}
     for kind in value.__mro__:
         if kind is value or (kind.__module__.startswith("regard") and kind not in _public_bases()):
@@ -198,7 +202,7 @@ def _members(value: Any) -> dict[str, Any]:
                 plain = each.__func__ if isinstance(each, classmethod | staticmethod) else each
                 if not name.startswith("_") and (inspect.isroutine(plain) or isinstance(plain, property)):
                     found.setdefault(name, plain)
-    return dict(sorted(found.items()))
+    return {name: found[name] for name in sorted(found) if name in listed}
 
 
 @cache

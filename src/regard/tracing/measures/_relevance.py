@@ -13,7 +13,7 @@ from regard.tracing.record import Selector, Trace, check_cost, chosen_of
 def attention_gradients(
     trace: Trace, layer: int, head: int | None = None, *, of: Scalar, kind: "Kind | None" = None
 ) -> Tensor:
-    """Attention weights times the gradient of a number by them.
+    """Attention weights times the gradient of a number with respect to them.
 
         A_h * dA_h,  dA_h = d of(output) / d A_h
 

@@ -97,7 +97,7 @@ def write_page(
 def difference_page(
     one: Trace, other: Trace, *, heads: Iterable[PageHead] = (), max_mb: float | None = MOST_MB
 ) -> Page:
-    """The interactive page of how two traces differ, which is `Trace.difference_page` too.
+    """The interactive page of how two traces differ.
 
     It has each head's Jensen-Shannon divergence, the differences of the weights, and the attention of both;
     of two texts, which tokens are partners, and how alike their words are, layer by layer.
