@@ -322,6 +322,7 @@ WORD = ("-w", "bank")
     [
         (("explain", "", *WORD), "TEXT is empty"),
         (("explain", " \n\t", *WORD), "TEXT is empty"),
+        (("look", " \n"), "TEXT is empty but for white space"),
         (("look", "bank", " "), "PAIR is empty"),
         (("compare", "bank", "", *WORD), "text is empty"),
         (("explain", FISHING, "-w", "bnak"), r'the words are "Write", .*; did you mean "bank"\?'),

@@ -1,10 +1,13 @@
 """`trace.plot` and `regard look --svg`: one head's exact weights in a file."""
 
+import itertools
 import json
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 
 import regard
@@ -33,6 +36,26 @@ def test_a_picture_has_the_traces_weights(trace: Trace) -> None:
     assert said["bank → river"] == pytest.approx(float(weights[trace.tokens.index("river")]), abs=5e-5)
     assert sum(said.values()) == pytest.approx(1, abs=1e-3)
     assert picture.queries == ("bank",)
+
+
+def _brightness(colour: str) -> float:
+    part = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    linear = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722]) + 0.05
+
+
+def test_numbers_can_be_read_on_every_shade(trace: Trace) -> None:
+    picture = trace.plot(3, 5, form="map")
+    size = len(picture.keys)
+    svg = replace(picture, weights=np.linspace(0, 1, size * size).reshape(size, size)).svg()
+    cells = [each for each in ElementTree.fromstring(svg).iter() if each.tag in (f"{NS}rect", f"{NS}text")]
+    pairs = [
+        sorted(_brightness(each.attrib["fill"]) for each in (cell, number))
+        for cell, number in itertools.pairwise(cells)
+        if cell.find(f"{NS}title") is not None
+    ]
+    assert len(pairs) == size * size
+    assert min(light / dark for dark, light in pairs) >= 4.5
 
 
 def test_without_special_tokens_nothing_is_rescaled(trace: Trace) -> None:
@@ -84,7 +107,7 @@ def test_look_writes_pictures_and_no_page(
     ("options", "said"),
     [
         (["--svg", "a.png"], "ends in .svg"),
-        (["--svg", "-"], "no file"),
+        (["--svg", "-"], "not a file to write to"),
         (["--svg", "a.svg", "--layer", "9"], "layer"),
         (["--svg", "a.svg", "--kind", "cross"], 'kind must be "encoder"'),
     ],
