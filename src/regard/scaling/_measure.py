@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.scaling._cases import Case, Shape, Softmax, case_named, names_of
 from regard.scaling._closeness import closeness
@@ -61,8 +62,8 @@ def scaling(
     asked = _checked(lengths)
     for case in cases.values():
         case.check(causal=causal)
-    if heads < 1 or head_dim < 2:
-        raise InputError(f"heads must be at least 1, and head_dim 2; got {heads} and {head_dim}.")
+    whole("heads", heads, least=1)
+    whole("head_dim", head_dim, least=2)
     shapes = [Shape(length=each, heads=heads, head_dim=head_dim, causal=causal) for each in asked]
     _check_fits(cases, shapes)
     every, done = len(cases) * (2 * len(shapes) + 1), 0

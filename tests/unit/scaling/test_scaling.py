@@ -129,7 +129,8 @@ def test_closeness_is_a_relative_error() -> None:
         ),
         ({"lengths": [1]}, "lengths must be whole numbers from 2 on"),
         ({"lengths": []}, "lengths must be whole numbers from 2 on"),
-        ({"heads": 0}, "heads must be at least 1"),
+        ({"heads": 0}, "heads must be a whole number, at least 1"),
+        ({"head_dim": 1}, "head_dim must be a whole number, at least 2"),
         ({"names": ["linformer"], "causal": True}, "attention must have a causal form"),
         (
             {"lengths": [512, 10**7]},
