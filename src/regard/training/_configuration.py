@@ -161,8 +161,10 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any, change: str) -
     for depth, name in enumerate(above, 1):
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
-            value_there = f"{'.'.join(above[:depth])} is {values!r} already, and has no settings of its own"
-            raise InputError(f"set must name a setting in a section: {value_there}; got {change!r}.")
+            raise InputError(
+                f"set must name a setting in a section: {'.'.join(above[:depth])} is {values!r} already, and has "
+                f"no settings of its own; got {change!r}."
+            )
     values[last] = value
 
 
