@@ -55,7 +55,7 @@ ARGUMENTS = [
 # Chromium's sandbox refuses to start as root, and containers often have a small /dev/shm.
 AS_ROOT = ["--no-sandbox", "--disable-dev-shm-usage"]
 
-# A kernel, a server and a browser share the processor with other tests.
+# A browser, and with it a kernel and a server, share the processor with other tests.
 PATIENCE_MS = 30_000
 
 # What tests of one thing begin with: it stays what it is whatever a page opens on.
@@ -77,6 +77,7 @@ def browser() -> Iterator[Browser]:
     if executable is None:
         _no_browser("no chromium-headless-shell or chromium on the PATH")
     arguments = ARGUMENTS + (AS_ROOT if os.geteuid() == 0 else [])
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         try:
             chromium = playwright.chromium.launch(executable_path=executable, args=arguments)
@@ -221,7 +222,5 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jupyter]:
     for family in ("bert", "llama"):
         (folder / family).mkdir(parents=True)
         write_tokenizer(write(folder / family, family), 31)
-    expect.set_options(timeout=PATIENCE_MS)
     with jupyterlab(folder) as address:
         yield Jupyter(address, folder)
-    expect.set_options(timeout=None)

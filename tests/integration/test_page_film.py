@@ -17,7 +17,12 @@ OpenPage = Callable[..., BrowserPage]
 # How large and how long it is, and how far two of its pictures differ.
 _PLAYED = """async (address) => {
     const video = document.createElement("video");
-    const come = (name) => new Promise((done) => video.addEventListener(name, done, { once: true }));
+    const come = (name) =>
+        new Promise((done, fail) => {
+            video.addEventListener(name, done, { once: true });
+            video.addEventListener("error", () => fail(video.error), { once: true });
+            setTimeout(() => fail(new Error(`no ${name} in 30 s`)), 30_000);
+        });
     video.src = address;
     await come("loadeddata");
     const { videoWidth: width, videoHeight: height } = video;

@@ -221,7 +221,6 @@ def test_the_strip_of_the_chosen_head_is_in_view(open_page: OpenPage, tmp_path: 
             const { left, top, width, height } = strip.getBoundingClientRect();
             return strip.contains(document.elementFromPoint(left + width / 2, top + height / 2));
         }""",
-        timeout=3000,
     )
 
 

@@ -150,7 +150,7 @@ def test_by_keys_by_clicks_and_by_links(open_page: OpenPage, translated: tuple[W
     query = written.first
     assert state(page)["pin"] == {"side": "query", "index": query}
     page.get_by_role("button", name="Play the words").click()
-    expect(output).to_contain_text("3 of ", timeout=5000)
+    expect(output).to_contain_text("3 of ")
     page.get_by_role("button", name="Pause").click()
     again = open_page(path, f"#{address(page)}")
     assert again.locator(".writing .steps-bar output").inner_text() == output.inner_text()
