@@ -162,8 +162,8 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any, change: str) -
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
             raise InputError(
-                f"set must name a setting in a section: {'.'.join(above[:depth])} is {values!r} already, and has "
-                f"no settings of its own; got {change!r}."
+                f"set must name a setting in a section: {'.'.join(above[:depth])} is {values!r} already, and "
+                f"has no settings of its own; got {change!r}."
             )
     values[last] = value
 
