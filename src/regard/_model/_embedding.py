@@ -93,37 +93,38 @@ class Embedding(Held):
     ) -> SentenceVectors | Embeddings:
         """Embed texts: sentences, words or tokens, at any layer.
 
-        Texts are tokenised once, sorted by length, and run without padding; the pass ends at the highest
-        layer asked for. A text that is longer than the model takes is read in windows that overlap, and
-        each of its tokens embedded where it has most context; `.report` tells which texts those were.
-        What the call made of the weights is kept for the next one with the same request.
+        Texts are tokenised once, sorted by length, and run without padding, up to the highest layer that you
+        ask for. A text beyond the model's limit is read in overlapping windows, and each of its tokens is
+        embedded where it has most context; `.report` says which texts these were. The next call with the
+        same request uses the prepared weights of this one.
 
         Args:
             texts: any number, in a list, a column of a table (such as a pandas Series), or an iterator.
-            level: what gets a vector; see `regard.embedding.Request`, as for all that follows.
-            layer: 0 the learned embedding, -1 the contextual one, any between; a list, or a `regard.Mix`.
-            pooling: of level "sentence"; None for the checkpoint's own, and what follows it.
-            normalize: whether vectors get the length 1.
+            level: what gets a vector. `regard.embedding.Request` has more on this and the next arguments.
+            layer: 0 is the learned embedding, -1 the contextual one; a number, a list, or a `regard.Mix`.
+            pooling: how tokens become a sentence vector; None for the checkpoint's own way, with all its
+                steps.
+            normalize: whether to scale vectors to length 1.
             window: `regard.Windows(size, overlap)` or `regard.Truncate(size)`.
-            prompt, prompt_name: what is put before each text.
-            truncate_dim: how many entries of a vector are kept.
-            precision: what the model computes in. "float32" is exact to 1e-5 on every processor. "int16"
-                loses next to nothing, "int8" and "bfloat16" more; "fast" takes the fastest whose cosines to
-                float32 are at least 0.999. `.report.computed` says which it was, and the loss measured.
-            storage: what the vectors are stored in: "float32", "float16", "int8" or "ubinary".
+            prompt, prompt_name: a text to put before each text, or the name of a prompt of the checkpoint.
+            truncate_dim: how many entries of a vector to keep.
+            precision: the type to compute in. "float32" is exact to 1e-5 on every processor. "int16" loses
+                next to nothing, "int8" and "bfloat16" more; "fast" takes the fastest whose cosines to
+                float32 are at least 0.999. `.report.computed` has the type that was used, and the loss.
+            storage: how to store vectors: "float32", "float16", "int8" or "ubinary".
             batch_tokens: the most tokens that run together.
-            threads: the cores that are used.
-            progress: called now and then with (done, total) texts; of an iterator the total is what has been
-                taken from it. None: a bar on stderr, where that is a terminal or a notebook, after 3 seconds.
+            threads: how many cores to use.
+            progress: called now and then with (done, total) texts; for an iterator the total is the number
+                read so far. None: after 3 seconds a bar on stderr, in a terminal or a notebook.
 
         Returns:
-            Of sentences an array (texts, d), or (texts, layers, d) for a list of layers, float32 unless
-            `storage` is another. Of words and tokens `Embeddings`, with `vectors`, `spans`, `texts` and
-            `rows`. Both have a `report` and `to_arrow()`, and show themselves as a table.
+            For sentences an array (texts, d), or (texts, layers, d) for a list of layers, float32 unless
+            `storage` says otherwise. For words and tokens `Embeddings`, with `vectors`, `spans`, `texts` and
+            `rows`. Both have a `report` and `to_arrow()`, and display themselves as a table.
 
         Raises:
-            InputError: an argument that is none of these, or a text that cannot be embedded, such as an empty
-                one; the message says which.
+            InputError: an argument is none of these, or a text cannot be embedded, such as an empty one; the
+                message says which.
 
         Example:
             >>> import regard

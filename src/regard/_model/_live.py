@@ -16,21 +16,22 @@ class Live(Held):
     """A model that leaves Python."""
 
     def live_page(self, text: str, pair: str | None = None) -> Page:
-        """A page that holds the model itself: type any sentence into it, offline, and every view follows.
+        """Make a page that holds the model itself: type any sentence, offline, and every view follows.
 
-        In it heads can be switched off and weights dragged; it says which words' contextual embeddings move,
-        how alike two sentences are, and what a language-model head expects. Its weights have 8 bits: what
-        that changes is measured over some sentences, and stated as `live_difference` and on the page.
+        On the page you can switch off heads and drag weights. It says which words' contextual embeddings
+        move, how alike two sentences are, and what a language-model head expects. Its weights have 8 bits;
+        regard measures over some sentences how much that changes, and states it in `live_difference` and on
+        the page.
 
         Args:
-            text: what the page opens with, worked out here.
-            pair: a second text beside it, which the model reads too.
+            text: the first sentence on the page, with Python's own numbers.
+            pair: a second text, which the model reads with the first.
 
         Returns:
-            The page: `model.live_page("...").write("live.html")`. Of the default model it has 35 MB.
+            The page: `model.live_page("...").write("live.html")`. With the default model it takes 35 MB.
 
         Raises:
-            InputError: a model that is no BERT, DistilBERT or GPT-2, or one with edits; or as `trace`.
+            InputError: the model is not a BERT, DistilBERT or GPT-2, or has edits; or as `trace`.
 
         Example:
             >>> import regard

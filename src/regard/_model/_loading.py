@@ -20,20 +20,21 @@ def load(
 ) -> Model:
     """Load a model with its tokenizer.
 
-    A name is looked up, in this order, as a folder, an installed model package, in the Hugging Face cache,
-    and on the Hugging Face hub.
+    A name is looked up in this order: as a folder, as an installed model package, in the Hugging Face cache,
+    on the Hugging Face hub.
 
     Args:
         name_or_folder: None is sentence-transformers/all-MiniLM-L6-v2.
-        dtype: what the weights are converted to; None keeps the stored one.
-        device: where they are put; None is the CPU.
+        dtype: the type to convert the weights to; None keeps the stored one.
+        device: the device to put them on; None is the CPU.
 
     Returns:
         The model, in evaluation mode.
 
     Raises:
-        ModelNotFoundError: nothing of that name can be loaded from here.
-        CheckpointError: the files are damaged, of a family regard does not implement, or do not fit.
+        ModelNotFoundError: no model of that name can be loaded from here.
+        CheckpointError: the files are damaged, do not fit together, or are of a family that regard does not
+            implement.
 
     Example:
         >>> import regard
@@ -45,21 +46,23 @@ def load(
 
 
 def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Model:
-    """Look at any `transformers` model that calls attention through transformers' registry.
+    """Make a `Model` of a `transformers` model that you have built or loaded yourself.
 
-    The model runs as it is: its own modules, its own fused attention, with what enters and leaves attention
-    read on the way. Nothing is left behind in it, also after an exception.
+    The model runs as it is, with its own modules and its own fused attention; regard reads the tensors that
+    enter and leave attention. It needs a model that calls attention through transformers' registry. Nothing
+    is left behind in the model, even after an exception.
 
     Args:
         hf_model: a `transformers.PreTrainedModel` in evaluation mode.
-        tokenizer: its tokenizer, from transformers or tokenizers; None where only token ids will be given.
-        name: what it is called; by default the name it was loaded by, or its class.
+        tokenizer: its tokenizer, from transformers or tokenizers; None if you will give token ids only.
+        name: the name of the model; by default the name it was loaded by, or its class.
 
     Returns:
-        The same `Model` as `load` gives; `model.parity()` is what the check on creation found.
+        The same `Model` as from `load`; `model.parity()` is the result of the check on creation.
 
     Raises:
-        InputError: a model that cannot be seen (the message names what), or a tokenizer that is none.
+        InputError: regard cannot see all of the model's attention (the message says what), or the tokenizer
+            is not one.
         RegardError: the check on creation found other numbers than the model's.
         MissingExtraError: transformers is not installed.
 

@@ -31,23 +31,23 @@ def view(
     layers: Sequence[int] | None = None,
     name: str = "attention",
 ) -> Page:
-    """The interactive page of attention that regard did not compute: any model's, from any library.
+    """Make the interactive page of attention from any other library.
 
     Args:
         weights: (layers, heads, queries, keys), as an array or tensor, or a sequence with one array of
             (heads, queries, keys) a layer, such as `output.attentions` of transformers; a batch axis of one
             is left out. Each row holds numbers from 0 that sum to 1 or less.
         tokens: the text of each query's token, as the vocabulary writes it or in any other way.
-        key_tokens: of cross-attention, the text of each key's token; by default the keys are the queries.
-        second: of a pair of texts, the place of the second one's first token.
-        layers: draw only these of the layers, counted from 0.
-        name: what the page calls the model.
+        key_tokens: for cross-attention, the text of each key's token; by default the keys are the queries.
+        second: for a pair of texts, the place of the second one's first token.
+        layers: draw only these layers, counted from 0.
+        name: the name of the model on the page.
 
     Returns:
         The page: `view(...).write("page.html")`. It states by how much its 16-bit numbers differ from yours.
 
     Raises:
-        InputError: weights that are no attention over these tokens, or more of them than a page holds.
+        InputError: the weights are not attention over these tokens, or are more than a page holds.
 
     Example:
         >>> weights = np.full((2, 3, 4, 4), 0.25)

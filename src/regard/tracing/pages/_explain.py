@@ -22,7 +22,7 @@ def explain(
 
     Args:
         trace: the traced text.
-        token: an index, or a word of the text; of a word of several pieces the first is worked out, and the
+        token: an index, or a word of the text; if a word has several pieces, the first is worked out, and the
             record names them all.
         layer: attention layer.
         head: query head.

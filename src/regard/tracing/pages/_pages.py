@@ -28,26 +28,25 @@ def page(
     """The interactive page of this trace: `trace.page().html`; `write_page` puts it in a file.
 
     Args:
-        values: heads whose values (v) the page holds in any case: (layer, head), of every kind of
-            attention that has it, (kind, layer, head), or the number of a layer for all of its heads.
-            It holds those of all heads while it stays under 8 MB with them.
-        heads: heads that it holds in any case, where a long text does not leave room for all. The first
-            heads of each layer come next; of the others it has the statistics and a picture.
-        max_mb: what it may take, in millions of bytes; None is no limit.
-        measures: what the page can draw in the place of the weights: "value_zeroing", "rollout",
-            "gradient". "norm", norm-weighted attention, is there in any case where it can be had.
-            What cannot be had, or does not fit, is left out: `Page.left_out` and the page say why.
-        of: what "gradient" is the gradient of, as in `attention_gradients`; by default the largest logit
-            after a decoder's last token.
-        only: heads that the page holds, with their values, and nothing of any other: a few kB of data, to
-            be shown inside another page (`#bare`). It goes without `values`, `heads`, `measures` and
-            `all_positions`.
-        all_positions: whether it holds the vectors that the model adds at all its positions, up to 512, and
-            not only at those of the text: half a MB of the default model.
+        values: heads whose values (v) the page must hold: (layer, head), for every kind of attention that has
+            it, (kind, layer, head), or the number of a layer for all of its heads. A page under 8 MB holds
+            the values of all heads.
+        heads: heads that the page of a long text must hold. The first heads of each layer come next; of heads
+            without room it has the statistics and a picture.
+        max_mb: the largest size of the page, in millions of bytes; None is no limit.
+        measures: measures to draw instead of the weights: "value_zeroing", "rollout", "gradient". "norm",
+            norm-weighted attention, is there anyway, if it can be computed. A measure that cannot be computed
+            or does not fit is left out: `Page.left_out` and the page say why.
+        of: the number that "gradient" is of, as in `attention_gradients`; by default the largest logit after
+            a decoder's last token.
+        only: hold only these heads, with their values: a few kB of data, to show inside another page
+            (`#bare`). It excludes `values`, `heads`, `measures` and `all_positions`.
+        all_positions: whether to hold the vectors of all positions of the model, up to 512, and not only
+            those of the text: half a MB for the default model.
 
     Raises:
-        InputError: a head or a measure that is not there, heads that do not fit, or a layer that the page
-            cannot draw exactly.
+        InputError: a head or measure does not exist, the heads do not fit, or the page cannot draw a layer
+            exactly.
     """
 
     of_values, held = page_heads(self, values, "values"), page_heads(self, heads, "heads")

@@ -24,8 +24,8 @@ def plot(
     Args:
         layer, head, kind, query, key: as in `weights`.
         form: "lines", tokens left and right with a line for each weight, or "map", a heat map.
-        specials: draw the tokens that the model added too; without them no weight is rescaled.
-        least: draw the weights from here up.
+        specials: whether to draw the special tokens too; weights are not rescaled without them.
+        least: the smallest weight to draw.
 
     Returns:
         The picture: `.write("head.svg")`, or .png and .pdf through matplotlib; `.svg()` is its text.

@@ -57,14 +57,14 @@ class Trace(Stacks):
                 several pieces gives one row or column each; None gives all.
 
         Returns:
-            float32 on the CPU, (queries, keys) of one layer and one head; else (layers, heads, queries, keys)
-            without the axis of what is one number. Rows are normalised over all keys, so that a selection is
-            a part of the whole matrix. A model with attention sinks has a last column of them, where `key` is
-            None.
+            float32 on the CPU, (layers, heads, queries, keys); a layer or head given as one number has no
+            axis, so one layer and one head give (queries, keys). Rows are normalised over all keys, so a
+            selection is a part of the whole matrix. A model with attention sinks has a last column for them,
+            if `key` is None.
 
         Raises:
-            InputError: a layer, head, token or word that is not there, or a kind that is not said; layers
-                with unlike numbers of heads in one call; or more than memory holds.
+            InputError: a layer, head, token or word does not exist, `kind` is missing, the layers have
+                different numbers of heads, or the result does not fit in memory.
 
         Example:
             >>> import regard
