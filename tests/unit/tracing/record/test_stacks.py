@@ -180,7 +180,7 @@ def test_the_layers_read_what_the_stacks_handed_on(trace: Trace, network: Transf
 
 @pytest.mark.parametrize("kind", [None, "both", "Cross", True, 1])
 def test_a_kind_has_to_be_said(trace: Trace, kind: Any) -> None:
-    message = f'kind must be "encoder" or "decoder" or "cross", the attention that this model has'
+    message = 'kind must be "encoder" or "decoder" or "cross", the attention that this model has'
     message += r"\.$" if kind is None else f"; got {kind!r}"
     for ask in (trace.weights, trace.scores, trace.context):
         with pytest.raises(InputError, match=message):
