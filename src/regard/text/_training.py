@@ -19,6 +19,9 @@ from regard.text._tokenizer import Tokenizer
 TokenizerKind = Literal["bpe", "wordpiece", "unigram", "characters"]
 """How a tokenizer cuts texts."""
 
+_LARGEST = 10_000_000
+"""Tokens: the library takes memory for all of them at once, and ends the process where it gets none."""
+
 _OWN_MARKS = {"bpe": "gpt2", "wordpiece": "bert", "unigram": "t5", "characters": "none"}
 _LEAST = 2  # how often a pair of pieces must come to be merged
 _TOLD = 1000  # texts between two calls of `on_texts`
@@ -87,7 +90,7 @@ def train_tokenizer(
     Args:
         texts: what is learned from.
         kind: one of "bpe", "wordpiece", "unigram" and "characters".
-        size: tokens at most, special ones included. Few texts give fewer.
+        size: tokens at most, special ones included, up to ten million. Few texts give fewer.
         lowercase: whether capitals are lost; wordpiece then loses accents too.
         marks: which special tokens; None for the kind's own. Wordpiece and unigram need some with one for
             unknown text. Characters without one refuse texts with others than they were learned from.
@@ -114,7 +117,10 @@ def train_tokenizer(
     if isinstance(special, str) or not all(isinstance(each, str) and each.strip() for each in special):
         raise InputError(f"special must be a list of tokens, none of them blank; got {special!r}.")
     plan = _Plan(
-        size=whole("size", size, least=1), lowercase=lowercase, marks=MARKS[named], special=tuple(special)
+        size=whole("size", size, least=1, most=_LARGEST),
+        lowercase=lowercase,
+        marks=MARKS[named],
+        special=tuple(special),
     )
     if plan.unknown is None and kind in ("wordpiece", "unigram"):
         raise InputError(
