@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from integration.training_runs import settings_of
-from regard.core.errors import CheckpointError, OutputError, RegardError, TrainingError
+from regard.core.errors import CheckpointError, InputError, OutputError, RegardError, TrainingError
 from regard.core.locks import locked
 from regard.text import train_tokenizer, write_tokenizer
-from regard.training import train
+from regard.training import _memory, train
 
 
 def refused(settings: Any, folder: Path) -> str:
@@ -218,8 +218,11 @@ def test_a_score_that_is_no_number(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "model").exists()
 
 
-def test_memory_that_runs_out(tmp_path: Path) -> None:
+def test_memory_that_runs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(tmp_path, model={"d_model": 2**30, "num_heads": 1, "num_layers": 1})
+    with pytest.raises(InputError, match=r"a network of 4,611,.* parameters needs .* GiB of memory, and"):
+        train(settings, tmp_path / "run")
+    monkeypatch.setattr(_memory, "free_bytes", lambda device: None)  # as where nobody says
     with pytest.raises(
         TrainingError, match=r"memory ran out; what was saved stays\. Go on with shard=true on "
     ):
