@@ -77,4 +77,6 @@ def test_two_runs_open_on_what_differs_most(open_page: OpenPage, compared_pages:
     divergence = _facts(page)["compared"]["kinds"]["encoder"]["divergence"]
     assert divergence[start["layer"]][start["head"]] == max(map(max, divergence))
     assert state["pin"] == {"side": "query", "index": start["pin"]}
-    assert "start" not in _facts(open_page(compared_pages["movement"], start=True))
+    page = open_page(compared_pages["movement"], start=True)
+    start, state = _facts(page)["start"], head_page.state(page)
+    assert (state["view"], state["layer"], state["head"]) == ("movement", start["layer"], start["head"])

@@ -185,10 +185,7 @@ def render_page(
     plain = sum(len(text.encode()) for text in (style_packed, script_packed, loader, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
     held, packed = pack_records(records, heads, values, max_mb, size, alone=only is not None)
-    if movement is None:
-        runs[0][0]["start"] = start_of(
-            records if training is None else records[-1:], held, difference, writing
-        )
+    runs[0][0]["start"] = start_of(records if training is None else records[-1:], held, difference, writing)
     every_mb = (size + all_bytes(records, packed[0].encoding)) / 1e6
     for (facts, blocks), record, each, its_left in zip(runs, records, packed, left, strict=True):
         add_heads(each, facts, blocks, _round_up(each.largest_difference))
