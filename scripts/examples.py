@@ -47,7 +47,7 @@ def default_page(*texts: str) -> Page:
 
 def long_page() -> Page:
     """The page of the long text, with a few heads, so that the file is small; pictures of the others."""
-    return regard.load().trace(LONG).page(heads=[(5, 2), (3, 1)], max_mb=1.4)
+    return regard.load().trace(LONG).page(heads=[(5, 2), (3, 1)], max_mb=1.5)
 
 
 def trained(train: Callable[[Path], float], text: str, folder: Path, target: str | None = None) -> Page:
