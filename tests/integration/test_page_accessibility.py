@@ -46,6 +46,8 @@ COLOURS = {
     },
     "dark": {"movement": ("movement",), "difference": PAGES["difference"]},
 }
+# Its rules find on a phone what they find of the same parts on other pages.
+ON_A_PHONE = ("pair", "training")
 # What a page begins with, where that is not all that there is to see: in the dark.
 SEVERAL = "&also=1.1,0.2,1.0&pin=query-1-2"
 NEW_COLOURS = {
@@ -166,7 +168,8 @@ def test_axe_finds_nothing(open_page: OpenPage, pages: dict[str, Path], name: st
         page.locator(f'[role="tab"][data-view="{view}"]').click()
         expect(page.get_by_role("tabpanel")).to_be_visible()
         _unfold(page)
-        found += [f"{view}: {each}" for each in _complaints(page, colours=view in colours)]
+        if look != "phone" or name in ON_A_PHONE:
+            found += [f"{view}: {each}" for each in _complaints(page, colours=view in colours)]
         assert page.evaluate(_WIDE) == [], view
         assert set(page.evaluate(_SIZES)) <= FIVE, view
         page.locator(".menu").evaluate_all(

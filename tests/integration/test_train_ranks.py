@@ -194,9 +194,3 @@ def test_torchrun_as_it_is_typed(place: Path, tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert len(ended.stdout.splitlines()) == 1
     assert ended.stderr.count("encoding the texts: train") == 1
-    ended = subprocess.run(
-        [*command, "--seed", "3"], cwd=place, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.count("regard: ") == 1
-    assert "holds a run with other settings: seed is 0 there and 3 here." in ended.stderr

@@ -45,15 +45,16 @@ def test_a_network_that_cannot_be_trained_is_refused(tmp_path: Path) -> None:
         train(settings, tmp_path / "run")
 
 
-@pytest.mark.parametrize(("rows", "length"), [(7, 61), (1, 5003)])
+@pytest.mark.parametrize(("rows", "length"), [(7, 61), (1, 503)])
 def test_a_step_takes_more_than_is_asked_for(
     rows: int, length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against the most that torch allocates in two steps: the second has moments from the first."""
     asked: list[int] = []
     monkeypatch.setattr(_fits, "check_room", lambda needed, what, way_out: asked.append(needed))
+    monkeypatch.setattr(_fits, "_LONGEST", 127)
     settings = settings_of("clm", tmp_path, model=BIG, batch={"length": length, "rows": rows})
-    (tmp_path / "clm.jsonl").write_text('{"text": "the river bank of money"}\n' * 3000)
+    (tmp_path / "clm.jsonl").write_text('{"text": "the river bank of money"}\n' * 300)
     with prepare(settings, tmp_path / "run", Ranks(), print) as run:
         _fits.check_fits(run)
         made = optimisers(run.task, settings.optimiser)
