@@ -62,14 +62,15 @@ def _largest(feed: Feed) -> _Largest:
 
 
 def _kept(run: Run, largest: _Largest) -> int:
-    """Bytes that autograd keeps of the micro-batch: what one row takes, and what each more adds."""
+    """Bytes that autograd keeps of the micro-batch: what each row adds, and what there is once."""
     row, share = largest.row, 1.0
-    if largest.length > _LONGEST:  # its beginning, and in proportion
+    if largest.length > _LONGEST:  # its beginning
         longest = max(row, key=lambda example: max(len(example[name]) for name in run.task.sized))
         cut: Any = run.task.cut(cast(Any, longest), _LONGEST)
         row, share = ({name: np.asarray(cut[name]) for name in cut},), largest.length / _LONGEST
     one, two = (_kept_of(run, [row] * rows) for rows in (1, 2))
-    return int(share * (one + (largest.rows - 1) * (two - one)))
+    each = two - one
+    return int(one - each + share * largest.rows * each)
 
 
 def _kept_of(run: Run, rows: Sequence[Row]) -> int:

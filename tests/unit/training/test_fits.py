@@ -62,7 +62,8 @@ def test_a_step_takes_more_than_is_asked_for(
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
             for picked in run.train.steps(0)[:2]:
                 progress, _ = take_step(run, run.task, made, picked, progress)
-    assert 0.5 * peak_of(profiled) < asked[0] < peak_of(profiled)
+    # A step takes blocks of weights besides, where attention has dropout, and gradients.
+    assert 0.3 * peak_of(profiled) < asked[0] < peak_of(profiled)
 
 
 def peak_of(profiled: Any) -> int:
