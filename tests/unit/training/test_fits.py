@@ -63,7 +63,7 @@ def test_a_step_takes_more_than_is_asked_for(
             for picked in run.train.steps(0)[:2]:
                 progress, _ = take_step(run, run.task, made, picked, progress)
     # A step takes blocks of weights besides, where attention has dropout, and gradients.
-    assert 0.3 * peak_of(profiled) < asked[0] < peak_of(profiled)
+    assert 0.2 * peak_of(profiled) < asked[0] < peak_of(profiled)
 
 
 def peak_of(profiled: Any) -> int:
