@@ -22,8 +22,8 @@ def check_fits(run: Run) -> None:
     """Refuse a run whose largest micro-batch would not fit beside the optimiser's moments.
 
     One row of it is run, then two. What autograd keeps of them for the backward pass is counted, and from
-    that follows what it keeps of all. Gradients, and what a step needs for a moment only, are left out: what
-    is refused would not have fitted.
+    that follows what it keeps of all. Logits, gradients, and what a step needs for a moment only, are left
+    out: what is refused would not have fitted.
 
     Raises:
         InputError: it needs more memory than is free.
@@ -74,6 +74,7 @@ def _kept(run: Run, largest: _Largest) -> int:
 
 
 def _kept_of(run: Run, rows: Sequence[Row]) -> int:
+    """Up to the last hidden state: of many rows the logits are made in pieces, and none is kept."""
     weights = {each.untyped_storage().data_ptr() for each in run.task.state_dict().values()}
     kept: dict[int, int] = {}
 
@@ -85,6 +86,6 @@ def _kept_of(run: Run, rows: Sequence[Row]) -> int:
     run.task.train()
     batch = run.task.batch(rows, generator(0, purpose="batch"))
     with saved_tensors_hooks(keep, lambda tensor: tensor), run.computing():
-        sums = run.task(batch)  # holds what is kept until it has been counted
-    del sums
+        state = run.task.state(batch)  # holds what is kept until it has been counted
+    del state
     return sum(size for place, size in kept.items() if place not in weights)
