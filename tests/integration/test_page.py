@@ -366,7 +366,7 @@ def test_policy_stops_a_script_that_is_not_the_pages_own(browser: Browser, path:
     with browser.new_context(offline=True) as context:
         page = context.new_page()
         page.goto(path.as_uri())
-        assert page.evaluate("regard.ready") is True
+        page.wait_for_function("window.regard && window.regard.ready")
         assert page.evaluate("window.intruder") is None
         assert page.evaluate("getComputedStyle(document.getElementById('p')).color") != "rgb(255, 0, 0)"
         failed = page.evaluate("fetch('data:text/plain,x').then(() => false, () => true)")

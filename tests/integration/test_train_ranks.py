@@ -139,7 +139,7 @@ def test_muon(place: Path, tmp_path: Path, shard: bool) -> None:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_memory_that_runs_out_in_one_process_ends_both(place: Path, tmp_path: Path, rank: int) -> None:
     settings = settings_of(place, batch={"accumulate": 1})
-    before = (run_out_of_memory, rank, 7)  # two batches more are tried before the first step
+    before = (run_out_of_memory, rank, 5)
     ended = run(settings, tmp_path / "run", tmp_path / "errors", world=2, before=before)
     assert ended.end() == [1, 1]
     told, other = ended.told()
