@@ -12,7 +12,7 @@ import torch
 from regard.core.errors import TrainingError
 from regard.training._checkpoints import Progress, what_stays
 from regard.training._feed import Feed
-from regard.training._products import Products
+from regard.training._products import fastest_products
 from regard.training._ranks import Ranks
 from regard.training._settings import Settings
 from regard.training.tasks import Task
@@ -57,7 +57,7 @@ class Run:
     def computing(self) -> AbstractContextManager[Any]:
         """Matrix products in the precision of the settings; all else stays as it is."""
         if self.precision == torch.float32:
-            return Products()
+            return fastest_products()
         return torch.autocast(self.ranks.device.type, self.precision)
 
     @property

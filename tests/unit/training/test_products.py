@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from regard.training import _products
-from regard.training._products import Products
+from regard.training._products import Products, fastest_products
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.training.test_runs import test_a_run_that_was_killed_goes_on_to_the_same_model as goes_on
 
@@ -47,4 +47,16 @@ def test_small_products_and_other_numbers_are_left_to_torch() -> None:
 
 def test_a_run_goes_on_to_the_same_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(_products, "_WORTH_IT", 0)
+    _with_processor(monkeypatch, "AVX512")
     goes_on("clm", tmp_path)
+
+
+def _with_processor(monkeypatch: pytest.MonkeyPatch, capability: str) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+
+
+def test_only_a_processor_with_wide_registers_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    _with_processor(monkeypatch, "AVX512")
+    assert isinstance(fastest_products(), Products)
+    _with_processor(monkeypatch, "AVX2")
+    assert not isinstance(fastest_products(), Products)
