@@ -119,18 +119,24 @@ def test_several_texts_in_a_row_are_as_each_alone(task: Task) -> None:
 
 
 def test_one_batch_can_be_learned_by_heart(task: Task) -> None:
-    task.float().train()
+    task.float()
     if isinstance(task, Distillation):
         task.teacher.float()
     made = batch(task)
-    optimiser = torch.optim.Adam(task.parameters(), lr=0.01)
-    for _ in range(100):
-        optimiser.zero_grad()
-        loss(task, made).backward()
-        optimiser.step()
-    task.eval()
     targets = next(made.counts[name] for name in ("loss", "language", "discriminator") if name in made.counts)
-    assert int(task(made)["right"]) == targets
+    optimiser = torch.optim.Adam(task.parameters(), lr=0.01, fused=True)
+
+    def learn(steps: int) -> int:
+        """How many targets are right after so many steps more."""
+        task.train()
+        for _ in range(steps):
+            optimiser.zero_grad()
+            loss(task, made).backward()
+            optimiser.step()
+        task.eval()
+        return int(task(made)["right"])
+
+    assert any(learn(20) == targets for _ in range(8))
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
