@@ -21,3 +21,20 @@ UNDER_TEST = [name for name, entry in ENTRIES.items() if entry.name in FAMILIES]
 
 PLAINLY = [name for name in UNDER_TEST if name == ENTRIES[name].name]
 """One entry a family: without those that set a field otherwise."""
+
+_SAME_PARAMETERS = {
+    "gpt2-scaled-by-layer",
+    "llama-llama3",
+    "llama-yarn",
+    "llama-linear",
+    "llama-dynamic",
+    "qwen2-windows",
+    "qwen3-windows",
+    "bart-unscaled",
+}
+OF_PARAMETERS = [name for name in UNDER_TEST if name not in _SAME_PARAMETERS]
+"""For what concerns parameters alone: without the entries that only compute otherwise with a family's own."""
+
+SOME = ("bert", "gpt2", "llama", "t5")
+"""For what no family does in its own way: the plainest, fused and transposed tensors, rotary positions with
+grouped heads, and two stacks."""

@@ -79,8 +79,14 @@ def test_rules_give_the_scores_of_theirs() -> None:
                 assert_close_to_largest(got[row], wanted, FP64)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "qwen3", "mbart"])
-@pytest.mark.parametrize(("ours", "their"), [*RULES, ({}, {})], ids=str)
+@pytest.mark.parametrize(
+    ("name", "ours", "their"),
+    [
+        *(("gpt2", *rule) for rule in [*RULES, ({}, {})]),
+        *((name, *rule) for name in ("qwen3", "mbart") for rule in [RULES[0], RULES[3], ({}, {})]),
+    ],
+    ids=str,
+)
 def test_greedy_texts_under_rules(
     workshop: Workshop, name: str, ours: dict[str, Any], their: dict[str, Any]
 ) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import regard
 from parity.conftest import Workshop
-from parity.families import ENTRIES, UNDER_TEST
+from parity.families import ENTRIES, OF_PARAMETERS
 from regard.core import SeededDropout
 from tolerances import PARITY_FP32, assert_close_to_largest
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 CLASSES = [
     (name, label)
-    for name in UNDER_TEST
+    for name in OF_PARAMETERS
     for label in ENTRIES[name].classes
     if label not in ENTRIES[name].left_out
 ]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from parity.families import ENTRIES, UNDER_TEST
+from parity.families import ENTRIES, OF_PARAMETERS
 from parity.families_entry import LABELS, save
 from regard.models import init_weights, new_network
 from regard.models.bert import BertConfig
@@ -21,7 +21,7 @@ RANGES = {"t5": ("initializer_factor", 0.7), "bart": ("init_std", 0.05), "mbart"
 RANGES["marian"] = RANGES["bart"]
 HEADED = [
     (name, label)
-    for name in UNDER_TEST
+    for name in OF_PARAMETERS
     for label in ENTRIES[name].classes
     if label not in ("base", *ENTRIES[name].left_out) and (label != "token" or name in ("bert", "gpt2"))
 ]

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from parity.conftest import Workshop
-from parity.families import ENTRIES, UNDER_TEST
+from parity.families import ENTRIES, PLAINLY
 from regard.core.errors import CheckpointError, InputError
 from regard.models import load_checkpoint, new_network, save_checkpoint
 from regard.models.electra import ElectraConfig, share_embeddings
@@ -17,11 +17,10 @@ from regard.models.electra import ElectraConfig, share_embeddings
 pytestmark = pytest.mark.usefixtures("quiet")
 
 NAMES = ("no", "yes", "perhaps")
-# A family's every head on its body; the id of an entry is its family's name where it is no variation.
+# A family's every head on its body.
 PAIRS = [
     (name, head)
-    for name in UNDER_TEST
-    if name == ENTRIES[name].name
+    for name in PLAINLY
     for head in ("masked-lm", "language-model", "sequence", "token", "replaced")
     if head in ENTRIES[name].classes
 ]

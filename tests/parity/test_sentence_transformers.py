@@ -82,8 +82,14 @@ def ours(folder: Path, texts: Sequence[str], **kwargs: Any) -> np.ndarray[Any, A
     return vectors
 
 
-@pytest.mark.parametrize("mode", [*POOLINGS, ("cls", "mean", "max"), ("weightedmean", "lasttoken")])
-@pytest.mark.parametrize("include_prompt", [True, False])
+@pytest.mark.parametrize(
+    ("mode", "include_prompt"),
+    [
+        *((mode, True) for mode in [*POOLINGS, ("cls", "mean", "max"), ("weightedmean", "lasttoken")]),
+        *((mode, False) for mode in [("cls", "mean", "max"), ("weightedmean", "lasttoken")]),
+        ("mean_sqrt_len_tokens", False),
+    ],
+)
 def test_each_pooling(bert: Path, tmp_path: Path, mode: Any, include_prompt: bool) -> None:
     pooling = Pooling(D_MODEL, mode, include_prompt=include_prompt)
     model = theirs(bert, [pooling], tmp_path, prompts={"query": PROMPT})
