@@ -259,30 +259,25 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_read_is_said_and_nothing_stays(name: str, open_live: OpenPage) -> None:
-    text, said = REFUSED[name]
+def test_what_cannot_be_read_is_said_and_nothing_stays(open_live: OpenPage) -> None:
     page = open_live()
-    page.get_by_label("Type a sentence").fill(text)
-    expect(page.locator(".live-status")).to_contain_text(re.compile(said))
-    expect(page.locator("#regard-view")).to_be_hidden()
-    expect(page.locator(".live-found").first).to_be_hidden()
-    expect(page.locator("h1")).to_have_text("No sentence that can be read")
-    expect(page.locator(".exact")).to_be_hidden()
-    _type(page, OTHER)
-    expect(page.locator("h1")).to_have_text(OTHER)
-    expect(page.locator("#regard-view")).to_be_visible()
-    expect(page.locator(".tokens.queries .token").nth(4)).to_contain_text("a")
+    for text, said in REFUSED.values():
+        page.get_by_label("Type a sentence").fill(text)
+        expect(page.locator(".live-status")).to_contain_text(re.compile(said))
+        expect(page.locator("#regard-view")).to_be_hidden()
+        expect(page.locator(".live-found").first).to_be_hidden()
+        expect(page.locator("h1")).to_have_text("No sentence that can be read")
+        expect(page.locator(".exact")).to_be_hidden()
+        _type(page, OTHER)
+        expect(page.locator("h1")).to_have_text(OTHER)
+        expect(page.locator("#regard-view")).to_be_visible()
+        expect(page.locator(".tokens.queries .token").nth(4)).to_contain_text("a")
 
 
-def test_an_unknown_word_is_said(open_live: OpenPage) -> None:
+def test_an_unknown_word_is_said_and_hostile_text_is_text(open_live: OpenPage) -> None:
     page = open_live()
     _type(page, "the man 鱼 on the bank")
     expect(page.locator(".live-status")).to_contain_text("does not know 鱼: it reads [UNK] there")
-
-
-def test_hostile_text_is_text(open_live: OpenPage) -> None:
-    page = open_live()
     for text in ("<img src=x onerror=alert(1)>", "</script><b>a", "a\u0000b\u202eriver", "{{script}} [CLS]"):
         _type(page, text)
         expect(page.locator("#regard-view")).to_be_visible()
@@ -339,7 +334,7 @@ def _cut(html: bytes, share: float) -> bytes:
     return html[: start + int(share * (len(html) - start))]
 
 
-@pytest.mark.parametrize("share", [0.02, 0.6, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.02, 0.999])
 def test_a_file_cut_short_says_so(
     share: float, open_page: OpenPage, paths: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -389,29 +384,27 @@ def test_what_is_chosen_stays(open_live: OpenPage) -> None:
     assert page.evaluate("window.regard.state().pin") is None
 
 
-LOOKS = {
-    "light": ("light", {"width": 1280, "height": 800}),
-    "dark": ("dark", {"width": 1280, "height": 800}),
-    "phone": ("light", {"width": 390, "height": 844}),
-}
+DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_axe_finds_nothing(look: str, open_live: OpenPage) -> None:
-    theme, size = LOOKS[look]
-    page = open_live(fragment=f"#theme={theme}&pin=query-1", viewport=size)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing(theme: str, open_live: OpenPage) -> None:
+    page = open_live(fragment=f"#theme={theme}&pin=query-1", viewport=DESK)
     page.get_by_role("button", name="Switch off head").click()
     page.get_by_role("button", name="Compare two sentences").click()
     _type(page, OTHER, "Another sentence, to compare with")
     _type(page, "a man on the [MASK] river bank 鱼")
     page.get_by_role("slider", name="Drag the weight of bank").press("ArrowRight")
     _settle(page)
-    rules = {"color-contrast": {"enabled": look != "phone"}}  # a phone has the colours of the light page
+    # In the dark only colours are others.
+    options = {"resultTypes": ["violations"]} | ({"runOnly": ["color-contrast"]} if theme == "dark" else {})
     for _ in range(2):
-        found = Axe().run(page, options={"resultTypes": ["violations"], "rules": rules}).response
-        assert len(found["passes"]) > 10
+        found = Axe().run(page, options=options).response
+        assert len(found["passes"]) > (0 if theme == "dark" else 10)
         assert [(each["id"], each["nodes"][0]["target"]) for each in found["violations"]] == []
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        for size in (PHONE, DESK):
+            page.set_viewport_size(size)
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         page.get_by_label("Type a sentence").fill("")
         expect(page.locator(".live-status")).to_contain_text("is empty")
 

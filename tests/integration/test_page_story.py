@@ -50,7 +50,7 @@ def _close(shown: Any, wanted: Any, within: float = 1e-3) -> None:
     np.testing.assert_allclose(shown, np.asarray(wanted)[: len(shown)], rtol=1e-3, atol=within)
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "t5", "bart", "mistral", "gemma2"])
+@pytest.mark.parametrize("family", ["bert", "gemma2", "t5"])
 def test_every_step_has_the_numbers_of_the_worked_calculation(
     open_page: OpenPage, tmp_path: Path, family: str
 ) -> None:
@@ -140,12 +140,15 @@ def _holds(equation: str) -> bool:
     return abs(_evaluated(left) - _evaluated(right)) <= unit * (0.5 + 1e-6)
 
 
-@pytest.mark.parametrize("family", ["bert", "gemma2", "t5"])
+@pytest.mark.parametrize("family", ["bert", "gemma2"])
 def test_equations_hold_as_they_are_printed(open_page: OpenPage, tmp_path: Path, family: str) -> None:
     tiny.trace(tmp_path, family).write_page(tmp_path / "page.html")
     seen, exact = 0, 0
+    page = open_page(tmp_path / "page.html", "#view=story")
     for place in ("layer=0&pin=query-5", "layer=1&head=2&pin=query-2", "layer=1&pin=query-4&key=1"):
-        page = open_page(tmp_path / "page.html", f"#view=story&{place}")
+        page.evaluate("address => { location.hash = address; }", f"view=story&{place}")
+        pin = int(place.partition("query-")[2][0])
+        page.wait_for_function("pin => regard.state().pin?.index === pin", arg=pin)
         for step in (3, 5, 6, 7):
             page.locator(f'[data-step="{step}"]').click()
             for text in page.locator(".story-drawing .equation").all_text_contents():
@@ -263,19 +266,17 @@ def test_axe_finds_nothing_in_any_step(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#view=story&theme=light&pin=query-3")
     for step in range(1, 9):
         _tables(page, step)
-        # Contrast takes most of the time; of the tables, which are alike, another test asks it.
-        rules = {"color-contrast": {"enabled": False}}
-        found = (
-            Axe().run(page, "main", {"resultTypes": ["violations"], "rules": rules}).response["violations"]
-        )
-        only = {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}
-        found += Axe().run(page, ".story-drawing", only).response["violations"]
+        found = Axe().run(page, ".story-drawing", {"resultTypes": ["violations"]}).response["violations"]
+        if step in (4, 7):  # with two tables and more; what is around them is the same in every step
+            # Contrast takes most of the time; of the tables, which are alike, another test asks it.
+            rules = {"color-contrast": {"enabled": False}}
+            asked = {"resultTypes": ["violations"], "rules": rules}
+            found += Axe().run(page, "main", asked).response["violations"]
         assert [(step, each["id"], each["nodes"][0]["target"]) for each in found] == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_fits_a_phone(open_page: OpenPage, path: Path, theme: str) -> None:
-    page = open_page(path, f"#view=story&theme={theme}&pin=query-3", viewport={"width": 390, "height": 844})
+def test_fits_a_phone(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#view=story&pin=query-3", viewport={"width": 390, "height": 844})
     for step in range(1, 9):
         page.locator(f'[data-step="{step}"]').click()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
