@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def claim(
     say: Callable[[str], None],
     *,
     step: int,
-    free: Sequence[str],
+    free: Callable[[Mapping[str, Any]], Sequence[str]],
     made: Sequence[str],
 ) -> None:
     """Write the settings, or see that they are those of the run that is there.
@@ -42,7 +42,7 @@ def claim(
         settings: of the one that wants it.
         say: is told what is being done.
         step: of the last checkpoint; 0 for none.
-        free: settings that change no parameter: a run may go on with others.
+        free: of the settings that are there, those that a run may go on with others of.
         made: what a run makes before its first step, to be removed with one that never took any.
 
     Raises:
@@ -51,12 +51,12 @@ def claim(
     file = folder / SETTINGS
     if file.exists():
         theirs, ours = _theirs(file, settings), as_mapping(settings)
-        left = dict.fromkeys(free)
+        left = dict.fromkeys(free(theirs))
         different = _differences({**theirs, **left}, {**ours, **left})
         if different and step:
             raise InputError(
-                f"{folder} holds a run with other settings: {'; '.join(different)}. Choose another folder, "
-                "or the same settings to go on with it."
+                f"{folder} holds a run with other settings: {'; '.join(different)}. Give the same "
+                "settings to go on with it, or another folder; start (--from) begins there with this run's model."
             )
         if different:  # it never got anywhere, as with a setting that could not be
             say(f"{folder} holds a run that made no checkpoint: beginning anew")

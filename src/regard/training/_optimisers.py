@@ -75,6 +75,16 @@ def set_learning_rate(
     return _rate(settings, step, steps, settings.lr, name)
 
 
+def has_same_rates(settings: OptimiserSettings, done: int, one: int, other: int, *, schedule: str) -> bool:
+    """Whether the steps done had the same learning rates in a run of `one` and in one of `other` steps."""
+    name = settings.schedule or schedule
+    rates = (
+        [_rate(settings, step, steps, settings.lr, name) for step in range(1, done + 1)]
+        for steps in (one, other)
+    )
+    return next(rates) == next(rates)
+
+
 def _rate(settings: OptimiserSettings, step: int, steps: int, peak: float, schedule: str) -> float:
     warmup = steps // 10 if settings.warmup is None else settings.warmup
     floor = settings.floor * peak

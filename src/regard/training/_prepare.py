@@ -2,8 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from math import ceil, inf
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from regard.training._claim import claim, make_folder
 from regard.training._data import Side
 from regard.training._feed import Feed
 from regard.training._names import check_names
+from regard.training._optimisers import has_same_rates
 from regard.training._parts import encode_side, family_of, feed_of, sides_of, task_of
 from regard.training._ranks import Ranks
 from regard.training._run import Run
@@ -53,7 +55,8 @@ def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterato
         make_folder(folder)
     with locked(folder, ".lock") if ranks.is_first else nullcontext():
         begun = last_checkpoint(folder)
-        ranks.together(lambda: claim(folder, settings, say, step=begun, free=_FREE, made=_MADE))
+        free = partial(_free, settings, kind, begun)
+        ranks.together(lambda: claim(folder, settings, say, step=begun, free=free, made=_MADE))
         ranks.together(lambda: _remove_unfinished(folder))
         sides = sides_of(settings, kind)
         ranks.together(lambda: make_tokenizer(settings, kind, sides[0], folder / TOKENIZER, say))
@@ -164,6 +167,14 @@ def check(settings: Settings) -> type[Task]:
     if settings.average > settings.keep:
         raise InputError(f"average must be at most keep, {settings.keep}; got {settings.average}.")
     return kind
+
+
+def _free(settings: Settings, kind: type[Task], begun: int, theirs: Mapping[str, Any]) -> Sequence[str]:
+    """Settings that the steps so far do not depend on: a run may go on with others."""
+    before, now = theirs["steps"] or STEPS, settings.steps or STEPS
+    if begun <= now and has_same_rates(settings.optimiser, begun, before, now, schedule=kind.schedule):
+        return (*_FREE, "steps")
+    return _FREE
 
 
 def _remove_unfinished(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,27 @@ def test_a_run_that_was_killed_goes_on_to_the_same_model(name: str, tmp_path: Pa
         [{**line, "seconds": 0} for line in read_journal(tmp_path / each)] for each in ("whole", "killed")
     ]
     assert journals[0] == journals[1]
+
+
+def test_a_run_takes_more_or_fewer_steps_where_its_steps_so_far_were_the_same(tmp_path: Path) -> None:
+    stable = {"schedule": "stable", "warmup": 1}  # it falls over the last fifth
+    settings = settings_of("clm", tmp_path, optimiser=stable, steps=10)
+
+    def kill(report: Report) -> None:
+        if report["step"] == 5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(settings, tmp_path / "run", on_report=kill)
+    with pytest.raises(InputError, match=r"other settings: steps is 10 there and 4 here\. Give the same "):
+        train(replace(settings, steps=4), tmp_path / "run")  # whose last step was with another rate
+    shorter = replace(settings, steps=6)
+    found = [train(shorter, tmp_path / each) for each in ("run", "whole")]
+    assert [result.step for result in found] == [6, 6]
+    ours, theirs = (load_checkpoint(result.model).network.state_dict() for result in found)
+    assert all(torch.equal(ours[each], theirs[each]) for each in theirs)
+    with pytest.raises(InputError, match="steps is 6 there and 9 here"):
+        train(replace(settings, steps=9), tmp_path / "run")
 
 
 def test_labels_are_sorted_kept_and_written(tmp_path: Path) -> None:
