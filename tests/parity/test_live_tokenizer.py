@@ -137,9 +137,18 @@ LONG = [
     " " * 50 + "a",
 ]
 # Letters beyond counting, all alike; of these some are enough.
-BLOCKS = [(0x3400, 0x4DC0), (0x4E00, 0xA000), (0xAC00, 0xD7A4), (0xE000, 0xF900), (0x17000, 0x18D00)]
+BLOCKS = [
+    *(
+        (0x3400, 0x4DC0),
+        (0x4E00, 0xA000),
+        (0xAC00, 0xD7A4),
+        (0xE000, 0xF900),
+    ),  # ideographs, syllables, private
+    *((0x12000, 0x12400), (0x13460, 0x14400), (0x14680, 0x16100)),  # cuneiform, hieroglyphs
+    *((0x17000, 0x18D00), (0x18D80, 0x1AFF0), (0x1B300, 0x1BC00)),  # Tangut, and what has no letter yet
+]
 HALVES = range(0xD800, 0xE000)
-COUNT = 2_000
+COUNT = 1_000
 
 
 def _characters(rng: random.Random) -> list[str]:
