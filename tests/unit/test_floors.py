@@ -6,6 +6,7 @@ Function-local imports and those under TYPE_CHECKING count, and so does `import_
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,13 +64,16 @@ ONLY_IN: dict[str, frozenset[str]] = {
 """Modules of others that only these modules of regard may import."""
 
 
+parsed = functools.cache(ast.parse)
+
+
 def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
     """What is wrong with the imports in `source`, the text of the module with the dotted name `module`."""
     home = _room(module)
     if home is not None and home not in FLOORS:
         return [f"{module}: {home} has no floor; give it one here and in CONTRIBUTING.md"]
     found = []
-    for line, target, name in _imports(ast.parse(source), module, is_package):
+    for line, target, name in _imports(parsed(source), module, is_package):
         if (problem := _problem(module, home, target, name)) is not None:
             found.append(f"{module}:{line}: {problem}")
     return found
@@ -179,7 +183,7 @@ def test_no_module_stands_in_a_circle() -> None:
     modules = dict(_modules())
     imports = {}
     for module, path in modules.items():
-        found = _imports(ast.parse(path.read_text("utf-8")), module, path.name == "__init__.py")
+        found = _imports(parsed(path.read_text("utf-8")), module, path.name == "__init__.py")
         named = {f"{target}.{name}" if f"{target}.{name}" in modules else target for _, target, name in found}
         imports[module] = named - {module}
     assert circles(imports) == []

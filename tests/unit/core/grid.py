@@ -57,6 +57,9 @@ PLAIN = [
     )
 ]
 
+SINGLE = {*PLAIN, *GRID[::5]}
+"""Those that single precision is held to as well. It takes the same ways, but for torch's kernel."""
+
 
 @cache
 def worked_out(case: Case) -> tuple[Made, oracle.Result]:

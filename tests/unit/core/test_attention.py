@@ -22,7 +22,7 @@ from regard.core import (
 )
 from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
 from unit.core.cases import MASKS, Case, Form, Made
-from unit.core.grid import GRID, PLAIN, named, worked_out
+from unit.core.grid import GRID, PLAIN, SINGLE, named, worked_out
 
 TOLERANCE = {torch.float64: FP64, torch.float32: FP32_OF_LARGEST}
 
@@ -44,6 +44,8 @@ def _check(case: Case, form: Form) -> None:
     if made.sinks is not None:
         wanted["sinks"] = expected.d_sinks
     for dtype, tolerance in TOLERANCE.items():
+        if dtype == torch.float32 and case not in SINGLE:
+            continue
         inputs, leaves = made.record(dtype)
         context = form(inputs)
         assert context.dtype == dtype

@@ -50,9 +50,9 @@ def _sees(made: Made) -> Tensor:
 
 @pytest.mark.parametrize("mask", [name for name in MASKS if name != "none"])
 def test_1e30_behind_a_mask_changes_nothing_for_those_who_may_not_see_it(mask: str, form: Form) -> None:
-    for extras, where, key in itertools.product(("plain", "all"), "kv", (0, 4)):
+    for extras, key in itertools.product(("plain", "all"), (0, 4)):
         made, poisoned = Made(_case(mask, extras)), Made(_case(mask, extras))
-        getattr(poisoned, where)[:, :, key] = 1e30
+        poisoned.k[:, :, key] = poisoned.v[:, :, key] = 1e30
         hidden = ~_sees(made)[..., key]
         # Only rows to which the key is hidden have a say in the gradients.
         upstream = made.upstream * hidden[..., None]

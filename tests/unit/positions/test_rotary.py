@@ -129,8 +129,8 @@ def test_scores_depend_on_the_distance_only(layout: str) -> None:
 @pytest.mark.parametrize("rotary_dim", [None, 6])
 def test_gradients(layout: str, rotary_dim: int | None) -> None:
     rotary = Rotary(HEAD_DIM, base=BASE, rotary_dim=rotary_dim, layout=layout)  # type: ignore[arg-type]
-    x = projected(torch.float64)[:1, :2].requires_grad_()
-    rotation = rotary.rotation(position_ids()[:1], dtype=torch.float64)
+    x = projected(torch.float64)[:1, :2, :3].requires_grad_()
+    rotation = rotary.rotation(position_ids()[:1, :3], dtype=torch.float64)
     assert torch.autograd.gradcheck(rotation.apply, (x,))
     assert torch.autograd.gradgradcheck(rotation.apply, (x,))
     with torch.no_grad():

@@ -84,8 +84,9 @@ def test_positions_that_are_not_there_are_refused(read, argument: str, positions
         read(inputs, **{argument: positions})
 
 
-@pytest.mark.parametrize("bias", ["dense", "computed"])
-@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(
+    ("mask", "bias"), [*((mask, "computed") for mask in MASKS), ("none", "dense"), ("nested", "dense")]
+)
 def test_a_head_alone_is_that_head(mask: str, bias: str, form: Form) -> None:
     case = Case(mask=mask, bias=bias, softcap=1.5, dropped=True, kv_heads=2, queries=7, keys=7)
     inputs, _ = Made(case).record(torch.float64)

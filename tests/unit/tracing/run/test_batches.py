@@ -45,7 +45,8 @@ def test_a_trace_is_that_of_the_text_alone(
         passes.append(len(token_ids))
         return run(token_ids, **arguments)
 
-    for keeping in (Keeping(), Keeping(keep="qk", dtype=torch.float64)):
+    some = [Keeping(keep="qk", dtype=torch.float64)] if family in ("bert", "llama", "bart", "lens t5") else []
+    for keeping in (Keeping(), *some):
         alone = [trace_text(model, text, keeping=keeping) for text in TEXTS]
         with monkeypatch.context() as patched:
             patched.setattr(model.network, "forward", counted)
