@@ -9,8 +9,6 @@ from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
 
 from integration import tiny
-from regard.training import film
-from unit.training import watched
 
 OpenPage = Callable[..., BrowserPage]
 
@@ -45,7 +43,8 @@ _PLAYED = """async (address) => {
 }"""
 
 
-def _film(page: BrowserPage, browser: Browser, to: Path) -> dict[str, float]:
+def saved_film(page: BrowserPage, browser: Browser, to: Path) -> dict[str, float]:
+    """Saves the steps on show as a film, and plays it in another window."""
     button = page.get_by_role("button", name="Save the steps as a film (WebM)")
     with page.expect_download() as caught:
         button.click()
@@ -65,7 +64,7 @@ def test_a_decoders_rows(open_page: OpenPage, browser: Browser, tmp_path: Path) 
     trace = tiny.trace(tmp_path, "bart")
     trace.write_page(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#kind=decoder&row=1&view=heads")
-    played = _film(page, browser, tmp_path / "rows.webm")
+    played = saved_film(page, browser, tmp_path / "rows.webm")
     rows = int(page.get_by_label("Row that is being written").get_attribute("max") or "") + 1
     assert rows > 2
     assert played["seconds"] == pytest.approx((rows + 1) * 0.5, rel=0.5)
@@ -77,7 +76,7 @@ def test_the_paths_of_a_word(
     open_page: OpenPage, browser: Browser, compared_pages: dict[str, Path], tmp_path: Path
 ) -> None:
     page = open_page(compared_pages["movement"], "#view=movement&step=1")
-    played = _film(page, browser, tmp_path / "movement.webm")
+    played = saved_film(page, browser, tmp_path / "movement.webm")
     assert played["seconds"] > 1
     assert played["width"] > 300
     assert played["apart"] > 100
@@ -88,11 +87,3 @@ def test_a_browser_that_records_no_film_says_so(open_page: OpenPage, compared_pa
     page.evaluate("delete window.MediaRecorder")
     page.get_by_role("button", name="Save the steps as a film (WebM)").click()
     expect(page.get_by_text("This browser cannot record a film")).to_be_visible()
-
-
-def test_the_steps_of_a_training(open_page: OpenPage, browser: Browser, tmp_path: Path) -> None:
-    watched.run(tmp_path, watch=watched.WATCHED["clm"])
-    film(tmp_path / "run").write(tmp_path / "page.html")
-    played = _film(open_page(tmp_path / "page.html", "#view=training"), browser, tmp_path / "training.webm")
-    assert min(played["width"], played["height"]) > 100
-    assert played["apart"] > 100

@@ -9,13 +9,14 @@ from statistics import fmean
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
-from playwright.sync_api import expect
 
 from integration import head_page, test_cli
 from integration.test_cli import Run, refused
+from integration.test_page_film import saved_film
 from regard.tracing import Trace
-from regard.training import read_journal
+from regard.training import film, read_journal
 from regard.views import render_page
 from tolerances import PAGE
 from unit.training import watched
@@ -141,3 +142,11 @@ def test_a_head_is_named_since_the_step_from_which_on_it_keeps_its_name(
 def test_what_a_run_has_not_is_refused(run: Run, trained: Path) -> None:
     assert "--live must be left out with a run" in refused(run("look", str(trained), "--live"), 2)
     assert "2 'a loan'; got text '3'" in refused(run("look", str(trained), "3"), 2)
+
+
+def test_its_steps_are_a_film(open_page: OpenPage, browser: Browser, trained: Path, tmp_path: Path) -> None:
+    film(trained).write(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=training")
+    played = saved_film(page, browser, tmp_path / "training.webm")
+    assert min(played["width"], played["height"]) > 100
+    assert played["apart"] > 100
