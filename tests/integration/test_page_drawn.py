@@ -1,5 +1,6 @@
 """What is drawn in the place of the weights: its numbers are Python's, and what cannot be had is named."""
 
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -57,12 +58,9 @@ def _close(found: Any, wanted: Any) -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=PAGE)
 
 
-@pytest.mark.parametrize("what", ["norm", *MATRICES])
-def test_rows_and_columns_are_pythons(
-    open_page: OpenPage, path: Path, trace: Trace, number: Any, what: str
-) -> None:
+def test_rows_and_columns_are_pythons(open_page: OpenPage, path: Path, trace: Trace, number: Any) -> None:
     page = open_page(path)
-    for layer, head in ((0, 7), (5, 2)):
+    for what, (layer, head) in itertools.product(("norm", *MATRICES), ((0, 7), (5, 2))):
         wanted = _python(trace, number, what, layer, head)
         rows, columns = page.evaluate(
             """([what, layer, head, n]) => ["row", "column"].map((name) =>

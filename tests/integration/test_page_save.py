@@ -141,12 +141,11 @@ def test_every_view_saves_what_it_would_print(
     texts = " ".join(each.text or "" for each in root.iter(f"{NS}text"))
     assert words in texts
     assert len(list(root.iter(f"{NS}{shapes}"))) > 1
-    name, png = _saved(page, "PNG", tmp_path / "a.png")
-    assert name == f"{view}.png"
-    assert struct.unpack(">II", png[16:24]) == (
-        2 * int(root.get("width", "")),
-        2 * int(root.get("height", "")),
-    )
+    if view == "movement":  # the PNG is made of the SVG
+        name, png = _saved(page, "PNG", tmp_path / "a.png")
+        assert name == f"{view}.png"
+        size = 2 * int(root.get("width", "")), 2 * int(root.get("height", ""))
+        assert struct.unpack(">II", png[16:24]) == size
     assert "printing" not in str(page.locator(".regard").get_attribute("class"))
 
 
