@@ -442,8 +442,17 @@ def test_another_measure_and_given_weights_have_no_calculation(
     assert _view_after_click(page, "key", 1) == "heads"
 
 
-@pytest.mark.parametrize("pin", ["nonsense", "query", "query-", "query--1", "v-1", "key-1-x", "key-12345678"])
-def test_an_address_that_pins_nothing(open_page: OpenPage, path: Path, pin: str) -> None:
-    page = open_page(path, f"#layer=1&head=1&pin={pin}")
+def test_an_address_that_pins_nothing(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#layer=1&head=1&pin=nonsense")
     assert page.evaluate("regard.state().pin") is None
     assert head_page.address(page) == "layer=1&head=1"
+    there = """address => new Promise(done => {
+        addEventListener("hashchange", () => setTimeout(done), { once: true });
+        location.hash = address;
+    })"""
+    for pin in ("query", "query-", "query--1", "v-1", "key-1-x", "key-12345678"):
+        page.evaluate(there, "layer=1&head=1&pin=query-2&specials=shown")
+        assert page.evaluate("regard.state().pin.index") == 2
+        page.evaluate(there, f"layer=1&head=1&pin={pin}&specials=shown")
+        assert page.evaluate("regard.state().pin") is None, pin
+        assert head_page.address(page) == "layer=1&head=1"
