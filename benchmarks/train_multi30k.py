@@ -29,7 +29,7 @@ ENDING = ".lc.norm.tok"
 SIDES = {"": "en", "_target": "de"}
 BEAMS, POWERS = 5, (0.6, 1.0, 1.4)
 SETTINGS: dict[str, Any] = {
-    "steps": 2500,
+    "steps": 4000,
     "evaluate_every": 200,
     "save_every": 40,
     "keep": 10,

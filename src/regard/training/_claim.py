@@ -56,7 +56,7 @@ def claim(
         if different and step:
             raise InputError(
                 f"{folder} holds a run with other settings: {'; '.join(different)}. Give the same "
-                "settings to go on with it, or another folder; start (--from) begins there with this run's model."
+                "settings to go on with it, or another folder: start (--from) begins there with its model."
             )
         if different:  # it never got anywhere, as with a setting that could not be
             say(f"{folder} holds a run that made no checkpoint: beginning anew")

@@ -45,8 +45,8 @@ def train(
 
     Args:
         settings: what is trained, on what, and how.
-        folder: of the run: a new one, or one in which a run with these settings stopped. Its steps may be others, if
-            the learning rates so far are the same.
+        folder: of the run: a new one, or one in which a run with these settings stopped. Its steps may be
+            others, if the learning rates so far are the same.
         on_report: gets the report of each step and of each score.
         on_message: gets what is being done, in words.
 

@@ -80,7 +80,8 @@ def train_words(
     make_folder(folder)
     try:
         with locked(folder, ".lock"):
-            claim(folder, settings, on_message, step=last_step(folder), free=("save_every",), made=(_DATA,))
+            step = last_step(folder)
+            claim(folder, settings, on_message, step=step, free=lambda _: ("save_every",), made=(_DATA,))
             return _train(settings, folder, learner, on_report, on_message)
     except MemoryError as error:
         raise TrainingError(
