@@ -3,15 +3,13 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Normalize, Transformer
-from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling
 
 from regard.checkpoints import find
 from regard.embedding import Embedder, Request, Truncate, read_sentence_settings
@@ -46,6 +44,17 @@ PROMPT = "Query of: "
 POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 
 
+@pytest.fixture(scope="module")
+def st() -> SimpleNamespace:
+    """Their classes. The import takes seconds, and every process collects this file."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling
+
+    classes = (SentenceTransformer, Transformer, Pooling, Dense, Dropout, LayerNorm, Normalize)
+    return SimpleNamespace(**{each.__name__: each for each in classes})
+
+
 @pytest.fixture(scope="session")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny BERT with its tokenizer, as transformers saves it."""
@@ -66,13 +75,11 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def theirs(
-    folder: Path, modules: Sequence[torch.nn.Module], into: Path, **kwargs: Any
-) -> SentenceTransformer:
+def theirs(st: Any, folder: Path, modules: Sequence[torch.nn.Module], into: Path, **kwargs: Any) -> Any:
     """A model of theirs, saved, and read again from there."""
-    first = Transformer(str(folder), max_seq_length=LIMIT)
-    SentenceTransformer(modules=[first, *modules], device="cpu", **kwargs).save(str(into))
-    return SentenceTransformer(str(into), device="cpu")
+    first = st.Transformer(str(folder), max_seq_length=LIMIT)
+    st.SentenceTransformer(modules=[first, *modules], device="cpu", **kwargs).save(str(into))
+    return st.SentenceTransformer(str(into), device="cpu")
 
 
 def ours(folder: Path, texts: Sequence[str], **kwargs: Any) -> np.ndarray[Any, Any]:
@@ -90,17 +97,17 @@ def ours(folder: Path, texts: Sequence[str], **kwargs: Any) -> np.ndarray[Any, A
         ("mean_sqrt_len_tokens", False),
     ],
 )
-def test_each_pooling(bert: Path, tmp_path: Path, mode: Any, include_prompt: bool) -> None:
-    pooling = Pooling(D_MODEL, mode, include_prompt=include_prompt)
-    model = theirs(bert, [pooling], tmp_path, prompts={"query": PROMPT})
+def test_each_pooling(st: Any, bert: Path, tmp_path: Path, mode: Any, include_prompt: bool) -> None:
+    pooling = st.Pooling(D_MODEL, mode, include_prompt=include_prompt)
+    model = theirs(st, bert, [pooling], tmp_path, prompts={"query": PROMPT})
     for name in (None, "query"):
         expected = model.encode(TEXTS, prompt_name=name, batch_size=3)
         assert_close_to_largest(ours(tmp_path, TEXTS, prompt_name=name), expected, PARITY_FP32)
 
 
 @pytest.mark.parametrize("mode", POOLINGS)
-def test_the_flags_of_older_files(bert: Path, tmp_path: Path, mode: str) -> None:
-    theirs(bert, [Pooling(D_MODEL, mode)], tmp_path)  # type: ignore[arg-type]
+def test_the_flags_of_older_files(st: Any, bert: Path, tmp_path: Path, mode: str) -> None:
+    theirs(st, bert, [st.Pooling(D_MODEL, mode)], tmp_path)  # type: ignore[arg-type]
     flags = {f"pooling_mode_{each}": False for each in ("cls_token", "mean_tokens", "max_tokens")}
     flag = {
         "cls": "cls_token",
@@ -111,43 +118,45 @@ def test_the_flags_of_older_files(bert: Path, tmp_path: Path, mode: str) -> None
     flags[f"pooling_mode_{flag.get(mode, mode)}"] = True
     fields = {"word_embedding_dimension": D_MODEL} | flags
     (tmp_path / "1_Pooling/config.json").write_text(json.dumps(fields))
-    expected = SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
+    expected = st.SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
     assert_close_to_largest(ours(tmp_path, TEXTS), expected, PARITY_FP32)
 
 
-def test_every_step(bert: Path, tmp_path: Path) -> None:
+def test_every_step(st: Any, bert: Path, tmp_path: Path) -> None:
     steps = [
-        Pooling(D_MODEL, ("mean", "cls")),
-        Dropout(0.5),
-        Dense(2 * D_MODEL, 11, activation_function=torch.nn.GELU()),
-        LayerNorm(11),
-        Dense(11, 11, bias=False, activation_function=torch.nn.Identity(), use_residual=True),
-        Normalize(),
-        Dense(11, 7, use_residual=True),
-        Normalize(),
+        st.Pooling(D_MODEL, ("mean", "cls")),
+        st.Dropout(0.5),
+        st.Dense(2 * D_MODEL, 11, activation_function=torch.nn.GELU()),
+        st.LayerNorm(11),
+        st.Dense(11, 11, bias=False, activation_function=torch.nn.Identity(), use_residual=True),
+        st.Normalize(),
+        st.Dense(11, 7, use_residual=True),
+        st.Normalize(),
     ]
-    expected = theirs(bert, steps, tmp_path).encode(TEXTS)
+    expected = theirs(st, bert, steps, tmp_path).encode(TEXTS)
     assert_close_to_largest(ours(tmp_path, TEXTS), expected, PARITY_FP32)
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-def test_a_cut_with_and_without_the_length_1_after_it(bert: Path, tmp_path: Path, normalize: bool) -> None:
-    model = theirs(bert, [Pooling(D_MODEL), Normalize()], tmp_path, truncate_dim=11)
+def test_a_cut_with_and_without_the_length_1_after_it(
+    st: Any, bert: Path, tmp_path: Path, normalize: bool
+) -> None:
+    model = theirs(st, bert, [st.Pooling(D_MODEL), st.Normalize()], tmp_path, truncate_dim=11)
     expected = model.encode(TEXTS, normalize_embeddings=normalize)
     assert expected.shape == (4, 11)
     assert_close_to_largest(ours(tmp_path, TEXTS, normalize=normalize or None), expected, PARITY_FP32)
 
 
-def test_a_default_prompt(bert: Path, tmp_path: Path) -> None:
+def test_a_default_prompt(st: Any, bert: Path, tmp_path: Path) -> None:
     prompts = {"query": PROMPT, "document": "the "}
-    model = theirs(bert, [Pooling(D_MODEL)], tmp_path, prompts=prompts, default_prompt_name="document")
+    model = theirs(st, bert, [st.Pooling(D_MODEL)], tmp_path, prompts=prompts, default_prompt_name="document")
     assert_close_to_largest(ours(tmp_path, TEXTS), model.encode(TEXTS), PARITY_FP32)
     with_none = model.encode(TEXTS, prompt="")
     assert_close_to_largest(ours(tmp_path, TEXTS, prompt=""), with_none, PARITY_FP32)
 
 
-def test_lower_case(bert: Path, tmp_path: Path) -> None:
-    theirs(bert, [Pooling(D_MODEL)], tmp_path)
+def test_lower_case(st: Any, bert: Path, tmp_path: Path) -> None:
+    theirs(st, bert, [st.Pooling(D_MODEL)], tmp_path)
     for name, changed in (("tokenizer.json", "normalizer"), ("tokenizer_config.json", None)):
         fields = json.loads((tmp_path / name).read_text())
         inside = fields if changed is None else fields[changed]
@@ -157,27 +166,27 @@ def test_lower_case(bert: Path, tmp_path: Path) -> None:
     vectors: list[np.ndarray[Any, Any]] = []
     for lowercases in (False, True):
         file.write_text(json.dumps({"do_lower_case": lowercases, "max_seq_length": LIMIT}))
-        expected = SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
+        expected = st.SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
         found = ours(tmp_path, TEXTS)
         assert_close_to_largest(found, expected, PARITY_FP32)
         vectors.append(found)
     assert not np.array_equal(*vectors)
 
 
-def test_a_folder_without_modules(bert: Path) -> None:
-    model = SentenceTransformer(str(bert), device="cpu")
+def test_a_folder_without_modules(st: Any, bert: Path) -> None:
+    model = st.SentenceTransformer(str(bert), device="cpu")
     assert_close_to_largest(ours(bert, TEXTS), model.encode(TEXTS), PARITY_FP32)
 
 
-def test_bits(bert: Path, tmp_path: Path) -> None:
-    model = theirs(bert, [Pooling(D_MODEL)], tmp_path)
+def test_bits(st: Any, bert: Path, tmp_path: Path) -> None:
+    model = theirs(st, bert, [st.Pooling(D_MODEL)], tmp_path)
     expected = model.encode(TEXTS, precision="ubinary")
     assert np.array_equal(ours(tmp_path, TEXTS, storage="ubinary"), expected)
 
 
-def test_the_default_model() -> None:
+def test_the_default_model(st: Any) -> None:
     folder = find("all-MiniLM-L6-v2").folder
-    model = SentenceTransformer(str(folder), device="cpu")
+    model = st.SentenceTransformer(str(folder), device="cpu")
     texts = [*TEXTS, "Write a poem about a man fishing on a river bank. " * 40]
     assert_close_to_largest(ours(folder, texts), model.encode(texts), PARITY_FP32)
     settings = read_sentence_settings(folder)
