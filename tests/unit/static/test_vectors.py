@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gensim.models import KeyedVectors
-from gensim.models.fasttext import FastTextKeyedVectors, ft_ngram_hashes
 
 from regard.core.errors import CheckpointError, InputError
 from regard.static import Ngrams, Parts, WordVectors
@@ -30,11 +28,15 @@ def with_parts() -> WordVectors:
 @pytest.mark.parametrize("word", ["as", "a", "Fluß", "naïve", "河岸", "'s"])
 @pytest.mark.parametrize(("shortest", "longest"), [(3, 6), (1, 2), (2, 5)])
 def test_buckets_are_those_of_gensim(word: str, shortest: int, longest: int) -> None:
+    from gensim.models.fasttext import ft_ngram_hashes
+
     own = Ngrams(shortest=shortest, longest=longest, buckets=1999993)
     assert own.buckets_of(word) == list(ft_ngram_hashes(word, shortest, longest, 1999993))
 
 
 def test_gensim_reads_every_bit_and_finds_the_same(tmp_path: Path) -> None:
+    from gensim.models import KeyedVectors
+
     made, file = vectors(), tmp_path / "vectors.txt"
     made.save(file)
     theirs = KeyedVectors.load_word2vec_format(file)
@@ -53,6 +55,8 @@ def test_gensim_reads_every_bit_and_finds_the_same(tmp_path: Path) -> None:
 
 
 def test_a_word_of_known_ngrams_has_their_mean(tmp_path: Path) -> None:
+    from gensim.models.fasttext import FastTextKeyedVectors
+
     with_parts().save(tmp_path / "v.safetensors")
     made = WordVectors.open(tmp_path / "v.safetensors")
     assert list(made) == WORDS
