@@ -9,13 +9,14 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
 from functools import cache
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import typer
-from typer.testing import CliRunner
 
 import regard
 from regard.cli._app import app
@@ -145,11 +146,14 @@ def command_line() -> str:
         "What `--help` prints, command by command. Results go to stdout and messages to stderr; `-` reads a "
         "text from stdin; most commands have `--json`.",
     ]
-    for words in _commands(("regard",), typer.main.get_command(app)):
-        shown = CliRunner().invoke(app, [*words[1:], "--help"], prog_name="regard", terminal_width=100)
-        assert shown.exit_code == 0, (words, shown.output)
+    command = typer.main.get_command(app)  # once: typer's own runner makes all commands anew for each
+    for words in _commands(("regard",), command):
+        with redirect_stdout(StringIO()) as printed:
+            command.main([*words[1:], "--help"], "regard", standalone_mode=False, terminal_width=100)
+        shown = printed.getvalue()
+        assert shown, words
         level = "##" if len(words) < 3 else "###"
-        parts.append(f"{level} {' '.join(words)}\n\n```text\n{shown.output.rstrip()}\n```")
+        parts.append(f"{level} {' '.join(words)}\n\n```text\n{shown.rstrip()}\n```")
     return "\n\n".join(parts)
 
 
@@ -214,15 +218,21 @@ def _notes(package: str) -> dict[str, str]:
     """What stands below the constants and types of a package in its sources, as a string of its own."""
     found: dict[str, str] = {}
     for file in sorted(Path(next(iter(importlib.import_module(package).__path__))).rglob("*.py")):
-        body = ast.parse(file.read_text(encoding="utf-8")).body
-        for this, below in pairwise(body):
-            target = this.targets[0] if isinstance(this, ast.Assign) else getattr(this, "target", None)
-            if (
-                isinstance(target, ast.Name)
-                and isinstance(below, ast.Expr)
-                and isinstance(below.value, ast.Constant)
-            ):
-                found.setdefault(target.id, str(below.value.value))
+        found = _notes_in(file) | found
+    return found
+
+
+@cache
+def _notes_in(file: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for this, below in pairwise(ast.parse(file.read_text(encoding="utf-8")).body):
+        target = this.targets[0] if isinstance(this, ast.Assign) else getattr(this, "target", None)
+        if (
+            isinstance(target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        ):
+            found.setdefault(target.id, str(below.value.value))
     return found
 
 

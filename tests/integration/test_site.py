@@ -53,7 +53,7 @@ def test_links_lead_somewhere_and_nothing_comes_from_outside(index: Path) -> Non
     assert len(pages) > 40
     for file, page in pages.items():
         assert not [address for address in page.loads if urlsplit(address).netloc], file
-        for address in (*page.leads, *page.loads):
+        for address in {*page.leads, *page.loads}:
             parts = urlsplit(address)
             if parts.scheme or parts.netloc:
                 continue
