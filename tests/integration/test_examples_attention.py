@@ -43,7 +43,7 @@ def test_scenes_say_what_they_show() -> None:
 
 def test_the_painter_reads_the_words() -> None:
     """A start of training is enough to be told from chance, 1/6, and only by the right caption."""
-    painter = examples_shapes.train(150)
+    painter = examples_shapes.train(200, rows=8)
     some = examples_shapes.scenes(64, torch.Generator().manual_seed(5))
     with_own = examples_shapes.right(painter, some)
     assert with_own > examples_shapes.right(painter, some, some.words.roll(1, 0)) + 0.1
