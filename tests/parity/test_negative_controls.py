@@ -1,5 +1,6 @@
 """What the comparison must notice: a network with one fault is not the same as transformers'."""
 
+import re
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -47,6 +48,15 @@ def refuse(network: Any, theirs: Run, batch: Batch, given: Batch | None = None) 
     assert differs(ours, theirs, batch)
 
 
+def in_between(module: str, network: Any) -> bool:
+    """Whether it lies in a layer with others before and after it, which are compared in the same way."""
+    found = re.match(r"(encoder|decoder)?\.?layers\.(\d+)\.", module)
+    if found is None:
+        return False
+    kind = found[1] or next(iter(network.prefixes))
+    return 0 < int(found[2]) < network.depth(kind) - 1
+
+
 @pytest.mark.parametrize("name", PLAINLY)
 def test_every_fault_is_noticed(workshop: Workshop, name: str) -> None:
     entry, batch = ENTRIES[name], plain(name)
@@ -62,6 +72,8 @@ def test_every_fault_is_noticed(workshop: Workshop, name: str) -> None:
     unnoticed = []
     for subject, of_subject in faults.items():
         for what, fault in of_subject.items():
+            if in_between(what, network):
+                continue
             broken = fresh(workshop, name)
             fault(broken)
             ours = run_ours(broken, batch, gradients=False)

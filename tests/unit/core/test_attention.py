@@ -43,18 +43,20 @@ def _check(case: Case, form: Form) -> None:
         wanted["bias"] = made.expected_bias_gradient(expected)
     if made.sinks is not None:
         wanted["sinks"] = expected.d_sinks
+    wanted = {name: torch.as_tensor(values, dtype=torch.float64) for name, values in wanted.items()}
+    right = torch.tensor(expected.context, dtype=torch.float64)
     for dtype, tolerance in TOLERANCE.items():
         if dtype == torch.float32 and case not in SINGLE:
             continue
         inputs, leaves = made.record(dtype)
         context = form(inputs)
         assert context.dtype == dtype
-        assert_close_to_largest(context, expected.context, tolerance)
+        assert_close_to_largest(context, right, tolerance)
         gradients = torch.autograd.grad(context, list(leaves.values()), made.upstream.to(dtype))
         for name, gradient in zip(leaves, gradients, strict=True):
             assert_close_to_largest(gradient, wanted[name], tolerance)
         with torch.no_grad():
-            assert_close_to_largest(form(inputs), expected.context, tolerance)
+            assert_close_to_largest(form(inputs), right, tolerance)
     if case.bias != "none" or case.sinks:
         inputs, leaves = made.record(torch.float64, learns=False)
         gradients = torch.autograd.grad(form(inputs), [leaves[n] for n in "qkv"], made.upstream.double())
