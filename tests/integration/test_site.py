@@ -1,6 +1,7 @@
 """The site of `make docs`: links lead somewhere, nothing comes from outside, every public name is there."""
 
 import importlib
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -45,11 +46,14 @@ class Page(HTMLParser):
             self.loads.append(named[LOADS[tag]])
 
 
+read = cache(Page)
+
+
 def test_links_lead_somewhere_and_nothing_comes_from_outside(index: Path) -> None:
     files = [
         file for file in index.parent.rglob("*.html") if "examples" not in file.parts and file.stem != "404"
     ]
-    pages = {file: Page(file) for file in files}
+    pages = {file: read(file) for file in files}
     assert len(pages) > 40
     for file, page in pages.items():
         assert not [address for address in page.loads if urlsplit(address).netloc], file
@@ -67,7 +71,7 @@ def test_every_public_name_and_every_command_is_described(
     index: Path, described: reference.Reference
 ) -> None:
     folder = index.parent / "docs" / "reference"
-    ids = {file.name: Page(file).ids for file in folder.glob("*.html")}
+    ids = {file.name: read(file).ids for file in folder.glob("*.html")}
     within = {package for package in PACKAGES if "._" in package or package.startswith("regard.tracing.")}
     for package in set(PACKAGES) - within - reference.ROOMS_WITHIN:
         for name in importlib.import_module(package).__all__:
