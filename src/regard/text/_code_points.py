@@ -113,11 +113,12 @@ def of_words() -> Mapping[str, npt.NDArray[Any]]:
 def folds(texts: Iterable[str]) -> dict[str, str]:
     """The characters that may turn into parts of these texts when case is folded."""
     known = {character for text in texts for character in text.casefold()}
-    return {
-        one: many
-        for one in _every()
-        if (many := one.casefold()) != one and known.issuperset(many)
-    }  # fmt: skip
+    return {one: many for one, many in _folded().items() if known.issuperset(many)}
+
+
+@cache
+def _folded() -> dict[str, str]:
+    return {one: many for one in _every() if (many := one.casefold()) != one}
 
 
 @cache

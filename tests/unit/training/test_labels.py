@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
@@ -41,6 +40,8 @@ def test_spans_are_those_of_conlleval(tags: list[str], wanted: set[Any]) -> None
 
 
 def test_the_scores_of_classes_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import accuracy_score, confusion_matrix, f1_score  # takes seconds
+
     draw = np.random.default_rng(3)
     wanted, guessed = draw.integers(0, 4, 50), draw.integers(0, 4, 50)  # of five labels the last is nobody's
     table = confusion(torch.from_numpy(wanted), torch.from_numpy(guessed), 5)

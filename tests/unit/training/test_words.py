@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gensim.models.fasttext import FastTextKeyedVectors
 
 from regard.checkpoints import SafetensorsFile
 from regard.core.errors import InputError, MissingExtraError, RegardError
@@ -169,6 +168,8 @@ def test_words_of_one_kind_become_near(
         assert found["rivers"] @ found["river"] > 0
         assert found.similarity("rivers", "river") > found.similarity("rivers", "loan")
         assert found.parts is not None
+        from gensim.models.fasttext import FastTextKeyedVectors  # takes seconds
+
         theirs = FastTextKeyedVectors(13, 3, 4, 999)
         theirs.key_to_index = {word: place for place, word in enumerate(found)}
         theirs.index_to_key = list(found)
