@@ -468,9 +468,8 @@ def test_a_closed_widget_leaves_the_page_and_the_memory(lab: BrowserPage) -> Non
     expect(cell_of(lab, ENDED).locator(".regard-widget")).to_have_count(0)
 
 
-def test_a_widget_says_that_its_kernel_is_gone(
-    lab: BrowserPage,
-) -> None:  # the last: no widget answers after it
+# The last: no widget answers after it.
+def test_a_widget_says_that_its_kernel_is_gone(lab: BrowserPage) -> None:
     shown = widget_of(lab, MEASURED)
     expect(shown.locator(".grid.drawn")).to_be_visible(timeout=SHOWN_S)
     lab.evaluate("() => { jupyterapp.commands.execute('kernelmenu:restart'); }")

@@ -94,3 +94,11 @@ def test_a_text_too_short_for_names_says_so(open_page: OpenPage, tmp_path: Path)
     expect(page.locator(".names")).to_contain_text("too few words")
     expect(page.locator(".name-chips, .names .slider")).to_have_count(2)
     expect(page.locator(".name-chips:visible, .names .slider:visible")).to_have_count(0)
+
+
+def test_a_name_stands_apart_from_its_heads_title_on_a_phone(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#layer=1&head=6", viewport={"width": 390, "height": 844})
+    title, name = (page.locator(f".view .{each}").bounding_box() for each in ("where", "head-name"))
+    assert title is not None
+    assert name is not None
+    assert name["x"] >= title["x"] + title["width"] + 6 or name["y"] >= title["y"] + title["height"]

@@ -137,15 +137,11 @@ LONG = [
     " " * 50 + "a",
 ]
 # Letters beyond counting, all alike; of these some are enough.
+# Ideographs, syllables, private use; cuneiform, hieroglyphs; Tangut; what has no letter yet.
 BLOCKS = [
-    *(
-        (0x3400, 0x4DC0),
-        (0x4E00, 0xA000),
-        (0xAC00, 0xD7A4),
-        (0xE000, 0xF900),
-    ),  # ideographs, syllables, private
-    *((0x12000, 0x12400), (0x13460, 0x14400), (0x14680, 0x16100)),  # cuneiform, hieroglyphs
-    *((0x17000, 0x18D00), (0x18D80, 0x1AFF0), (0x1B300, 0x1BC00)),  # Tangut, and what has no letter yet
+    *[(0x3400, 0x4DC0), (0x4E00, 0xA000), (0xAC00, 0xD7A4), (0xE000, 0xF900)],
+    *[(0x12000, 0x12400), (0x13460, 0x14400), (0x14680, 0x16100)],
+    *[(0x17000, 0x18D00), (0x18D80, 0x1AFF0), (0x1B300, 0x1BC00)],
 ]
 HALVES = range(0xD800, 0xE000)
 COUNT = 1_000

@@ -42,7 +42,7 @@ def claim(
         settings: of the one that wants it.
         say: is told what is being done.
         step: of the last checkpoint; 0 for none.
-        free: of the settings that are there, those that a run may go on with others of.
+        free: from the settings that are there, the names of those that may be others now.
         made: what a run makes before its first step, to be removed with one that never took any.
 
     Raises:

@@ -78,11 +78,10 @@ def set_learning_rate(
 def has_same_rates(settings: OptimiserSettings, done: int, one: int, other: int, *, schedule: str) -> bool:
     """Whether the steps done had the same learning rates in a run of `one` and in one of `other` steps."""
     name = settings.schedule or schedule
-    rates = (
-        [_rate(settings, step, steps, settings.lr, name) for step in range(1, done + 1)]
-        for steps in (one, other)
+    return all(
+        _rate(settings, step, one, settings.lr, name) == _rate(settings, step, other, settings.lr, name)
+        for step in range(1, done + 1)
     )
-    return next(rates) == next(rates)
 
 
 def _rate(settings: OptimiserSettings, step: int, steps: int, peak: float, schedule: str) -> float:
