@@ -298,7 +298,7 @@ def test_a_padded_batch_has_the_numbers_of_each_alone(model: regard.Model) -> No
         mask[row, : len(trace.tokens)] = True
     with torch.no_grad():
         output = model(ids, mask=mask).last_hidden_state
-        unmasked = model(ids).last_hidden_state
+        unmasked = model.network(ids).last_hidden_state
     for row, trace in enumerate(traces):
         assert_close_to_largest(output[row, : len(trace.tokens)], trace.embeddings(), PARITY_FP32)
     with pytest.raises(AssertionError, match="apart"):

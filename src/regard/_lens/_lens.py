@@ -1,5 +1,6 @@
 """From a transformers model and its tokenizer to what every capability of regard is a function of."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ from regard._lens._network import LensNetwork
 from regard.checkpoints import Source
 from regard.core.errors import CheckpointError, InputError
 from regard.models import Loaded
-from regard.text import Tokenizer
+from regard.text import SpecialIds, Tokenizer
 
 
 def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Loaded:
@@ -61,4 +62,6 @@ def _read_tokenizer(tokenizer: Any) -> Tokenizer | None:
             "tokenizer must be a fast one, from transformers or tokenizers; got "
             f"{type(tokenizer).__name__}. Load it with AutoTokenizer.from_pretrained(..., use_fast=True)."
         )
-    return Tokenizer.from_str(backend.to_str())
+    named = {each.name: getattr(tokenizer, f"{each.name}_token", None) for each in fields(SpecialIds)}
+    known = {role: str(piece) for role, piece in named.items() if piece in backend.get_vocab()}
+    return Tokenizer.from_str(backend.to_str(), roles=known)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from regard import _lens, tracing
 from regard.checkpoints import licence_of
+from regard.core import Mask
+from regard.core.errors import InputError
 from regard.models import (
     Loaded,
     Network,
     NetworkConfig,
     Output,
+    as_named,
+    check_alone,
     heads_told,
     masks_of,
     positions_of,
     removed_words,
 )
+from regard.text import Encoding
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +32,14 @@ if TYPE_CHECKING:
     from regard.text import Tokenizer
 
 _PROBE_TOKENS = 13
+
+_OF_A_PASS = tuple(inspect.signature(Network.forward).parameters)[1:]
+_THEIRS = {
+    "position_ids": "positions",
+    "decoder_input_ids": "decoder_token_ids",
+    "decoder_attention_mask": "decoder_mask",
+}
+"""What transformers calls the arguments of a pass, where that differs from what it calls those of a text."""
 
 
 class Held:
@@ -83,7 +98,8 @@ class Held:
         limits = [limit for kind in self.network.prefixes if (limit := self.network.limit(kind)) is not None]
         ids = [place % self.config.vocab_size for place in range(min([_PROBE_TOKENS, *limits]))]
         plain = replace(self.loaded, network=network)
-        return tracing.trace_ids(plain, ids, ids if len(network.prefixes) == 2 else None).parity()
+        read = Encoding.from_ids(ids)
+        return tracing.trace_read(plain, read, read if len(network.prefixes) == 2 else None).parity()
 
     def describe(self, num_tokens: int | None = None) -> dict[str, Any]:
         """Describe the model in plain values: family, sizes, positions, masks, memory, origin, licence.
@@ -118,9 +134,26 @@ class Held:
             "removed_heads": removed_words(self.network),
         }
 
-    def __call__(self, token_ids: Tensor, **others: Any) -> Output:
-        """Run the network, with the arguments of `regard.models.Network.forward`."""
-        output: Output = self.loaded.network(token_ids, **others)
+    def __call__(self, token_ids: Tensor | Mapping[str, Any] | None = None, **others: Any) -> Output:
+        """Run the network, with the arguments of `regard.models.Network.forward` or those of transformers.
+
+        Args:
+            token_ids: int64 (batch, N); or all that a tokenizer gave, as tensors.
+            others: by name, as in `model(**tokenizer(texts, padding=True, return_tensors="pt"))`.
+
+        Raises:
+            InputError: ids that cannot be read alone: with padding and no mask, with two texts and no types.
+        """
+        if isinstance(token_ids, Mapping):
+            others, token_ids = {**token_ids, **others}, None
+        given = as_named({"token_ids": token_ids} | others, _OF_A_PASS, **_THEIRS)
+        if "token_ids" not in given:
+            raise InputError("token_ids must be given: int64 (batch, N).")
+        # Texts packed into one row have positions of their own, and a mask that is made for them.
+        if "positions" not in given and not isinstance(given.get("mask"), Mask):
+            has = {"has_mask": "mask" in given, "has_types": "token_types" in given}
+            check_alone(self.loaded, given["token_ids"], **has)
+        output: Output = self.loaded.network(**given)
         return output
 
 

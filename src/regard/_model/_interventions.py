@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Per,
         Progress,
         SiteName,
+        TextOrIds,
     )
     from regard.tracing.record import Trace
 
@@ -66,8 +67,8 @@ class Interventions(Tracing):
 
     def patch(
         self,
-        clean: str | Sequence[int] | Tensor | Trace,
-        corrupted: str | Sequence[int] | Tensor | Trace,
+        clean: TextOrIds | Trace,
+        corrupted: TextOrIds | Trace,
         metric: Metric,
         *,
         site: SiteName = "residual",
@@ -109,7 +110,7 @@ class Interventions(Tracing):
 
     def head_importance(
         self,
-        examples: Sequence[str | Sequence[int] | Tensor | Trace],
+        examples: Sequence[TextOrIds | Trace],
         metric: ExampleMetric,
         *,
         method: ImportanceMethod = "gradient",

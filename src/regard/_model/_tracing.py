@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from regard import tracing
 from regard._model._held import Held
 from regard.core.errors import InputError
+from regard.models import as_named
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from regard.models import Output
+    from regard.models import Ids, Output
     from regard.tracing import Comparison, Forecast, HeadOptions, HeadTable, Keep, TextOrIds, Trace
     from regard.tracing.record import Trace as Recorded
 
@@ -36,13 +37,15 @@ class Tracing(Held):
     @overload
     def trace(
         self,
+        text: Mapping[str, Any] | None = None,
         *,
-        token_ids: Sequence[int] | Tensor,
-        target_ids: Sequence[int] | Tensor | None = None,
+        token_ids: Ids | None = None,
+        target_ids: Ids | None = None,
         keep: Keep = "all",
         layers: int | Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
-    ) -> Trace: ...
+        **tokenized: Any,
+    ) -> Any: ...
     @overload
     def trace(
         self,
@@ -55,15 +58,16 @@ class Tracing(Held):
     ) -> list[Trace]: ...
     def trace(
         self,
-        text: str | Iterable[str] | None = None,
+        text: str | Iterable[str] | Mapping[str, Any] | None = None,
         pair: str | None = None,
         *,
         target: str | None = None,
-        token_ids: Sequence[int] | Tensor | None = None,
-        target_ids: Sequence[int] | Tensor | None = None,
+        token_ids: Ids | None = None,
+        target_ids: Ids | None = None,
         keep: Keep = "all",
         layers: int | Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
+        **tokenized: Any,
     ) -> Trace | list[Trace]:
         """Run the model on a text and record what determines its attention.
 
@@ -72,7 +76,8 @@ class Tracing(Held):
                 like length run in one pass; such a trace equals that of the text alone to 1e-5.
             pair: a second text, with a single first one.
             target: what the decoder of an encoder-decoder reads, after its start token; by default only that.
-            token_ids: in place of a text, what the model reads, (N,); needs no tokenizer.
+            token_ids: in place of a text, what the model reads; needs no tokenizer. (N,) or (1, N) give a
+                trace, several rows a list.
             target_ids: with token_ids, what the decoder reads, its start token first.
             keep: "qk" keeps queries and keys, which is enough for weights, scores and statistics; "qkv" also
                 values and contexts; "residual" the residual stream alone: hidden states and learned
@@ -86,8 +91,9 @@ class Tracing(Held):
             The trace: see `regard.Trace`. If it is asked for something that it does not keep, it says so.
 
         Raises:
-            InputError: empty text, or more tokens than the model takes (nothing is ever cut off); layers that
-                it does not have; or a trace that memory would not hold: see `forecast`.
+            InputError: empty text, or more tokens than the model takes (nothing is ever cut off); ids that
+                cannot be read alone (with padding and no mask, or two texts and no types); layers that it
+                does not have; or a trace that memory would not hold: see `forecast`.
 
         Example:
             >>> import regard
@@ -96,16 +102,20 @@ class Tracing(Held):
             torch.Size([7, 7])
         """
         keeping = tracing.Keeping(keep=keep, layers=layers, dtype=dtype)
-        if (text is None) == (token_ids is None):
+        if isinstance(text, Mapping):
+            tokenized, text = {**text, **tokenized}, None
+        ids = as_named({"token_ids": token_ids, "target_ids": target_ids, **tokenized})
+        if (text is None) == ("token_ids" not in ids):
             raise InputError(
                 f"text or token_ids must be given, and not both; got {'neither' if text is None else 'both'}."
             )
-        if token_ids is not None:
+        if text is None:
             if pair is not None or target is not None:
                 raise InputError("pair and target must be None with token_ids; give target_ids.")
-            return tracing.trace_ids(self.loaded, token_ids, target_ids, keeping=keeping)
-        if target_ids is not None:
-            raise InputError("target_ids must be None with a text; give target, or token_ids.")
+            traces = tracing.trace_rows(self.loaded, **ids, keeping=keeping)
+            return traces[0] if len(traces) == 1 else traces
+        if ids:
+            raise InputError(f"{next(iter(ids))} must be None with a text; it is read with token_ids.")
         if isinstance(text, str):
             return tracing.trace_text(self.loaded, text, pair, target=target, keeping=keeping)
         given: list[Any] = list(text) if isinstance(text, Iterable) else [text]
@@ -148,7 +158,7 @@ class Tracing(Held):
 
     def gradients(
         self,
-        text: str | Sequence[int] | Tensor | Recorded,
+        text: TextOrIds | Recorded,
         *,
         of: Callable[[Output], Tensor],
         at: str | Sequence[str],
@@ -158,18 +168,18 @@ class Tracing(Held):
 
         return gradients(replace(self._traced("text", text), loaded=self.loaded), of=of, at=at)
 
-    def _traced(self, name: str, text: str | Sequence[int] | Tensor | Recorded) -> Recorded:
+    def _traced(self, name: str, text: TextOrIds | Recorded) -> Recorded:
         from torch import Tensor
 
         from regard.tracing.record import Trace as Recorded
 
         if isinstance(text, Recorded):
             return text
-        if not isinstance(text, str | Sequence | Tensor):
+        if not isinstance(text, str | Sequence | Tensor | Mapping):
             raise InputError(f"{name} must be a text, token ids or a trace; got {type(text).__name__}.")
-        given: dict[str, Any] = {"text" if isinstance(text, str) else "token_ids": text}
+        read: Callable[..., Recorded] = tracing.trace_text if isinstance(text, str) else tracing.trace_ids
         try:
-            traced: Recorded = self.trace(**given, keep="residual")
+            traced: Recorded = read(self.loaded, text, keeping=tracing.Keeping(keep="residual"))
         except InputError as error:
             raise InputError(f"{name}: {error}") from error
         return traced

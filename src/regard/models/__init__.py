@@ -32,6 +32,7 @@ from regard.models._surgery import (
     removed_words,
     settle,
 )
+from regard.models._tokenized import Ids, as_named, check_alone, read_ids
 from regard.models._transformer import Transformer
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "DecoderState",
     "FamilyConfig",
     "Heads",
+    "Ids",
     "Input",
     "Kind",
     "LanguageModelHead",
@@ -58,9 +60,11 @@ __all__ = [
     "Transformer",
     "Unembedding",
     "as_mask",
+    "as_named",
     "attention_name",
     "attention_named",
     "attentions",
+    "check_alone",
     "check_heads",
     "check_ids",
     "count_parameters",
@@ -77,6 +81,7 @@ __all__ = [
     "new_network",
     "our_own",
     "positions_of",
+    "read_ids",
     "read_projection",
     "relative_error",
     "removed_heads",

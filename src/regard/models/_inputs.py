@@ -89,9 +89,12 @@ def _check_range(name: str, values: Tensor, size: int | None) -> None:
 
 
 def as_mask(name: str, mask: Tensor | Mask | None, token_ids: Tensor) -> Mask | None:
-    """The mask as an object; a bool tensor says where there is a token."""
+    """The mask as an object; a tensor, of bool or of 0 and 1, says where there is a token."""
     if mask is None or isinstance(mask, Mask):
         return mask
+    if isinstance(mask, Tensor) and mask.dtype in _WHOLE:
+        _check_range(name, mask, 2)
+        mask = mask.bool()
     if not isinstance(mask, Tensor) or mask.shape != token_ids.shape or mask.dtype != torch.bool:
         got = (
             f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
@@ -49,13 +49,20 @@ class Encoding:
     words: tuple[Word, ...]
 
     @classmethod
-    def from_ids(cls, ids: Iterable[int], tokenizer: _Pieces | None = None) -> Self:
+    def from_ids(
+        cls,
+        ids: Iterable[int],
+        tokenizer: _Pieces | None = None,
+        *,
+        type_ids: Sequence[int] | None = None,
+    ) -> Self:
         """Tokens that were given as ids: there is no text, and so there are no words and no spans.
 
         Args:
             ids: Rows of the model's table, in order.
             tokenizer: Names the pieces and says which are special; without one, or where it has no piece for
                 an id (tables are often longer than the vocabulary), a token is named by its id.
+            type_ids: Their segments, as many; None for 0 each.
 
         Returns:
             The tokens, all of sequence 0. `find` takes positions and pieces.
@@ -80,7 +87,7 @@ class Encoding:
                     span=None,
                     sequence=0,
                     word=None,
-                    type_id=0,
+                    type_id=0 if type_ids is None else type_ids[index],
                     special=tokenizer is not None and tokenizer.is_special(number),
                     surface=piece,
                 )

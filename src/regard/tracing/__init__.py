@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from regard._on_use import on_use as _on_use
 
 if TYPE_CHECKING:
-    from regard.tracing._trace import Trace, trace_ids, trace_read, trace_text, trace_texts
+    from regard.tracing._trace import Trace, trace_ids, trace_read, trace_rows, trace_text, trace_texts
     from regard.tracing.comparison import (
         Comparison,
         Divergence,
@@ -162,6 +162,7 @@ __all__ = [
     "run_again",
     "trace_ids",
     "trace_read",
+    "trace_rows",
     "trace_text",
     "trace_texts",
     "writing_bundle",

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import fields
 from os import PathLike
-from typing import Self
+from typing import Any, Self
 
-from torch import Tensor
-
-from regard.models import Loaded
+from regard.models import Ids, Loaded
 from regard.text import Encoding
 from regard.tracing import edits, measures, pages, record, run
 from regard.tracing.patterns import heads_of_trace
@@ -109,13 +107,18 @@ def trace_texts(
 
 def trace_ids(
     loaded: Loaded,
-    token_ids: Sequence[int] | Tensor,
-    target_ids: Sequence[int] | Tensor | None = None,
+    token_ids: Ids,
+    target_ids: Ids | None = None,
     *,
     keeping: record.Keeping = record.EVERYTHING,
 ) -> Trace:
-    """Trace token ids, which need no tokenizer: see `regard.tracing.run.trace_ids`."""
+    """Trace token ids, which need no tokenizer: see `regard.tracing.run.trace_rows`."""
     return Trace.of(run.trace_ids(loaded, token_ids, target_ids, keeping=keeping))
+
+
+def trace_rows(loaded: Loaded, token_ids: Ids, **others: Any) -> list[Trace]:
+    """Trace rows of token ids as a tokenizer hands them out: see `regard.tracing.run.trace_rows`."""
+    return [Trace.of(each) for each in run.trace_rows(loaded, token_ids, **others)]
 
 
 def trace_read(

@@ -322,7 +322,7 @@ def test_texts_packed_into_one_row(net: Transformer) -> None:
 
 BAD_MASKS = [
     (torch.ones(2, 7), r"^{} must be bool of the shape of .*; got torch.float32 .*Convert 0/1 with \.bool"),
-    (torch.ones(2, 7, dtype=torch.int64), "^{} must be bool .*; got torch.int64"),
+    (torch.full((2, 7), 2), "^{} must be from 0 to 1; got 2"),
     (torch.ones(2, 4, dtype=torch.bool), r"^{} must be bool .* of shape \(2, 4\)"),
     (torch.ones(1, 1, dtype=torch.bool), r"^{} must be bool .* of shape \(1, 1\)"),
     ([[True] * 7] * 2, "^{} must be bool .*; got list"),
@@ -332,12 +332,22 @@ BAD_MASKS = [
 @pytest.mark.parametrize(("mask", "message"), BAD_MASKS)
 def test_masks_that_do_not_fit(mask: Any, message: str) -> None:
     refuse(encoder(), message.format("mask"), mask=mask)
-    refuse(
-        encoder(), r"of the shape of token_ids, \(2, 7\), True for a token, or a regard.core.Mask", mask=mask
-    )
     refuse(both(), message.format("decoder_mask"), decoder_mask=mask, decoder_token_ids=TARGET)
-    wanted = r"of the shape of decoder_token_ids, \(2, 5\), True for a token"
-    refuse(both(), wanted, decoder_mask=mask, decoder_token_ids=TARGET)
+
+
+def test_masks_of_tokens_and_of_a_target() -> None:
+    mask = torch.ones(2, 4, dtype=torch.bool)
+    wanted = r"of the shape of {}, \({}\), True for a token, or a regard.core.Mask"
+    refuse(encoder(), wanted.format("token_ids", "2, 7"), mask=mask)
+    target = {"decoder_mask": mask, "decoder_token_ids": TARGET}
+    refuse(both(), wanted.format("decoder_token_ids", "2, 5"), **target)
+
+
+def test_a_mask_of_0_and_1() -> None:
+    real = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [1] * 7])
+    for mask in (real, real.int()):
+        one, other = (encoder()(IDS, mask=each).last_hidden_state for each in (mask, real.bool()))
+        assert torch.equal(one, other)
 
 
 def test_of_the_encoder_s_mask_only_padding_reaches_the_decoder() -> None:

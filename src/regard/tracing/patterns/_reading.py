@@ -1,8 +1,8 @@
 """The texts of a corpus on their way through a model, one at a time."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from torch import Tensor
 
@@ -12,8 +12,8 @@ from regard.models import Loaded
 from regard.tracing.record import Keeping, Trace
 from regard.tracing.run import trace_ids, trace_text
 
-TextOrIds = str | Sequence[int]
-"""A text, or token ids in place of one."""
+TextOrIds = str | Sequence[int] | Tensor | Mapping[str, Any]
+"""A text, or token ids in place of one; or all that a tokenizer gave for it."""
 
 Texts = str | Iterable[TextOrIds]
 """One text, or several, or token ids in their place."""
@@ -83,8 +83,8 @@ def _trace(loaded: Loaded, text: TextOrIds, target: TextOrIds | None) -> Trace:
     )
 
 
-def _are_ids(given: object) -> TypeGuard[Sequence[int]]:
-    return isinstance(given, Sequence | Tensor) and not isinstance(given, str | bytes)
+def _are_ids(given: object) -> TypeGuard[Sequence[int] | Tensor | Mapping[str, Any]]:
+    return isinstance(given, Sequence | Tensor | Mapping) and not isinstance(given, str | bytes)
 
 
 def _is_iterable(given: object) -> bool:

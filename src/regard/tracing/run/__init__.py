@@ -2,7 +2,7 @@
 
 from regard.tracing.run._again import check_mode, run_again
 from regard.tracing.run._forecast import Forecast, forecast
-from regard.tracing.run._run import trace_ids, trace_read, trace_text, trace_texts
+from regard.tracing.run._run import trace_ids, trace_read, trace_rows, trace_text, trace_texts
 
 __all__ = [
     "Forecast",
@@ -11,6 +11,7 @@ __all__ = [
     "run_again",
     "trace_ids",
     "trace_read",
+    "trace_rows",
     "trace_text",
     "trace_texts",
 ]

@@ -26,7 +26,8 @@ def run(
     encodings = [encoding for encoding, _ in given]
     ids, types, real = padded(encodings, device)
     arguments: dict[str, Tensor] = {}
-    if network.config.num_token_types and all(each.texts for each in encodings):
+    # Of ids alone nothing is said, which is not for every network the same as types that are all 0.
+    if network.config.num_token_types and (all(each.texts for each in encodings) or bool(types.any())):
         arguments["token_types"] = types
     # What follows a text is no key of a decoder's queries, which see what is before them.
     if real is not None and "encoder" in network.prefixes:

@@ -1,12 +1,13 @@
 """Running a model on a text while listening: the fused forward pass, with what a trace keeps read off it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.models import Loaded, StackKind
+from regard.models import Ids, Loaded, StackKind, as_named, read_ids
 from regard.text import Encoding
 from regard.tracing.record import EVERYTHING, Keeping, Trace
 from regard.tracing.run._again import check_mode, run
@@ -48,41 +49,72 @@ def trace_text(
 
 def trace_ids(
     loaded: Loaded,
-    token_ids: Sequence[int] | Tensor,
-    target_ids: Sequence[int] | Tensor | None = None,
+    token_ids: Ids,
+    target_ids: Ids | None = None,
     *,
     keeping: Keeping = EVERYTHING,
 ) -> Trace:
-    """Trace token ids, which need no tokenizer.
+    """Trace the token ids of one text: see `trace_rows`."""
+    traces = trace_rows(loaded, token_ids, target_ids, keeping=keeping)
+    if len(traces) > 1:
+        raise InputError(f"token_ids must be of one text, (N,) or (1, N); got {len(traces)} rows.")
+    return traces[0]
+
+
+def trace_rows(
+    loaded: Loaded,
+    token_ids: Ids,
+    target_ids: Ids | None = None,
+    *,
+    mask: Any = None,
+    token_types: Any = None,
+    target_mask: Any = None,
+    keeping: Keeping = EVERYTHING,
+) -> list[Trace]:
+    """Trace token ids, which need no tokenizer, as one hands them out.
 
     Args:
         loaded: the model.
-        token_ids: what the model reads, (N,) or (1, N).
-        target_ids: what the decoder of an encoder-decoder reads, its start token first; by default only that.
-        keeping: what is kept of it.
+        token_ids: what the model reads, (N,), or a row for each text; or all that a tokenizer gave.
+        target_ids: what the decoder of an encoder-decoder reads, its start token first, likewise; by default
+            only that.
+        mask: of the shape of token_ids, 0 for padding, which is left out: a trace is that of the text alone.
+        token_types: of the shape of token_ids, which text of a pair.
+        target_mask: like mask, for target_ids.
+        keeping: what is kept of each.
 
     Returns:
-        As `trace_text`; the tokens have no words.
+        A trace for each row, as `trace_texts`; their tokens have no words.
 
     Raises:
-        InputError: ids that the model does not have, more than it takes, or none; a network in training mode;
+        InputError: ids that the model does not have, more than it takes, or none; ids that cannot be read
+            alone, with padding and no mask or with two texts and no types; a network in training mode;
             layers that it does not have; or a trace that would not fit in memory.
         RegardError: a query, key or value that is not finite.
     """
-    encoding = Encoding.from_ids(_as_list("token_ids", token_ids), loaded.tokenizer)
-    target = None
+    if isinstance(token_ids, Mapping):
+        given = {"token_ids": None} | as_named({"target_ids": target_ids, **token_ids})
+        return trace_rows(loaded, **given, keeping=keeping)
+    encodings = read_ids(loaded, token_ids, mask, token_types)
+    targets: list[Encoding | None] = [None] * len(encodings)
     if len(loaded.network.prefixes) == 2:
         if target_ids is None and (start := _start_id(loaded)) is not None:
-            target_ids = [start]
+            target_ids = [[start]] * len(encodings)
         if target_ids is None:
             raise InputError(
                 "target_ids must be given: the checkpoint does not say which token its decoder starts with."
             )
-        read = _as_list("target_ids", target_ids)
-        target = Encoding.from_ids(read, loaded.tokenizer)
+        targets[:] = read_ids(loaded, target_ids, target_mask, name="target_ids", of_decoder=True)
+        if len(targets) != len(encodings):
+            raise InputError(
+                f"target_ids must have a row for each of token_ids, {len(encodings)}; got {len(targets)}."
+            )
     elif target_ids is not None:
         raise InputError("target_ids must be None: this model has no decoder beside its encoder.")
-    return trace_read(loaded, encoding, target, keeping=keeping)
+    if len(encodings) == 1:
+        return [trace_read(loaded, encodings[0], targets[0], keeping=keeping)]
+    pairs = zip(encodings, targets, strict=True)
+    return _all(loaded, [partial(_checked, loaded, *pair) for pair in pairs], "row", keeping)
 
 
 def trace_read(
@@ -105,24 +137,6 @@ def _start_id(loaded: Loaded) -> int | None:
     return start
 
 
-def _as_list(name: str, ids: Sequence[int] | Tensor) -> list[int]:
-    try:
-        values = torch.as_tensor(ids)
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:  # words, rows of several lengths
-        raise InputError(
-            f"{name} must be whole numbers, (N,) or (1, N); got {type(ids).__name__}."
-        ) from error
-    if values.ndim == 2 and values.shape[0] == 1:
-        values = values[0]
-    if values.ndim != 1 or not len(values) or values.dtype not in (torch.int64, torch.int32):
-        raise InputError(
-            f"{name} must be whole numbers, (N,) or (1, N), at least one; "
-            f"got {values.dtype} of shape {tuple(values.shape)}."
-        )
-    listed: list[int] = values.tolist()
-    return listed
-
-
 def trace_texts(loaded: Loaded, texts: Sequence[str], *, keeping: Keeping = EVERYTHING) -> list[Trace]:
     """Trace several texts; those of like length run in one pass.
 
@@ -140,16 +154,20 @@ def trace_texts(loaded: Loaded, texts: Sequence[str], *, keeping: Keeping = EVER
     Raises:
         InputError: as `trace_text`, with the number of the text.
     """
+    return _all(loaded, [partial(_read, loaded, text, None, None) for text in texts], "text", keeping)
+
+
+def _all(loaded: Loaded, readers: Sequence[Callable[[], Given]], each: str, keeping: Keeping) -> list[Trace]:
     given: list[Given] = []
-    for number, text in enumerate(texts):
+    for number, read in enumerate(readers):
         try:
-            given.append(_read(loaded, text, None, None))
+            given.append(read())
         except InputError as error:
-            raise InputError(f"text {number} of {len(texts)}: {error}") from error
+            raise InputError(f"{each} {number} of {len(readers)}: {error}") from error
     found: dict[int, Trace] = {}
     for batch in batches(loaded.network, given):
         found |= zip(batch, _traced(loaded, [given[number] for number in batch], keeping), strict=True)
-    return [found[number] for number in range(len(texts))]
+    return [found[number] for number in range(len(given))]
 
 
 def _read(loaded: Loaded, text: str, pair: str | None, target: str | None) -> Given:
