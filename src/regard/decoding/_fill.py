@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard.core.arguments import whole
-from regard.core.errors import InputError
+from regard.core.errors import InputError, RegardError
 from regard.core.printable import excerpt
 from regard.core.shown import Shown, plain_table
 from regard.decoding._pieces import Pieces
@@ -122,6 +122,8 @@ def fill(model: Loaded, text: str, *, top: int = 5) -> Filled:
     if limit is not None and len(ids) > limit:
         raise InputError(f"text must have at most {limit} tokens, the model's limit; got {len(ids)}.")
     logits = network(torch.tensor([ids], device=next(network.parameters()).device)).logits[0, places]
+    if not bool(logits.isfinite().all()):
+        raise RegardError("model gives logits that are not finite: its weights are damaged.")
     shares = torch.softmax(logits.double(), dim=1)
     # A table is often longer than the vocabulary; what lies beyond is no token.
     rows = torch.tensor([tokenizer.piece_of(id) is not None for id in range(shares.shape[1])])

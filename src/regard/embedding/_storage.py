@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from regard.core.errors import InputError
+from regard.core.errors import InputError, RegardError
 from regard.embedding._steps import Step, Unit
 
 Storage = Literal["float32", "float16", "int8", "ubinary"]
@@ -17,6 +17,8 @@ Storage = Literal["float32", "float16", "int8", "ubinary"]
 
 _INT8: Final = 127
 """The largest entry of a vector in int8; -128 has no counterpart."""
+
+_FLOAT16: Final = float(np.finfo(np.float16).max)
 
 
 def finished(
@@ -95,7 +97,8 @@ def packed(vectors: Tensor | NDArray[Any], storage: Storage) -> Packed:
         The vectors, and the scales of int8.
 
     Raises:
-        InputError: an unknown storage, or an entry that float16 or int8 has no number for.
+        InputError: an unknown storage, or an entry that float16 has no number for.
+        RegardError: an entry that is infinite or not a number, in any storage.
 
     Example:
         >>> packed(np.array([[0.5, -1.0, 0.25]]), "int8").vectors
@@ -108,14 +111,23 @@ def packed(vectors: Tensor | NDArray[Any], storage: Storage) -> Packed:
     """
     wide = vectors.detach().cpu().float().numpy() if isinstance(vectors, Tensor) else vectors
     wide = np.asarray(wide, dtype=np.float32)
+    odd = len(wide) - int(np.isfinite(wide).all(axis=tuple(range(1, wide.ndim))).sum()) if wide.ndim else 0
+    if odd:
+        raise RegardError(
+            f"{odd} of {len(wide)} vectors have numbers that are not finite: the model's weights are "
+            "damaged, or its layers overflow; load another checkpoint."
+        )
     match storage:
         case "float32":
             return Packed(vectors=wide)
         case "float16":
-            _check(wide, float(np.finfo(np.float16).max), storage)
+            if not bool((np.abs(wide) <= _FLOAT16).all()):
+                raise InputError(
+                    f"storage='float16' has no number for an entry above {_FLOAT16:g} in size; give "
+                    "storage='float32'."
+                )
             return Packed(vectors=wide.astype(np.float16))
         case "int8":
-            _check(wide, float(np.finfo(np.float32).max), storage)
             largest = np.abs(wide).max(axis=-1, keepdims=True, initial=0.0)
             scales = largest / np.float32(_INT8)
             # A vector of zeros, or of numbers so small that their scale is none.
@@ -125,11 +137,3 @@ def packed(vectors: Tensor | NDArray[Any], storage: Storage) -> Packed:
         case "ubinary":
             return Packed(vectors=np.packbits(wide > 0, axis=-1))
     raise InputError(f"storage must be float32, float16, int8 or ubinary; got {storage!r}.")
-
-
-def _check(vectors: NDArray[np.float32], largest: float, storage: str) -> None:
-    if not bool((np.abs(vectors) <= largest).all()):  # also where one is not a number
-        raise InputError(
-            f"storage={storage!r} has no number for an entry that is infinite, not a number, or above "
-            f"{largest:g} in size; give storage='float32'."
-        )

@@ -7,7 +7,7 @@ import torch
 import transformers
 
 import regard
-from regard.core.errors import CheckpointError, InputError
+from regard.core.errors import CheckpointError, InputError, RegardError
 from regard.models import write_checkpoint
 from regard.text import write_tokenizer
 from tolerances import PARITY_FP32, assert_close_to_largest
@@ -51,6 +51,14 @@ def test_the_guesses_are_those_of_transformers(folder: Path) -> None:
     everything = model.fill("a [MASK]", top=99)
     assert len(everything.masks[0]) == len(WORDS)
     assert sum(each.probability for each in everything.masks[0]) < 1
+
+
+def test_damaged_weights_fill_no_gap(folder: Path) -> None:
+    model = regard.load(folder)
+    with torch.no_grad():
+        model.network.stack("encoder").layers[-1].ffn.output.weight[0, 0] = float("inf")
+    with pytest.raises(RegardError, match="logits that are not finite"):
+        model.fill(TEXT)
 
 
 def test_refusals(folder: Path, tmp_path: Path) -> None:

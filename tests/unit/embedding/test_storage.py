@@ -1,12 +1,13 @@
 """Vectors cut, brought to the length 1, and stored in fewer bits."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from regard.core.errors import InputError
+from regard.core.errors import InputError, RegardError
 from regard.embedding import Dense, Unit, finished, packed
 from tolerances import FP64, assert_close_to_largest
 
@@ -73,10 +74,17 @@ def test_float16_is_rounded_and_float32_kept() -> None:
     assert packed(given, "float16").scales is None
 
 
-@pytest.mark.parametrize(("storage", "entry"), [("float16", 65520.0), ("int8", math.inf), ("int8", math.nan)])
-def test_a_number_that_does_not_fit_is_refused(storage: str, entry: float) -> None:
-    with pytest.raises(InputError, match=f"storage='{storage}' has no number"):
-        packed(np.array([[0.0, entry]]), storage)  # type: ignore[arg-type]
+def test_a_number_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(InputError, match="storage='float16' has no number for an entry above 65504"):
+        packed(np.array([[0.0, 65520.0]]), "float16")
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16", "int8", "ubinary"])
+@pytest.mark.parametrize("entry", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite_leaves_in_no_storage(storage: Any, entry: float) -> None:
+    for vectors in (np.array([[0.0, entry], [1.0, 2.0]]), torch.tensor([[[0.0], [entry]], [[1.0], [2.0]]])):
+        with pytest.raises(RegardError, match="1 of 2 vectors have numbers that are not finite"):
+            packed(vectors, storage)
 
 
 def test_an_unknown_storage_is_refused() -> None:

@@ -345,8 +345,9 @@ def test_masks_of_tokens_and_of_a_target() -> None:
 
 def test_a_mask_of_0_and_1() -> None:
     real = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [1] * 7])
+    net = encoder()
     for mask in (real, real.int()):
-        one, other = (encoder()(IDS, mask=each).last_hidden_state for each in (mask, real.bool()))
+        one, other = (net(IDS, mask=each).last_hidden_state for each in (mask, real.bool()))
         assert torch.equal(one, other)
 
 

@@ -74,8 +74,7 @@ class Listening:
 
     def _hold(self, name: str, value: Tensor) -> None:
         kept = kept_tensor(value, self._keeping)
-        # Where queries and keys are kept, it is they that are looked at.
-        if not self._keeping.queries and not _are_finite(kept):
+        if not _are_finite(kept):
             raise self._not_finite(f"{name} has numbers", kept.dtype)
         self._kept[name] = kept
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.core.errors import InputError, RegardError
 from regard.models import Transformer
-from regard.tracing import trace_ids, trace_text
+from regard.tracing import Keeping, trace_ids, trace_text
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.models import tiny
 from unit.tracing.stacks import SOURCE_TOKENS, TEXT, loaded
@@ -154,6 +154,15 @@ def test_a_damaged_weight_is_named_with_its_stack() -> None:
     message = r"^decoder\.layers\.1\.cross_attention has queries, keys or values that are not finite"
     with pytest.raises(RegardError, match=message):
         trace_ids(loaded(damaged), [3, 1], [4])
+
+
+def test_what_is_not_finite_after_the_last_attention_is_seen() -> None:
+    damaged = tiny.encoder().float()
+    with torch.no_grad():
+        damaged.stack("encoder").layers[-1].ffn.output.weight[0, 0] = float("nan")
+    for keep in ("all", "residual"):
+        with pytest.raises(RegardError, match="output has numbers that are not finite"):
+            trace_ids(loaded(damaged), [3, 1], keeping=Keeping(keep=keep))
 
 
 def test_training_is_refused(network: Transformer) -> None:
