@@ -53,7 +53,7 @@ def test_sentences_with_ids_and_columns(run: Run) -> None:
     assert err == "regard: 2 rows were put aside, with the reason, in out/_quarantine.jsonl\n"
     assert re.fullmatch(r"3 texts, 25 tokens\n0\.0 MB in \d+ s\nout\n", out)
     table = pq.read_table("out")
-    assert table.schema.names == ["row", "id", "year", "tokens", "windows", "cut", "vector"]
+    assert table.schema.names == ["row", "id", "year", "tokens", "windows", "cut", "unknown", "vector"]
     assert table.column("id").to_pylist() == ["d0", "d1", "d3"]
     assert table.column("year").to_pylist() == [1990, 1991, 1993]
     wanted = embedded(GOOD)

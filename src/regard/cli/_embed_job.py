@@ -112,6 +112,7 @@ def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
         ("cut", "text", "cut off"),
         ("cut_tokens", "token", "cut off"),
         ("without_vector", "word", "without a vector, of which no token was left"),
+        ("unknown", "word", "unknown to the model, which reads [UNK] for each"),
     ):
         count = counts.get(name, 0)
         if count:

@@ -25,6 +25,7 @@ from regard.embedding._steps import Unit
 from regard.embedding._storage import finished, packed
 from regard.embedding._workers import over
 from regard.models import Loaded
+from regard.text import Aligned
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -199,9 +200,7 @@ class Embedder:
                 made = added(kinds, [parts[text, part.start] for part in passage.parts])
                 out.put([text], made[None])
         vectors, scales = self._stored(out)
-        return Sentences(
-            vectors=vectors, layers=self._axis, scales=scales, report=passages.report(self.computed)
-        )
+        return Sentences(vectors=vectors, layers=self._axis, scales=scales, report=self._report(passages))
 
     def spans(
         self, texts: Sequence[str], *, first: int = 0, told: Callable[[int], object] | None = None
@@ -213,10 +212,10 @@ class Embedder:
         """
         passages = self._read(texts, first, spans=True)
         groups = [
-            _groups(passage.aligned, passage.parts[-1].stop, self._request.level)
+            _groups(passage.aligned, passage.parts[-1].stop, self._request.level, self._bulk.unknown)
             for passage in passages.texts
         ]
-        firsts = np.concatenate([[0], np.cumsum([len(spans) for _, spans in groups])]).astype(np.int64)
+        firsts = np.concatenate([[0], np.cumsum([len(spans) for _, spans, _ in groups])]).astype(np.int64)
         out = _Rows(int(firsts[-1]))
         broken: dict[tuple[int, int], dict[int, Tensor]] = {}
         before = len(self._frame.before)
@@ -226,7 +225,7 @@ class Embedder:
             count = 0
             for row in rows:
                 text, part = passages.rows[row]
-                group_of, spans = groups[text]
+                group_of, spans, _ = groups[text]
                 here = group_of[part.first : part.last]
                 places = np.flatnonzero((here >= 0) & (here < len(spans)))
                 at = places + (offset + before + part.first - part.start)
@@ -255,7 +254,7 @@ class Embedder:
             rows = torch.cat([parts[first] for first in sorted(parts)])
             out.put(firsts[text : text + 1] + name, rows.float().mean(0, keepdim=True))
         vectors, scales = self._stored(out)
-        spans_of = [spans for _, spans in groups]
+        spans_of = [spans for _, spans, _ in groups]
         return Embeddings(
             vectors=vectors,
             scales=scales,
@@ -263,8 +262,12 @@ class Embedder:
             rows=np.repeat(np.arange(len(texts), dtype=np.int64), np.diff(firsts)),
             spans=np.array([span for spans in spans_of for span in spans], dtype=np.int64).reshape(-1, 2),
             texts=[text[a:b] for text, spans in zip(texts, spans_of, strict=True) for a, b in spans],
-            report=passages.report(self.computed),
+            unknown=np.concatenate([np.zeros(0, bool), *(unknown for _, _, unknown in groups)]),
+            report=self._report(passages),
         )
+
+    def _report(self, passages: Passages) -> Report:
+        return passages.report(self.computed, self._bulk.unknown)
 
     def _read(self, texts: Sequence[str], first: int, *, spans: bool) -> Passages:
         window, room = self._request.window, self._room
@@ -352,14 +355,20 @@ class _Rows:
         return torch.from_numpy(rows)
 
 
-def _groups(aligned: Any, stop: int, level: str) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
-    """For each piece the word, or itself, that it counts to; and the spans of those that get a vector."""
+def _groups(
+    aligned: Aligned | None, stop: int, level: str, unknown: int | None
+) -> tuple[NDArray[np.int64], list[tuple[int, int]], NDArray[np.bool_]]:
+    """For each piece the word, or itself, that it counts to; of those that get a vector the spans, and which
+    the vocabulary has no pieces for."""
+    assert aligned is not None, "asked for"
     if level == "token":
-        return np.arange(len(aligned.ids)), aligned.spans[:stop]
+        ids = np.array(aligned.ids)
+        return np.arange(len(ids)), aligned.spans[:stop], ids[:stop] == unknown
     group_of = np.array(aligned.word_of, dtype=np.int64)
     beyond = group_of[stop:]
     beyond = beyond[beyond >= 0]
-    return group_of, aligned.words[: int(beyond.min()) if len(beyond) else None]
+    words = aligned.words[: int(beyond.min()) if len(beyond) else None]
+    return group_of, words, np.array([word in aligned.unknown for word in range(len(words))], bool)
 
 
 def _torn(group_of: NDArray[np.int64], first: int, last: int, count: int) -> list[int]:

@@ -78,13 +78,13 @@ class SentenceVectors(Shown, np.ndarray[Any, np.dtype[Any]]):
         return f"<pre>{escape(str(self))}</pre>" if self.report is None else super()._repr_html_()
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A dictionary for each text: tokens, windows, cut, vector."""
+        """A dictionary for each text: tokens, windows, cut, unknown, vector."""
         columns = self._columns() | dict(_by_layer(np.asarray(self), self.scales, self.layers))
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def to_arrow(self) -> "pa.Table":
-        """A table with a row for each text: tokens, windows, cut, and vector (a list of fixed size); see
-        `Embeddings.to_arrow`.
+        """A table with a row for each text: tokens, windows, cut, unknown, and vector (a list of fixed
+        size); see `Embeddings.to_arrow`.
 
         Raises:
             MissingExtraError: pyarrow is not installed.
@@ -93,7 +93,7 @@ class SentenceVectors(Shown, np.ndarray[Any, np.dtype[Any]]):
         return pa.table(self._columns() | _arrow_columns(self, self.scales, self.layers))
 
     def _columns(self) -> dict[str, Any]:
-        names = ("tokens", "windows", "cut")
+        names = ("tokens", "windows", "cut", "unknown")
         return {} if self.report is None else {name: getattr(self.report, name) for name in names}
 
     def _parts(self) -> "Iterator[RenderableType]":
@@ -115,7 +115,9 @@ class Embeddings(Shown):
         vectors: (n, [layers,] d).
         rows: int64 (n,), which text each is of.
         spans: int64 (n, 2), its start and end in code points of that text.
-        texts: the word, or the piece, as it stands in the text.
+        texts: the word, or the piece, as it stands in the text. Words that a token joins are one.
+        unknown: bool (n,), whether the vocabulary has no pieces for it: the model has read [UNK], as for all
+            such words.
         report: what became of each text.
         layers: the embedding layers of the second axis; None where there is no such axis.
         scales: of storage "int8": float32 (n[, layers]), see `Packed`; else None.
@@ -125,6 +127,7 @@ class Embeddings(Shown):
     rows: NDArray[np.int64]
     spans: NDArray[np.int64]
     texts: list[str]
+    unknown: NDArray[np.bool_]
     report: Report
     layers: tuple[int, ...] | None = None
     scales: NDArray[np.float32] | None = None
@@ -146,6 +149,7 @@ class Embeddings(Shown):
             rows=np.concatenate([part.rows + first for part, first in zip(parts, before, strict=False)]),
             spans=np.concatenate([part.spans for part in parts]),
             texts=[text for part in parts for text in part.texts],
+            unknown=np.concatenate([part.unknown for part in parts]),
             report=Report.joined([part.report for part in parts]),
             layers=parts[0].layers,
             scales=np.concatenate(scales) if scales else None,
@@ -162,36 +166,31 @@ class Embeddings(Shown):
             raise IndexError(f"row must be from {-count} to {count - 1}; got {row}.")
         row %= count
         start, stop = np.searchsorted(self.rows, [row, row + 1])
-        here, report = slice(start, stop), self.report
+        here = slice(start, stop)
         return replace(
             self,
             vectors=self.vectors[here],
             rows=self.rows[here],
             spans=self.spans[here],
             texts=self.texts[here],
+            unknown=self.unknown[here],
             scales=None if self.scales is None else self.scales[here],
-            report=replace(
-                report,
-                tokens=report.tokens[row : row + 1],
-                windows=report.windows[row : row + 1],
-                cut=report.cut[row : row + 1],
-                without_vector=report.without_vector[row : row + 1],
-            ),
+            report=self.report.of(row),
         )
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A dictionary for each vector: row, text, start, end, vector."""
+        """A dictionary for each vector: row, text, start, end, unknown, vector."""
         vectors = list(_by_layer(self.vectors, self.scales, self.layers))
         return [
-            {"row": row, "text": text, "start": start, "end": end}
+            {"row": row, "text": text, "start": start, "end": end, "unknown": unknown}
             | {name: values[place] for name, values in vectors}
-            for place, (row, text, (start, end)) in enumerate(
-                zip(self.rows.tolist(), self.texts, self.spans.tolist(), strict=True)
+            for place, (row, text, (start, end), unknown) in enumerate(
+                zip(self.rows.tolist(), self.texts, self.spans.tolist(), self.unknown.tolist(), strict=True)
             )
         ]
 
     def to_arrow(self) -> "pa.Table":
-        """A table with a row for each: row, text, start, end, and vector (a list of fixed size).
+        """A table with a row for each: row, text, start, end, unknown, and vector (a list of fixed size).
 
         Several layers come as one column each, by the layer's number: vector_0, vector_4; scales likewise,
         scale or scale_4.
@@ -205,6 +204,7 @@ class Embeddings(Shown):
             "text": pa.array(self.texts, pa.string()),
             "start": pa.array(self.spans[:, 0]),
             "end": pa.array(self.spans[:, 1]),
+            "unknown": pa.array(self.unknown),
         }
         return pa.table(columns | _arrow_columns(self.vectors, self.scales, self.layers))
 
@@ -250,6 +250,8 @@ def _told(vectors: NDArray[Any], report: Report) -> "Iterator[RenderableType]":
         f"of {texts:,} text{'s' * (texts != 1)}"
     )
     yield Text(f"computed in {report.computed}")
+    if unknown := int(report.unknown.sum()):
+        yield Text(f"{unknown:,} word{'s' * (unknown != 1)} unknown to the model, which reads [UNK] for each")
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> "Iterator[RenderableType]":

@@ -25,6 +25,12 @@ class Passage:
     parts: list[Part]
     aligned: Aligned | None
 
+    def unknown(self, id: int | None) -> int:
+        """How many of its words, or where nobody asks for words of its pieces, are unknown."""
+        if self.aligned is not None:
+            return len(self.aligned.unknown)
+        return 0 if id is None else self.ids.count(id)
+
 
 @dataclass(frozen=True, slots=True)
 class Passages:
@@ -54,8 +60,8 @@ class Passages:
         """The last part of a row's text."""
         return self.texts[self.rows[row][0]].parts[-1]
 
-    def report(self, computed: Computed) -> Report:
-        """What becomes of each text."""
+    def report(self, computed: Computed, unknown: int | None) -> Report:
+        """What becomes of each text; `unknown` is the id of what the vocabulary cannot spell."""
         without = [
             0 if each.aligned is None else each.aligned.without_pieces + _cut_words(each)
             for each in self.texts
@@ -65,6 +71,7 @@ class Passages:
             windows=np.array([len(each.parts) for each in self.texts], dtype=np.int64),
             cut=np.array([len(each.ids) - each.parts[-1].stop for each in self.texts], dtype=np.int64),
             without_vector=np.array(without, dtype=np.int64),
+            unknown=np.array([each.unknown(unknown) for each in self.texts], dtype=np.int64),
             computed=computed,
         )
 

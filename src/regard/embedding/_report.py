@@ -1,6 +1,6 @@
 """What an embedder tells beside the vectors: what became of each text, and what they were computed in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -60,6 +60,8 @@ class Report:
         cut: how many of its pieces `Truncate` left out.
         without_vector: level "word": how many of its words have none, since the tokenizer made nothing of
             them or they were cut off.
+        unknown: how many of its words the model cannot tell from each other, since the vocabulary has no
+            pieces for them: they are read as [UNK]. At the levels "sentence" and "token", how many pieces.
         computed: what the vectors were computed in, and what that cost.
     """
 
@@ -67,13 +69,14 @@ class Report:
     windows: NDArray[np.int64]
     cut: NDArray[np.int64]
     without_vector: NDArray[np.int64]
+    unknown: NDArray[np.int64]
     computed: Computed
 
     @classmethod
     def joined(cls, reports: "list[Report]") -> Self:
         """Reports of texts that follow each other, at least one."""
         none = np.zeros(0, dtype=np.int64)
-        names = ("tokens", "windows", "cut", "without_vector")
+        names = [each.name for each in fields(cls) if each.name != "computed"]
         arrays = {name: np.concatenate([none, *(getattr(each, name) for each in reports)]) for name in names}
         return cls(**arrays, computed=reports[0].computed)
 
@@ -81,5 +84,11 @@ class Report:
         return (
             f"Report({len(self.tokens)} texts, {int(self.tokens.sum())} tokens, "
             f"{int((self.windows > 1).sum())} in windows, {int((self.cut > 0).sum())} cut, "
-            f"{int(self.without_vector.sum())} words without a vector; computed in {self.computed})"
+            f"{int(self.without_vector.sum())} words without a vector, {int(self.unknown.sum())} unknown; "
+            f"computed in {self.computed})"
         )
+
+    def of(self, row: int) -> Self:
+        """That of one text."""
+        names = [each.name for each in fields(self) if each.name != "computed"]
+        return replace(self, **{name: getattr(self, name)[row : row + 1] for name in names})

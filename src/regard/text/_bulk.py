@@ -9,7 +9,7 @@ from regard.core.errors import CheckpointError, InputError
 from regard.text._checks import check_rows, checked
 from regard.text._library import Row, encode, failing_on
 from regard.text._renumbered import Renumbered
-from regard.text._spans import Span, align_spans, align_words, is_written
+from regard.text._spans import Span, align_spans, align_words, is_written, reach
 from regard.text._words import shown, split_words
 
 
@@ -54,9 +54,11 @@ class Aligned:
     Attributes:
         ids: the pieces' rows in the model's table.
         spans: for each its start and end, in code points of the text.
-        words: for each word that has pieces its start and end in the text, in order.
+        words: for each word that has pieces its start and end in the text, in order; words that a piece
+            joins, as an added token "New York" does, are one.
         word_of: for each piece an index into `words`; -1 where it belongs to none.
         without_pieces: how many words of the text got none.
+        unknown: the words, by their index, of which a piece stands for what the vocabulary cannot spell.
 
     Example:
         >>> from tokenizers import Tokenizer as Backend, models, pre_tokenizers
@@ -73,12 +75,16 @@ class Aligned:
     words: list[Span]
     word_of: list[int]
     without_pieces: int
+    unknown: set[int]
 
 
 class Bulk:
     """A tokenizer for many texts: on all cores, and without a record for each token.
 
     Made by `Tokenizer.bulk`.
+
+    Attributes:
+        unknown: the id that stands for what the vocabulary cannot spell; None where there is none.
 
     Example:
         >>> from tokenizers import Tokenizer as Backend, models, pre_tokenizers
@@ -89,7 +95,7 @@ class Bulk:
         [[1, 2], [2]]
     """
 
-    __slots__ = ("_backend", "_rows", "_source", "_special")
+    __slots__ = ("_backend", "_rows", "_source", "_special", "unknown")
 
     def __init__(
         self,
@@ -98,7 +104,9 @@ class Bulk:
         source: str,
         rows: int | None,
         special: Mapping[int, str],
+        unknown: int | None = None,
     ) -> None:
+        self.unknown = unknown
         self._backend = backend
         self._special = special
         self._source = source
@@ -167,7 +175,9 @@ class Bulk:
     def aligned(self, texts: Sequence[str], *, first: int = 0) -> list[Aligned]:
         """As `pieces`, with the places of pieces and words in the texts."""
         rows = self._rows_of(texts, first, spans=True)
-        return [_aligned(text, row, self._special) for text, row in zip(texts, rows, strict=True)]
+        return [
+            _aligned(text, row, self._special, self.unknown) for text, row in zip(texts, rows, strict=True)
+        ]
 
     def _rows_of(self, texts: Sequence[str], first: int, *, spans: bool) -> Sequence[Row]:
         for place, text in enumerate(texts, start=first):
@@ -186,20 +196,32 @@ class Bulk:
         return rows
 
 
-def _aligned(text: str, row: Row, special: Mapping[int, str]) -> Aligned:
+def _aligned(text: str, row: Row, special: Mapping[int, str], unknown: int | None) -> Aligned:
     spans = align_spans(text, row.tokens, row.offsets)
     words = split_words(text)
-    number = {-1: -1}  # among the words that have pieces
-    word_of = []
+    with_pieces: list[tuple[int, int]] = []  # the first and the last of words that one piece or more join
+    word_of, unknown_words = [], set()
     ids = list(row.ids)
     for id, span, word in zip(ids, spans, align_words(text, spans, words), strict=True):
-        found = -1 if word is None or is_written(special, id, text, span) else word
-        word_of.append(number.setdefault(found, len(number) - 1))
-    with_pieces = [words[word] for word in number if word >= 0]
+        if word is None or is_written(special, id, text, span):
+            word_of.append(-1)
+            continue
+        first, last = word, word
+        if span[0] < words[word][0] or words[word][1] < span[1]:
+            first, last = reach(text, span, words, word)
+        if with_pieces and first <= with_pieces[-1][1]:
+            start, end = with_pieces[-1]
+            with_pieces[-1] = min(start, first), max(end, last)
+        else:
+            with_pieces.append((first, last))
+        word_of.append(len(with_pieces) - 1)
+        if id == unknown:
+            unknown_words.add(word_of[-1])
     return Aligned(
         ids=ids,
         spans=spans,
-        words=with_pieces,
+        words=[(words[first][0], words[last][1]) for first, last in with_pieces],
         word_of=word_of,
-        without_pieces=len(words) - len(with_pieces),
+        without_pieces=len(words) - sum(last + 1 - first for first, last in with_pieces),
+        unknown=unknown_words,
     )

@@ -9,12 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import regex  # type: ignore[import-untyped, unused-ignore]
+
 from regard.core.errors import InputError
+from regard.text._spans import Span, reach
 from regard.text._tokens import Token, Word
 from regard.text._words import fold, shown, split_words
 
 # [0-9], not \d: a selector is written in ASCII digits, "²" and "٢" belong to words.
 _CHOICE: Final = re.compile(r"(?s)(?P<name>.+)#(?P<number>[0-9]{1,9})")
+
+_CONTROLS: Final = regex.compile(r"(?V1)[\p{Cc}--\p{White_Space}]+")
 
 _WORDS_LISTED: Final = 40
 _OCCURRENCES_LISTED: Final = 20
@@ -88,7 +93,8 @@ def _occurrences(
     ]
     if special or not texts or not asked:
         return special
-    return list(_phrases(asked, words, str)) or list(_phrases(asked, words, fold))
+    found = list(_phrases(asked, words, str)) or list(_phrases(asked, words, fold))
+    return found or list(_run_together(fold(name), texts, words))
 
 
 def _phrases(asked: Sequence[str], words: Sequence[Word], key: Callable[[str], str]) -> Iterator[_Occurrence]:
@@ -104,9 +110,26 @@ def _phrases(asked: Sequence[str], words: Sequence[Word], key: Callable[[str], s
             yield _Occurrence(tokens=tuple(token for word in run for token in word.tokens), words=run)
 
 
+def _run_together(name: str, texts: Sequence[str], words: Sequence[Word]) -> Iterator[_Occurrence]:
+    """Words that only control characters part, which nobody sees: "inter", U+0002, "national"."""
+    runs: list[list[Word]] = []
+    for word in words:
+        last = runs[-1][-1] if runs else word
+        between = texts[word.sequence][last.span[1] : word.span[0]]
+        if last.sequence == word.sequence and _CONTROLS.fullmatch(between):
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+    for run in runs:
+        if len(run) > 1 and fold("".join(word.text for word in run)) == name:
+            yield _Occurrence(tokens=tuple(token for word in run for token in word.tokens), words=run)
+
+
 def _tokens_of(
     name: str, occurrence: _Occurrence, texts: Sequence[str], tokens: Sequence[Token], words: Sequence[Word]
 ) -> tuple[int, ...]:
+    if occurrence.tokens and occurrence.words:
+        _check_whole(name, occurrence, texts, tokens, words)
     if occurrence.tokens:
         return occurrence.tokens
     word = occurrence.words[0]
@@ -120,14 +143,39 @@ def _tokens_of(
                     f"select {shown(token.text)}, or position {token.index}"
                 )
             if token.word is not None:
-                raise InputError(
-                    f"{shown(name)} has no token of its own: the tokenizer joins it with "
-                    f"{shown(words[token.word].text)} in token {token.index}, {shown(token.text)}; "
-                    f"select position {token.index}"
-                )
+                raise _joined(name, token, *_reach(token.span, token.word, texts, words), texts)
     context = _context(occurrence, texts)
     raise InputError(
         f"the tokenizer dropped {shown(name)} ({context}) and left no token for it; choose another word"
+    )
+
+
+def _check_whole(
+    name: str, occurrence: _Occurrence, texts: Sequence[str], tokens: Sequence[Token], words: Sequence[Word]
+) -> None:
+    """Raise InputError where a token of what was asked for stands for a word beside it too."""
+    asked = range(occurrence.words[0].index, occurrence.words[-1].index + 1)
+    for token in (tokens[position] for position in occurrence.tokens):
+        if token.span is not None and token.word is not None:
+            first, last = _reach(token.span, token.word, texts, words)
+            if first.index not in asked or last.index not in asked:
+                raise _joined(name, token, first, last, texts)
+
+
+def _reach(span: Span, word: int, texts: Sequence[str], words: Sequence[Word]) -> tuple[Word, Word]:
+    """The first and the last word that a token stands for; see `reach`."""
+    sequence = words[word].sequence
+    own = [each for each in words if each.sequence == sequence]
+    before = own[0].index
+    first, last = reach(texts[sequence], span, [each.span for each in own], word - before)
+    return words[first + before], words[last + before]
+
+
+def _joined(name: str, token: Token, first: Word, last: Word, texts: Sequence[str]) -> InputError:
+    joined = texts[first.sequence][first.span[0] : last.span[1]]
+    return InputError(
+        f"{shown(name)} has no token of its own: the tokenizer joins it with what is beside it in token "
+        f"{token.index}, {shown(token.text)}; select {shown(joined)}, or position {token.index}"
     )
 
 

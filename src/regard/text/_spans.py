@@ -113,6 +113,26 @@ def align_words(text: str, spans: Sequence[Span], words: Sequence[Span]) -> list
     return chosen
 
 
+def reach(text: str, span: Span, words: Sequence[Span], word: int) -> tuple[int, int]:
+    """The first and the last of the words that a token stands for: of those that it touches, all that have a
+    letter or a digit; of punctuation alone, all.
+
+    Args:
+        text: The original text.
+        span: The token's.
+        words: The words' spans.
+        word: One that the token touches, as `align_words` gives it.
+    """
+    first = last = word
+    while first and words[first - 1][1] > span[0]:
+        first -= 1
+    while last + 1 < len(words) and words[last + 1][0] < span[1]:
+        last += 1
+    touched = range(first, last + 1)
+    solid = [each for each in touched if any(map(str.isalnum, text[slice(*words[each])]))] or touched
+    return solid[0], solid[-1]
+
+
 def is_written(special: Mapping[int, str], id: int, text: str, span: Span) -> bool:
     """Whether a token is a special one that the text spells out, as "[MASK]".
 

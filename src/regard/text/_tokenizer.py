@@ -348,9 +348,17 @@ class Tokenizer:
         return portable(self._backend, self._source, rows=self._rows, limit=limit)
 
     @property
+    def _unknown(self) -> int | None:
+        """The id for what the vocabulary cannot spell, as the model itself names it, else as the files do."""
+        piece = getattr(getattr(self._backend, "model", None), "unk_token", None)
+        return self._special_ids.unk if piece is None else self._backend.token_to_id(piece)
+
+    @property
     def bulk(self) -> Bulk:
         """Many texts at once: see `regard.text.Bulk`."""
-        return Bulk(self._backend, source=self._source, rows=self._rows, special=self._special)
+        return Bulk(
+            self._backend, source=self._source, rows=self._rows, special=self._special, unknown=self._unknown
+        )
 
     def encode(self, text: str, pair: str | None = None, *, add_special_tokens: bool = True) -> Encoding:
         """The tokens of a text, or of a pair of texts.

@@ -220,12 +220,46 @@ def test_smaller_vectors(model: regard.Model) -> None:
 def test_an_arrow_table_holds_everything(model: regard.Model) -> None:
     words = model.embed(TEXTS, level="word", layer=[1, 3], storage="int8")
     table = words.to_arrow()
-    assert table.column_names == ["row", "text", "start", "end", "vector_1", "scale_1", "vector_3", "scale_3"]
+    assert table.column_names == [
+        *("row", "text", "start", "end", "unknown", "vector_1", "scale_1", "vector_3", "scale_3"),
+    ]
     assert table["text"].to_pylist() == words.texts
     assert np.array_equal(np.stack(table["vector_3"].to_pylist()), words.vectors[:, 1])
     single = model.embed(TEXTS, level="word").to_arrow()
-    assert single.column_names == ["row", "text", "start", "end", "vector"]
+    assert single.column_names == ["row", "text", "start", "end", "unknown", "vector"]
     assert single.schema.field("vector").type.list_size == 384
+
+
+def test_words_that_a_token_joins_are_one_row(model: regard.Model) -> None:
+    texts = ["by inter\x02national rail", "T\x10his te\x10st, . . ."]
+    words = model.embed(texts, level="word")
+    assert words.of(0).texts == ["by", "inter\x02national", "rail"]
+    assert words.of(1).texts == ["T\x10his", "te\x10st", ",", ".", ".", "."]
+    assert int(words.report.without_vector.sum()) == 0
+    plain = model.embed(["by international rail", "This test, . . ."], level="word")
+    assert_close_to_largest(words.vectors, plain.vectors, PARITY_FP32)
+    assert [text[a:b] for text, (a, b) in zip([texts[0]] * 3, words.of(0).spans, strict=True)] == words.of(
+        0
+    ).texts
+
+
+def test_words_unknown_to_the_model_are_counted(model: regard.Model) -> None:
+    texts = ["🍕 and 🏖 here", "x" * 101, "a [UNK] bank"]
+    words = model.embed(texts, level="word")
+    told = [text for text, unknown in zip(words.texts, words.unknown, strict=True) if unknown]
+    assert told == ["🍕", "🏖", "x" * 101]
+    assert words.report.unknown.tolist() == [2, 1, 0]
+    sentences = model.embed(texts)
+    assert sentences.report.unknown.tolist() == [2, 1, 1]  # where nobody asks for words, a piece is a piece
+    assert "3 words unknown to the model, which reads [UNK] for each" in str(words)
+    assert "3 unknown" in repr(words.report)
+    assert words.to_arrow()["unknown"].to_pylist() == [row["unknown"] for row in words.to_rows()]
+    tokens = model.embed(texts, level="token")
+    assert [text for text, unknown in zip(tokens.texts, tokens.unknown, strict=True) if unknown][:2] == told[
+        :2
+    ]
+    again = type(words).joined([words.of(0), words.of(1), words.of(2)])
+    assert again.unknown.tolist() == words.unknown.tolist()
 
 
 @pytest.mark.parametrize("level", ["sentence", "word"])

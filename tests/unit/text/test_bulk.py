@@ -1,9 +1,12 @@
 """Many texts at once against each by itself."""
 
 import pytest
+import tokenizers
+from tokenizers import models, pre_tokenizers
 
 import regard
 from regard import InputError
+from regard.text import Tokenizer
 
 TEXTS = [
     "Don't  flood the river bank.",
@@ -35,6 +38,30 @@ def test_words_and_spans_are_those_of_encode(model: regard.Model) -> None:
         assert aligned.without_pieces == len(encoding.words) - len(words)
         for place, word in enumerate(words):
             assert [p + 1 for p, of in enumerate(aligned.word_of) if of == place] == list(word.tokens)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "word_of", "without"),
+    [
+        ("I saw New York.", ["I", "saw", "New York", "."], [0, 1, 2, 3], 0),
+        ("New York new york", ["New York", "new york"], [0, 1], 0),
+        ("to New  York", ["to", "New", "York"], [0, 1, 2], 0),
+        ("x)): a", ["x", ")):", "a"], [0, 1, 2], 0),  # of punctuation alone, all
+        ("a (self", ["a", "self"], [0, 1], 1),  # beside letters, none
+    ],
+)
+def test_words_that_a_piece_joins_are_one(
+    text: str, words: list[str], word_of: list[int], without: int
+) -> None:
+    vocabulary = {
+        word: place for place, word in enumerate(["?", "I", "saw", "New", "York", ".", "to", "a", "x"])
+    }
+    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.add_tokens(["New York", "new york", ")):", "(self"])
+    (aligned,) = Tokenizer.from_str(backend.to_str()).bulk.aligned([text])
+    assert [text[start:end] for start, end in aligned.words] == words
+    assert (aligned.word_of, aligned.without_pieces) == (word_of, without)
 
 
 def test_a_text_that_is_none_is_named_by_its_number(model: regard.Model) -> None:

@@ -70,7 +70,9 @@ def test_found(selector: str | int, expected: tuple[int, ...], encoding: Encodin
         ("co\u00adop", "coop", (1,)),
         ("Ⅳ שָׁלוֹם", "שָׁלוֹם", (2, 3, 4, 5)),
         ("日本語 x", "本語", (2, 3)),
-        ("a 🇫🇷🇩🇪 b", "🇫🇷", (2,)),
+        ("a 🇫🇷🇩🇪 b", "🇫🇷🇩🇪", (2,)),
+        ("by inter\x02national rail", "International", (2,)),
+        ("inter\x02\x03na\x04tional", "international", (1,)),
         ("a 3.14, b", "3.14", (2, 3, 4)),
         ("The [MASK] x", "[MASK]", (2,)),
         ("bank#2 bank", "bank#2", (4,)),
@@ -208,11 +210,23 @@ def test_a_dropped_word(default: Tokenizer) -> None:
     assert encoding.find("zz qq b") == (1,)
 
 
-def test_a_word_without_a_token_of_its_own(default: Tokenizer) -> None:
-    """A piece may cover two words; the one of which it covers more has it."""
-    message = refusal(default.encode("x ab\u200bc"), "c")
-    assert message == (
-        '"c" has no token of its own: the tokenizer joins it with "ab" in token 2, "abc"; select position 2'
+@pytest.mark.parametrize(
+    ("text", "selector", "token", "joined"),
+    [
+        ("x ab\u200bc", "c", '2, "abc"', '"ab\u200bc"'),
+        ("x ab\u200bc", "ab", '2, "abc"', '"ab\u200bc"'),
+        ("by inter\x02national", "national", '2, "international"', '"inter\\x02national"'),
+        ("a 🇫🇷🇩🇪 b", "🇫🇷", '2, "[UNK]"', '"🇫🇷🇩🇪"'),
+    ],
+)
+def test_a_word_without_a_token_of_its_own(
+    text: str, selector: str, token: str, joined: str, default: Tokenizer
+) -> None:
+    """What a piece says of two words together, it says of neither."""
+    position = token[0]
+    assert refusal(default.encode(text), selector) == (
+        f'"{selector}" has no token of its own: the tokenizer joins it with what is beside it in token '
+        f"{token}; select {joined}, or position {position}"
     )
 
 

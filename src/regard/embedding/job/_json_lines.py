@@ -67,4 +67,6 @@ def _plain(column: Column) -> list[Any]:
 
 
 def _number(value: Any) -> float | int:
+    if isinstance(value, np.bool_):
+        return bool(value)
     return int(value) if isinstance(value, np.integer) else float(str(value))

@@ -106,12 +106,13 @@ class ModelWork:
     def _columns(self, found: Sentences | Embeddings) -> dict[str, Column]:
         columns: dict[str, Column] = {}
         if isinstance(found, Sentences):
-            for name in ("tokens", "windows", "cut"):
+            for name in ("tokens", "windows", "cut", "unknown"):
                 columns[name] = getattr(found.report, name).astype(np.int32)
         else:
             columns["index"] = _index(found.rows).astype(np.int32)
             columns["text"] = found.texts
             columns["start"], columns["end"] = found.spans.astype(np.int32).T
+            columns["unknown"] = found.unknown
         for place, suffix in enumerate(self._suffixes):
             columns[f"vector{suffix}"] = found.vectors if found.vectors.ndim == 2 else found.vectors[:, place]
             if found.scales is not None:
@@ -133,6 +134,7 @@ def _counts(report: Report) -> dict[str, int]:
         "cut": int((report.cut > 0).sum()),
         "cut_tokens": int(report.cut.sum()),
         "without_vector": int(report.without_vector.sum()),
+        "unknown": int(report.unknown.sum()),
     }
 
 

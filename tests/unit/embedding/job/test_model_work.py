@@ -36,7 +36,7 @@ def columns(work: ModelWork, texts: list[str]) -> dict[str, Any]:
 def test_sentences(loaded: Loaded) -> None:
     found = columns(ModelWork(loaded, Request()), TEXTS)
     wanted = Embedder(loaded, Request()).sentences(TEXTS)
-    assert list(found)[:4] == ["tokens", "windows", "cut", "vector"]
+    assert list(found)[:5] == ["tokens", "windows", "cut", "unknown", "vector"]
     np.testing.assert_array_equal(found["vector"], wanted.vectors)
     np.testing.assert_array_equal(found["tokens"], wanted.report.tokens)
     assert found["rows"].tolist() == [0, 1, 2]
@@ -46,6 +46,7 @@ def test_sentences(loaded: Loaded) -> None:
         "cut": 0,
         "cut_tokens": 0,
         "without_vector": 0,
+        "unknown": 0,
     }
 
 
@@ -53,8 +54,8 @@ def test_words_at_two_layers_as_int8(loaded: Loaded) -> None:
     request = Request(level="word", layer=[0, -2], storage="int8")
     found = columns(ModelWork(loaded, request), TEXTS)
     wanted = Embedder(loaded, request).spans(TEXTS)
-    names = ["index", "text", "start", "end", "vector_0", "scale_0", "vector_5", "scale_5"]
-    assert list(found)[:8] == names
+    names = ["index", "text", "start", "end", "unknown", "vector_0", "scale_0", "vector_5", "scale_5"]
+    assert list(found)[:9] == names
     assert wanted.scales is not None
     for place, layer in enumerate((0, 5)):
         np.testing.assert_array_equal(found[f"vector_{layer}"], wanted.vectors[:, place])
