@@ -6,6 +6,7 @@ import { heldOf, makeHeld } from "./held.js";
 import { quantities } from "./measures.js";
 import { THEMES } from "./state.js";
 import { makeTitle } from "./title.js";
+import { notKnown } from "./units.js";
 
 const HELP = [
   ["← → on the tabs", "another view"],
@@ -107,6 +108,9 @@ export function makeHeader(source, state, views, host) {
     }),
   );
   for (const kind of source.kinds) said.append(make("span", { class: "size" }, sizeOf(source, kind)));
+  const tokens = Object.values(facts.sides).flatMap((side) => side?.tokens ?? []);
+  const unknown = facts.here ? "" : notKnown(tokens); // a live page says it where one types
+  if (unknown) said.append(make("span", { class: "not-known" }, unknown));
   const held = makeHeld(source, state);
   return make(
     "header",

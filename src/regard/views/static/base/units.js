@@ -87,6 +87,20 @@ export class Units {
 
 // WordPiece writes a piece that goes on as "##ing": people read that. Of other signs for it the surface is shown.
 const marked = (token) => token.text.startsWith("##") && token.text.length > 2;
+/**
+ * Which words the vocabulary lacks, and what the model has read for them; "" where there is none.
+ * @param {{ text: string, surface?: string, unknown?: boolean }[]} tokens
+ */
+export function notKnown(tokens) {
+  const unknown = tokens.filter((each) => each.unknown);
+  const words = [...new Set(unknown.map(({ surface, text }) => readable(surface ?? text)))];
+  const told = words.slice(0, 5).map((word) => (word.length > 32 ? `${word.slice(0, 31)}…` : word));
+  const more = words.length > 5 ? ` and ${words.length - 5} more` : "";
+  return words.length > 0
+    ? `The model does not know ${told.join(", ")}${more}: it reads ${unknown[0].text} there.`
+    : "";
+}
+
 // What the model has read in the place of a token that its vocabulary lacks: "[UNK]"; undefined of any other.
 const unknownOf = ({ unknown, text }) => (unknown ? text : undefined);
 const shownText = (token) => (token.surface === undefined || marked(token) ? token.text : token.surface);

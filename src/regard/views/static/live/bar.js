@@ -1,12 +1,11 @@
 // What stands above the views of a live page: the text fields, what is edited, and what comes of it.
 
 import { make, readable } from "../base/dom.js";
+import { notKnown } from "../base/units.js";
 import { makeMoved, makePredicted } from "./found.js";
 import { makeSwitch } from "./switch.js";
 
 const ROWS = 4; // lines of text that are in view
-
-const inShort = (/** @type {string} */ text) => (text.length > 32 ? `${text.slice(0, 31)}…` : text);
 
 /** @param {string} label @param {string} text */
 function makeField(label, text) {
@@ -164,11 +163,9 @@ export class LiveBar {
   // What has come of it.
   show({ encoded, milliseconds, likeness, predicted }, moved) {
     this.tokens = encoded.tokens;
-    const unknown = encoded.tokens.filter((each) => each.unknown).map(({ surface }) => inShort(readable(surface)));
-    const missing =
-      unknown.length > 0 ? ` The model does not know ${unknown.slice(0, 5).join(", ")}: it reads [UNK] there.` : "";
+    const missing = notKnown(encoded.tokens);
     const count = `${encoded.ids.length} token${encoded.ids.length === 1 ? "" : "s"}`;
-    this.say(`${count}, ${Math.round(milliseconds)} ms.${missing}`);
+    this.say(`${count}, ${Math.round(milliseconds)} ms.${missing && ` ${missing}`}`);
     const edits = this.edited.children.length > 0;
     const now = this.texts.join(" ");
     this.moved.show(moved, now, edits || moved.text !== now);
