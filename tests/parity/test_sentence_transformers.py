@@ -1,6 +1,7 @@
 """Sentence vectors against sentence-transformers, which wrote the folders: each pooling, step and prompt."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 import torch
 import transformers
 
+import regard
 from regard.checkpoints import find
 from regard.embedding import Embedder, Request, Truncate, read_sentence_settings
 from regard.models import load_checkpoint
@@ -176,6 +178,47 @@ def test_lower_case(st: Any, bert: Path, tmp_path: Path) -> None:
 def test_a_folder_without_modules(st: Any, bert: Path) -> None:
     model = st.SentenceTransformer(str(bert), device="cpu")
     assert_close_to_largest(ours(bert, TEXTS), model.encode(TEXTS), PARITY_FP32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "inside", "about", "steps"),
+    [
+        ("Transformer", "0_Transformer", "sentence_bert_config.json", ["Dense"]),
+        ("Transformer", "0_RoBERTa", "sentence_roberta_config.json", []),
+        ("BERT", "0_BERT", "sentence_bert_config.json", []),
+        ("DistilBERT", "parts/0_DistilBERT", "sentence_distilbert_config.json", ["Normalize"]),
+    ],
+)
+def test_a_folder_of_theirs_before_2_0(
+    st: Any, bert: Path, tmp_path: Path, kind: str, inside: str, about: str, steps: list[str]
+) -> None:
+    """The network lies in a folder of its own. Theirs no longer has the classes that were one a family."""
+    after = {"Dense": st.Dense(2 * D_MODEL, 7), "Normalize": st.Normalize()}
+    pooling = st.Pooling(D_MODEL, ("mean", "max"))
+    theirs(st, bert, [pooling, *(after[step] for step in steps)], tmp_path / "new")
+    old = tmp_path / "old"
+    shutil.copytree(tmp_path / "new", old)
+    (old / inside).mkdir(parents=True)
+    for file in [each for each in old.iterdir() if each.is_file() and each.name != "modules.json"]:
+        file.rename(old / inside / file.name)
+    (old / inside / "sentence_bert_config.json").unlink()
+    (old / inside / about).write_text(json.dumps({"max_seq_length": 9, "do_lower_case": None}))
+    (old / "config.json").write_text(json.dumps({"__version__": "0.3.0"}))
+    modules = json.loads((old / "modules.json").read_text())
+    modules[0] |= {"path": inside}
+    (old / "modules.json").write_text(json.dumps(modules))
+    expected = st.SentenceTransformer(str(old), device="cpu").encode(TEXTS)
+    modules[0] |= {"type": f"sentence_transformers.models.{kind}"}
+    (old / "modules.json").write_text(json.dumps(modules))
+    assert_close_to_largest(ours(old, TEXTS), expected, PARITY_FP32)
+
+    # Saved it lies as theirs does today, without a second copy of the weights.
+    (old / "modules.json").write_text((old / "modules.json").read_text().replace(f".{kind}", ".Transformer"))
+    folder = regard.load(old).save(tmp_path / "saved")
+    assert not (folder / inside).exists()
+    assert_close_to_largest(ours(folder, TEXTS), expected, PARITY_FP32)
+    again = st.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    assert_close_to_largest(again, expected, PARITY_FP32)
 
 
 def test_bits(st: Any, bert: Path, tmp_path: Path) -> None:

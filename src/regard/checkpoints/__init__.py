@@ -10,7 +10,7 @@ from regard.checkpoints._fields import Fields, read_config, read_config_list
 from regard.checkpoints._find import Source, SourceKind, available, find, locate, verify
 from regard.checkpoints._inert import INERT
 from regard.checkpoints._keymap import KeyMap
-from regard.checkpoints._layout import BESIDE
+from regard.checkpoints._layout import BESIDE, MODULES, SENTENCE, network_folder
 from regard.checkpoints._licence import licence_of
 from regard.checkpoints._loading import LoadReport, load_into, to_hf
 from regard.checkpoints._packages import DEFAULT_MODEL, PACKAGED, PackagedModel
@@ -24,8 +24,10 @@ __all__ = [
     "DEFAULT_MODEL",
     "HEADS",
     "INERT",
+    "MODULES",
     "PACKAGED",
     "SAFETENSORS_DTYPES",
+    "SENTENCE",
     "Fields",
     "HeadKind",
     "KeyMap",
@@ -44,6 +46,7 @@ __all__ = [
     "licence_of",
     "load_into",
     "locate",
+    "network_folder",
     "num_labels",
     "read_config",
     "read_config_list",

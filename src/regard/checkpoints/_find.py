@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from regard.checkpoints import _hub
-from regard.checkpoints._layout import CONFIG, holds_tokenizer
+from regard.checkpoints._layout import CONFIG, holds_tokenizer, network_folder
 from regard.checkpoints._packages import PACKAGED, packaged_folder, verify_weights
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
 from regard.core.wording import joined
@@ -100,7 +100,7 @@ def locate(name: str | os.PathLike[str]) -> Source:
             f"'_' and '.'){_did_you_mean(given)}"
         )
     cached = _cached(full)
-    if cached is not None and holds_tokenizer(cached.folder):
+    if cached is not None and holds_tokenizer(network_folder(cached.folder)):
         return cached
     # Other libraries leave the tokenizer out of the cache; the hub may have it.
     try:
@@ -146,9 +146,11 @@ def _reads_like_a_path(given: str) -> bool:
 
 
 def _folder(given: str, path: Path) -> Source:
-    if not (path / CONFIG).is_file():
+    inside = network_folder(path)
+    if not (inside / CONFIG).is_file():
+        named = given if inside == path else str(inside)
         raise CheckpointError(
-            f"the folder {given!r} has no {CONFIG}; a model's folder has {CONFIG}, weights ("
+            f"the folder {named!r} has no {CONFIG}; a model's folder has {CONFIG}, weights ("
             "model.safetensors, or an older pytorch_model.bin) and, for text, its tokenizer"
         )
     return Source(name=given, folder=path, kind="folder")

@@ -18,7 +18,7 @@ LOOKUP_SECONDS = 5.0
 """After so long without an answer the hub counts as out of reach."""
 
 _WANTED_FILES = (
-    *(CONFIG, "README.md", "1_Pooling/config.json"),  # how a sentence model pools its tokens
+    *(CONFIG, "README.md", "[0-9]_*/*"),  # the folders of a sentence model's modules, such as 1_Pooling
     *(name for name in BESIDE if name not in PARTS),
 )
 """What is fetched of every repository, beside its weights."""

@@ -4,12 +4,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.core.errors import CheckpointError
-from regard.core.json import json_kind, read_object
+from regard.core.json import json_kind, read_object, read_objects
 from regard.core.tokenizer_files import PARTS, SETTINGS, TOKENIZER, VOCABULARIES
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+MODULES = "modules.json"
+"""Where sentence-transformers lists the network and what comes after it."""
+
+SENTENCE = tuple(
+    f"sentence_{name}_config.json"
+    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Its length limit, by the names of all versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +52,19 @@ BESIDE = (
     *(TOKENIZER, *SETTINGS, *PARTS, "generation_config.json"),
     *("LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE", "USE_POLICY.md"),
     # what a sentence model adds: its length limit, its prompts, and what comes after the network
-    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *(MODULES, *SENTENCE, "config_sentence_transformers.json"),
 )
 """What belongs to a model beside its config and weights: tokenizer, terms, how it is used."""
+
+
+def network_folder(folder: Path) -> Path:
+    """Where a model's config, weights and tokenizer lie: in its folder, or in the one inside that
+    `modules.json` names first, as sentence-transformers before 2.0 wrote it (`0_Transformer`)."""
+    try:
+        inside = folder / str(read_objects(folder / MODULES)[0].get("path", ""))
+    except (CheckpointError, IndexError):  # none, or one that those refuse who need what it says
+        return folder
+    return inside if inside.resolve().is_relative_to(folder.resolve()) else folder
 
 
 def layout_of(folder: Path) -> Layout | None:
@@ -97,6 +115,7 @@ def holds_weights(folder: Path) -> bool:
 
 def holds_model(folder: Path) -> bool:
     """Whether a folder has a config and all of its weight files."""
+    folder = network_folder(folder)
     return (folder / CONFIG).is_file() and holds_weights(folder)
 
 

@@ -7,16 +7,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from regard.checkpoints import Fields, read_config, read_config_list
+from regard.checkpoints import MODULES, SENTENCE, Fields, read_config, read_config_list
 from regard.core.errors import CheckpointError, InputError
 from regard.embedding._pooling import Kind
 from regard.embedding._steps import Dense, Norm, Step, Unit, read_dense, read_norm, read_unit
 
-_MODULES: Final = "modules.json"
-_TRANSFORMER: Final = tuple(
-    f"sentence_{name}_config.json"
-    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-)
+_FIRST: Final = frozenset({"Transformer", "BERT", "RoBERTa", "DistilBERT", "XLMRoBERTa"})
+"""What the module of the network has been called: before version 0.3 each family had a class of its own."""
+
 _PROMPTS: Final = "config_sentence_transformers.json"
 _TOKENIZER: Final = "tokenizer_config.json"
 
@@ -156,31 +154,26 @@ def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
         (('mean',), (Unit(),), 256)
     """
     folder = Path(folder)
-    if not (folder / _MODULES).exists():
+    if not (folder / MODULES).exists():
         pooling: Kind = "last" if _is_language_model(folder) else "mean"
         return SentenceSettings(pooling=(pooling,), max_seq_length=_tokenizer_limit(folder))
-    modules = [_Module.read(config, folder) for config in read_config_list(folder, _MODULES)]
+    modules = [_Module.read(config, folder) for config in read_config_list(folder, MODULES)]
     kinds = [module.kind for module in modules]
-    if kinds[:2] != ["Transformer", "Pooling"]:
+    if not (_FIRST & set(kinds[:1]) and kinds[1:2] == ["Pooling"]):
         found = ", ".join(kinds) or "none"
         raise CheckpointError(
-            f"{folder / _MODULES}: the modules must begin with Transformer and Pooling, which regard puts "
+            f"{folder / MODULES}: the modules must begin with Transformer and Pooling, which regard puts "
             f"into one vector a text; got {found}"
         )
     transformer, pooling_module, *rest = modules
-    if transformer.folder.resolve() != folder.resolve():
-        raise CheckpointError(
-            f"{folder / _MODULES}: the field '[0].path' must be '', the model's own folder; got "
-            f"{transformer.path!r}. Move that folder's files up, or load it alone."
-        )
     for module in rest:
         if module.kind not in (*_STEPS, "Dropout"):
             raise CheckpointError(
-                f"{folder / _MODULES}: the module {module.kind!r} after the pooling is not one that regard "
+                f"{folder / MODULES}: the module {module.kind!r} after the pooling is not one that regard "
                 f"knows; it supports {', '.join(sorted((*_STEPS, 'Dropout')))}"
             )
     kinds_of, include_prompt = _read_pooling(read_config(pooling_module.folder))
-    limit, lowercases = _read_transformer(folder)
+    limit, lowercases = _read_transformer(transformer.folder)
     steps = tuple(_STEPS[module.kind](module.folder) for module in rest if module.kind != "Dropout")
     return SentenceSettings(
         pooling=kinds_of,
@@ -208,7 +201,6 @@ class _Module:
     """An entry of `modules.json`: a class of sentence-transformers and the folder with its files."""
 
     kind: str
-    path: str
     folder: Path
 
     @classmethod
@@ -229,7 +221,7 @@ class _Module:
             raise CheckpointError(
                 f"{config.file}: the field {config.path + 'path'!r} must stay inside {folder}; got {path!r}"
             )
-        return cls(name, path, inside)
+        return cls(name, inside)
 
 
 def _read_pooling(config: Fields) -> tuple[tuple[Kind, ...], bool]:
@@ -254,12 +246,12 @@ def _read_pooling(config: Fields) -> tuple[tuple[Kind, ...], bool]:
 
 def _read_transformer(folder: Path) -> tuple[int | None, bool]:
     """The most tokens of a text, and whether it is put into lower case."""
-    name = next((name for name in _TRANSFORMER if (folder / name).exists()), None)
+    name = next((name for name in SENTENCE if (folder / name).exists()), None)
     if name is None:
         return _tokenizer_limit(folder), False
     config = read_config(folder, name)
     limit = _positive(config, "max_seq_length")
-    lowercases = config.get("do_lower_case", bool, False)
+    lowercases = config.get("do_lower_case", bool, None) or False
     config.expect("transformer_task", ("feature-extraction",), "feature-extraction")
     config.expect("module_output_name", ("token_embeddings", None), None)
     modalities = config.sub("modality_config")

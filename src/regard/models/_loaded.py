@@ -18,6 +18,7 @@ from regard.checkpoints import (
     head_of,
     load_into,
     locate,
+    network_folder,
     read_config,
     read_tensors,
     verify,
@@ -172,20 +173,21 @@ _LAYERS = ("classifier.", "pre_classifier.", "classification_head.", "score.")
 def _read(
     source: Source, dtype: torch.dtype | None, device: torch.device | str | None, asked: _Asked
 ) -> Loaded:
-    fields, pruned = without_pruned(without_prefix(read_config(source.folder)))
+    folder = network_folder(source.folder)
+    fields, pruned = without_pruned(without_prefix(read_config(folder)))
     try:
         family = family_of(fields.require("model_type", str))
     except InputError as error:
-        raise CheckpointError(f"{source.folder / 'config.json'}: {error}") from error
-    tensors = read_tensors(source.folder)
+        raise CheckpointError(f"{fields.file}: {error}") from error
+    tensors = read_tensors(folder)
     if not tensors.names():
-        raise CheckpointError(f"{source.folder} holds no tensors; its weights are missing.")
+        raise CheckpointError(f"{folder} holds no tensors; its weights are missing.")
     # Before anything is read or built: a file may ask for 10^9 layers, each of which has a tensor of its own.
     for depth in _DEPTHS:
         layers = fields.values.get(depth)
         if isinstance(layers, int) and layers > len(tensors.names()):
             raise CheckpointError(
-                f"{source.folder / 'config.json'}: the field {depth!r} must be at most "
+                f"{fields.file}: the field {depth!r} must be at most "
                 f"{len(tensors.names())}, the number of stored tensors; got {layers}."
             )
     stored_config = family.read_config(fields, tensors.names())
@@ -195,18 +197,18 @@ def _read(
     try:
         with blank():
             network = family.build(config)
-            cut_as_stored(network, pruned, source.folder / "config.json")
+            cut_as_stored(network, pruned, fields.file)
     except (InputError, RuntimeError) as error:  # torch raises the latter for a table of 2^62 rows
-        raise CheckpointError(f"{source.folder / 'config.json'}: {error}") from error
+        raise CheckpointError(f"{fields.file}: {error}") from error
     stored = {tensors.dtype(name) for name in tensors.names() if tensors.dtype(name).is_floating_point}
     if dtype is None and not stored <= set(_DTYPES):
         odd = ", ".join(sorted(str(each) for each in stored - set(_DTYPES)))
-        raise CheckpointError(f"{source.folder} stores {odd}, which no layer computes in; pass dtype=.")
+        raise CheckpointError(f"{folder} stores {odd}, which no layer computes in; pass dtype=.")
     new = ("head.", "pooler.") if config is not stored_config else ()
     report = load_into(network, tensors, family.keys, dtype=dtype, device=device, may_begin=new)
     if report.begun:
         init_weights(network, generator=torch.Generator().manual_seed(asked.seed), only=report.begun)
-    tokenizer = Tokenizer.from_folder(source.folder, model_type=family.name)
+    tokenizer = Tokenizer.from_folder(folder, model_type=family.name)
     rows = [network.stack(kind).embeddings.tokens.num_embeddings for kind in network.prefixes]
     return Loaded(
         network=network.eval(),

@@ -10,8 +10,18 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from regard.checkpoints import BESIDE, INERT, licence_of, read_config, to_hf, write_tensors
+from regard.checkpoints import (
+    BESIDE,
+    INERT,
+    MODULES,
+    licence_of,
+    network_folder,
+    read_config,
+    to_hf,
+    write_tensors,
+)
 from regard.core.errors import InputError, OutputError
+from regard.core.json import read_objects
 from regard.core.wording import reason
 from regard.models._loaded import Loaded
 from regard.models._network import Network
@@ -31,9 +41,6 @@ _NOT_CARRIED = frozenset(
 
 # What a classifier's config writes itself.
 _OF_LABELS = frozenset({"id2label", "label2id", "num_labels", "_num_labels"})
-
-_MODULES = "modules.json"
-"""Where sentence-transformers lists what comes after the network, each with a folder."""
 
 
 def save_checkpoint(loaded: Loaded, folder: str | PathLike[str]) -> Path:
@@ -184,31 +191,25 @@ def _check_new_folder(folder: str | PathLike[str]) -> Path:
 
 def _carried(loaded: Loaded) -> Mapping[str, Any]:
     """The fields of the model's own file that change no number, such as the names of its labels."""
-    values, config = read_config(loaded.source.folder).values, loaded.network.config
+    values, config = read_config(network_folder(loaded.source.folder)).values, loaded.network.config
     left = _NOT_CARRIED | (_OF_LABELS if getattr(config, "head", None) in ("sequence", "token") else set())
     return {name: values[name] for name in sorted(values) if name in INERT - left}
 
 
 def _copy_beside(folder: Path, target: Path) -> None:
+    inside = network_folder(folder)
     for name in BESIDE:
-        if (folder / name).is_file():
-            shutil.copyfile(folder / name, target / name)
-    for name in _folders(folder / _MODULES):
-        if (folder / name).is_dir():
-            shutil.copytree(folder / name, target / name)
-
-
-def _folders(file: Path) -> list[str]:
-    """The folders that sentence-transformers' list of modules names, where there is one."""
-    try:
-        modules = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return []
-    paths = (
-        [each.get("path") for each in modules if isinstance(each, dict)] if isinstance(modules, list) else []
-    )
-    # Whatever else a file from elsewhere may name, only folders that lie beside it are copied.
-    return [path for path in paths if isinstance(path, str) and re.fullmatch(r"[0-9A-Za-z_-]+", path)]
+        for file in (folder / name, inside / name):
+            if file.is_file():
+                shutil.copyfile(file, target / name)
+    modules = read_objects(folder / MODULES) if (folder / MODULES).is_file() else []
+    for path in (str(each.get("path")) for each in modules[1:]):
+        # Whatever else a file from elsewhere may name, only folders that lie beside it are copied.
+        if re.fullmatch(r"[0-9A-Za-z_-]+", path) and (folder / path).is_dir():
+            shutil.copytree(folder / path, target / path)
+    if inside != folder:
+        text = json.dumps([modules[0] | {"path": ""}, *modules[1:]], indent=2)
+        (target / MODULES).write_text(text + "\n", encoding="utf-8")
 
 
 def _card(loaded: Loaded) -> str:

@@ -319,7 +319,14 @@ def test_what_goes_along(tmp_path: Path) -> None:
     (full / "LICENSE").write_text("as you like", encoding="utf-8")
     (full / "README.md").write_text("---\nlicense: mit\n---\n", encoding="utf-8")
     (full / "pytorch_model.bin").write_bytes(b"not this")
-    modules = [{"path": ""}, {"path": "1_Pooling"}, {"path": "2_Normalize"}, {"path": ".."}, {"path": "/"}, 3]
+    modules = [
+        {"path": ""},
+        {"path": "1_Pooling"},
+        {"path": "2_Normalize"},
+        {"path": ".."},
+        {"path": "/"},
+        {},
+    ]
     (full / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
     (full / "1_Pooling").mkdir()
     (full / "1_Pooling" / "config.json").write_text("{}", encoding="utf-8")
