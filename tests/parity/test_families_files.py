@@ -45,7 +45,7 @@ def test_weights_go_back_bit_for_bit(workshop: Workshop, name: str, label: str, 
     saved = workshop.saved(name, label, dtype)
     keys = family_of(ENTRIES[name].name).keys
     stored = load_file(saved.folder / "model.safetensors")
-    stored = {key: tensor for key, tensor in stored.items() if not keys.is_buffer(key)}  # Marian's sinusoids
+    stored = {key: tensor for key, tensor in stored.items() if not keys.buffer(key)}  # Marian's sinusoids
     written = to_hf(regard.load(saved.folder).network, keys)
     assert written.keys() == stored.keys()
     for key, tensor in stored.items():
@@ -117,11 +117,13 @@ def test_shards(workshop: Workshop, name: str, tmp_path: Path) -> None:
     ],
 )
 def test_an_old_pickle(workshop: Workshop, name: str, label: str, tmp_path: Path) -> None:
-    """`pytorch_model.bin` as transformers wrote it: tied tensors under each of their names."""
+    """A `pytorch_model.bin` with tied tensors under each of their names, and all buffers."""
     saved = workshop.saved(name, label)
     (tmp_path / "config.json").write_bytes((saved.folder / "config.json").read_bytes())
-    torch.save(saved.model.state_dict(), tmp_path / "pytorch_model.bin")
+    state = saved.model.state_dict() | dict(saved.model.named_buffers())
+    torch.save(state, tmp_path / "pytorch_model.bin")
     assert_same(saved, tmp_path, name, label)
+    assert regard.load(tmp_path).loaded.left_out == ()
     before, after = regard.load(saved.folder).network.state_dict(), regard.load(tmp_path).network.state_dict()
     assert before.keys() <= after.keys()  # a pickle also has the constants, such as Marian's sinusoids
     for key in before:

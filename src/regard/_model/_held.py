@@ -131,6 +131,7 @@ class Held:
             "folder": str(self.loaded.source.folder),
             "licence": licence_of(self.loaded.source.folder),
             "left_out": list(self.loaded.left_out),
+            "notes": list(self.loaded.notes),
             "removed_heads": removed_words(self.network),
         }
 

@@ -1,5 +1,6 @@
 """How a model comes to be: from a checkpoint, or over a model of transformers."""
 
+from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ def load(
     *,
     dtype: "torch.dtype | None" = None,
     device: "torch.device | str | None" = None,
+    leave_out: Sequence[str] = (),
 ) -> Model:
     """Load a model with its tokenizer.
 
@@ -27,6 +29,8 @@ def load(
         name_or_folder: None is sentence-transformers/all-MiniLM-L6-v2.
         dtype: the type to convert the weights to; None keeps the stored one.
         device: the device to put them on; None is the CPU.
+        leave_out: beginnings of the names of stored tensors that are not the network's, such as `fc.` of a
+            head of your own, which are not read; `save` then writes a folder without them.
 
     Returns:
         The model, in evaluation mode.
@@ -35,6 +39,7 @@ def load(
         ModelNotFoundError: no model of that name can be loaded from here.
         CheckpointError: the files are damaged, do not fit together, or are of a family that regard does not
             implement.
+        InputError: a beginning in `leave_out` that no stored name has.
 
     Example:
         >>> import regard
@@ -42,7 +47,7 @@ def load(
         6
     """
     name = DEFAULT_MODEL if name_or_folder is None else name_or_folder
-    return Model(load_checkpoint(name, dtype=dtype, device=device))
+    return Model(load_checkpoint(name, dtype=dtype, device=device, leave_out=leave_out))
 
 
 def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Model:

@@ -14,15 +14,17 @@ from regard.checkpoints._layout import BESIDE, MODULES, SENTENCE, network_folder
 from regard.checkpoints._licence import licence_of
 from regard.checkpoints._loading import LoadReport, load_into, to_hf
 from regard.checkpoints._packages import DEFAULT_MODEL, PACKAGED, PackagedModel
-from regard.checkpoints._rules import Rename, Shared
+from regard.checkpoints._rules import ID_BUFFERS, Rename, Shared
 from regard.checkpoints._safetensors import DTYPES as SAFETENSORS_DTYPES
 from regard.checkpoints._safetensors import SafetensorsFile
 from regard.checkpoints._tensors import TensorReader, read_tensors, write_tensors
+from regard.checkpoints._wrappers import unwrapped
 
 __all__ = [
     "BESIDE",
     "DEFAULT_MODEL",
     "HEADS",
+    "ID_BUFFERS",
     "INERT",
     "MODULES",
     "PACKAGED",
@@ -52,6 +54,7 @@ __all__ = [
     "read_config_list",
     "read_tensors",
     "to_hf",
+    "unwrapped",
     "verify",
     "write_tensors",
 ]

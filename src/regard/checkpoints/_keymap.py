@@ -1,9 +1,9 @@
 """A family's weight map: which tensor on disk is which of the network's. Data, and it works both ways."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from regard.checkpoints._rules import Rename, Shared, pattern
+from regard.checkpoints._rules import Holds, Rename, Shared, pattern
 from regard.core.errors import CheckpointError
 
 
@@ -36,7 +36,8 @@ class KeyMap:
             A network may lack them, as what is left out.
         left_out: beginnings of other names on disk that a network may lack. A tensor that a rule maps to
             one of the network's is loaded all the same; the others are reported.
-        buffers: constants that some checkpoints store, such as position numbers. They are not loaded.
+        buffers: constants that some checkpoints store, such as position numbers, and whether what is stored
+            is what the network has. They are not loaded.
 
     `heads`, `left_out` and `buffers` may hold `{layer}`. No two rules may have the same name, on
     disk or in the network: the first would count.
@@ -64,7 +65,7 @@ class KeyMap:
     aliases: tuple[tuple[str, str], ...] = ()
     heads: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    buffers: tuple[str, ...] = ()
+    buffers: Mapping[str, Holds] = field(default_factory=dict)
 
     @property
     def shared(self) -> tuple[Shared, ...]:
@@ -124,9 +125,10 @@ class KeyMap:
             pattern(start).match(bare) for start in self.left_out for bare in self._bare(name)
         )
 
-    def is_buffer(self, name: str) -> bool:
-        """Whether this tensor of the disk is a stored constant."""
-        return any(pattern(buffer).fullmatch(bare) for buffer in self.buffers for bare in self._bare(name))
+    def buffer(self, name: str) -> Holds | None:
+        """What a tensor on disk that is a stored constant has to be; None for any other tensor."""
+        bare = list(self._bare(name))
+        return next((it for hf, it in self.buffers.items() if any(map(pattern(hf).fullmatch, bare))), None)
 
     def with_prefix(self, name: str, prefix: str) -> str:
         """A name on disk behind a prefix, if it is of those that stand behind one."""

@@ -19,7 +19,7 @@ class LoadReport:
 
     Attributes:
         left_out: tensors that the network does not hold, such as the heads of other tasks.
-        buffers: stored constants, which the network computes itself.
+        buffers: stored constants, which the network has in itself, and has alike.
         begun: names of the network's that nothing stored was for: they are zero.
     """
 
@@ -78,6 +78,8 @@ def load_into(
     wanted = state_of(module)
     _check_nothing_stays_on_meta(module, wanted)
     plan = make_plan(wanted, reader, keymap, keep_dtype=dtype is None, may_begin=may_begin)
+    wrong = [name for name, holds in plan.buffers.items() if not holds(reader.read(name), module)]
+    plan.report("not the constant that the network has", wrong)
     if plan.problems:
         raise CheckpointError(
             f"{reader.folder}: the weights do not fit the network; {'; '.join(plan.problems)}"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoints._keymap import KeyMap
-from regard.checkpoints._rules import Rename, Shared, shape_on_disk, taken_apart
+from regard.checkpoints._rules import Holds, Rename, Shared, shape_on_disk, taken_apart
 from regard.checkpoints._tensors import TensorReader
 from regard.core.errors import CheckpointError
 from regard.core.wording import joined
@@ -46,14 +46,14 @@ class Plan:
     groups: list[list[str]]
     places: list[list[Place]]
     left_out: list[str] = field(default_factory=list)
-    buffers: list[str] = field(default_factory=list)
+    buffers: dict[str, Holds] = field(default_factory=dict)
     begun: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def report(self, what: str, items: Iterable[str]) -> None:
-        """Add a problem that several tensors have, if any has it."""
+        """Add a problem that several tensors have, if any has it; more than a few names say no more."""
         if listed := sorted(set(items)):
-            self.problems.append(f"{what}: {joined(listed)}")
+            self.problems.append(f"{what}: {joined(listed, 5)}")
 
 
 def state_of(module: nn.Module) -> dict[str, Tensor]:
@@ -75,7 +75,7 @@ def written_as(group: Sequence[str], held: Iterable[str], keymap: KeyMap) -> tup
     own: tuple[str, Rename] | None = None
     for name in group:
         own = own or keymap.rule_of(name)
-    for shared in keymap.shared:
+    for shared in (each for each in keymap.shared if each.is_written):
         members = {name for name in shared.ours if name in held}
         if shared.ours[0] in group and (own is None or _ties(group, members)):
             return shared.hf, shared
@@ -132,15 +132,15 @@ def _match_names(
                 continue
             if not keymap.is_head(stored):
                 prefixes.add(match.prefix)
-            doubled += [f"{places[name].stored} and {stored}" for name in match.ours if name in places]
+            doubled += [(places[name].stored, stored) for name in match.ours if name in places]
             for number, name in enumerate(match.ours):
                 places[name] = Place(stored, match.ours, number, match.rule.transposed)
         elif (rule := keymap.shared_by(stored)) and any(name in wanted for name in rule.ours):
             if rule in shared:
-                doubled.append(f"{shared[rule]} and {stored}")
+                doubled.append((shared[rule], stored))
             shared[rule] = stored
-        elif keymap.is_buffer(stored):
-            plan.buffers.append(stored)
+        elif holds := keymap.buffer(stored):
+            plan.buffers[stored] = holds
         elif keymap.leaves_out(stored):
             plan.left_out.append(stored)
         else:
@@ -164,8 +164,17 @@ def _match_names(
     ]
     plan.report("missing", missing)
     plan.report("unexpected", unexpected)
-    plan.report("two names for one tensor", doubled)
+    strange = {name[: name.rfind(".") + 1] or name for name in unexpected if not keymap.match(name)}
+    if strange and not missing:
+        begin = joined(map(repr, sorted(strange)), 5)
+        plan.problems[-1] += f" (in Python, regard.load(..., leave_out=[{begin}]) loads the rest)"
+    differing = [f"{one} and {two}" for one, two in doubled if not _same(reader, one, two)]
+    plan.report("different, though names of one tensor", differing)
     plan.report("only in part of the network", partial)
+
+
+def _same(reader: TensorReader, one: str, two: str) -> bool:
+    return reader.dtype(one) == reader.dtype(two) and torch.equal(reader.read(one), reader.read(two))
 
 
 def _share(

@@ -3,12 +3,22 @@
 import functools
 import re
 import string
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-_PLACEHOLDERS = {"layer": "0|[1-9][0-9]*", "part": "weight|bias"}
+_PLACEHOLDERS = {
+    "layer": "0|[1-9][0-9]*",
+    "part": "weight|bias",
+    "rotary": r"(?:layers\.\d+\.(?:self_)?attn\.)?rotary_emb(?:_local)?\.(?:\w+_attention_)?(?:original_)?",
+}
+
+
+Holds: TypeAlias = Callable[[Tensor, Any], Any]
+"""Whether a stored constant is what the network has in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,7 @@ class Shared:
     Attributes:
         hf: the name on disk, without placeholders.
         ours: the names in the network's `state_dict`, the first being the one that the shared name is for.
+        is_written: whether the shared name is written at all, or a second one that is only read.
 
     >>> Shared("shared.weight", ("encoder.embeddings.tokens.weight", "head.output.weight")).ours[0]
     'encoder.embeddings.tokens.weight'
@@ -65,6 +76,14 @@ class Shared:
 
     hf: str
     ours: tuple[str, ...]
+    is_written: bool = True
+
+
+ID_BUFFERS: Mapping[str, Holds] = {
+    "embeddings.position_ids": lambda at, _: torch.equal(at.flatten(), torch.arange(at.numel()).to(at)),
+    "embeddings.token_type_ids": lambda at, _: not at.any(),
+}
+"""0, 1, 2, .. and 0, 0, 0, ..: written by `transformers` before 4.31, and by who writes all buffers."""
 
 
 def taken_apart(stored: Tensor, sizes: list[int], *, transposed: bool) -> list[Tensor]:

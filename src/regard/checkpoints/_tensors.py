@@ -40,8 +40,8 @@ class TensorReader:
 
     __slots__ = ("_file_of", "folder")
 
-    def __init__(self, folder: Path, file_of: Mapping[str, WeightsFile]) -> None:
-        """Made by `read_tensors`."""
+    def __init__(self, folder: Path, file_of: Mapping[str, tuple[WeightsFile, str]]) -> None:
+        """Made by `read_tensors`: by its name here, a tensor's file and its name there."""
         self.folder = folder
         self._file_of = file_of
 
@@ -52,9 +52,13 @@ class TensorReader:
         """The names of all tensors, sorted."""
         return tuple(sorted(self._file_of))
 
+    def under(self, names: Mapping[str, str]) -> "TensorReader":
+        """Some of the tensors under new names: the name that each has here, by its new one."""
+        return TensorReader(self.folder, {new: self._file_of[name] for new, name in names.items()})
+
     def without(self, names: Collection[str]) -> "TensorReader":
         """The others."""
-        return TensorReader(self.folder, {n: file for n, file in self._file_of.items() if n not in names})
+        return self.under({name: name for name in self._file_of if name not in names})
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor.
@@ -62,7 +66,8 @@ class TensorReader:
         Raises:
             CheckpointError: there is no tensor of that name.
         """
-        return self._file(name).shape(name)
+        file, stored = self._file(name)
+        return file.shape(stored)
 
     def dtype(self, name: str) -> torch.dtype:
         """The type in which a tensor is stored.
@@ -70,7 +75,8 @@ class TensorReader:
         Raises:
             CheckpointError: there is no tensor of that name, or torch has no such type.
         """
-        return self._file(name).dtype(name)
+        file, stored = self._file(name)
+        return file.dtype(stored)
 
     def read(self, name: str) -> Tensor:
         """A tensor as it is stored, on the CPU.
@@ -78,9 +84,10 @@ class TensorReader:
         Raises:
             CheckpointError: there is no tensor of that name, or torch has no such type.
         """
-        return self._file(name).read(name)
+        file, stored = self._file(name)
+        return file.read(stored)
 
-    def _file(self, name: str) -> WeightsFile:
+    def _file(self, name: str) -> tuple[WeightsFile, str]:
         if name not in self._file_of:
             raise CheckpointError(f"{self.folder}: the checkpoint has no tensor {name!r}")
         return self._file_of[name]
@@ -104,7 +111,7 @@ def read_tensors(folder: str | PathLike[str]) -> TensorReader:
     layout = layout_of(folder)
     if layout is not None and (folder / layout.whole).exists():
         whole = _open(folder / layout.whole, layout)
-        return TensorReader(folder, dict.fromkeys(whole.names(), whole))
+        return TensorReader(folder, {name: (whole, name) for name in whole.names()})
     if layout is not None:
         return _open_shards(folder, layout)
     others = sorted(
@@ -179,7 +186,7 @@ def _fits_the_format(name: str, tensor: Tensor) -> bool:
 
 def _open_shards(folder: Path, layout: Layout) -> TensorReader:
     shard_of = read_index(folder, layout)
-    file_of: dict[str, WeightsFile] = {}
+    file_of: dict[str, tuple[WeightsFile, str]] = {}
     found: dict[str, str] = {}
     for shard in sorted(set(shard_of.values())):
         file = _open(folder / shard, layout)
@@ -189,7 +196,7 @@ def _open_shards(folder: Path, layout: Layout) -> TensorReader:
                     f"{folder}: the tensor {name!r} is in two shards, {found[name]} and {shard}; "
                     f"{DOWNLOAD_AGAIN}"
                 )
-            found[name], file_of[name] = shard, file
+            found[name], file_of[name] = shard, (file, name)
     problems = []
     if missing := sorted(name for name, shard in shard_of.items() if found.get(name) != shard):
         problems.append(f"not in the shard that the index names: {joined(missing)}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli._lines import decoded
+from regard.cli._progress import say
 from regard.core.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ def load_model(name: str) -> "Model":
     with status(f"loading {name}"):
         from regard._model import load
 
-        return load(name)
+        model = load(name)
+    for note in model.loaded.notes:
+        say(f"note: {note}")
+    return model
 
 
 def model_at(name: str) -> str:

@@ -10,6 +10,7 @@ import typer
 
 from regard.cli._embed_job import Limit, estimated, printed, written
 from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_outputs, model_at, status
+from regard.cli._progress import say
 from regard.cli._ray_option import ray_workers
 from regard.core.errors import InputError
 
@@ -251,6 +252,8 @@ def _opener(model: str, wanted: Mapping[str, Any]) -> "OpenWork":
             from regard.embedding.job import open_model
 
             work = open_model(model, wanted, earlier)
+        for note in work.notes:
+            say(f"note: {note}")
         if wanted["precision"] != "float32":
             typer.echo(f"regard: computed in {work.about['computed']}", err=True)
         return work

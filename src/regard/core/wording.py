@@ -8,8 +8,8 @@ DOWNLOAD_AGAIN = "download it again"
 """The way out of a damaged file."""
 
 
-def joined(items: Iterable[str]) -> str:
-    """The items in one line, shortened after twenty.
+def joined(items: Iterable[str], most: int = _LISTED_AT_MOST) -> str:
+    """The items in one line, shortened after twenty or another number.
 
     >>> joined(["a", "b"])
     'a, b'
@@ -17,8 +17,8 @@ def joined(items: Iterable[str]) -> str:
     '0, 1, ..., 19 and 2 more'
     """
     listed = list(items)
-    more = len(listed) - _LISTED_AT_MOST
-    return ", ".join(listed[:_LISTED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+    more = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def reason(error: BaseException) -> str:

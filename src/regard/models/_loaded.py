@@ -15,12 +15,14 @@ from regard.checkpoints import (
     HeadKind,
     KeyMap,
     Source,
+    TensorReader,
     head_of,
     load_into,
     locate,
     network_folder,
     read_config,
     read_tensors,
+    unwrapped,
     verify,
 )
 from regard.core.errors import CheckpointError, InputError
@@ -30,8 +32,8 @@ from regard.models._blank import blank
 from regard.models._fresh import init_weights
 from regard.models._network import Network
 from regard.models._pruned_files import cut_as_stored, without_pruned
-from regard.models._registry import family_of
-from regard.text import Tokenizer
+from regard.models._registry import FAMILIES, family_of
+from regard.text import Tokenizer, doubt
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,6 +47,7 @@ class Loaded:
         family: `model_type`, a name in `FAMILIES`.
         left_out: stored tensors that the network does not hold, such as a language-model head.
         begun: the network's parameters that were not stored, those of a new head: drawn anew.
+        notes: how the files were read, where they leave a doubt.
     """
 
     network: Network
@@ -53,6 +56,7 @@ class Loaded:
     family: str
     left_out: tuple[str, ...]
     begun: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def require_tokenizer(self) -> Tokenizer:
         """The tokenizer.
@@ -86,6 +90,7 @@ def load_checkpoint(
     num_labels: int | None = None,
     labels: Sequence[str] = (),
     seed: int = 0,
+    leave_out: Sequence[str] = (),
 ) -> Loaded:
     """Find a checkpoint, check that config and weights fit, and read it.
 
@@ -98,6 +103,8 @@ def load_checkpoint(
             and named in `Loaded.begun`; another kind of classifier's layers are not taken for it.
         num_labels, labels: how many a classifier tells apart, or their names; by default as stored.
         seed: of the random numbers of a new head.
+        leave_out: beginnings of the names of stored tensors that are not the network's, such as `fc.` of a
+            head of your own. They are not read, and named in `Loaded.left_out`.
 
     Returns:
         The network in evaluation mode, with its tokenizer where there is one.
@@ -106,7 +113,8 @@ def load_checkpoint(
         ModelNotFoundError: nothing of that name can be loaded from here.
         CheckpointError: files damaged, of an unknown family, or not fitting together; a classifier without
             its tensors, where no `head` is given.
-        InputError: a head that the family does not have; `num_labels` for a head without labels.
+        InputError: a head that the family does not have; `num_labels` for a head without labels; a beginning
+            in `leave_out` that no stored name has.
 
     Example:
         >>> load_checkpoint().network.config.num_heads
@@ -115,23 +123,32 @@ def load_checkpoint(
     if dtype not in (None, *_DTYPES):
         raise InputError(f"dtype must be torch.float32, float64, bfloat16 or float16; got {dtype}.")
     _check_device(device)
+    if isinstance(leave_out, str) or not all(isinstance(each, str) and each for each in leave_out):
+        raise InputError(f"leave_out must be a list of beginnings of names, as ['fc.']; got {leave_out!r}.")
     source = locate(name)
     # Hashing leaves the interpreter free: it takes its time beside the rest.
     with ThreadPoolExecutor(1) as beside:
         genuine = beside.submit(verify, source)
         try:
-            return _read(source, dtype, device, _Asked(head, num_labels, tuple(labels), seed))
+            return _read(
+                source, dtype, device, _Asked(head, num_labels, tuple(labels), seed, tuple(leave_out))
+            )
         finally:
             genuine.result()  # the first error: what else went wrong may come of it
 
 
 class _Asked(NamedTuple):
-    """What head the caller wants."""
+    """What the caller wants: which head, and what of the tensors not."""
 
     head: HeadKind | None
     num_labels: int | None
     labels: tuple[str, ...]
     seed: int
+    leave_out: tuple[str, ...]
+
+    def leaves_out(self, tensors: TensorReader) -> set[str]:
+        """Tensors that are not to be read."""
+        return {name for name in tensors.names() if name.startswith(self.leave_out)}
 
     def of(self, stored: Any, fields: Fields) -> Any:
         """The config with that head."""
@@ -175,13 +192,21 @@ def _read(
 ) -> Loaded:
     folder = network_folder(source.folder)
     fields, pruned = without_pruned(without_prefix(read_config(folder)))
+    tensors = read_tensors(folder)
+    if "model_type" not in fields.values:
+        raise CheckpointError(f"{fields.file}: the field 'model_type' is missing{_resembled(tensors)}")
     try:
         family = family_of(fields.require("model_type", str))
     except InputError as error:
         raise CheckpointError(f"{fields.file}: {error}") from error
-    tensors = read_tensors(folder)
     if not tensors.names():
         raise CheckpointError(f"{folder} holds no tensors; its weights are missing.")
+    left_out = asked.leaves_out(tensors)
+    tensors, wrappers = unwrapped(tensors.without(left_out), family.keys)
+    left_out |= asked.leaves_out(tensors)
+    if unused := [each for each in asked.leave_out if not any(name.startswith(each) for name in left_out)]:
+        raise InputError(f"leave_out has {unused[0]!r}, with which no name of a stored tensor begins.")
+    tensors = tensors.without(left_out)
     # Before anything is read or built: a file may ask for 10^9 layers, each of which has a tensor of its own.
     for depth in _DEPTHS:
         layers = fields.values.get(depth)
@@ -215,9 +240,21 @@ def _read(
         tokenizer=None if tokenizer is None else tokenizer.within(rows[0], rows[-1]),
         source=source,
         family=family.name,
-        left_out=tuple(sorted({*report.left_out, *unread})),
+        left_out=tuple(sorted({*report.left_out, *unread, *left_out})),
         begun=report.begun,
+        notes=(
+            *(f"{each!r} was taken off the names of the tensors" for each in wrappers),
+            *doubt(folder, family.name),
+        ),
     )
+
+
+def _resembled(tensors: TensorReader) -> str:
+    """The line that config.json lacks, as far as the names of the tensors tell it."""
+    keys = {name: family_of(name).keys for name in FAMILIES}
+    known = {name: sum(map(bool, map(keys[name].match, tensors.names()))) for name in FAMILIES}
+    names = " or ".join(f'"{name}"' for name in FAMILIES if known[name] == max(known.values()) > 0)
+    return f'; by the names of its tensors, add the line "model_type": {names}' if names else ""
 
 
 _DEPTHS = (

@@ -23,7 +23,7 @@ from regard.blocks import (
     SelfAttentionLayer,
     Stack,
 )
-from regard.checkpoints import Fields, HeadKind, Rename
+from regard.checkpoints import Fields, HeadKind, Rename, Shared
 from regard.models._attentions import TakesAttention
 from regard.models._config import EncoderConfig, hf
 from regard.models._heads import (
@@ -278,6 +278,7 @@ LM_HEAD_RULES = (
     Rename("lm_head.bias", "head.output.bias"),
     Rename("lm_head.decoder.weight", "head.output.weight"),
     Rename("lm_head.decoder.bias", "head.output.own_bias"),
+    Shared("lm_head.decoder.bias", ("head.output.bias",), is_written=False),
 )
 """The masked-LM head of RoBERTa and MPNet."""
 

@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import torch
+from torch import Tensor
+
 from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
 from regard.models._layer_types import FULL, SLIDING
@@ -303,3 +306,15 @@ def _write_scaling(scaling: RotaryScaling) -> dict[str, Any]:
     if "original_max_seq_len" in stated:
         stated["original_max_position_embeddings"] = stated.pop("original_max_seq_len")
     return {"rope_type": name, **{field: value for field, value in stated.items() if value is not None}}
+
+
+def _turns(stored: Tensor, network: Any) -> bool:
+    """Whether these are frequencies of the network's, scaled or not, as far as their type holds them."""
+    rotaries = {each.rotary for kind in network.prefixes for each in network.stack(kind).patterns} - {None}
+    ways = ((rotary, scaling) for rotary in rotaries for scaling in (rotary.scaling, NoScaling()))
+    known = (way.frequencies(rotary.base, 2 * len(stored), torch.zeros(1, 1)) for rotary, way in ways)
+    return any(torch.allclose(stored.float(), each, rtol=0.02, atol=1e-7) for each in known)
+
+
+ROTARY_BUFFERS = {"{rotary}inv_freq": _turns}
+"""1 / base^(2i/d): of each layer until transformers 4.43, since then of all, by who writes all buffers."""

@@ -361,11 +361,10 @@ BART_KEYS = KeyMap(
     prefixes=("model.",),
     heads=("lm_head.", "final_logits_bias", "classification_head.", "qa_outputs."),
     # fairseq's, and Marian's sinusoids, which follow from the sizes.
-    buffers=(
-        "encoder.version",
-        "decoder.version",
-        "encoder.embed_positions._float_tensor",
-        "decoder.embed_positions._float_tensor",
-    ),
+    buffers={
+        f"{stack}.{name}": lambda at, _: True
+        for stack in ("encoder", "decoder")
+        for name in ("version", "embed_positions._float_tensor")
+    },
 )
 """BART's names on disk and in the network."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.checkpoints import Fields, KeyMap, Rename
+from regard.checkpoints import ID_BUFFERS, Fields, KeyMap, Rename, Shared
 from regard.models._attentions import TakesAttention
 from regard.models._config import hf
 from regard.models._heads import Classifier
@@ -83,6 +83,7 @@ BERT_KEYS = KeyMap(
         Rename("cls.predictions.bias", "head.output.bias"),
         Rename("cls.predictions.decoder.weight", "head.output.weight"),
         Rename("cls.predictions.decoder.bias", "head.output.own_bias"),
+        Shared("cls.predictions.decoder.bias", ("head.output.bias",), is_written=False),
         Rename("classifier.{part}", "head.labels.{part}"),
     ),
     prefixes=("bert.",),
@@ -90,7 +91,6 @@ BERT_KEYS = KeyMap(
     aliases=((".gamma", ".weight"), (".beta", ".bias")),
     # What a network may lack of these: whether the next sentence follows, answers to questions.
     heads=("cls.", "classifier.", "qa_outputs."),
-    # 0, 1, 2, ..: written by transformers before 4.31.
-    buffers=("embeddings.position_ids",),
+    buffers=ID_BUFFERS,
 )
 """BERT's names on disk and in the network."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from regard.checkpoints import KeyMap, Rename
+from regard.checkpoints import ID_BUFFERS, KeyMap, Rename
 from regard.models._config import hf
 from regard.models._heads import Activation, Classifier
 from regard.models._init import Scheme, Sinusoids
@@ -98,6 +98,6 @@ DISTILBERT_KEYS = KeyMap(
     prefixes=("distilbert.",),
     # What a network may lack of these: answers to questions.
     heads=("vocab_", "pre_classifier.", "classifier.", "qa_outputs."),
-    buffers=("embeddings.position_ids",),
+    buffers=ID_BUFFERS,
 )
 """DistilBERT's names on disk and in the network."""

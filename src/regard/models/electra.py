@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from regard.checkpoints import KeyMap, Rename
+from regard.checkpoints import ID_BUFFERS, KeyMap, Rename
 from regard.core.errors import InputError
 from regard.models._attentions import TakesAttention
 from regard.models._config import hf
@@ -127,7 +127,6 @@ ELECTRA_KEYS = KeyMap(
         "qa_outputs.",
         "sequence_summary.",
     ),
-    # 0, 1, 2, ..: written by transformers before 4.31.
-    buffers=("embeddings.position_ids",),
+    buffers=ID_BUFFERS,
 )
 """ELECTRA's names on disk and in the network."""

@@ -22,7 +22,7 @@ from regard.models._config import DecoderConfig, hf
 from regard.models._heads import decoder_head
 from regard.models._inputs import check_sizes
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
-from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
+from regard.models._rope import ROTARY_BUFFERS, RopeSpelling, Theta, read_rope, write_rope
 from regard.models._transformer import Transformer
 from regard.models.llama import LLAMA_RULES
 from regard.positions import Rotary
@@ -238,5 +238,7 @@ GEMMA_KEYS = KeyMap(
     ),
     prefixes=("model.",),
     heads=("lm_head.", "score.", "qa_outputs."),
+    buffers=ROTARY_BUFFERS
+    | {"embed_tokens.embed_scale": lambda at, to: abs(at**2 / to.config.d_model - 1) < 0.02},
 )
 """Gemma's names on disk and in the network."""

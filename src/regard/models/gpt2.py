@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from regard.blocks import (
@@ -148,6 +149,9 @@ GPT2_KEYS = KeyMap(
     prefixes=("transformer.",),
     heads=("lm_head.", "score.", "classifier.", "qa_outputs.", "multiple_choice_head."),
     # The causal mask, and the number that stood in for minus infinity: written by transformers before 4.31.
-    buffers=("h.{layer}.attn.bias", "h.{layer}.attn.masked_bias"),
+    buffers={
+        "h.{layer}.attn.bias": lambda at, _: torch.equal(at != 0, torch.ones(at.shape).tril() != 0),
+        "h.{layer}.attn.masked_bias": lambda at, _: (at <= -1e4).all(),
+    },
 )
 """GPT-2's names on disk and in the network."""

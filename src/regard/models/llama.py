@@ -29,7 +29,7 @@ from regard.models._layer_types import (
     read_layer_types,
     read_window,
 )
-from regard.models._rope import read_rope, write_rope
+from regard.models._rope import ROTARY_BUFFERS, read_rope, write_rope
 from regard.models._transformer import Transformer
 from regard.positions import Rotary
 
@@ -250,7 +250,6 @@ LLAMA_KEYS = KeyMap(
     ),
     prefixes=("model.",),
     heads=("lm_head.", "score.", "qa_outputs."),
-    # 1 / base^(2i/d), which follows from the config: written by transformers before 4.30.
-    buffers=("layers.{layer}.self_attn.rotary_emb.inv_freq",),
+    buffers=ROTARY_BUFFERS,
 )
 """Llama's names on disk and in the network."""

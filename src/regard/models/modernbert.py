@@ -24,7 +24,7 @@ from regard.models._init import Constant, Normal, Scheme, residual_std
 from regard.models._inputs import check_sizes
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models._reading import every_position, first_position, mean_of_tokens
-from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
+from regard.models._rope import ROTARY_BUFFERS, RopeSpelling, Theta, read_rope, write_rope
 from regard.models._transformer import Transformer
 from regard.positions import Rotary
 
@@ -221,5 +221,6 @@ MODERNBERT_KEYS = KeyMap(
     ),
     prefixes=("model.",),
     heads=("head.", "decoder.", "classifier."),
+    buffers=ROTARY_BUFFERS,
 )
 """ModernBERT's names on disk and in the network."""

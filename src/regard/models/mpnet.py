@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from regard.blocks import CountTokens
-from regard.checkpoints import Fields, KeyMap, Rename
+from regard.checkpoints import ID_BUFFERS, Fields, KeyMap, Rename
 from regard.core.errors import CheckpointError, InputError
 from regard.models._config import hf
 from regard.models._inputs import check_sizes
@@ -132,7 +132,6 @@ MPNET_KEYS = KeyMap(
     prefixes=("mpnet.",),
     # What a network may lack of these: answers to questions.
     heads=("lm_head.", "classifier.", "qa_outputs."),
-    # 0, 1, 2, ..: written by transformers before 4.31.
-    buffers=("embeddings.position_ids",),
+    buffers=ID_BUFFERS,
 )
 """MPNet's names on disk and in the network."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from regard.blocks import CountTokens
-from regard.checkpoints import Fields, KeyMap
+from regard.checkpoints import ID_BUFFERS, Fields, KeyMap
 from regard.core.errors import CheckpointError
 from regard.models._attentions import TakesAttention
 from regard.models._config import hf
@@ -96,7 +96,6 @@ ROBERTA_KEYS = KeyMap(
     prefixes=("roberta.",),
     # What a network may lack of these: answers to questions.
     heads=("lm_head.", "classifier.", "qa_outputs."),
-    # 0, 1, 2, ..: written by transformers before 4.31.
-    buffers=("embeddings.position_ids",),
+    buffers=ID_BUFFERS,
 )
 """RoBERTa's names on disk and in the network."""

@@ -6,6 +6,7 @@ span counts code points of the original text: `text[start:end]` is what a token 
 
 from regard.text._bulk import Aligned, Bulk, Frame, PairFrame
 from regard.text._encoding import Encoding
+from regard.text._folder import doubt
 from regard.text._reading import read_back
 from regard.text._saving import write_tokenizer
 from regard.text._special import SpecialIds
@@ -25,6 +26,7 @@ __all__ = [
     "Tokenizer",
     "TokenizerKind",
     "Word",
+    "doubt",
     "read_back",
     "split_words",
     "train_tokenizer",

@@ -8,7 +8,8 @@ from typing import Final
 import tokenizers
 
 from regard.core.errors import CheckpointError
-from regard.core.tokenizer_files import MARIAN, SENTENCEPIECE, VOCABULARIES
+from regard.core.tokenizer_files import MARIAN, SENTENCEPIECE, TOKENIZER, VOCABULARIES
+from regard.core.wording import joined
 from regard.text._renumbered import Renumbered, build_marian
 from regard.text._sentencepiece import PIECES
 from regard.text._settings import Settings, read_settings
@@ -111,6 +112,19 @@ def complete(backend: tokenizers.Tokenizer, path: Path, model_type: str) -> Buil
         family.put_around(backend, settings, roles, target=False)
         target = _of_target(backend, settings, name, roles)
     return _built(path, backend, target, roles)
+
+
+def doubt(folder: Path, model_type: str) -> tuple[str, ...]:
+    """What the files of a model's tokenizer leave open, and how they were read, in words."""
+    path, settings = folder / "vocab.txt", read_settings(folder)
+    is_read = (settings.class_name or _CLASS_OF.get(model_type)) in WORD_PIECES and path.is_file()
+    if not is_read or (folder / TOKENIZER).exists() or settings.fields.get("do_lower_case") is not None:
+        return ()
+    pieces = path.read_text(encoding="utf-8", errors="ignore").splitlines()
+    capitals = joined([each for each in pieces if each != each.lower() and each[:1] not in "[<"], 3)
+    said = f"vocab.txt has capitals ({capitals}), but texts are put into lower case, as no file says"
+    way = 'otherwise; for a cased model write {"do_lower_case": false} into tokenizer_config.json'
+    return (f"{said} {way}",) if capitals else ()
 
 
 def _of_target(

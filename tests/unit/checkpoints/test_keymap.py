@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard import models
 from regard.checkpoints import (
+    ID_BUFFERS,
     KeyMap,
     LoadReport,
     Rename,
@@ -53,7 +54,7 @@ KEYMAP = KeyMap(
     prefixes=("bert.",),
     aliases=((".gamma", ".weight"), (".beta", ".bias")),
     left_out=("cls.", "pooler."),
-    buffers=("embeddings.position_ids",),
+    buffers=ID_BUFFERS,
 )
 
 
@@ -126,9 +127,9 @@ def test_a_network_name_that_no_rule_has() -> None:
 @pytest.mark.parametrize("prefix", ["", "bert."])
 def test_what_is_left_out_and_what_is_a_buffer(prefix: str) -> None:
     assert KEYMAP.leaves_out(f"{prefix}pooler.dense.weight")
-    assert KEYMAP.is_buffer(f"{prefix}embeddings.position_ids")
+    assert KEYMAP.buffer(f"{prefix}embeddings.position_ids")
     assert not KEYMAP.leaves_out(f"{prefix}embeddings.position_ids")
-    assert not KEYMAP.is_buffer(f"{prefix}embeddings.position_ids.more")
+    assert not KEYMAP.buffer(f"{prefix}embeddings.position_ids.more")
     assert not KeyMap(rules=()).leaves_out(f"{prefix}pooler.dense.weight")
 
 
@@ -143,7 +144,7 @@ def test_every_rule_of_every_family_goes_there_and_back_and_is_the_only_one(keym
     on_disk, ours = Counter[str](), Counter[str]()
     for rule in keymap.rules:
         if isinstance(rule, Shared):
-            on_disk[rule.hf] += 1
+            on_disk[rule.hf] += rule.is_written
             assert len(set(rule.ours)) == len(rule.ours)
             continue
         names: dict[str, tuple[str, ...]] = {}
@@ -163,7 +164,7 @@ HEADED = KeyMap(
     prefixes=("transformer.", "model."),
     heads=("lm_head.", "score.{layer}."),
     left_out=("h.{layer}.old.",),
-    buffers=("h.{layer}.mask",),
+    buffers={"h.{layer}.mask": lambda at, _: True},
 )
 
 
@@ -185,8 +186,8 @@ def test_heads_stand_beside_the_prefix() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "transformer.", "model."])
 def test_templates_for_what_is_not_loaded(prefix: str) -> None:
-    assert HEADED.is_buffer(f"{prefix}h.11.mask")
-    assert not HEADED.is_buffer(f"{prefix}h.x.mask")
+    assert HEADED.buffer(f"{prefix}h.11.mask")
+    assert not HEADED.buffer(f"{prefix}h.x.mask")
     assert HEADED.leaves_out(f"{prefix}h.11.old.weight")
     assert HEADED.leaves_out(f"{prefix}score.3.weight")
     assert not HEADED.leaves_out(f"{prefix}h.older.old.weight")
@@ -318,7 +319,8 @@ def test_all_problems_come_at_once_and_nothing_is_assigned(tmp_path: Path) -> No
         f"missing: {layer}.0.attention.self.query.bias, {layer}.1.attention.self.query.weight; "
         f"unexpected: {layer}.2.attention.self.query.bias, {layer}.2.attention.self.query.weight, "
         f"{layer}.2.output.LayerNorm.bias, {layer}.2.output.LayerNorm.weight; "
-        f"two names for one tensor: {layer}.0.output.LayerNorm.gamma and {layer}.0.output.LayerNorm.weight; "
+        f"different, though names of one tensor: {layer}.0.output.LayerNorm.gamma and "
+        f"{layer}.0.output.LayerNorm.weight; "
         "of the wrong shape: bert.embeddings.word_embeddings.weight (wanted [5, 4], got [6, 4]); "
         f"of the wrong type: {layer}.0.output.LayerNorm.weight (wanted a floating type, got torch.int64); "
         "stored in several types (5 in torch.float32, 1 in torch.float16): pass dtype= to choose one"
@@ -329,17 +331,35 @@ def test_all_problems_come_at_once_and_nothing_is_assigned(tmp_path: Path) -> No
 
 
 def test_one_tensor_with_and_without_the_prefix(tmp_path: Path) -> None:
-    table = {"bert.embeddings.word_embeddings.weight": torch.ones(5, 4)}
-    with pytest.raises(
-        CheckpointError,
-        match=r"two names for one tensor: bert\.embeddings\.word_embeddings\.weight and embeddings\.word",
-    ):
-        load_into(Network(), on_disk(tmp_path, stored() | table), KEYMAP)
+    written, twin = stored(), "bert.embeddings.word_embeddings.weight"
+    table = written["embeddings.word_embeddings.weight"]
+    module = Network()
+    load_into(module, on_disk(tmp_path, written | {twin: table.clone()}), KEYMAP)
+    assert torch.equal(module.tokens.weight, table)
+    for other in (table + 1, table.double(), table[1:]):
+        with pytest.raises(
+            CheckpointError, match=r"names of one tensor: bert\.embeddings\..* and embeddings\."
+        ):
+            load_into(Network(), on_disk(tmp_path, written | {twin: other}), KEYMAP, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("prefix", ["", "bert."])
+def test_constants_are_compared(tmp_path: Path, prefix: str, dtype: torch.dtype) -> None:
+    """Half precision does not count to 5,000."""
+    right = {"position_ids": torch.arange(5000).to(dtype), "token_type_ids": torch.zeros(1, 7, dtype=dtype)}
+    written = {f"{prefix}embeddings.{name}": tensor for name, tensor in right.items()}
+    report = load_into(Network(), on_disk(tmp_path, stored() | written), KEYMAP)
+    assert report.buffers == tuple(written)
+    for name in written:
+        wrong = stored() | written | {name: written[name] + 1}
+        with pytest.raises(CheckpointError, match=rf"not the constant that the network has: {name}$"):
+            load_into(Network(), on_disk(tmp_path, wrong), KEYMAP)
 
 
 def test_long_lists_are_shortened(tmp_path: Path) -> None:
     reader = on_disk(tmp_path, stored(1))
-    with pytest.raises(CheckpointError, match=r"missing: encoder\.layer\.1\.[^;]* and 8 more$"):
+    with pytest.raises(CheckpointError, match=r"missing: encoder\.layer\.1\.[^;]* and 23 more$"):
         load_into(meta_network(8), reader, KEYMAP)
 
 
@@ -436,7 +456,7 @@ def test_tied_parameters_that_differ_on_disk(tmp_path: Path, other: Tensor) -> N
 
 def test_a_tied_parameter_that_is_missing(tmp_path: Path) -> None:
     reader = on_disk(tmp_path, {"x": TABLE})
-    with pytest.raises(CheckpointError, match=r"missing: wte\.weight; unexpected: x"):
+    with pytest.raises(CheckpointError, match=r"missing: wte\.weight; unexpected: x$"):
         load_into(Tied(), reader, TIED)
 
 
@@ -471,7 +491,7 @@ def test_the_default_models_table(tmp_path: Path) -> None:
     keymap = KeyMap(
         rules=(Rename("embeddings.word_embeddings.{part}", "{part}"),),
         left_out=("embeddings.", "encoder.", "pooler."),
-        buffers=("embeddings.position_ids",),
+        buffers=ID_BUFFERS,
     )
     with torch.device("meta"):
         table = nn.Embedding(30522, 384)

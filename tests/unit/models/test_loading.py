@@ -1,6 +1,7 @@
 """A model's folder through `regard.load`: what it keeps, and each way in which it does not fit."""
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,6 @@ def test_an_unknown_family_lists_the_known_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("model_type", REMOVED, "the field 'model_type' is missing"),
         ("vocab_size", REMOVED, "the field 'vocab_size' is missing"),
         ("vocab_size", "31", "the field 'vocab_size' must be int, got string"),
         ("vocab_size", 31.0, "the field 'vocab_size' must be int"),
@@ -218,6 +218,133 @@ def test_a_language_model_head_is_left_out(tmp_path: Path) -> None:
     assert model.describe()["left_out"] == sorted(heads)
 
 
+def test_what_is_not_the_network_s_is_left_out_where_asked(tmp_path: Path) -> None:
+    strange = {"fc.weight": torch.ones(3, 15), "fc.bias": torch.ones(3), "temperature": torch.ones(1)}
+    torch.manual_seed(0)
+    plain = regard.load(write(tmp_path)).loaded
+    torch.manual_seed(0)
+    write(tmp_path, tensors=strange)
+    message = refuse(
+        tmp_path, r"unexpected: fc\.bias, fc\.weight, temperature \(in Python, .* loads the rest\)"
+    )
+    assert "leave_out=['fc.', 'temperature']" in message
+    loaded = regard.load(tmp_path, leave_out=["fc.", "temperature"]).loaded
+    assert loaded.left_out == tuple(sorted(strange))
+    assert loaded.mark() == plain.mark()
+    with pytest.raises(InputError, match=r"leave_out has 'cf\.', with which no name"):
+        regard.load(tmp_path, leave_out=["fc.", "cf."])
+    for wrong in ("fc.", [""], [3]):
+        with pytest.raises(InputError, match="leave_out must be a list of beginnings"):
+            regard.load(tmp_path, leave_out=wrong)
+    with pytest.raises(CheckpointError, match=r"missing: embeddings\.LayerNorm"):
+        regard.load(tmp_path, leave_out=["fc.", "temperature", "embeddings."])
+
+
+@pytest.mark.parametrize("prefix", ["module.", "model.", "_orig_mod.", "module.model.", "net.0.auto_model."])
+def test_a_wrapper_is_taken_off_and_said(family: str, tmp_path: Path, prefix: str) -> None:
+    stored = to_hf(network(family), family_of(family).keys)
+    write(tmp_path, family, tensors=dict.fromkeys(stored, REMOVED) | _behind(prefix, stored))
+    loaded = regard.load(tmp_path).loaded
+    assert [re.findall("'(.*)'", note) for note in loaded.notes] == [
+        [each] for each in _taken(family, prefix)
+    ]
+    again = to_hf(loaded.network, family_of(family).keys)
+    assert all(torch.equal(again[name], stored[name]) for name in stored)
+
+
+def _behind(prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def _taken(family: str, prefix: str) -> list[str]:
+    """A family may know `model.` before its names already."""
+    keys, rest = family_of(family).keys, re.sub(r"(module|_orig_mod)\.", "", prefix)
+    stored = [rest + name for name in to_hf(network(family), keys)]
+    is_known = all(keys.match(name) or keys.shared_by(name) for name in stored)
+    return [each for each in ("_orig_mod.", "module.") if each in prefix] + [rest] * (not is_known)
+
+
+def test_two_networks_in_one_file(tmp_path: Path) -> None:
+    """A class with two encoders: one is loaded where the other is left out."""
+    stored = to_hf(network("bert"), family_of("bert").keys)
+    both = _behind("query.bert.", stored) | _behind("passage.bert.", stored)
+    write(tmp_path, tensors=dict.fromkeys(stored, REMOVED) | both)
+    assert len(refuse(tmp_path, "missing: .* more; unexpected: .* more")) < 900
+    loaded = regard.load(tmp_path, leave_out=["passage."]).loaded
+    assert loaded.left_out == tuple(sorted(_behind("passage.bert.", stored)))
+    assert loaded.notes == ("'query.' was taken off the names of the tensors",)
+    # After the wrapper's name, as well as with it.
+    write(tmp_path, tensors=dict.fromkeys(stored, REMOVED) | _behind("module.", stored | {"fc.w": _ONE}))
+    assert "leave_out=['fc.']" in refuse(tmp_path, "unexpected: fc.w")
+    for begin in ("fc.", "module.fc."):
+        regard.load(tmp_path, leave_out=[begin])
+
+
+_ONE = torch.ones(1)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "deberta-v2"])
+def test_the_second_name_of_a_tied_bias(family: str, tmp_path: Path) -> None:
+    """transformers reads one of them, by version: where they differ nobody knows which was trained."""
+    keys = family_of(family).keys
+    made = family_of(family).build(dataclasses.replace(CONFIGS[family], head="masked-lm"))
+    stored = dict.fromkeys(to_hf(network(family), keys), REMOVED) | to_hf(made, keys)
+    one = next(name for name in stored if keys.to_ours(name) == ("head.output.bias",))
+    two = one.replace(".bias", ".decoder.bias")
+    fields = family_of(family).write_config(made.config)
+    for given in ({two: stored[one].clone()}, {two: stored[one].clone(), one: REMOVED}):
+        loaded = regard.load(write(tmp_path, family, fields=fields, tensors=stored | given)).loaded
+        assert loaded.left_out == ()
+        assert torch.equal(to_hf(loaded.network, keys)[one], stored[one])
+    write(tmp_path, family, fields=fields, tensors=stored | {two: stored[one] + 1})
+    refuse(tmp_path, f"different, though the network ties them: {one} and {two}")
+
+
+def test_a_file_without_its_family_names_the_line(tmp_path: Path) -> None:
+    stored = to_hf(network("bert"), family_of("bert").keys)
+    for prefix, named in (("", '"bert" or "roberta" or "xlm-roberta"'), ("bert.", '"bert"')):
+        tensors = dict.fromkeys(stored, REMOVED) | _behind(prefix, stored)
+        write(tmp_path, fields={"model_type": REMOVED}, tensors=tensors)
+        refuse(tmp_path, f'by the names of its tensors, add the line "model_type": {named}$')
+    write(tmp_path, fields={"model_type": REMOVED}, tensors=dict.fromkeys(stored, REMOVED) | {"a": _ONE})
+    refuse(tmp_path, "the field 'model_type' is missing$")
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "value", "wrong"),
+    [
+        (
+            "gpt2",
+            "transformer.h.1.attn.bias",
+            torch.ones(1, 1, 11, 11).tril().bool(),
+            torch.ones(1, 1, 11, 11),
+        ),
+        ("gpt2", "h.0.attn.masked_bias", torch.tensor(-1e4), torch.tensor(0.0)),
+        *(
+            (family, name, 100.0 ** -(torch.arange(0, 10, 2) / 10), torch.ones(5))
+            for family, name in (
+                ("llama", "model.layers.1.self_attn.rotary_emb.inv_freq"),
+                ("mistral", "rotary_emb.original_inv_freq"),
+                ("gemma2", "model.rotary_emb.inv_freq"),
+                ("gemma3_text", "rotary_emb_local.inv_freq"),
+                ("modernbert", "model.layers.0.attn.rotary_emb.inv_freq"),
+                ("modernbert", "rotary_emb.sliding_attention_original_inv_freq"),
+            )
+        ),
+        ("gemma2", "model.embed_tokens.embed_scale", torch.tensor(15**0.5).bfloat16(), torch.tensor(1.0)),
+        ("bart", "model.encoder.version", torch.tensor([3.0]), None),
+    ],
+)
+def test_constants_that_older_files_store(
+    tmp_path: Path, family: str, name: str, value: torch.Tensor, wrong: torch.Tensor | None
+) -> None:
+    """`tests/parity` has those that transformers keeps today."""
+    assert regard.load(write(tmp_path, family, tensors={name: value})).loaded.left_out == ()
+    if wrong is not None:
+        write(tmp_path, family, tensors={name: wrong})
+        refuse(tmp_path, f"not the constant that the network has: {re.escape(name)}$")
+
+
 # --- types
 
 
@@ -262,6 +389,27 @@ def test_no_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"has no tokenizer, which text needs; .*token_ids"):
         model.trace("w1")
     assert model(ids([3, 1])).last_hidden_state.shape == (1, 2, 15)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "settings", "is_said"),
+    [
+        ("river The Paris", None, True),
+        ("river The Paris", {"do_lower_case": None}, True),
+        ("river The Paris", {"do_lower_case": True}, False),
+        ("river The Paris", {"do_lower_case": False}, False),
+        ("river ##s", None, False),
+    ],
+)
+def test_capitals_that_no_text_will_have(tmp_path: Path, pieces: str, settings: Any, is_said: bool) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces.split()]
+    (write(tmp_path) / "vocab.txt").write_text("\n".join(words))
+    if settings is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    model = regard.load(tmp_path)
+    assert model.describe()["notes"] == list(model.loaded.notes)
+    assert [note[:39] for note in model.loaded.notes] == ["vocab.txt has capitals (The, Paris), bu"] * is_said
+    assert (model.tokenizer.encode("The").tokens[1].text == "The") == (settings == {"do_lower_case": False})
 
 
 def test_a_tokenizer_larger_than_the_table(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ class ModelWork:
             "bytes_at_a_time": self.characters,
             "versions": {"torch": torch.__version__, "tokenizers": tokenizers.__version__},
         }
+        self.notes = loaded.notes
         loss = self._embedder.computed.loss
         self.about: dict[str, Any] = {
             "model": loaded.source.name,

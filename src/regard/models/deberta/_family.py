@@ -7,7 +7,7 @@ from typing import Any, Self
 from torch import nn
 
 from regard.blocks import Embeddings, FeedForward, PostNorm, SelfAttentionLayer, Stack
-from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
+from regard.checkpoints import ID_BUFFERS, Fields, HeadKind, KeyMap, Rename, Shared
 from regard.core.errors import CheckpointError
 from regard.models._config import hf
 from regard.models._heads import Activation, Classifier, Head, token_classifier
@@ -315,6 +315,7 @@ DEBERTA_KEYS = KeyMap(
         Rename("cls.predictions.bias", "head.output.bias"),
         Rename("cls.predictions.decoder.weight", "head.output.weight"),
         Rename("cls.predictions.decoder.bias", "head.output.own_bias"),
+        Shared("cls.predictions.decoder.bias", ("head.output.bias",), is_written=False),
         Rename("lm_predictions.lm_head.dense.{part}", "head.predictions.dense.{part}"),
         Rename("lm_predictions.lm_head.LayerNorm.{part}", "head.predictions.norm.{part}"),
         Rename("lm_predictions.lm_head.bias", "head.predictions.output.bias"),
@@ -327,7 +328,6 @@ DEBERTA_KEYS = KeyMap(
     # Absolute positions that a model was trained with, and does without since; and the norm of a table of
     # distances that there is not where attention is not relative.
     left_out=("embeddings.position_embeddings.", "encoder.LayerNorm."),
-    # 0, 1, 2, ..: written by transformers before 4.31.
-    buffers=("embeddings.position_ids",),
+    buffers=ID_BUFFERS,
 )
 """DeBERTa's names on disk and in the network."""
