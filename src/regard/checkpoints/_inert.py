@@ -32,6 +32,7 @@ INERT: frozenset[str] = frozenset(
         "use_bfloat16",
         "use_cache",
         "use_return_dict",
+        "xla_device",
         # how a model is trained; dropout probabilities are not here, because a network holds them
         "gradient_checkpointing",
         # each is read by the families that have it
@@ -53,6 +54,7 @@ INERT: frozenset[str] = frozenset(
         "bos_token_id",
         "decoder_start_token_id",
         "eos_token_id",
+        "eos_token_ids",
         "prefix",
         "sep_token_id",
         # how text is generated

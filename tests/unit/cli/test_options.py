@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from regard.checkpoints import DEFAULT_MODEL
+from regard.checkpoints import DEFAULT_MODEL, to_hf
 from regard.cli import _options as options
+from regard.cli.embed import _opener
 from regard.core.errors import InputError, OutputError
+from regard.models import family_of
+from unit.models.folders import REMOVED, network, write, write_tokenizer
 
 
 def give_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
@@ -117,3 +120,14 @@ def test_results_have_at_most_100_columns(monkeypatch: pytest.MonkeyPatch, colum
     assert options.console().width == width
     monkeypatch.delenv("COLUMNS")
     assert options.console().width <= 100
+
+
+def test_how_a_model_was_read_is_said_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = to_hf(network("bert"), family_of("bert").keys)
+    tensors = {f"module.{name}": tensor for name, tensor in stored.items()}
+    write_tokenizer(write(tmp_path, tensors=dict.fromkeys(stored, REMOVED) | tensors), 7)
+    said = "regard: note: 'module.' was taken off the names of the tensors\n"
+    wanted = {"precision": "float32", "level": "word"}
+    for load in (lambda: options.load_model(str(tmp_path)), lambda: _opener(str(tmp_path), wanted)(None)):
+        load()
+        assert capsys.readouterr() == ("", said)
