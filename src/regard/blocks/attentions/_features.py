@@ -25,11 +25,14 @@ _CHUNK = 128
 
 
 class Features(NamedTuple):
-    """Features, none of them below 0, and the logarithm of a factor that was taken out of all of a head's.
+    """Features, none of them below 0, or sums of them, and the logarithm of a factor that was taken out.
+
+    Each key has a factor of its own, so that what a query reads depends on no key that it may not see.
 
     Args:
-        values: (batch, heads, positions, features).
-        log_factor: (batch, heads, 1, 1): the features are values x exp(log_factor).
+        values: (batch, heads, positions, features); of sums (batch, heads, features, v_dim + 1).
+        log_factor: (batch, heads, positions, 1), of sums (batch, heads, 1, 1): the features are
+            values x exp(log_factor).
     """
 
     values: Tensor
@@ -58,11 +61,11 @@ class FeatureKernel(Kernel):
         """phi(q).phi(k), normalised over the keys that a query may see; see `Kernel.weights`."""
         offset = _causal_offset(inputs, self.name)
         q, k = inputs.q[:, :, queries].double(), inputs.k.double()
-        q, (k, _), _ = self._parts(inputs.changed(q=q, k=k), of_values=False)
-        raw = q @ k.mT
-        if offset is not None:
-            keys = torch.arange(inputs.k_len, device=q.device)
-            raw = raw * Causal(offset).block(queries, keys)
+        q, (k, log_factor), _ = self._parts(inputs.changed(q=q, k=k), of_values=False)
+        keys = torch.arange(inputs.k_len, device=q.device)
+        hidden = keys < 0 if offset is None else ~Causal(offset).block(queries, keys)
+        logs = log_factor.mT.masked_fill(hidden, _none(k))
+        raw = q @ k.mT * (logs - logs.amax(dim=3, keepdim=True)).exp().masked_fill(hidden, 0.0)
         return _divided(raw, raw.sum(dim=3, keepdim=True))
 
     def new_cache(self, *, window: int | None = None, back: int = 0) -> "SumsCache":
@@ -80,16 +83,9 @@ class FeatureKernel(Kernel):
         with torch.autocast(inputs.q.device.type, enabled=False):
             q, k, v = self._parts(inputs)
             before = None if cache is None else cache.sums
-            if before is not None:
-                k, before = _to_one_factor(k, before)
-            start = None if before is None else before.values
             if cache is not None:
-                cache.fold(k, v, start)
-            if offset is None:
-                summed = k.values.mT @ v
-                found = q @ (summed if start is None else start + summed)
-            else:
-                found = _causal(q, k.values, v, offset, start)
+                cache.fold(k, v)
+            found = q @ _summed(k, v, before).values if offset is None else _causal(q, k, v, offset, before)
             return _divided(found[..., :-1], found[..., -1:]).to(inputs.v.dtype)
 
     def _parts(self, inputs: AttentionInputs, *, of_values: bool = True) -> tuple[Tensor, Features, Tensor]:
@@ -103,6 +99,7 @@ class FeatureKernel(Kernel):
         values, log_factor = self.of_keys(k, inputs.factor)
         if real is not None:
             values = torch.where(real[:, None, :, None], values, 0.0)
+            log_factor = torch.where(real[:, None, :, None], log_factor, _none(values))
         q = self.of_queries(inputs.q.to(wide), inputs.factor)
         if group > 1:
             values, log_factor, v = (x.repeat_interleave(group, dim=1) for x in (values, log_factor, v))
@@ -131,18 +128,16 @@ class SumsCache(KeyValueCache):
         """The position of the first key that is not summed yet."""
         return self._summed
 
-    def fold(self, k: Features, v: Tensor, before: Tensor | None) -> None:
+    def fold(self, k: Features, v: Tensor) -> None:
         """Take the keys that need not be taken back into the sums.
 
         Args:
             k, v: features and values of the positions from `first` on, the new ones last.
-            before: the sums as they are, by the factor of `k`.
         """
         count = max(0, self.length - self.back - self._summed)
         if not count:
             return
-        summed = k.values[:, :, :count].mT @ v[:, :, :count]
-        self.sums = Features(summed if before is None else before + summed, k.log_factor)
+        self.sums = _summed(Features(*(each[:, :, :count] for each in k)), v[:, :, :count], self.sums)
         self._summed += count
         # What is summed is read no more.
         kept_k, kept_v = self.since(self._summed)
@@ -220,32 +215,42 @@ def _causal_offset(inputs: AttentionInputs, name: str) -> int | None:
     return offset
 
 
-def _to_one_factor(k: Features, before: Features) -> tuple[Features, Features]:
-    """Both by the larger of their factors."""
-    larger = torch.maximum(k.log_factor, before.log_factor)
-    both = (Features(x.values * (x.log_factor - larger).exp(), larger) for x in (k, before))
-    return next(both), next(both)
+def _none(x: Tensor) -> float:
+    """The logarithm of a factor of nothing: finite, so that differences are numbers."""
+    return torch.finfo(x.dtype).min
 
 
-def _causal(q: Tensor, k: Tensor, v: Tensor, offset: int, start: Tensor | None) -> Tensor:
-    """phi(q_i) (start + sum over j <= i + offset of phi(k_j) v_j^T), a chunk of queries at a time."""
-    length = q.shape[2]
+def _summed(k: Features, v: Tensor, before: Features | None) -> Features:
+    """before + sum over j of phi(k_j) v_j^T, by the largest of the factors."""
+    most = k.log_factor.amax(dim=2, keepdim=True)
+    if before is not None:
+        most = torch.maximum(most, before.log_factor)
+    sums = (k.values * (k.log_factor - most).exp()).mT @ v
+    if before is not None:
+        sums = sums + before.values * (before.log_factor - most).exp()
+    return Features(sums, most)
+
+
+def _causal(q: Tensor, k: Features, v: Tensor, offset: int, before: Features | None) -> Tensor:
+    """phi(q_i) (before + sum over j <= i + offset of phi(k_j) v_j^T), a chunk of queries at a time.
+
+    Each row is by the largest factor that its query sees.
+    """
     if offset:
-        ahead = k[:, :, :offset].mT @ v[:, :, :offset]
-        start = ahead if start is None else start + ahead
-        k, v = k[:, :, offset:], v[:, :, offset:]
-    size = min(_CHUNK, length)
-    missing = -length % size
-    if missing:
-        q, k, v = (pad(x, (0, 0, 0, missing)) for x in (q, k, v))
-    q, k, v = (x.reshape(*x.shape[:2], -1, size, x.shape[3]) for x in (q, k, v))
-    inside = (q @ k.mT).tril() @ v
-    if q.shape[2] > 1 or start is not None:
-        sums = k[:, :, :-1].mT @ v[:, :, :-1]
-        if start is None:
-            start = sums.new_zeros(*sums.shape[:2], *sums.shape[3:])
-        inside = inside + q @ torch.cat((start[:, :, None], sums), dim=2).cumsum(dim=2)
-    return inside.flatten(2, 3)[:, :, :length]
+        before = _summed(Features(*(each[:, :, :offset] for each in k)), v[:, :, :offset], before)
+    chunks = [torch.split(each, _CHUNK, dim=2) for each in (q, *(x[:, :, offset:] for x in (*k, v)))]
+    found = []
+    for asking, own, log_factor, values in zip(*chunks, strict=True):
+        most = log_factor.cummax(dim=2).values
+        if before is not None:
+            most = torch.maximum(most, before.log_factor)
+        weights = (asking @ own.mT * (log_factor.mT - most).clamp(max=0.0).exp()).tril()
+        found.append(weights @ values)
+        if before is not None:
+            found[-1] = found[-1] + asking @ before.values * (before.log_factor - most).exp()
+        if len(found) < len(chunks[0]):
+            before = _summed(Features(own, log_factor), values, before)
+    return torch.cat(found, dim=2)
 
 
 def _divided(sums: Tensor, total: Tensor) -> Tensor:

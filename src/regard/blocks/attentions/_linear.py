@@ -39,4 +39,4 @@ class LinearAttention(FeatureKernel):
 
     def of_keys(self, k: Tensor, scale: float) -> Features:
         del scale
-        return Features(elu(k) + 1.0, k.new_zeros(*k.shape[:2], 1, 1))
+        return Features(elu(k) + 1.0, k.new_zeros(*k.shape[:3], 1))

@@ -11,9 +11,6 @@ from torch import Tensor
 from regard.blocks.attentions._features import FeatureKernel, Features
 from regard.core.errors import InputError
 
-# Features smaller than e^-70 of the largest count as e^-70 of it: float32 ends at e^-87.
-_LEAST_LOG = -70.0
-
 
 @dataclass(frozen=True)
 class Performer(FeatureKernel):
@@ -26,9 +23,13 @@ class Performer(FeatureKernel):
     weights and the context are ratios of such estimates. More features are more exact: the error falls as
     1 / sqrt(m), and grows with the size of q and k.
 
+    In the authors' program each layer has a W of its own, which can be drawn anew while training. Here it is
+    the same for all heads and layers, and stays. A feature below e^-70 of its vector's largest (in float32;
+    in float64 e^-567) counts as that much.
+
     Args:
         features: m; None for the next whole number above d log d.
-        seed: of W, which is the same for all heads, and is no parameter.
+        seed: of W, which is no parameter.
 
     Raises:
         InputError: fewer features than one.
@@ -52,14 +53,17 @@ class Performer(FeatureKernel):
             raise InputError(f"features must be at least 1, or None for d log d; got {self.features}.")
 
     def of_queries(self, q: Tensor, scale: float) -> Tensor:
-        logs = self._logs(q, scale)
-        # A factor of a query's own cancels.
-        return (logs - logs.amax(dim=3, keepdim=True).detach()).clamp(min=_LEAST_LOG).exp()
+        return self._apart(q, scale).values  # a factor of a query's own cancels
 
     def of_keys(self, k: Tensor, scale: float) -> Features:
-        logs = self._logs(k, scale)
-        most = logs.amax(dim=(2, 3), keepdim=True).detach()
-        return Features((logs - most).clamp(min=_LEAST_LOG).exp(), most)
+        return self._apart(k, scale)
+
+    def _apart(self, x: Tensor, scale: float) -> Features:
+        """By the largest feature of each vector; those too small for a product with 1 count as the least."""
+        logs = self._logs(x, scale)
+        most = logs.amax(dim=3, keepdim=True).detach()
+        least = 0.8 * math.log(torch.finfo(logs.dtype).tiny)
+        return Features((logs - most).clamp(min=least).exp(), most)
 
     def _logs(self, x: Tensor, scale: float) -> Tensor:
         if scale <= 0:

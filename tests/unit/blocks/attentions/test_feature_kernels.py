@@ -37,20 +37,20 @@ def record(mask: Mask | None, dtype: torch.dtype = torch.float64, queries: int =
     )
 
 
-def similarity(kernel: FeatureKernel, q: list[float], k: list[float]) -> float:
-    """phi(q) . phi(k), from the papers' formulas."""
+def log_similarity(kernel: FeatureKernel, q: list[float], k: list[float]) -> float:
+    """The logarithm of phi(q) . phi(k), from the papers' formulas: long keys have no float64 without it."""
     if isinstance(kernel, LinearAttention):
         one, other = ([x + 1 if x > 0 else math.exp(x) for x in vector] for vector in (q, k))
-        return math.fsum(a * b for a, b in zip(one, other, strict=True))
+        return math.log(math.fsum(a * b for a, b in zip(one, other, strict=True)))
     assert isinstance(kernel, Performer)
     assert kernel.features is not None
     root = DIM**-0.25
     q, k = [root * x for x in q], [root * x for x in k]
-    shrink = math.exp(-math.fsum(x * x for x in q + k) / 2)
+    shrink = math.fsum(x * x for x in q + k) / 2
     rows = random_rows(kernel.features, DIM, kernel.seed).tolist()
     both = [a + b for a, b in zip(q, k, strict=True)]
     logs = [math.fsum(w * x for w, x in zip(row, both, strict=True)) for row in rows]
-    return shrink * math.fsum(math.exp(each) for each in logs)
+    return max(logs) - shrink + math.log(math.fsum(math.exp(each - max(logs)) for each in logs))
 
 
 def weights_by_hand(kernel: FeatureKernel, inputs: AttentionInputs) -> Tensor:
@@ -63,7 +63,8 @@ def weights_by_hand(kernel: FeatureKernel, inputs: AttentionInputs) -> Tensor:
         for h in range(HEADS):
             for i in range(inputs.q_len):
                 seen = [j for j in range(N) if allowed[b, 0, i, j]]
-                raw = [similarity(kernel, q[b][h][i], k[b][h // 2][j]) for j in seen]
+                logs = [log_similarity(kernel, q[b][h][i], k[b][h // 2][j]) for j in seen]
+                raw = [math.exp(each - max(logs)) for each in logs]
                 for j, each in zip(seen, raw, strict=True):
                     weights[b, h, i, j] = each / math.fsum(raw)
     return weights
@@ -102,6 +103,32 @@ def test_contexts_and_weights_are_those_of_a_loop(
     assert_close_to_largest(kernel(single), wanted @ values, FP32_OF_LARGEST)
 
 
+@pytest.mark.parametrize("length", [41, 65, 300])
+@pytest.mark.parametrize("is_causal", [False, True], ids=["all", "causal"])
+def test_of_long_keys_only_those_that_are_seen_count(
+    length: int, is_causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Padding, of feature 1, and a short key that comes later are larger than every long key's features."""
+    monkeypatch.setattr("regard.blocks.attentions._features._CHUNK", 5)
+    inputs = record(Causal() & padding() if is_causal else padding()).changed(kernel=KERNELS[1])
+    inputs.k.mul_(length / inputs.k.norm(dim=3, keepdim=True))
+    if is_causal:
+        inputs.k[:, :, 13] /= 100.0
+    context = KERNELS[1](inputs)
+    wanted = weights_by_hand(KERNELS[1], inputs)
+    assert_close_to_largest(context, wanted @ inputs.v.repeat_interleave(2, dim=1), FP64)
+    assert_close_to_largest(KERNELS[1].weights(inputs, torch.arange(N)), wanted, FP64)
+    mask = Causal() if is_causal else None
+    single = inputs.changed(q=inputs.q.float(), k=inputs.k.float(), v=inputs.v.float())
+    for each in (inputs, single):
+        whole = KERNELS[1](each)
+        alone = each.changed(q=each.q[1:, :, 4:], k=each.k[1:, :, 4:], v=each.v[1:, :, 4:], mask=mask)
+        assert_close_to_largest(KERNELS[1](alone), whole[1:, :, 4:], FP32_OF_LARGEST)
+        if is_causal:
+            begun = each.changed(q=each.q[:1, :, :12], k=each.k[:1, :, :12], v=each.v[:1, :, :12], mask=mask)
+            assert_close_to_largest(KERNELS[1](begun), whole[:1, :, :12], FP32_OF_LARGEST)
+
+
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_gradients_are_those_of_differences(kernel: FeatureKernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.blocks.attentions._features._CHUNK", 3)
@@ -114,8 +141,11 @@ def test_gradients_are_those_of_differences(kernel: FeatureKernel, monkeypatch: 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize("back", [0, 3])
-def test_the_recurrent_form_is_the_parallel_one(kernel: FeatureKernel, back: int) -> None:
+@pytest.mark.parametrize("longer", [1.0, 100.0])
+def test_the_recurrent_form_is_the_parallel_one(kernel: FeatureKernel, back: int, longer: float) -> None:
     attention = MultiHeadAttention(12, HEADS, num_kv_heads=KV_HEADS, kernel=kernel).double().eval()
+    if isinstance(kernel, Performer):
+        attention.k.weight.data *= longer
     x = torch.randn(BATCH, N, 12, dtype=torch.float64)
     x[:, 9:] *= 3.0  # later keys have larger features: Performer's factors change on the way
     with torch.no_grad():
