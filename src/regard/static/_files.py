@@ -1,10 +1,16 @@
-"""Files of word vectors: word2vec's text format, and safetensors."""
+"""Files of word vectors: word2vec's text and binary formats, GloVe's, fastText's models, and safetensors."""
 
+import codecs
+import gzip
+import io
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +20,45 @@ from regard.checkpoints import SafetensorsFile, write_tensors
 from regard.core.errors import CheckpointError, InputError
 from regard.core.files import write_whole
 from regard.core.wording import DOWNLOAD_AGAIN, reason
+from regard.static._fasttext import MAGIC, read_model, until
 from regard.static._ngrams import Ngrams, Parts
 
 Floats = npt.NDArray[np.float32]
-Read = tuple[list[str], Floats, Parts | None]
+
+Row = tuple[str, Iterable[float]]
 
 _SAFE = ".safetensors"
+_LONGEST = 2**20  # of a vector, and of the bytes of a first line
+
+
+class Read(NamedTuple):
+    """What a file holds: each word once, its vector, those of n-grams, and how many words came again."""
+
+    words: Sequence[str]
+    vectors: Floats
+    parts: Parts | None = None
+    repeated: int = 0
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Check that every file can hold words: what ends a word or a line in word2vec's formats is in none.
+
+    Raises:
+        InputError: a word is empty, holds a blank, CR or LF, or half a surrogate pair.
+
+    Example:
+        >>> check_words(["12\\u202f500", "Fluß"])
+        >>> check_words(["New York"])
+        Traceback (most recent call last):
+        regard.core.errors.InputError: words must not be empty, nor hold a blank, an end of a line or half a
+        surrogate pair, which word2vec's formats cannot have; 'New York' does. Save a .safetensors file.
+    """
+    for word in words:
+        if not word or any(each in " \r\n" or "\ud800" <= each <= "\udfff" for each in word):
+            raise InputError(
+                "words must not be empty, nor hold a blank, an end of a line or half a surrogate pair, which "
+                f"word2vec's formats cannot have; {word!r} does. Save a {_SAFE} file."
+            )
 
 
 def write_file(path: Path, words: Sequence[str], vectors: Floats, parts: Parts | None) -> None:
@@ -32,32 +71,39 @@ def write_file(path: Path, words: Sequence[str], vectors: Floats, parts: Parts |
             told["ngrams"] = json.dumps(asdict(parts.ngrams))
         write_tensors(tensors, path, metadata=told)
         return
-    bad = next((word for word in words if word.split() != [word]), None)
-    if bad is not None:
-        raise InputError(
-            f"path must end in {_SAFE} where a word is empty or holds white space, which word2vec's text "
-            f"format cannot have; {bad!r} does."
-        )
-    numbers = " %.9g" * vectors.shape[1]  # nine digits give back every float32
+    check_words(words)
+    is_binary = ".bin" in (path.suffix, path.suffix == ".gz" and path.with_suffix("").suffix)
+    numbers = b" %.9g" * vectors.shape[1]  # nine digits give back every float32
 
     def fill(temporary: Path) -> None:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(f"{len(words)} {vectors.shape[1]}\n")
-            for word, row in zip(words, vectors.tolist(), strict=True):
-                file.write(word + numbers % tuple(row) + "\n")
+        with temporary.open("wb") as raw:
+            # Without a name and a time in it the same vectors are the same bytes.
+            file = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.suffix == ".gz" else raw
+            file.write(b"%d %d\n" % vectors.shape)
+            for word, row in zip(words, vectors, strict=True):
+                told = b" " + row.astype("<f4").tobytes() if is_binary else numbers % tuple(row.tolist())
+                file.write(word.encode() + told + b"\n")
+            file.close()
 
     write_whole(path, fill)
 
 
-def read_file(path: Path) -> Read:
-    """Words and vectors, and those of n-grams where the file has them."""
+def read_file(path: Path, limit: int | None) -> Read:
+    """Words and vectors, and those of n-grams where the file has them.
+
+    What a file holds is told by its beginning, not by its name.
+    """
     try:
-        return _read_safe(path) if path.suffix == _SAFE else (*_read_text(path), None)
-    except OSError as error:
+        if path.suffix == _SAFE:
+            return _read_safe(path, limit)
+        with path.open("rb") as raw:
+            packed = raw.peek(2)[:2] == b"\x1f\x8b"
+            return _read(path, io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw, limit)
+    except (OSError, EOFError, zlib.error) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)})") from error
 
 
-def _read_safe(path: Path) -> Read:
+def _read_safe(path: Path, limit: int | None) -> Read:
     file = SafetensorsFile(path)
     told = file.metadata()
     if "words" not in told or "vectors" not in file.names():
@@ -66,60 +112,110 @@ def _read_safe(path: Path) -> Read:
     if "ngrams" in told:
         buckets, rows = (file.read(name).numpy() for name in ("buckets", "ngrams"))
         parts = Parts(ngrams=Ngrams(**json.loads(told["ngrams"])), buckets=buckets, vectors=rows)
-    return json.loads(told["words"]), file.read("vectors").numpy(), parts
+    return Read(json.loads(told["words"])[:limit], file.read("vectors").numpy()[:limit], parts)
 
 
-def _read_text(path: Path) -> tuple[list[str], Floats]:
-    with path.open("rb") as file:
-        header = file.readline(200)
-        count, size = _sizes(path, header)
-        # A line is two bytes a number at least: a header that lies must not fill the memory.
-        if count * size * 2 > path.stat().st_size:
-            lines = sum(1 for _ in file)
-            if lines < count:
-                raise _not_so(path, count, f"and ends after {lines:,}")
-            told = f"{size:,} numbers, more than it holds; {DOWNLOAD_AGAIN}"
-            raise CheckpointError(f"{path}: its header says that a vector has {told}")
-        words: list[str] = []
-        vectors = np.empty((count, size), np.float32)
-        for number, line in enumerate(_lines(path, file), 2):
-            if len(words) == count:
-                raise _not_so(path, count, f"and line {number} is one more")
-            word, *numbers = line.split(" ")
-            if len(numbers) != size:
-                told = f"and line {number} has {len(numbers):,}"
-                raise CheckpointError(f"{path}: its header says that a vector has {size:,} numbers, {told}")
-            try:
-                vectors[len(words)] = numbers
-            except ValueError as error:
-                raise CheckpointError(f"{path}: line {number}, of {word!r}: {reason(error)}") from error
-            words.append(word)
-    if len(words) < count:
-        raise _not_so(path, count, f"and ends after {len(words):,}")
-    return words, vectors
+def _read(path: Path, file: io.BufferedReader, limit: int | None) -> Read:
+    begin = file.peek(4)[:4]
+    if begin == MAGIC:
+        return Read(*read_model(path, file, limit))
+    if begin == b"PK\3\4":
+        raise CheckpointError(f"{path}: is a zip archive; unpack it, and open the file that is in it")
+    first = file.readline(_LONGEST).removeprefix(codecs.BOM_UTF8)
+    fields = first.split()
+    if len(fields) == 2 and all(each.isdigit() for each in fields):
+        count, size = map(int, fields)
+        if not (count and 0 < size < _LONGEST):
+            raise _no_start(path, first)
+        rows = _of_text(path, file, size, 2, count)
+        if not _is_text(file.peek(), size):
+            rows = _of_binary(path, file, size, count)
+    else:
+        count, size = None, len(first.rstrip(b" \r\n").split(b" ")) - 1
+        if size < 1 or not all(map(_is_number, fields[-size:])):
+            raise _no_start(path, first)
+        rows = _of_text(path, itertools.chain([first], file), size, 1, None)
+    words: dict[str, None] = {}
+    flat, repeated = array("f"), 0
+    for word, numbers in rows:
+        if word in words:
+            repeated += 1
+            continue
+        words[word] = None
+        flat.extend(numbers)
+        if len(words) == limit:
+            break
+    else:
+        if count is not None and len(words) + repeated < count:
+            raise _not_so(path, count, f"and ends after {len(words) + repeated:,}")
+    return Read(list(words), np.frombuffer(flat, np.float32).reshape(-1, size), None, repeated)
 
 
-def _lines(path: Path, file: IO[bytes]) -> Iterator[str]:
-    """The lines of a text file, without the blanks at their ends that word2vec's own program writes."""
-    for number, line in enumerate(file, 2):
+def _of_text(path: Path, lines: Iterator[bytes], size: int, start: int, count: int | None) -> Iterator[Row]:
+    """The words of a text and their numbers; without a header a word may hold blanks, as some of GloVe's."""
+    found = 0
+    for number, line in enumerate(lines, start):
         try:
-            yield line.decode("utf-8").rstrip(" \r\n")
+            # Blanks at the end are what word2vec's own program writes.
+            word, *numbers = line.decode("utf-8").rstrip(" \r\n").rsplit(" ", -1 if count else size)
         except UnicodeDecodeError as error:
-            hint = "is it word2vec's binary format? gensim reads that, and writes text"
-            raise CheckpointError(f"{path}: line {number} is not UTF-8 text; {hint}") from error
+            raise CheckpointError(f"{path}: line {number} is not UTF-8 text; convert it first") from error
+        if not word and not numbers:
+            continue
+        found += 1
+        if count is not None and found > count:
+            raise _not_so(path, count, f"and line {number} is one more")
+        whole, _, last = word.rpartition(" ")
+        if len(numbers) != size or (whole and _is_number(last)):
+            more = len(numbers) + (len(numbers) == size)
+            says = "its header says" if count else "its first line shows"
+            told = f"{size:,} numbers, and line {number} has {more:,}"
+            raise CheckpointError(f"{path}: {says} that a vector has {told}")
+        try:
+            yield word, array("f", map(float, numbers))
+        except ValueError as error:
+            raise CheckpointError(f"{path}: line {number}, of {word!r}: {reason(error)}") from error
 
 
-def _sizes(path: Path, header: bytes) -> tuple[int, int]:
-    """What the first line says."""
-    numbers = header.split()
-    if len(numbers) != 2 or not all(each.isdigit() and int(each) for each in numbers):
-        begins = header.decode("utf-8", "replace").strip()[:40]
-        raise CheckpointError(
-            f"{path}: its first line should be the number of words and the size of a vector, such as "
-            f"'14221 100'; it begins {begins!r}"
-        )
-    count, size = map(int, numbers)
-    return count, size
+def _of_binary(path: Path, file: io.BufferedReader, size: int, count: int) -> Iterator[Row]:
+    """The words of word2vec's binary format: each ends with a blank, and its numbers follow."""
+    for found in range(count):
+        try:
+            word = until(file, b" ").lstrip(b"\n").decode("utf-8")
+            numbers = array("f", np.frombuffer(file.read(4 * size), "<f4", size).tobytes())
+        except UnicodeDecodeError as error:
+            raise CheckpointError(
+                f"{path}: word {found + 1:,} is not UTF-8 text; convert it first"
+            ) from error
+        except (EOFError, ValueError) as error:
+            raise _not_so(path, count, f"and ends after {found:,}") from error
+        yield word, numbers
+
+
+def _is_text(ahead: bytes, size: int) -> bool:
+    """Whether the bytes where the first vector of the binary format would stand are text."""
+    numbers = ahead.partition(b" ")[2][: min(4 * size, 64)]
+    try:
+        told = codecs.getincrementaldecoder("utf-8")().decode(numbers)  # may end within a character
+    except UnicodeDecodeError:
+        return False
+    return all(each >= " " or each in "\t\r\n" for each in told)
+
+
+def _is_number(field: str | bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _no_start(path: Path, first: bytes) -> CheckpointError:
+    begins = first.decode("utf-8", "replace").strip()[:40]
+    return CheckpointError(
+        f"{path}: its first line should be the number of words and the size of a vector, such as "
+        f"'14221 100', or a word and its numbers; it begins {begins!r}"
+    )
 
 
 def _not_so(path: Path, count: int, told: str) -> CheckpointError:

@@ -33,7 +33,7 @@ class Ngrams:
         [1429031, 1039177]
 
     Source: Bojanowski et al. 2017, arXiv 1607.04606, section 3.2. As in the authors' program, bytes of 128
-    and more count as negative, and < or > alone is no n-gram.
+    and more count as negative, < or > alone is no n-gram, and </s>, the end of a line, has none.
     """
 
     shortest: int = 3
@@ -48,7 +48,7 @@ class Ngrams:
 
     def of(self, word: str) -> Iterator[str]:
         """The n-grams of a word, in order, those that occur twice twice."""
-        marked = f"<{word}>"
+        marked = f"<{word}>" if word != "</s>" else ""
         for start in range(len(marked)):
             for end in range(start + self.shortest, min(start + self.longest, len(marked)) + 1):
                 if end - start > 1 or 0 < start < len(marked) - 1:

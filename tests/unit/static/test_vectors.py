@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from regard.core.errors import CheckpointError, InputError
 from regard.static import Ngrams, Parts, WordVectors
+from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 
 WORDS = ["the", "Fluß", "河岸", "don't", "’s"]
 
@@ -75,15 +77,57 @@ def test_a_word_of_known_ngrams_has_their_mean(tmp_path: Path) -> None:
         made["xyz"]
 
 
+def test_several_words_are_those_of_gensim(tmp_path: Path) -> None:
+    from gensim.models import KeyedVectors
+
+    draw = np.random.default_rng(2)
+    words = [f"w{each}" for each in range(97)]
+    made = WordVectors(words=words, vectors=draw.normal(size=(97, 6)))
+    made.save(tmp_path / "v.bin")
+    theirs = KeyedVectors.load_word2vec_format(tmp_path / "v.bin", binary=True)
+    for more, less in ((["w1", "w5", "w9"], ["w2", "w4"]), (["w3"], "w4"), ([], ["w7", "w8"]), ("w6", [])):
+        found, wanted = made.nearest(more, 7, unlike=less), theirs.most_similar(more, less, topn=7)
+        assert [name for name, _ in found] == [name for name, _ in wanted]
+        assert [cosine for _, cosine in found] == pytest.approx([cosine for _, cosine in wanted], abs=1e-6)
+    for _ in range(20):
+        asked = draw.choice(words, 5, replace=False).tolist()
+        assert made.odd_one_out(asked) == theirs.doesnt_match(asked)
+    every = made.nearest(made["w3"], 97)
+    assert made.nearest(made["w3"], 5) == every[:5]
+
+
+def test_nearest_and_similarity_are_the_same_numbers() -> None:
+    """Also of vectors whose squares float32 does not hold, and in the order of float64."""
+    rows = [[1, 0], [1e30, 1e30], [1e-30, 0], [3e-39, -3e-39], [0, 0], [1, 1e-4], [1, 2e-4], [3e38, 3e38]]
+    made = WordVectors(words=list("abcdefgh"), vectors=rows)
+    for word in made:
+        found = made.nearest(word)
+        assert found == sorted(found, key=lambda each: (-each[1], each[0]))
+        assert {other: made.similarity(word, other) for other in made if other != word} == dict(found)
+    assert made.similarity("a", "b") == pytest.approx(0.5**0.5)
+    assert made.similarity("a", "c") == 1.0
+    assert [word for word, _ in made.nearest(np.array([1e300, 0]), 4)] == ["a", "c", "f", "g"]
+
+
 def test_what_is_asked_wrongly_is_one_line() -> None:
     made = vectors()
     for ask, told in (
         (lambda: made["then"], "got 'then'; near ones are 'the'."),
-        (lambda: made.nearest(np.zeros(3)), "to must be a word, or a vector of 7; got shape (3,)."),
+        (lambda: made.nearest(np.zeros(3)), "or a vector of 7 finite numbers; got array([0., 0., 0.])."),
+        (lambda: made.nearest([np.nan] * 7), "or a vector of 7 finite numbers; got [nan, nan"),
+        (
+            lambda: made.nearest(3),
+            "to must be a word, several words, or a vector of 7 finite numbers; got 3.",
+        ),
+        (lambda: made.nearest([]), "to must be at least one word, or a vector; got none."),
+        (lambda: made.nearest("the", unlike="nö"), "word must be one of the 5 with a vector; got 'nö'"),
+        (lambda: made.odd_one_out(["the", "’s"]), "words must be three words at least; got ['the', '’s']."),
         (lambda: made.nearest("the", 0), "count must be a whole number, at least 1; got 0."),
         (lambda: vectors(words=["a"] * 5), "words must be different; 'a' is there twice."),
         (lambda: vectors(words=["a"]), "one row for each of 1 words; got (5, 7)."),
-        (lambda: vectors(words=["a b", *WORDS[1:]]).save("x.txt"), "'a b' does."),
+        (lambda: vectors(words=[1, 2, 3, 4, 5]), "words must be strings."),
+        (lambda: vectors(vectors=[[1.0], [2.0, 3.0]]), "vectors must be rows of numbers, all as long; "),
+        (lambda: vectors(vectors=np.full((5, 7), 1e39)), "vectors must be finite numbers."),
         (lambda: Ngrams(shortest=4, longest=3), "shortest must be from 1 to longest, 3; got 4."),
         (lambda: Ngrams(buckets=0), "buckets must be from 1 to 2147483647; got 0."),
     ):
@@ -96,21 +140,119 @@ def test_what_is_asked_wrongly_is_one_line() -> None:
     )
 
 
+# Everything but a blank and the ends of a line, as French numbers, lines of gensim's text, and controls.
+ODD = ["12\u202f500", "a\u00a0b", "\u2028", "\t", "\x00", "\x85", "\ufeff", "\x1f\x8b", "PK"]
+
+
+@pytest.mark.parametrize("name", ["v.txt", "v.vec", "v.bin", "v.txt.gz", "v.bin.gz", "v.safetensors"])
+def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
+    from gensim.models import KeyedVectors
+
+    made, file = (
+        vectors(words=[*ODD, *WORDS], vectors=np.random.default_rng(1).normal(size=(14, 7))),
+        tmp_path / name,
+    )
+    made.save(file)
+    found = WordVectors.open(file)
+    assert list(found) == list(made)
+    assert (found.vectors == made.vectors).all()
+    part = WordVectors.open(file, limit=3)
+    assert list(part) == ODD[:3]
+    assert (part.vectors == made.vectors[:3]).all()
+    if name.endswith("safetensors"):
+        return
+    made.save(tmp_path / f"2.{name}")
+    assert file.read_bytes() == (tmp_path / f"2.{name}").read_bytes()
+    theirs = KeyedVectors.load_word2vec_format(file, binary=".bin" in name)
+    assert theirs.index_to_key == list(made)
+    assert (theirs.vectors == made.vectors).all()
+    theirs.save_word2vec_format(file, binary=".bin" in name)
+    assert list(WordVectors.open(file)) == list(made)
+    for word in ("New York", "a\nb", "a\r", "", "\ud800"):
+        with pytest.raises(InputError) as raised:
+            vectors(words=[word, *WORDS[1:]]).save(file)
+        assert f"{word!r} does. Save a .safetensors file." in str(raised.value)
+    assert list(WordVectors.open(file)) == list(made)
+
+
+def test_the_files_that_people_have(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    for content, words in (
+        (b"the 0.1 0.2\n. . 3 4\nNew York 5 6", ["the", ". .", "New York"]),  # GloVe
+        ("2 2\nß 0 1 \n河 1 0 \n\n\n".encode(), ["ß", "河"]),
+        (b"\xef\xbb\xbf2 2\r\na 1 2\r\nb 3 4\r\n", ["a", "b"]),
+        (b"2 1\na " + np.float32([2]).tobytes() + b"\nb " + np.float32([3]).tobytes() + b"\n", ["a", "b"]),
+    ):
+        file.write_bytes(content)
+        found = WordVectors.open(file)
+        assert list(found) == words
+        file.write_bytes(gzip.compress(content))
+        assert (WordVectors.open(file).vectors == found.vectors).all()
+    for content in (b"4 2\na 1 2\nb 3 4\na 5 6\na 7 8\n", b"a 1 2\nb 3 4\na 5 6\na 7 8\n"):
+        file.write_bytes(content)
+        with pytest.warns(UserWarning, match="x: 2 words came again; the first of each is kept."):
+            found = WordVectors.open(file)
+        assert repr(found) == "WordVectors(2 words of 2; 2 came again and are left out)"
+        assert found.vectors.tolist() == [[1, 2], [3, 4]]
+        assert WordVectors.open(file, limit=2).repeated == 0
+
+
+@pytest.mark.parametrize("longest", [0, 4])
+def test_a_model_of_fasttext_has_vectors_for_any_word(longest: int, tmp_path: Path) -> None:
+    from gensim.models import FastText
+    from gensim.models.fasttext import load_facebook_vectors, save_facebook_model
+
+    texts = [["naïve", "river", "bank", "</s>"], ["河岸", "12\u202f500", "river", "bank"]] * 3
+    model = FastText(
+        texts,
+        vector_size=7,
+        min_count=1,
+        min_n=3 if longest else 0,
+        max_n=longest,
+        bucket=50 * bool(longest),
+        epochs=1,
+    )
+    file = tmp_path / "model.bin"
+    save_facebook_model(model, str(file))
+    theirs, made = load_facebook_vectors(str(file)), WordVectors.open(file)
+    assert list(made) == theirs.index_to_key
+    for word in (*made, *["rivers", "ba", "xyz"][:longest]):
+        if word != "</s>":  # gensim gives it n-grams, the authors' program does not
+            assert_close_to_largest(made[word], theirs[word], FP32_OF_LARGEST)
+    assert Ngrams().buckets_of("</s>") == []
+    whole = file.read_bytes()
+    file.write_bytes(gzip.compress(whole))
+    assert list(WordVectors.open(file, limit=3)) == list(made)[:3]
+    for content, told in (
+        (whole[:200], "is no whole fastText model; download it again"),
+        (whole[:4] + b"\x0a" + whole[5:], "is a fastText model of version 10; regard reads 11 and 12"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(CheckpointError, match=told):
+            WordVectors.open(file)
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
         (b"", "its first line should be the number of words and the size of a vector, such as '14221 100'"),
-        (b"the 0.1 0.2\n", "it begins 'the 0.1 0.2'"),
+        (b"the cat 0.2\n", "such as '14221 100', or a word and its numbers; it begins 'the cat 0.2'"),
+        (b"the 1 2\ncat 3\n", "its first line shows that a vector has 2 numbers, and line 2 has 1"),
+        (b"the 1 2\ncat 3 4 5\n", "its first line shows that a vector has 2 numbers, and line 2 has 3"),
+        (b"PK\3\4...", "is a zip archive; unpack it, and open the file that is in it"),
+        (gzip.compress(b"1 2\na 1 2\n")[:-9], "cannot be read (Compressed file ended before"),
         (b"2 0\na\nb\n", "it begins '2 0'"),
         (b"3 2\na 1 2\nb 3 4\n", "its header says 3 words, and ends after 2;"),
-        (b"999999 9999\na 1 2\n", "its header says 999,999 words, and ends after 1;"),
-        (b"2 9999\na 1 2\nb 3 4\n", "its header says that a vector has 9,999 numbers, more than it holds;"),
+        (b"999999 2\na 1 2\n", "its header says 999,999 words, and ends after 1;"),
+        (b"999999 9999\na 1 2\n", "its header says that a vector has 9,999 numbers, and line 2 has 2"),
+        (b"2 9999\na 1 2\nb 3 4\n", "its header says that a vector has 9,999 numbers, and line 2 has 2"),
         (b"1 2\na 1 2\nb 3 4\n", "its header says 1 words, and line 3 is one more;"),
         (b"2 2\na 1 2\nb 3\n", "its header says that a vector has 2 numbers, and line 3 has 1"),
         (b"2 2\na 1 2\nb 3 x\n", "line 3, of 'b': could not convert string to float: 'x'"),
-        (b"2 2\na 1 2\na 3 4\n", "words must be different; 'a' is there twice."),
         (b"2 2\na 1 2\nb 3 nan\n", "vectors must be finite numbers."),
-        (b"2 2\na \xff\x00\x00\x00\n\x80b", "line 2 is not UTF-8 text; is it word2vec's binary format?"),
+        (b"2 2\na \xff\x00\x00\x00\n\x80b", "its header says 2 words, and ends after 0; download it again"),
+        (b"1 2\n\xff \0\0\0\0\0\0\0\0", "word 1 is not UTF-8 text; convert it first"),
+        (b"2 2\na 0.25 0.125\n\xff 1 2\n", "line 3 is not UTF-8 text; convert it first"),
     ],
 )
 def test_a_file_that_is_not_what_it_says(content: bytes, told: str, tmp_path: Path) -> None:
