@@ -12,7 +12,7 @@ from regard.core.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from regard.scaling import Cost, Scaling
+    from regard.scaling import Cost, Exponent, Scaling
 
 
 def scaling(
@@ -23,8 +23,8 @@ def scaling(
             "-a",
             metavar="NAME",
             help="softmax (the fused kernel, always measured), matrix (written out), performer, linear, "
-            "window; not causal linformer and perceiver-io; only causal expire-span and srupp. Again for "
-            "several; by default all of these.",
+            "window; not causal linformer; only causal expire-span. Again for several; by default all of "
+            "these.",
         ),
     ] = None,
     lengths: Annotated[
@@ -45,8 +45,7 @@ def scaling(
     """Measure time and memory of attention over length, fit the exponents, and find where lines cross.
 
     Each is compared with the fused kernel in the same run. The error is how far its context is from that of
-    exact attention on the default model's own q, k and v, the mean over all heads; SRU++ and Perceiver IO do
-    not stand for softmax attention, and have none.
+    exact attention on the default model's own q, k and v, the mean over all heads.
     """
     check_outputs({"--output": output})
     asked = _lengths(lengths)
@@ -75,8 +74,12 @@ def scaling(
     kind = ", causal" if found.causal else ""
     drawn.print(
         f"Milliseconds, medians; {found.heads} heads of {found.head_dim}{kind}, {found.on_threads}. "
-        "x: the slope over the longer half of the lengths. Error: of the context, over "
-        f"{found.tokens} tokens of the default model.",
+        "x: the slope over the longer half of the lengths, and how far that between two of them is from it. "
+        f"Error: of the context, over {found.tokens} tokens in the default model's own heads."
+        + (
+            " Linformer's mixtures are random, not learned."
+            * any(each.name == "linformer" for each in found.costs)
+        ),
         style="dim",
         markup=False,
     )
@@ -108,13 +111,15 @@ def _table(found: "Scaling") -> "Table":
             _power(cost.memory_exponent),
             f"{cost.peak[-1] / 2**20:,.1f}" if cost.peak else "-",
             _from(cost, found),
-            "-" if cost.error is None else f"{cost.error:.{1 if cost.error < 1e-4 else 2}g}",
+            f"{cost.error:.{1 if cost.error < 1e-4 else 2}g}",
         )
     return table
 
 
-def _power(exponent: float | None) -> str:
-    return "-" if exponent is None else f"{exponent:.2f}"
+def _power(exponent: "Exponent | None") -> str:
+    if exponent is None:
+        return "-"
+    return f"{exponent.value:.1f}" + ("" if exponent.spread is None else f" ±{exponent.spread:.1f}")
 
 
 def _from(cost: "Cost", found: "Scaling") -> str:

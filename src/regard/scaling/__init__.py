@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     from regard.scaling._cases import CASES, Case, Shape, case_named, names_of
     from regard.scaling._closeness import closeness
     from regard.scaling._measure import LENGTHS, scaling
-    from regard.scaling._scaling import Cost, Scaling
+    from regard.scaling._scaling import Cost, Exponent, Scaling
 
 __all__ = [
     "CASES",
     "LENGTHS",
     "Case",
     "Cost",
+    "Exponent",
     "Scaling",
     "Shape",
     "case_named",

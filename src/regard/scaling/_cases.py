@@ -9,7 +9,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from regard.blocks import Identity, SruAttention, SruLayer
 from regard.blocks.attentions import LinearAttention, Linformer, Performer
 from regard.core import (
     AttentionInputs,
@@ -17,7 +16,6 @@ from regard.core import (
     DilatedWindow,
     Mask,
     Ramp,
-    Taps,
     Unexpired,
     fused_attention,
     reference_attention,
@@ -54,26 +52,28 @@ class Shape:
         return 16 * self.length * self.heads * self.head_dim
 
 
+# torch's own buffers, a block of a mask, and what the C library rounds up to.
+_ALWAYS = 2**24
+
+
 class Case(ABC):
     """An attention that is measured.
 
     Attributes:
         name: what the command calls it.
         causal: True where it has only a causal form, False where it has none, None where it has both.
-        is_compared: whether its context stands for that of softmax attention, so that it has an error.
     """
 
     name: ClassVar[str]
     causal: ClassVar[bool | None] = None
-    is_compared: ClassVar[bool] = True
 
     @abstractmethod
     def context(self, inputs: AttentionInputs) -> Tensor:
         """The context of a record."""
 
-    @abstractmethod
     def numbers(self, shape: Shape) -> int:
-        """More float32 numbers than it has at any time beside the record."""
+        """About as many float32 numbers as it has at one time beside the record; of the matrix no fewer."""
+        return 2 * shape.length * shape.heads * shape.head_dim + _ALWAYS
 
     def check(self, *, causal: bool) -> None:
         """Raise InputError where it has no form of that kind."""
@@ -81,10 +81,6 @@ class Case(ABC):
             form = "a causal form" if causal else "a form that sees all keys"
             able = ", ".join(names_of(causal=causal))
             raise InputError(f"attention must have {form}, as {able} have; got {self.name}, which has none.")
-
-
-# torch's own buffers, a block of a mask, and what the C library rounds up to.
-_ALWAYS = 2**24
 
 
 @dataclass(frozen=True)
@@ -95,9 +91,6 @@ class Softmax(Case):
 
     def context(self, inputs: AttentionInputs) -> Tensor:
         return fused_attention(inputs)
-
-    def numbers(self, shape: Shape) -> int:
-        return 2 * shape.length * shape.heads * shape.head_dim + _ALWAYS
 
 
 @dataclass(frozen=True)
@@ -111,12 +104,6 @@ class Matrix(Case):
 
     def numbers(self, shape: Shape) -> int:
         return 6 * shape.heads * shape.length**2 + _ALWAYS
-
-
-def _of_features(shape: Shape, features: int) -> int:
-    sums = features * (shape.head_dim + 1) * (1 + (shape.length // 128 if shape.causal else 0))
-    rows = shape.length * (6 * features + 4 * (shape.head_dim + 1) + (256 if shape.causal else 0))
-    return shape.heads * (rows + 3 * sums) + _ALWAYS
 
 
 @dataclass(frozen=True)
@@ -133,9 +120,6 @@ class PerformerCase(Case):
     def context(self, inputs: AttentionInputs) -> Tensor:
         return Performer(features=self.features)(inputs)
 
-    def numbers(self, shape: Shape) -> int:
-        return _of_features(shape, self.features)
-
 
 @dataclass(frozen=True)
 class LinearCase(Case):
@@ -145,9 +129,6 @@ class LinearCase(Case):
 
     def context(self, inputs: AttentionInputs) -> Tensor:
         return LinearAttention()(inputs)
-
-    def numbers(self, shape: Shape) -> int:
-        return _of_features(shape, shape.head_dim)
 
 
 @dataclass(frozen=True)
@@ -164,9 +145,6 @@ class LinformerCase(Case):
 
     def context(self, inputs: AttentionInputs) -> Tensor:
         return _projection(self.rank, inputs.k_len)(inputs).detach()
-
-    def numbers(self, shape: Shape) -> int:
-        return 2 * shape.length * (self.rank + 2 * shape.heads * shape.head_dim) + _ALWAYS
 
 
 @lru_cache(maxsize=2)
@@ -193,9 +171,6 @@ class WindowCase(Case):
         mask = window if inputs.mask is None else inputs.mask & window
         return fused_attention(inputs.changed(mask=mask))
 
-    def numbers(self, shape: Shape) -> int:
-        return 2 * shape.length * shape.heads * shape.head_dim + _ALWAYS
-
 
 @dataclass(frozen=True)
 class ExpireSpanCase(Case):
@@ -219,70 +194,6 @@ class ExpireSpanCase(Case):
         mask = Causal() & Unexpired(spans, self.ramp)
         return fused_attention(inputs.changed(mask=mask, bias=Ramp(spans, self.ramp)))
 
-    def numbers(self, shape: Shape) -> int:
-        return 2 * shape.length * shape.heads * shape.head_dim + _ALWAYS
-
-
-@dataclass(frozen=True)
-class SruCase(Case):
-    """A layer of SRU++ whose attention has the record's q, k and v: that, W_o and the recurrence.
-
-    Its answer is the output h, for the input x = q.
-    """
-
-    name = "srupp"
-    causal = True
-    is_compared = False
-
-    def context(self, inputs: AttentionInputs) -> Tensor:
-        given = Taps({"attention.k": lambda _: inputs.k, "attention.v": lambda _: inputs.v})
-        layer = _recurrent_layer(inputs.num_heads, inputs.q.shape[3])
-        output: Tensor = layer(inputs.q.transpose(1, 2).flatten(2), mask=inputs.mask, taps=given)
-        return output.view(inputs.q.transpose(1, 2).shape).transpose(1, 2)
-
-    def numbers(self, shape: Shape) -> int:
-        size = shape.heads * shape.head_dim
-        return 24 * shape.length * size + 8 * size**2 + _ALWAYS
-
-
-@lru_cache(maxsize=2)
-def _recurrent_layer(heads: int, head_dim: int) -> SruLayer:
-    size = heads * head_dim
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        layer = SruLayer(SruAttention(size, size, num_heads=heads), size)
-    for name in ("q", "k", "v"):
-        setattr(layer.attention, name, Identity(size, size, bias=False))
-    torch.nn.init.ones_(layer.attention.alpha)
-    return layer.eval()
-
-
-@dataclass(frozen=True)
-class PerceiverCase(Case):
-    """Perceiver IO: latent vectors read the keys, and every query reads what they have become.
-
-        z = attention(latents, k, v),    context = attention(q, z, z)
-
-    Its layers among latents, whose cost does not depend on the length, are left out.
-
-    Args:
-        latents: M.
-    """
-
-    name = "perceiver-io"
-    causal = False
-    is_compared = False
-    latents: int = 128
-
-    def context(self, inputs: AttentionInputs) -> Tensor:
-        shape = 1, inputs.num_heads, self.latents, inputs.q.shape[3]
-        asking = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-        z = fused_attention(inputs.changed(q=asking))
-        return fused_attention(inputs.changed(k=z, v=z))
-
-    def numbers(self, shape: Shape) -> int:
-        return 2 * (shape.length + 3 * self.latents) * shape.heads * shape.head_dim + _ALWAYS
-
 
 CASES: Mapping[str, Case] = {
     case.name: case
@@ -294,8 +205,6 @@ CASES: Mapping[str, Case] = {
         LinearCase(),
         WindowCase(),
         ExpireSpanCase(),
-        SruCase(),
-        PerceiverCase(),
     )
 }
 """Every attention that can be measured, by its name."""

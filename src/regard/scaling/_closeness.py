@@ -27,12 +27,10 @@ def closeness(
     causal: bool = False,
     model: Loaded | None = None,
     advance: Callable[[], None] = lambda: None,
-) -> dict[str, float | None]:
+) -> dict[str, float]:
     """The relative error of each attention's context, mean over all heads of all layers.
 
         |C - C*| / |C*|      C* = softmax(scale q k^T) v, in float64; Frobenius norms over a head's queries
-
-    None of those that do not stand for softmax attention, SRU++ and Perceiver IO.
 
     Args:
         names: of attentions.
@@ -59,14 +57,13 @@ def closeness(
         case.check(causal=causal)
     ids = tokenizer.encode(TEXT * (1 + tokens // 64)).token_ids
     trace = trace_ids(loaded, [*ids[: tokens - 1], ids[-1]])
-    means: dict[str, float | None] = dict.fromkeys(names)
+    means: dict[str, float] = {}
     kind = trace.kinds[0]
     layers = trace.layers_of(kind)
     with torch.no_grad():
         for name, case in cases.items():
-            if case.is_compared:
-                found = [_apart(case, trace.attention_of(each, kind).inputs, causal) for each in layers]
-                means[name] = statistics.fmean(found)
+            found = [_apart(case, trace.attention_of(each, kind).inputs, causal) for each in layers]
+            means[name] = statistics.fmean(found)
             advance()
     return means
 

@@ -1,9 +1,11 @@
 """What attentions cost at growing lengths: measured, with exponents, crossings and a picture."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from regard.views import CurvePicture, Panel, Series
 
@@ -16,10 +18,9 @@ class Cost:
         name: the attention.
         seconds: median time of a forward pass, at each length.
         peak: bytes at the peak beside q, k and v; () where the system cannot tell.
-        error: of its context, on a model's own q, k and v; None where it has none; see `closeness`.
-        exponent, memory_exponent: the slope of log time and of log peak over log length, by least squares
-            over the longer half of the lengths, three at least; None of fewer than two lengths, and where the
-            peak is no more than pages.
+        error: of its context, on a model's own q, k and v; see `closeness`.
+        exponent, memory_exponent: the slope of log time and of log peak over log length; None of fewer than
+            two lengths, and where the peak is no more than pages; see `Exponent`.
         crossing: from which length on it is faster than the fused kernel, between two that were measured;
             None where it is slower at the longest, 0 where it is faster at all of them. None of the kernel.
     """
@@ -27,10 +28,23 @@ class Cost:
     name: str
     seconds: tuple[float, ...]
     peak: tuple[int, ...]
-    error: float | None
-    exponent: float | None
-    memory_exponent: float | None
+    error: float
+    exponent: "Exponent | None"
+    memory_exponent: "Exponent | None"
     crossing: float | None
+
+
+class Exponent(NamedTuple):
+    """A slope by least squares over the longer half of the lengths, three at least, and how far to trust it.
+
+    Args:
+        value: the slope.
+        spread: how far the slope between two neighbours of these lengths is from it at most, which is large
+            on a busy machine; None of two lengths alone.
+    """
+
+    value: float
+    spread: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +119,8 @@ CROSSING = "crosses softmax"
 """What the picture calls the lengths from which on an attention is faster."""
 
 
-def exponent(lengths: Sequence[int], values: Sequence[float], least: float = 0.0) -> float | None:
-    """The slope of log value over log length, by least squares over the longer half of the lengths, or three.
+def exponent(lengths: Sequence[int], values: Sequence[float], least: float = 0.0) -> Exponent | None:
+    """The slope of log value over log length; see `Exponent`.
 
     Args:
         lengths: rising.
@@ -114,8 +128,8 @@ def exponent(lengths: Sequence[int], values: Sequence[float], least: float = 0.0
         least: those at or below count for nothing.
 
     Example:
-        >>> round(exponent([64, 128, 256, 512], [9.0, 1.0, 4.0, 16.0]), 6)
-        2.0
+        >>> [round(each, 6) for each in exponent([64, 128, 256, 512], [9.0, 1.0, 2.0, 16.0])]
+        [2.0, 1.0]
     """
     half = slice(max(0, min(len(lengths) // 2, len(lengths) - 3)), None)
     pairs = [
@@ -123,11 +137,11 @@ def exponent(lengths: Sequence[int], values: Sequence[float], least: float = 0.0
         for n, value in zip(lengths[half], values[half], strict=True)
         if value > least
     ]
-    if len(lengths) < 2 or len(pairs) < 2:
+    if len(pairs) < 2:
         return None
-    mean_x, mean_y = (sum(each) / len(pairs) for each in zip(*pairs, strict=True))
-    above = math.fsum((x - mean_x) * (y - mean_y) for x, y in pairs)
-    return above / math.fsum((x - mean_x) ** 2 for x, _ in pairs)
+    slope = statistics.linear_regression(*zip(*pairs, strict=True)).slope
+    apart = [abs((y - b) / (x - a) - slope) for (a, b), (x, y) in pairwise(pairs)]
+    return Exponent(slope, max(apart) if len(apart) > 1 else None)
 
 
 def between(lengths: Sequence[int], values: Sequence[float], length: float) -> float:
@@ -165,7 +179,7 @@ def costs_of(
     lengths: Sequence[int],
     seconds: Mapping[str, Sequence[float]],
     peak: Mapping[str, Sequence[int | None]],
-    errors: Mapping[str, float | None],
+    errors: Mapping[str, float],
     fused: str,
 ) -> tuple[Cost, ...]:
     """Everything that follows from what was measured."""
