@@ -5,7 +5,8 @@
 CBOW predicts a word from the mean of the vectors around it. The claim: a head does about the same for a
 masked word, if its q and k are the identity, the mask is as like to one word as to any other, and positions
 are alike up to a distance of 4 and unlike beyond. Here each word of a text is masked in turn, the vectors are
-rows of the default model's table, and CBOW's window has four words on each side.
+rows of the default model's table, and CBOW's window has four words on each side. The claim's score is the
+product q . k; attention divides it by sqrt(d), which is 19.6 here. The table has both.
 """
 
 from collections.abc import Iterator
@@ -24,8 +25,10 @@ TEXT = (
 )
 REACH = 4
 
-Row = tuple[str, float, float]
-"""A condition; how much of the weight is elsewhere than CBOW's; how far the context vector is from CBOW's."""
+Row = tuple[str, float, float, float, float]
+"""A condition; how much of the weight is elsewhere than CBOW's, and how far the context vector is from it:
+where the score is the product, then where it is the product / sqrt(d).
+"""
 
 
 def distances() -> Iterator[Row]:
@@ -45,47 +48,55 @@ def distances() -> Iterator[Row]:
     places = torch.arange(count)
     texts[places, places] = traces[0].embeddings(0)[1]
 
-    def row(name: str, weights: Tensor) -> Row:
+    root = table.shape[1] ** 0.5
+
+    def told(weights: Tensor) -> tuple[float, float]:
         elsewhere = (weights - uniform).abs().sum(dim=1) / 2
         contexts = torch.einsum("ij,ijd->id", weights, texts)
         far = (contexts - cbow).norm(dim=1) / cbow.norm(dim=1)
-        return name, float(elsewhere.mean()), float(far.mean())
+        return float(elsewhere.mean()), float(far.mean())
 
-    def identity(x: Tensor, **more: Any) -> Tensor:
-        """The rows of attention whose q and k are x itself."""
+    def row(name: str, x: Tensor, product: Tensor | None = None, **more: Any) -> Row:
+        """Of attention whose q and k are x itself, and whose positions have a product."""
         x = x.expand(count, count, -1)[:, None]
-        inputs = AttentionInputs(q=x, k=x, v=texts[:, None], **more)
-        return reference_attention(inputs).weights[places, 0, places]
+        found = []
+        for scale in (1.0, 1 / root):
+            bias = None if product is None else DenseBias(scale * product)
+            inputs = AttentionInputs(q=x, k=x, v=texts[:, None], scale=scale, bias=bias, **more)
+            found.append(told(reference_attention(inputs).weights[places, 0, places]))
+        return name, *found[0], *found[1]
 
-    # The weights of [CLS] and [SEP] are dealt out among the words.
+    # The weights of [CLS] and [SEP] are dealt out among the words. A head divides by sqrt(32), as it learned.
     heads = torch.stack([trace.weights(layer=0)[:, n + 1, 1:-1] for n, trace in enumerate(traces)], dim=1)
-    of_heads = [row("", weights / weights.sum(dim=1, keepdim=True)) for weights in heads]
-    means = [sum(each[part] for each in of_heads) / len(of_heads) for part in (1, 2)]
-    yield "a head of the default model, layer 0 (mean of 12)", means[0], means[1]
+    of_heads = [told(weights / weights.sum(dim=1, keepdim=True)) for weights in heads]
+    off, far = (sum(each) / len(of_heads) for each in zip(*of_heads, strict=True))
+    yield "a head of the default model, layer 0 (mean of 12)", off, far, off, far
 
     # Vectors are made longer before positions are added: Vaswani et al. 2017, arXiv 1706.03762, section 3.4.
-    scale, positions = table.shape[1] ** 0.5, sinusoidal_encoding(*table.shape).float()
-    yield row("q and k are the identity; the word itself asks", identity(scale * table + positions))
-    yield row("[MASK] asks in its place", identity(scale * texts + positions))
-    yield row("the mask is as like to every word", identity(positions))
+    positions = sinusoidal_encoding(*table.shape).float()
+    yield row("q and k are the identity; the word itself asks", root * table + positions)
+    yield row("[MASK] asks in its place", root * texts + positions)
+    yield row("the mask is as like to every word", positions)
 
     nothing, reach = torch.zeros(1, 1), apart.le(REACH).float()[None, None]
-    for height in (1, 10):
+    for height in (1, 3, 5, 10, 200):
         name = f"positions have the product {height} up to a distance of {REACH}, then 0"
-        yield row(name, identity(nothing, bias=DenseBias(height * reach)))
+        yield row(name, nothing, height * reach)
     window = Window(REACH, REACH)
-    yield row(f"a window of {REACH} in place of positions", identity(nothing, mask=window))
+    yield row(f"a window of {REACH} in place of positions", nothing, mask=window)
     others = Conjunction((window, Predicate(lambda query, key: query != key)))
-    yield row("without the masked place itself", identity(nothing, mask=others))
+    yield row("without the masked place itself", nothing, mask=others)
 
 
 def table() -> str:
     """As the documentation shows it."""
     lines = [
-        "| condition, joined to those above | weight elsewhere | distance from CBOW |",
-        "|---|---:|---:|",
+        "| condition, joined to those above | weight elsewhere | distance | weight, / sqrt(d) | distance |",
+        "|---|---:|---:|---:|---:|",
     ]
-    return "\n".join([*lines, *(f"| {name} | {off:.3f} | {far:.3f} |" for name, off, far in distances())])
+    for name, *found in distances():
+        lines.append(f"| {name} | {' | '.join(f'{each:.3f}' for each in found)} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

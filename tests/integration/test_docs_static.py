@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import static_bank
 import static_cbow
+import torch
 
 from regard.cli import main
+from regard.positions import sinusoidal_encoding
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/ideas/static.md").read_text(encoding="utf-8")
@@ -37,16 +39,32 @@ def test_its_commands_and_its_python_do_what_they_show(
     assert "lr" not in told
     assert "learning rate" in told
     exec(compile("\n".join(others), "static.md", "exec"), {})
-    assert capsys.readouterr().out == blocks("text")[0]
+    assert capsys.readouterr().out == "".join(blocks("text"))
 
 
 def test_attention_comes_as_near_to_cbow_as_it_says() -> None:
     rows = list(static_cbow.distances())
-    shown = re.findall(r"^\| ([^|]+) \| (\d\.\d{3}) \| (\d\.\d{3}) \|$", PAGE, re.MULTILINE)
+    shown = re.findall(
+        r"^\| ([^|]+)" + 4 * r" \| (\d\.\d{3})" + r" \|$", PAGE.split("## Bank")[0], re.MULTILINE
+    )
     assert [name for name, *_ in shown] == [name for name, *_ in rows]
     for (name, *wanted), (_, *found) in zip(shown, rows, strict=True):
         assert found == pytest.approx([float(each) for each in wanted], abs=6e-4), name
     assert max(rows[-1][1:]) < 1e-6
+    # What the text says of the table: the order of the mask and the head turns with the scale.
+    found = {name: told for name, *told in rows}
+    head, mask = found["a head of the default model, layer 0 (mean of 12)"], found["[MASK] asks in its place"]
+    assert mask[0] > head[0]
+    assert mask[2] < head[2]
+    positions = sinusoidal_encoding(42, 384)
+    apart = (torch.arange(42)[:, None] - torch.arange(42)).abs()
+    for scale, told in ((1.0, (0.99, 0.01, 0.00)), (384**-0.5, (0.20, 0.55, 0.24))):
+        weights = (scale * positions @ positions.mT).softmax(dim=1)
+        shares = [
+            float((weights * of).sum(dim=1).mean())
+            for of in (apart == 0, (apart > 0) & (apart < 5), apart > 4)
+        ]
+        assert shares == pytest.approx(told, abs=0.006)
 
 
 def test_the_senses_of_bank_are_as_far_apart_as_it_says() -> None:

@@ -44,9 +44,9 @@ class WordSettings:
         window: the most words on each side; for each word anew, from 1 to so many are drawn.
         negatives: words drawn at random for each that is predicted, by their counts to the power .75.
         min_count: words that occur less often are left out before windows are laid.
-        subsample: t; of a word that is the share f of all, one in (sqrt(f / t) + 1) t / f is kept, if that is
-            below 1. 0 keeps all.
-        rate: of learning, in the beginning; None for .05 of cbow and of fasttext, else .025.
+        subsample: t; of a word that is the share f of all, the share (sqrt(f / t) + 1) t / f is kept, if that
+            is below 1. 0 keeps all.
+        rate: of learning, in the beginning; None for .2 of word2vec's cbow, .05 of fasttext, else .025.
         floor: what it falls to, in a straight line.
         epochs: how often all of the texts are read.
         data: see there.

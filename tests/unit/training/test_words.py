@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from regard.checkpoints import SafetensorsFile
-from regard.core.errors import InputError, MissingExtraError, RegardError
+from regard.core.errors import InputError, MissingExtraError, OutputError, RegardError, TrainingError
 from regard.static import WordVectors
 from regard.training import WordSettings, read_journal, read_word_settings, train_words, words_step
-from regard.training.words import _corpus, _draws
+from regard.training.words import _corpus, _draws, _train
 from regard.training.words._corpus import Corpus, read_corpus
 from regard.training.words._draws import Draws
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
@@ -140,7 +140,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("objective", "more"),
     [
         ("word2vec", {}),
-        ("word2vec", {"architecture": "cbow", "rate": 0.1}),
+        ("word2vec", {"architecture": "cbow"}),
         ("fasttext", {"ngrams": {"longest": 4, "buckets": 999}}),
     ],
     ids=["skip-gram", "cbow", "fasttext"],
@@ -151,7 +151,8 @@ def test_words_of_one_kind_become_near(
     chosen = settings(grown, objective, size=13, epochs=12, subsample=0, **more)
     result = train_words(chosen, tmp_path / "run")
     journal = list(read_journal(tmp_path / "run"))
-    assert journal[0]["lr"] == more.get("rate", 0.05 if objective == "fasttext" else 0.025)
+    usual = 0.05 if objective == "fasttext" else 0.2 if "architecture" in more else 0.025
+    assert journal[0]["lr"] == more.get("rate", usual)
     words = read_corpus(chosen.data, 5).counts
     same = (words / words.sum()) @ (
         words**0.75 / (words**0.75).sum()
@@ -201,6 +202,61 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(
     assert steps[0] == steps[1]
     with pytest.raises(InputError, match="size is 5 there and 6 here"):
         train_words(settings(grown, size=6, epochs=2), tmp_path / "cut")
+
+
+@pytest.mark.parametrize("objective", ["word2vec", "fasttext"])
+def test_words_of_any_text_are_in_both_files(objective: str, tmp_path: Path) -> None:
+    """French numbers hold a narrow no-break space; every reader parts words at blanks alone."""
+    odd = ["12\u202f500", "l\u2019eau", "é\u0301", "👩\u200d🚀"]
+    file = tmp_path / "fr.txt"
+    file.write_text(("La ville compte 12\u202f500 habitants l\u2019eau é\u0301 👩\u200d🚀\n") * 30, "utf-8")
+    result = train_words(settings(file, objective, size=5, epochs=1), tmp_path / "run")
+    for name in ("vectors.txt", "vectors.safetensors"):
+        assert set(odd) <= set(WordVectors.open(result.model / name))
+
+
+def test_what_no_file_can_hold_is_refused_before_the_first_step(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = replace(corpus([50]), words=["New York", *map(str, range(10))])
+    monkeypatch.setattr(_train.Corpus, "made", lambda *_: broken)
+    with pytest.raises(InputError, match=r"nor hold a blank.* 'New York' does"):
+        train_words(settings(text, min_count=1), tmp_path / "run")
+    assert not words_step(tmp_path / "run")
+
+
+def test_vectors_that_are_no_numbers_are_told_and_not_written(
+    grown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(self: object, tables: Any, examples: object, rate: float) -> float:
+        tables.read[0] = np.inf
+        return 2.5
+
+    monkeypatch.setattr(_train.Learner, "step", step)
+    with pytest.raises(
+        TrainingError, match="not finite numbers after the last step; begin in another folder"
+    ):
+        train_words(settings(grown, size=5, epochs=1), tmp_path / "run")
+    assert not (tmp_path / "run/model").exists()
+
+
+def test_the_whole_file_is_written_before_the_text(
+    grown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = WordVectors.save
+
+    def full(self: WordVectors, path: Path) -> None:
+        if path.suffix == ".txt":
+            raise OutputError("the disk is full")
+        save(self, path)
+
+    with monkeypatch.context() as less:
+        less.setattr(WordVectors, "save", full)
+        with pytest.raises(OutputError):
+            train_words(settings(grown, size=5, epochs=1), tmp_path / "run")
+    assert len(WordVectors.open(tmp_path / "run/model/vectors.safetensors")) == 14
+    train_words(settings(grown, size=5, epochs=1), tmp_path / "run")
+    assert len(WordVectors.open(tmp_path / "run/model/vectors.txt")) == 14
 
 
 @pytest.mark.parametrize(

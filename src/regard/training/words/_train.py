@@ -8,8 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from regard.core.errors import InputError, TrainingError
 from regard.core.locks import locked
+from regard.static import check_words
 from regard.training._claim import claim, make_folder
 from regard.training._errors import in_words
 from regard.training._journal import Journal
@@ -39,7 +42,8 @@ def train_words(
         -log sigmoid(v_c . u_o) - sum over K words w drawn at random of log sigmoid(-v_c . u_w)
 
     With "cbow" the mean of the v of a window stands for v_c, and the word in its middle for o. With FastText
-    v_c is the mean of the vectors of the word and of its n-grams. What is kept in the end is v.
+    v_c is the mean of the vectors of the word and of its n-grams, and each of these gets the whole gradient
+    of v_c, as in the authors' program, not its share. What is kept in the end is v.
 
     Steps are taken one after the other, and all that is random is a function of the seed and the place in the
     run: so the same command gives the same vectors, bit for bit on the same machine, also when it was
@@ -57,7 +61,7 @@ def train_words(
     Raises:
         InputError: settings that cannot be, or data that cannot be used.
         MissingExtraError: llvmlite is not installed.
-        TrainingError: the loss is no number any more, or memory ran out; the last checkpoint stays.
+        TrainingError: the loss or a vector is no finite number any more, or memory ran out.
         OutputError: a file cannot be written.
 
     Example:
@@ -109,11 +113,13 @@ def _train(
 ) -> Result:
     (folder / _DATA).mkdir(exist_ok=True)
     corpus = Corpus.made(folder / _DATA, settings.data, settings.min_count, on_message)
+    check_words(corpus.words)
     draws = Draws(corpus=corpus, settings=settings)
     tables = new_tables(corpus, settings, learner.width)
     steps, done = draws.steps * settings.epochs, tables.load(folder)
-    is_slow = settings.architecture == "skip-gram" and settings.objective == "word2vec"
-    rate = settings.rate or (0.025 if is_slow else 0.05)
+    is_word2vec = settings.objective == "word2vec"
+    is_mean = is_word2vec and settings.architecture == "cbow"
+    rate = settings.rate or (0.2 if is_mean else 0.025 if is_word2vec else 0.05)
     on_message(
         f"{settings.architecture}: {len(corpus.words):,} words of {settings.size}"
         + (f" and {len(tables.buckets):,} buckets of n-grams" if len(tables.buckets) else "")
@@ -127,10 +133,7 @@ def _train(
             now = settings.floor + (rate - settings.floor) * (1 - (step - 1) / steps)
             loss = learner.step(tables, examples, now)
             if not math.isfinite(loss):
-                raise TrainingError(
-                    f"the loss is {loss} at step {step}; the last checkpoint stays. Begin in another folder "
-                    "with a lower rate."
-                )
+                raise _diverged(f"the loss is {loss} at step {step}")
             report = {"step": step, "steps": steps, "loss": loss, "lr": now, "step_tokens": examples.read}
             journal.write(report | {"seconds": time.perf_counter() - began})
             began = time.perf_counter()
@@ -150,12 +153,18 @@ def _ahead(draws: Draws, done: int, steps: int) -> Iterator[Examples]:
 
 
 def _finish(settings: WordSettings, folder: Path, tables: Tables, corpus: Corpus, steps: int) -> Result:
+    if not np.isfinite(tables.read).all():
+        raise _diverged("the vectors are not finite numbers after the last step")
     model, vectors = folder / MODEL, tables.vectors(corpus, settings)
     model.mkdir(exist_ok=True)
-    vectors.save(model / "vectors.txt")
     vectors.save(model / "vectors.safetensors")
+    vectors.save(model / "vectors.txt")
     (model / "README.md").write_text(card_of(settings, folder, corpus), encoding="utf-8")
     return Result(folder=folder, model=model, step=steps)
+
+
+def _diverged(what: str) -> TrainingError:
+    return TrainingError(f"{what}; begin in another folder with a lower rate.")
 
 
 def _check(settings: WordSettings) -> None:
