@@ -14,6 +14,7 @@ from regard.core import (
     AttentionInputs,
     Causal,
     DilatedWindow,
+    Kernel,
     Mask,
     Ramp,
     Unexpired,
@@ -107,28 +108,14 @@ class Matrix(Case):
 
 
 @dataclass(frozen=True)
-class PerformerCase(Case):
-    """Performer.
+class KernelCase(Case):
+    """A kernel without parameters, such as Performer."""
 
-    Args:
-        features: m; see `regard.blocks.attentions.Performer`.
-    """
-
-    name = "performer"
-    features: int = 128
+    name: str  # type: ignore[misc]
+    kernel: Kernel
 
     def context(self, inputs: AttentionInputs) -> Tensor:
-        return Performer(features=self.features)(inputs)
-
-
-@dataclass(frozen=True)
-class LinearCase(Case):
-    """Linear attention."""
-
-    name = "linear"
-
-    def context(self, inputs: AttentionInputs) -> Tensor:
-        return LinearAttention()(inputs)
+        return self.kernel(inputs)
 
 
 @dataclass(frozen=True)
@@ -200,9 +187,9 @@ CASES: Mapping[str, Case] = {
     for case in (
         Softmax(),
         Matrix(),
-        PerformerCase(),
+        KernelCase("performer", Performer(features=128)),
         LinformerCase(),
-        LinearCase(),
+        KernelCase("linear", LinearAttention()),
         WindowCase(),
         ExpireSpanCase(),
     )

@@ -13,18 +13,11 @@ from regard.static._ngrams import Ngrams, Parts
 
 Floats = npt.NDArray[np.float32]
 
-MAGIC = struct.pack("<i", 793712314)
-"""How a model begins."""
-
-_SUPERVISED = 3
+MAGIC = struct.pack("<i", 793712314)  # how a model begins
 
 
 def until(file: io.BufferedReader, end: bytes) -> bytes:
-    """What comes before a byte, which is read too.
-
-    Raises:
-        EOFError: it does not come.
-    """
+    """What comes before a byte, which is read too; EOFError where it does not come."""
     found = b""
     while ahead := file.peek():
         place = ahead.find(end)
@@ -37,12 +30,7 @@ def until(file: io.BufferedReader, end: bytes) -> bytes:
 def read_model(
     path: Path, file: io.BufferedReader, limit: int | None
 ) -> tuple[list[str], Floats, Parts | None]:
-    """Words, their vectors and those of n-grams of a `.bin` file.
-
-    A word's vector is the mean of its row of the table and of those of its n-grams.
-
-    Raises:
-        CheckpointError: another version, a compressed model, or a file that is not whole.
+    """Words, their vectors (the mean of a word's own row and those of its n-grams), and those of n-grams.
 
     Source: the authors' program, fastText 0.9.2, `args.cc`, `dictionary.cc`, `densematrix.cc`.
     """
@@ -60,13 +48,16 @@ def read_model(
             raise CheckpointError(
                 f"{path}: is a compressed model of fastText (.ftz); take the .bin before it"
             )
-        table = np.empty(_unpacked(file, "<2q"), "<f4")
-        if table.shape != (count + bucket, size) or file.readinto(table.data.cast("B")) != table.nbytes:
+        if _unpacked(file, "<2q") != (count + bucket, size):
+            raise EOFError
+        table = np.empty((count + bucket, size), "<f4")
+        if file.readinto(table.data.cast("B")) != table.nbytes:
             raise EOFError
     except (EOFError, struct.error, UnicodeDecodeError, ValueError, MemoryError) as error:
         raise CheckpointError(f"{path}: is no whole fastText model; {DOWNLOAD_AGAIN}") from error
     words, shortest = words[:count][:limit], max(1, shortest)
-    if longest < shortest or not bucket or (version == 11 and model == _SUPERVISED):
+    # Models of kind 3 tell texts apart; in version 11 they have no n-grams, whatever they say.
+    if longest < shortest or not bucket or (version == 11 and model == 3):
         return words, table[: len(words)].copy(), None
     ngrams = Ngrams(shortest=shortest, longest=longest, buckets=bucket)
     own, parts = table[:count], Parts(ngrams=ngrams, buckets=np.arange(bucket), vectors=table[count:])

@@ -89,10 +89,7 @@ def write_file(path: Path, words: Sequence[str], vectors: Floats, parts: Parts |
 
 
 def read_file(path: Path, limit: int | None) -> Read:
-    """Words and vectors, and those of n-grams where the file has them.
-
-    What a file holds is told by its beginning, not by its name.
-    """
+    """What a file holds, which its beginning tells, not its name."""
     try:
         if path.suffix == _SAFE:
             return _read_safe(path, limit)
@@ -123,73 +120,67 @@ def _read(path: Path, file: io.BufferedReader, limit: int | None) -> Read:
         raise CheckpointError(f"{path}: is a zip archive; unpack it, and open the file that is in it")
     first = file.readline(_LONGEST).removeprefix(codecs.BOM_UTF8)
     fields = first.split()
+    count, size = None, len(first.rstrip(b" \r\n").split(b" ")) - 1
     if len(fields) == 2 and all(each.isdigit() for each in fields):
         count, size = map(int, fields)
-        if not (count and 0 < size < _LONGEST):
-            raise _no_start(path, first)
-        rows = _of_text(path, file, size, 2, count)
-        if not _is_text(file.peek(), size):
-            rows = _of_binary(path, file, size, count)
+    is_start = bool(fields) and count != 0 and 0 < size < _LONGEST
+    if not is_start or (count is None and not all(map(_is_number, fields[-size:]))):
+        begins = first.decode("utf-8", "replace").strip()[:40]
+        raise CheckpointError(
+            f"{path}: its first line should be the number of words and the size of a vector, such as "
+            f"'14221 100', or a word and its numbers; it begins {begins!r}"
+        )
+    if count is not None:
+        is_text = _is_text(file.peek(), size)
+        rows = _of_text(file, size, has_header=True) if is_text else _of_binary(file, size)
     else:
-        count, size = None, len(first.rstrip(b" \r\n").split(b" ")) - 1
-        if size < 1 or not all(map(_is_number, fields[-size:])):
-            raise _no_start(path, first)
-        rows = _of_text(path, itertools.chain([first], file), size, 1, None)
+        rows = _of_text(itertools.chain([first], file), size, has_header=False)
     words: dict[str, None] = {}
-    flat, repeated = array("f"), 0
-    for word, numbers in rows:
-        if word in words:
-            repeated += 1
-            continue
-        words[word] = None
-        flat.extend(numbers)
-        if len(words) == limit:
-            break
-    else:
-        if count is not None and len(words) + repeated < count:
-            raise _not_so(path, count, f"and ends after {len(words) + repeated:,}")
-    return Read(list(words), np.frombuffer(flat, np.float32).reshape(-1, size), None, repeated)
+    flat, found = array("f"), 0
+    try:
+        for word, numbers in rows:
+            if found == count:
+                raise _not_so(path, count, "and there are more")
+            found += 1
+            if word not in words:
+                words[word] = None
+                flat.extend(numbers)
+            if len(words) == limit:
+                break
+        else:
+            if count is not None and found < count:
+                raise EOFError
+    except EOFError as error:
+        if count is None:
+            raise
+        raise _not_so(path, count, f"and ends after {found:,}") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path}: word {found + 1:,} cannot be read: {reason(error)}") from error
+    return Read(list(words), np.frombuffer(flat, np.float32).reshape(-1, size), None, found - len(words))
 
 
-def _of_text(path: Path, lines: Iterator[bytes], size: int, start: int, count: int | None) -> Iterator[Row]:
+def _of_text(lines: Iterable[bytes], size: int, *, has_header: bool) -> Iterator[Row]:
     """The words of a text and their numbers; without a header a word may hold blanks, as some of GloVe's."""
-    found = 0
-    for number, line in enumerate(lines, start):
-        try:
-            # Blanks at the end are what word2vec's own program writes.
-            word, *numbers = line.decode("utf-8").rstrip(" \r\n").rsplit(" ", -1 if count else size)
-        except UnicodeDecodeError as error:
-            raise CheckpointError(f"{path}: line {number} is not UTF-8 text; convert it first") from error
+    for line in lines:
+        # Blanks at the end are what word2vec's own program writes.
+        word, *numbers = line.decode("utf-8").rstrip(" \r\n").rsplit(" ", -1 if has_header else size)
         if not word and not numbers:
             continue
-        found += 1
-        if count is not None and found > count:
-            raise _not_so(path, count, f"and line {number} is one more")
-        whole, _, last = word.rpartition(" ")
-        if len(numbers) != size or (whole and _is_number(last)):
-            more = len(numbers) + (len(numbers) == size)
-            says = "its header says" if count else "its first line shows"
-            told = f"{size:,} numbers, and line {number} has {more:,}"
-            raise CheckpointError(f"{path}: {says} that a vector has {told}")
-        try:
-            yield word, array("f", map(float, numbers))
-        except ValueError as error:
-            raise CheckpointError(f"{path}: line {number}, of {word!r}: {reason(error)}") from error
+        more = " " in word and _is_number(word.rpartition(" ")[2])
+        if len(numbers) != size or more:
+            raise ValueError(f"{word!r} has {len(numbers) + more:,} numbers instead of {size:,}")
+        yield word, array("f", map(float, numbers))
 
 
-def _of_binary(path: Path, file: io.BufferedReader, size: int, count: int) -> Iterator[Row]:
+def _of_binary(file: io.BufferedReader, size: int) -> Iterator[Row]:
     """The words of word2vec's binary format: each ends with a blank, and its numbers follow."""
-    for found in range(count):
-        try:
-            word = until(file, b" ").lstrip(b"\n").decode("utf-8")
-            numbers = array("f", np.frombuffer(file.read(4 * size), "<f4", size).tobytes())
-        except UnicodeDecodeError as error:
-            raise CheckpointError(
-                f"{path}: word {found + 1:,} is not UTF-8 text; convert it first"
-            ) from error
-        except (EOFError, ValueError) as error:
-            raise _not_so(path, count, f"and ends after {found:,}") from error
-        yield word, numbers
+    while file.peek():
+        word, numbers = until(file, b" "), file.read(4 * size)
+        if len(numbers) < 4 * size:
+            raise EOFError
+        if file.peek()[:1] == b"\n":  # as word2vec's own program writes, and gensim does not
+            file.read(1)
+        yield word.decode("utf-8"), array("f", numbers)
 
 
 def _is_text(ahead: bytes, size: int) -> bool:
@@ -208,14 +199,6 @@ def _is_number(field: str | bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _no_start(path: Path, first: bytes) -> CheckpointError:
-    begins = first.decode("utf-8", "replace").strip()[:40]
-    return CheckpointError(
-        f"{path}: its first line should be the number of words and the size of a vector, such as "
-        f"'14221 100', or a word and its numbers; it begins {begins!r}"
-    )
 
 
 def _not_so(path: Path, count: int, told: str) -> CheckpointError:
