@@ -177,7 +177,7 @@ class WordVectors:
         """Read a file of word vectors.
 
         That is one that `save` has written; word2vec's text format or its binary one, as gensim writes both;
-        GloVe's, which has no first line; fastText's .bin, with its n-grams, which takes some 25 microseconds
+        GloVe's, which has no first line; fastText's .bin, with its n-grams, which takes some 50 microseconds
         a word; or one of these packed by gzip. What it is is told by what it holds. Of a word that comes
         again the first is kept: a warning says how often, and so does `repeated`.
 

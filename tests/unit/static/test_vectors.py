@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -223,11 +224,46 @@ def test_a_model_of_fasttext_has_vectors_for_any_word(longest: int, tmp_path: Pa
     whole = file.read_bytes()
     file.write_bytes(gzip.compress(whole))
     assert list(WordVectors.open(file, limit=3)) == list(made)[:3]
-    for content, told in (
-        (whole[:200], "is no whole fastText model; download it again"),
-        (whole[:4] + b"\x0a" + whole[5:], "is a fastText model of version 10; regard reads 11 and 12"),
+    file.write_bytes(whole[:200])
+    with pytest.raises(CheckpointError, match="is no whole fastText model; download it again"):
+        WordVectors.open(file)
+
+
+def model_of(*, version: int = 12, kind: int = 3, shortest: int = 2, is_quantized: bool = False) -> bytes:
+    """A model of fastText that tells texts apart, by the authors' layout: three words, then a label."""
+    begun = struct.pack("<14id", 793712314, version, 3, *[5, 1, 1, 5, 1, 3], kind, 20, shortest, 4, 100, 1e-4)
+    listed = struct.pack("<3i2q", 4, 3, 1, 99, -1)
+    for place, word in enumerate(["the", "naïve", "</s>", "__label__a"]):
+        listed += word.encode() + b"\0" + struct.pack("<qb", 9, place == 3)
+    return begun + listed + struct.pack("<?2q", is_quantized, 23, 3) + TABLE.tobytes()
+
+
+TABLE = np.random.default_rng(4).normal(size=(23, 3)).astype("<f4")
+
+
+def test_a_model_of_fasttext_by_hand(tmp_path: Path) -> None:
+    file = tmp_path / "model"
+    for more, shortest in (
+        ({}, 2),
+        ({"shortest": 0}, 1),
+        ({"version": 11, "kind": 2}, 2),
+        ({"version": 11}, 9),
     ):
-        file.write_bytes(content)
+        file.write_bytes(model_of(**more))
+        made = WordVectors.open(file)
+        assert list(made) == ["the", "naïve", "</s>"]
+        for row, word in enumerate(made):
+            buckets = (
+                Ngrams(shortest=shortest, longest=4, buckets=20).buckets_of(word) if shortest < 5 else []
+            )
+            rows = TABLE[[row, *(3 + each for each in buckets)]]
+            assert_close_to_largest(made[word], rows.mean(axis=0), FP32_OF_LARGEST)
+        assert (made.parts is None) == (shortest > 4)
+    for more, told in (
+        ({"is_quantized": True}, r"\(.ftz\); take the .bin"),
+        ({"version": 10}, "of version 10; "),
+    ):
+        file.write_bytes(model_of(**more))
         with pytest.raises(CheckpointError, match=told):
             WordVectors.open(file)
 
