@@ -11,8 +11,6 @@ from regard.core.errors import CheckpointError
 from regard.core.wording import DOWNLOAD_AGAIN
 from regard.static._ngrams import Ngrams, Parts
 
-Floats = npt.NDArray[np.float32]
-
 MAGIC = struct.pack("<i", 793712314)  # how a model begins
 
 
@@ -29,7 +27,7 @@ def until(file: io.BufferedReader, end: bytes) -> bytes:
 
 def read_model(
     path: Path, file: io.BufferedReader, limit: int | None
-) -> tuple[list[str], Floats, Parts | None]:
+) -> tuple[list[str], npt.NDArray[np.float32], Parts | None]:
     """Words, their vectors (the mean of a word's own row and those of its n-grams), and those of n-grams.
 
     Source: the authors' program, fastText 0.9.2, `args.cc`, `dictionary.cc`, `densematrix.cc`.

@@ -100,7 +100,7 @@ class WordVectors:
 
     def similarity(self, one: str, other: str) -> float:
         """The cosine of two words' vectors, x.y / (|x| |y|), in float64; 0 where one is zero."""
-        return float(_unit(self[one]) @ _unit(self[other]))
+        return float((_unit(self[one]) * _unit(self[other])).sum())
 
     def nearest(
         self, to: "str | Sequence[str] | npt.ArrayLike", count: int = 10, *, unlike: str | Sequence[str] = ()
@@ -238,13 +238,15 @@ class WordVectors:
         # float32 chooses, a little more than is wanted; float64 decides, as in `similarity`.
         least = np.partition(cosines, -count)[-count] - 1e-5 if count < len(cosines) else -2
         rows = np.flatnonzero(cosines > least)
-        exact = np.array([_unit(self.vectors[row]) @ unit for row in rows])
+        exact = (_unit(self.vectors[rows]) * unit).sum(axis=1)  # not by BLAS: rows would not be independent
         best = np.argsort(-exact, kind="stable")[:count]
         return [(self.words[rows[each]], float(exact[each])) for each in best]
 
 
-def _unit(vector: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    wide = vector.astype(np.float64)
-    wide /= np.abs(wide).max(initial=0) or 1  # squares of what is left are no infinity, and not all 0
-    made: npt.NDArray[np.float64] = wide / (np.linalg.norm(wide) or 1)
-    return made
+def _unit(vectors: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    wide = vectors.astype(np.float64)
+    # By the largest number first: then squares are no infinity, and not all 0.
+    for order in (np.inf, 2):
+        length = np.linalg.norm(wide, order, axis=-1, keepdims=True)
+        wide /= np.where(length > 0, length, 1)
+    return wide
