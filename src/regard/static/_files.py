@@ -72,13 +72,14 @@ def write_file(path: Path, words: Sequence[str], vectors: Floats, parts: Parts |
         write_tensors(tensors, path, metadata=told)
         return
     check_words(words)
-    is_binary = ".bin" in (path.suffix, path.suffix == ".gz" and path.with_suffix("").suffix)
+    is_packed = path.suffix.lower() == ".gz"
+    is_binary = path.name.lower().removesuffix(".gz").endswith(".bin")
     numbers = b" %.9g" * vectors.shape[1]  # nine digits give back every float32
 
     def fill(temporary: Path) -> None:
         with temporary.open("wb") as raw:
             # Without a name and a time in it the same vectors are the same bytes.
-            file = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.suffix == ".gz" else raw
+            file = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if is_packed else raw
             file.write(b"%d %d\n" % vectors.shape)
             for word, row in zip(words, vectors, strict=True):
                 told = b" " + row.astype("<f4").tobytes() if is_binary else numbers % tuple(row.tolist())
