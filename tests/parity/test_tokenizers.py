@@ -404,3 +404,23 @@ def test_words_and_spans(family: str, folders: dict[str, Path]) -> None:
         found = [encoding.tokens[place] for place in encoding.find(name)]
         covered = {i for token in found if token.span for i in range(*token.span)}
         assert covered == set(range(*spans[name])), (name, found)
+
+
+@pytest.mark.parametrize("family", FILES)
+@pytest.mark.parametrize("start", ["\x07", "\x01\x9f\x08", "\x07 ", "\x07\t\x08"])
+def test_spans_behind_control_characters(family: str, start: str, folders: dict[str, Path]) -> None:
+    """SentencePiece's normaliser drops them, and the library counts from behind them."""
+    tokenizer = ours(folders[family])
+    text = f"{start}bank by the river"
+    encoding, pair = tokenizer.encode(text), tokenizer.encode("the bank", text)
+    (aligned,) = tokenizer.bulk.aligned([text])
+    for name in ("bank", "by", "the", "river"):
+        at = text.index(name), text.index(name) + len(name)
+        found = [encoding.tokens[place] for place in encoding.find(name)]
+        assert (found[0].span[0], found[-1].span[1]) == at, (name, found)  # type: ignore[index]
+        second = [
+            token for token in pair.tokens if token.sequence == 1 and token.span and token.word is not None
+        ]
+        words = [pair.words[token.word].text for token in second if token.span[0] == at[0]]  # type: ignore[index]
+        assert words[-1:] == [name]
+        assert at in aligned.words

@@ -7,7 +7,7 @@ import tokenizers
 
 from regard.core.errors import CheckpointError, InputError
 from regard.text._checks import check_rows, checked
-from regard.text._library import Row, encode, failing_on
+from regard.text._library import Row, encode, failing_on, in_place
 from regard.text._renumbered import Renumbered
 from regard.text._spans import Span, align_spans, align_words, is_written, reach
 from regard.text._words import shown, split_words
@@ -193,7 +193,9 @@ class Bulk:
                 )
             if self._rows is not None:
                 check_rows(self._backend.id_to_token, row.ids, self._rows)
-        return rows
+        if not spans:
+            return rows
+        return [in_place(self._backend, row, text) for text, row in zip(texts, rows, strict=True)]
 
 
 def _aligned(text: str, row: Row, special: Mapping[int, str], unknown: int | None) -> Aligned:

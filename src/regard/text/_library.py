@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import tokenizers
@@ -14,6 +15,7 @@ from tokenizers import models, processors
 from regard.core.errors import CheckpointError
 from regard.core.wording import reason
 
+_CONTROLS = "".join(char for char in map(chr, [*range(32), *range(127, 160)]) if not char.isspace())
 _PREFIX = re.compile(r'"continuing_subword_prefix"\s*:\s*"[^"]')
 
 
@@ -126,7 +128,29 @@ def encode(backend: Any, source: str, *texts: str | None, add_special_tokens: bo
             f"{source}: the tokenizer gives {len(row.ids)} ids, but {len(row.tokens)} tokens; its template "
             "(post_processor) must name one token for each id"
         )
-    return row
+    return in_place(backend, row, *texts)
+
+
+def in_place(backend: Any, row: Row, *texts: str | None) -> Row:
+    """The row with offsets in the texts as they are.
+
+    SentencePiece's normaliser drops control characters at the start of a text, and the library then counts
+    from behind them: with and without them the offsets are the same.
+    """
+    lost = []
+    for text in texts:
+        bare = (text or "").lstrip(_CONTROLS)
+        count = len(text or "") - len(bare)
+        if count:
+            both = (backend.encode(each, add_special_tokens=False).offsets for each in (text, bare))
+            count *= next(both) == next(both)
+        lost.append(count)
+    if not any(lost):
+        return row
+    shifts = [0 if number is None else lost[number] for number in row.sequence_ids]
+    moved = [(start + by, stop + by) for (start, stop), by in zip(row.offsets, shifts, strict=True)]
+    names = ("ids", "tokens", "type_ids", "sequence_ids", "special_tokens_mask")
+    return SimpleNamespace(offsets=moved, **{name: getattr(row, name) for name in names})
 
 
 def keep_blanks(processor: object) -> None:
