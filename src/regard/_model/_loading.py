@@ -22,8 +22,8 @@ def load(
 ) -> Model:
     """Load a model with its tokenizer.
 
-    A name is looked up in this order: as a folder, as an installed model package, in the Hugging Face cache,
-    on the Hugging Face hub.
+    A name is looked up in this order: as a folder (a training run's counts), as an installed model package,
+    in the Hugging Face cache, on the Hugging Face hub.
 
     Args:
         name_or_folder: None is sentence-transformers/all-MiniLM-L6-v2.

@@ -64,7 +64,7 @@ def locate(name: str | os.PathLike[str]) -> Source:
     gives up within five seconds.
 
     Args:
-        name: a folder, or a model's name such as `all-MiniLM-L6-v2` or `OWNER/NAME`.
+        name: a folder, that of a training run, or a model's name such as `all-MiniLM-L6-v2` or `OWNER/NAME`.
 
     Raises:
         InputError: the name is empty.
@@ -132,6 +132,9 @@ def available() -> list[Source]:
     return [sources[name] for name in sorted(sources)]
 
 
+_RUN = "settings.json"
+"""A file of the folders that training writes, which have the best model in a folder `model`."""
+
 _SHORT_NAMES = {name.rpartition("/")[2]: name for name in PACKAGED}
 
 
@@ -146,6 +149,12 @@ def _reads_like_a_path(given: str) -> bool:
 
 
 def _folder(given: str, path: Path) -> Source:
+    if (path / _RUN).is_file() and not (path / CONFIG).is_file():
+        given, path = os.path.join(given, "model"), path / "model"
+        if not path.is_dir():
+            raise InputError(
+                f"model must be a run that has a model; {os.path.dirname(given)!r} has none yet: train on."
+            )
     inside = network_folder(path)
     if not (inside / CONFIG).is_file():
         named = given if inside == path else str(inside)

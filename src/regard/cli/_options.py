@@ -55,8 +55,7 @@ _STDIN_AT_MOST = 4_000_000
 
 
 def load_model(name: str) -> "Model":
-    """Load a model, or that of a run, with a spinner on a terminal: importing torch takes seconds."""
-    name = model_at(name)
+    """Load a model with a spinner on a terminal: importing torch takes seconds."""
     with status(f"loading {name}"):
         from regard._model import load
 
@@ -64,20 +63,6 @@ def load_model(name: str) -> "Model":
     for note in model.loaded.notes:
         say(f"note: {note}")
     return model
-
-
-def model_at(name: str) -> str:
-    """The name itself, or where it is the folder of a run, that of the run's best model.
-
-    Raises:
-        InputError: a run that has no model yet.
-    """
-    folder = Path(name)
-    if (folder / "settings.json").is_file() and not (folder / "config.json").is_file():
-        if not (folder / "model").is_dir():
-            raise InputError(f"model must be a run that has a model; {name} has none yet: train on.")
-        return str(folder / "model")
-    return name
 
 
 def status(message: str) -> AbstractContextManager[Any]:
@@ -149,6 +134,13 @@ def check_outputs(files: Mapping[str, Path | None]) -> None:
         earlier = asked.setdefault(os.path.realpath(path), option)
         if earlier != option:
             raise InputError(f"{earlier} and {option} name the same file, {str(path)!r}; choose two.")
+
+
+def check_new(path: Path, *, force: bool | None = None) -> None:
+    """Refuse to write over a file that took long, and may be of other settings; None: no such option."""
+    if not force and path.is_file() and path.stat().st_size:
+        way = "" if force is None else ", or --force to write over it"
+        raise InputError(f"--output {str(path)!r} exists already; choose another file{way}.")
 
 
 def print_json(result: Any) -> None:

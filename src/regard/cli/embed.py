@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli._embed_job import Limit, estimated, printed, written
-from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_outputs, model_at, status
+from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_outputs, status
 from regard.cli._progress import say
 from regard.cli._ray_option import ray_workers
 from regard.core.errors import InputError
@@ -201,7 +201,6 @@ def embed(
         raise InputError("-o - prints JSON lines by itself; leave --json out.")
     if output is not None and not to_stdout:
         check_outputs({"--output": output})
-    model = model_at(model)
     # What is asked of the vectors goes on by its name.
     wanted = dict(ctx.params, layer=_numbers("--layer", layer), mix=_numbers("--mix", mix))
     with status("looking at the input"):

@@ -56,6 +56,13 @@ def test_a_folder(tmp_path: Path) -> None:
     folder = make_model(tmp_path / "mine")
     assert find(str(folder)) == Source(name=str(folder), folder=folder, kind="folder")
     assert find(folder) == Source(name=str(folder), folder=folder, kind="folder")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "settings.json").write_text("{}")
+    with pytest.raises(InputError, match=r"must be a run that has a model; '.*/run' has none yet: train on"):
+        find(run)
+    model = make_model(run / "model")
+    assert find(run) == find(f"{run}/") == Source(name=str(model), folder=model, kind="folder")
 
 
 def test_a_folder_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
