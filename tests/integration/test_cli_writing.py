@@ -248,10 +248,17 @@ _steps.Rules.apply = slow
         (["generate", "a", "-m", "gpt2", "--temperature", "0"], "--temperature must be above 0; got 0"),
         (
             ["generate", "a", "-m", "gpt2", "--beams", "2", "--count", "3"],
-            "--count must be .* 1 to 2; got 3",
+            "--count must be at most the number of beams, 2; got 3",
         ),
         (["generate", "a", "-m", "gpt2", "--stop", ""], "--stop must be texts of at least one character"),
         (["translate", "-m", "bart", "--beams", "2", "--best", "2"], "--best goes with --json"),
+        (
+            ["translate", "-m", "bart", "--beams", "2", "--best", "3", "--json"],
+            "--best must be at most the number of beams, 2; got 3",
+        ),
+        (["translate", "-m", "bart", "--prefix", "a", "--prefixes", "b"], "give one of the two"),
+        (["translate", "-m", "bart", "--force"], "--force goes with -o"),
+        (["generate", "\n", "-m", "gpt2"], "TEXT is empty: there is nothing to go on with"),
         (
             ["translate", "-m", "bart", "-o", "/no/such/file"],
             "cannot be written: there is no folder",
@@ -263,6 +270,31 @@ def test_refusals(run: Run, models: dict[str, str], words: list[str], said: str)
     done = run(*(models.get(word, word) for word in words), stdin=b"a river\n")
     error = refused(done, 1 if "/no/such/file" in words else 2)
     assert re.search(said, error), error
+
+
+def test_how_translations_begin(run: Run, models: dict[str, str], tmp_path: Path) -> None:
+    file, begins, out = tmp_path / "in", tmp_path / "begins", tmp_path / "out"
+    file.write_text("\n".join(LINES) + "\n")
+    lines = ["a bank", "", "", "fish", "the money of", *["a"] * 6, "sat"]
+    begins.write_text("\n".join(lines) + "\n")
+    given = ["translate", str(file), "-m", models["bart"], "--max", "8", "--min", "3"]
+    model = regard.load(models["bart"])
+    how: dict[str, Any] = {"max_length": 8, "min_length": 3}
+    for prefix, more in ("a bank", ["--prefix", "a bank"]), (lines, ["--prefixes", str(begins)]):
+        written = model.generate(LINES, prefix=prefix, **how)
+        assert run(*given, *more).out == "".join(f"{way.text}\n" for way in written)
+    records = [json.loads(line) for line in run(*given, *more, "--json").out.splitlines()]
+    assert [record["prefix"] for record in records] == lines
+    assert run(*given, *more, "-o", str(out)).code == 0
+    done = out.read_bytes()
+    for again in ([], ["--beams", "2"]):
+        told = refused(run(*given, *more, *again, "-o", str(out)), 2)
+        assert re.search(r"--output .*out' exists already; choose another file, or --force to write", told)
+    assert out.read_bytes() == done
+    assert run(*given, "--force", "-o", str(out)).code == 0
+    assert out.read_bytes() != done
+    begins.write_text("a\n")
+    assert "--prefixes must have as many lines as FILE" in refused(run(*given, *more), 2)
 
 
 def test_lines_that_will_not_do(run: Run, models: dict[str, str], tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 class _How(RuleChanges, total=False):
     choice: Choice | Beams | Speculation | None
     stop: str | Sequence[str]
+    prefix: str | Sequence[str]
     batch_tokens: int
     progress: Callable[[int, int], object] | None
 
@@ -60,6 +61,7 @@ class Writing(Held):
         count: int | None = None,
         trace: bool | Keep = False,
         stop: str | Sequence[str] = (),
+        prefix: str | Sequence[str] = "",
         batch_tokens: int = BATCH_TOKENS,
         progress: Callable[[int, int], object] | None = None,
         **rules: Unpack[RuleChanges],
@@ -81,6 +83,8 @@ class Writing(Held):
                 `regard.decoding.Watched`: it has the trace, the five likeliest tokens of each step, the
                 branches of beams, and `.write_page(file)`, which shows it step by step.
             stop: texts before which it ends.
+            prefix: how a translation begins, or a list with one for each text: with "Ich" the model goes on
+                after that. `.text` has it in front; `.token_ids` has only what was written.
             batch_tokens: the most tokens that run together, all continuations counted.
             progress: called now and then with (done, total) texts. None: a bar on stderr, where that is a
                 terminal or a notebook, after 3 seconds.
@@ -118,7 +122,7 @@ class Writing(Held):
         if single and not given[0].strip():
             raise InputError("texts must hold a text to go on from; got a blank one.")
         if trace is not False:
-            if not single or count is not None:
+            if not single or count is not None or not isinstance(prefix, str):
                 raise InputError("trace must be False with several texts or a count: it is of one text.")
             return watch_text(
                 self.loaded,
@@ -127,6 +131,7 @@ class Writing(Held):
                 choice=choice,
                 stop=stop,
                 rules=Rules.of(self.loaded, **rules),
+                prefix=prefix,
                 keep="qk" if trace is True else trace,
             )
         check_function("progress", progress, "of what is done and what there is", optional=True)
@@ -146,6 +151,7 @@ class Writing(Held):
                 count=1 if count is None else count,
                 stop=stop,
                 rules=Rules.of(self.loaded, **rules),
+                prefix=prefix if isinstance(prefix, str) else _texts(prefix, "prefix"),
                 batch_tokens=batch_tokens,
                 advance=advance,
             )
@@ -160,12 +166,13 @@ class Writing(Held):
         *,
         choice: Choice | Speculation | None = None,
         stop: str | Sequence[str] = (),
+        prefix: str = "",
         **rules: Unpack[RuleChanges],
     ) -> Iterator[str]:
         """Write one text and give each piece as soon as it is written.
 
         Args:
-            text, choice, stop, rules: as in `generate`; beams have no text before their end.
+            text, choice, stop, prefix, rules: as in `generate`; beams have no text before their end.
 
         Returns:
             An iterator of pieces that join to what `generate` gives: never half a character, and nothing of a
@@ -187,6 +194,7 @@ class Writing(Held):
             choice=choice,
             stop=stop,
             rules=Rules.of(self.loaded, **rules),
+            prefix=prefix,
         )
 
     def prepared(self, precision: Precision = "float32") -> Self:
@@ -216,9 +224,9 @@ class Writing(Held):
         return recommended(self.loaded, seed=seed)
 
 
-def _texts(texts: Iterable[str]) -> list[str]:
+def _texts(texts: Iterable[str], name: str = "texts") -> list[str]:
     found: list[Any] = list(texts) if isinstance(texts, Iterable) else [texts]
     for place, each in enumerate(found):
         if not isinstance(each, str):
-            raise InputError(f"texts[{place}] must be a text; got {type(each).__name__}.")
+            raise InputError(f"{name}[{place}] must be a text; got {type(each).__name__}.")
     return found

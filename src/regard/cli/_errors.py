@@ -15,6 +15,7 @@ UsageError: Final[Any] = typer.BadParameter.__base__
 _ALIASES: Final = {
     "num_tokens": "tokens",
     "texts": "text",
+    "count": "best",
     "selector": "word",
     "data.train": "data",
     "data.train_target": "target",

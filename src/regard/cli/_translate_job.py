@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +28,8 @@ _OTHER: Final = (
 )
 
 Record = dict[str, Any]
+_Line = tuple[str, str | None]
+"""A source, and how its translation begins."""
 
 
 class Lines:
@@ -38,17 +40,27 @@ class Lines:
         model: an encoder-decoder.
         how: the arguments of `Model.generate`.
         precision: what the model's weights are stored in.
+        prefixes: a file whose line n is how the translation of line n begins; or None.
     """
 
-    def __init__(self, source: Path, model: "Model", how: Mapping[str, Any], *, precision: str) -> None:
+    def __init__(
+        self,
+        source: Path,
+        model: "Model",
+        how: Mapping[str, Any],
+        *,
+        precision: str,
+        prefixes: Path | None = None,
+    ) -> None:
         self._source, self._model, self._how, self._precision = source, model, how, precision
+        self._prefixes = prefixes
 
     def about(self) -> Record:
         """All that decides what comes out, but for the lines."""
         from regard.decoding import Rules
 
         how = dict(self._how)
-        parts = {name: repr(how.pop(name)) for name in ("choice", "count")}
+        parts = {name: repr(how.pop(name, None)) for name in ("choice", "count", "prefix")}
         parts["batches"] = f"{_PORTION} lines, {how.pop('batch_tokens', 'default')} tokens"
         loaded = self._model.loaded
         return {
@@ -59,24 +71,24 @@ class Lines:
             **parts,
         }
 
-    def records(self, progress: Progress, earlier: Iterable[str] = ()) -> Iterator[list[Record]]:
+    def records(self, progress: Progress, earlier: Iterable[_Line] = ()) -> Iterator[list[Record]]:
         """Portions of what was written: for each line its source and ways.
 
         Args:
             progress: is shown how many lines with text are done.
-            earlier: the sources of whole portions that are done, which are left out.
+            earlier: the lines of whole portions that are done, which are left out.
 
         Raises:
             InputError: a line that cannot be translated, or is another than the one that was.
         """
         sources = iter(earlier)
-        lines = (text for _, text in read_lines(self._source, "FILE", blank_too=True))
+        lines = self._lines()
         of, begun = count_lines(self._source), time.monotonic()
         first = texts = skipped = 0
         while portion := list(islice(lines, _PORTION)):
             was = list(islice(sources, len(portion)))
-            for place, source in enumerate(was):
-                if source != portion[place]:
+            for place, line in enumerate(was):
+                if line != portion[place]:
                     raise InputError(f"line {first + place + 1} of FILE {_OTHER}")
             before = texts
 
@@ -88,20 +100,34 @@ class Lines:
             if not was:
                 yield self._portion(portion, first, told)
             first += len(portion)
-            texts += sum(bool(text.strip()) for text in portion)
+            texts += sum(bool(text.strip()) for text, _ in portion)
             skipped = texts if was else skipped
         if next(sources, None) is not None:
             raise InputError(f"the end of FILE {_OTHER}")
 
-    def _portion(self, portion: list[str], first: int, told: Any) -> list[Record]:
+    def _lines(self) -> Iterator[_Line]:
+        sources = (text for _, text in read_lines(self._source, "FILE", blank_too=True))
+        if self._prefixes is None:
+            yield from ((text, None) for text in sources)
+            return
+        begins = (text for _, text in read_lines(self._prefixes, "--prefixes", blank_too=True))
+        for pair in zip_longest(sources, begins):
+            if None in pair:
+                raise InputError("--prefixes must have as many lines as FILE; blank ones for none.")
+            yield pair
+
+    def _portion(self, portion: list[_Line], first: int, told: Any) -> list[Record]:
+        texts, begins = zip(*portion, strict=True)
+        how = self._how if self._prefixes is None else {**self._how, "prefix": begins}
         try:
-            found = self._model.generate(portion, progress=told, **self._how)
+            found = self._model.generate(texts, progress=told, **how)
         except InputError as error:
             named = re.sub(r"texts\[(\d+)\]", lambda at: f"line {first + int(at[1]) + 1} of FILE", str(error))
             raise InputError(named) from error
         return [
-            {"source": text, "ways": [_without_prompt(way.to_json()) for way in ways]}
-            for text, ways in zip(portion, found, strict=True)
+            {"source": text, **({} if begin is None else {"prefix": begin})}
+            | {"ways": [_without_prompt(way.to_json()) for way in ways]}
+            for (text, begin), ways in zip(portion, found, strict=True)
         ]
 
 
@@ -134,7 +160,7 @@ def to_file(lines: Lines, output: Path, as_json: bool) -> None:
         try:
             with Progress() as progress:
                 done = _begun(path, lines.about())
-                for records in lines.records(progress, _sources(path, done)):
+                for records in lines.records(progress, _lines_of(path, done)):
                     if done:
                         progress.tell(f"went on after {done:,} lines")
                         done = 0
@@ -171,11 +197,12 @@ def _begun(path: Path, about: Record) -> int:
     return done // _PORTION * _PORTION
 
 
-def _sources(path: Path, count: int) -> Iterator[str]:
+def _lines_of(path: Path, count: int) -> Iterator[_Line]:
     if count:
         with open(path, encoding="utf-8") as records:
             for record in islice(records, 1, count + 1):
-                yield json.loads(record)["source"]
+                known = json.loads(record)
+                yield known["source"], known.get("prefix")
 
 
 def _append(path: Path, records: Sequence[Record]) -> None:

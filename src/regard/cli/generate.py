@@ -83,6 +83,8 @@ def generate(
     given = ctx.params
     check_choice(given)
     prompts = read_texts(texts)
+    if not all(prompt.strip() for prompt in prompts):
+        raise InputError("TEXT is empty: there is nothing to go on with.")
     loaded = writing_model(given, "gpt2")
     choice, rules, stops = choice_of(loaded, given), rules_of(given), stop or ()
     from regard.decoding import Beams
@@ -92,8 +94,6 @@ def generate(
             typer.echo(_shown(piece), nl=False)
         typer.echo()
         return
-    if not all(prompt.strip() for prompt in prompts):
-        raise InputError("TEXT is empty: there is nothing to go on with.")
     found = loaded.generate(
         prompts, choice=choice, count=1 if count is None else count, stop=stops, progress=_quiet, **rules
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from regard.cli._errors import Command
-from regard.cli._options import JsonOption, check_outputs, print_json, print_path
+from regard.cli._options import JsonOption, check_new, check_outputs, print_json, print_path
 from regard.cli._progress import Progress
 from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
@@ -93,6 +93,7 @@ def train(
 ) -> None:
     """Learn a tokenizer from texts, and write the tokenizer.json that regard and transformers load."""
     check_outputs({"--output": output})
+    check_new(output if output.suffix == ".json" else output / "tokenizer.json")
     if not output.absolute().parent.is_dir():
         raise InputError(f"--output must be in a folder that exists; got {str(output)!r}.")
     from regard.data import Rows

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli._options import check_outputs
+from regard.cli._options import as_typed, check_new, check_outputs
 from regard.cli._translate_job import Lines, to_file, to_stdout
 from regard.cli._writing_options import (
     BeamsOption,
@@ -41,7 +41,19 @@ def translate(
             help="A file for the result; typed again, the command goes on with it.",
         ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a file that is there and complete.")
+    ] = False,
     model: WritingModelOption = None,
+    prefix: Annotated[
+        str | None, typer.Option("--prefix", metavar="TEXT", help="How every translation begins.")
+    ] = None,
+    prefixes: Annotated[
+        Path | None,
+        typer.Option(
+            "--prefixes", metavar="FILE", help="How line n's begins: line n of this file, or blank."
+        ),
+    ] = None,
     max_length: MaxOption = None,
     min_length: MinOption = None,
     beams: BeamsOption = None,
@@ -67,13 +79,20 @@ def translate(
 
     Line n of the result belongs to line n of the source; empty lines stay empty. Without -o it goes to
     stdout. With -o you may interrupt the command and type it again: it goes on where it stopped, and writes
-    what an uninterrupted run writes. Until the file is complete it is called FILE.unfinished.
+    what an uninterrupted run writes. Until the file is complete it is called FILE.unfinished; a complete one
+    is written over only with --force.
     """
     given = ctx.params
     check_choice(given)
     if best is not None and not as_json:
         raise InputError("--best goes with --json, which has room for several.")
+    if prefix is not None and prefixes is not None:
+        raise InputError("--prefix is for all lines and --prefixes for each; give one of the two.")
+    if force and output is None:
+        raise InputError("--force goes with -o.")
     check_outputs({"--output": output})
+    if output is not None:
+        check_new(output, force=force)
     loaded = writing_model(given, "Helsinki-NLP/opus-mt-en-de")
     if len(loaded.network.prefixes) != 2:
         raise InputError(
@@ -83,7 +102,9 @@ def translate(
     how = {"choice": choice_of(loaded, given), "count": 1 if best is None else best, **rules_of(given)}
     if batch_tokens is not None:
         how["batch_tokens"] = batch_tokens
-    lines = Lines(source, loaded, how, precision=precision)
+    if prefix is not None:
+        how["prefix"] = as_typed(prefix)
+    lines = Lines(source, loaded, how, precision=precision, prefixes=prefixes)
     if output is None:
         to_stdout(lines, as_json)
     else:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.core.arguments import check_function, number, whole
+from regard.core.errors import InputError
 from regard.decoding._decoded import Decoded
 from regard.decoding._reader import Reader
 from regard.decoding._rules import Model, Rules
@@ -70,10 +71,12 @@ class Beams:
 
     beams: int = 4
     counts: Counts = Power(1.0)
-    exhaustive: bool = False
+    exhaustive: bool | Literal["heuristic"] = False
 
     def __post_init__(self) -> None:
         whole("beams", self.beams, least=1)
+        if self.exhaustive not in (False, True, "heuristic"):
+            raise InputError(f"exhaustive must be False, True or 'heuristic'; got {self.exhaustive!r}.")
         check_function("counts", self.counts, "of a length, that gives what it counts for")
 
 
@@ -97,10 +100,11 @@ def beam_search(
     beams: int = 4,
     best: int = 1,
     counts: Counts = Power(1.0),
-    exhaustive: bool = False,
+    exhaustive: bool | Literal["heuristic"] = False,
     rules: Rules | None = None,
     until: Until | None = None,
     watch: Watch | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
     cached: bool = True,
 ) -> list[list[Decoded]]:
     """Write each text in several ways at once, and keep those of the highest score.
@@ -115,14 +119,16 @@ def beam_search(
     All texts run as one batch; one that is done leaves it. What a text becomes does not depend on the others.
 
     Args:
-        model, texts, rules, until, cached: as in `greedy`.
+        model, texts, rules, until, prefixes, cached: as in `greedy`.
         beams: how many ways are followed.
         watch: is told at every step the number of each text and its ways: those that go on, the likeliest
             first, and those that ended.
         best: how many are returned, at most `beams`.
         counts: what a length counts for: `Power`, `Wu`, or any function that rises with the length or falls.
         exhaustive: whether a text is done only when nothing that is unfinished could come among the `best`,
-            however it went on: slower by far where lengths count, for then only the limit ends it.
+            however it went on: slower by far where lengths count, for then only the limit ends it. With
+            "heuristic", the default of `transformers`, it is done when `beams` ways are finished and nothing
+            unfinished has a higher score, at its length so far, than the last of the `beams` best.
 
     Returns:
         For each text the best ways, the best first; fewer where there are not so many.
@@ -142,10 +148,11 @@ def beam_search(
     Source: Graves 2012, arXiv 1211.3711, section 3; Sutskever et al. 2014, arXiv 1409.3215, section 3.2.
     """
     search = Beams(beams, counts, exhaustive)
-    whole("best", best, least=1, most=beams)
+    if whole("best", best, least=1) > beams:
+        raise InputError(f"best must be at most the number of beams, {beams}; got {best}.")
     rules = Rules.of(model) if rules is None else rules
     network = model.network if isinstance(model, Loaded) else model
-    reader = Reader(network, texts, rules, cached=cached)
+    reader = Reader(network, texts, rules, prefixes=prefixes, cached=cached)
     rules = reader.rules
     found = [_Found(search, best, limit, rules.end_ids) for limit in reader.limits]
     device = next(network.parameters()).device
@@ -190,7 +197,7 @@ def beam_search(
             elif not found[text].is_done(length, highest):
                 left.append(row)
         if not left:
-            return [each.ranked() for each in found]
+            return [each.ranked(best) for each in found]
         kept = torch.tensor(left, device=device)
         rows = (kept[:, None] * ways + parents.gather(1, at)[kept]).flatten()
         of_one_source = len(left) == len(going) and at.shape[1] == ways
@@ -251,16 +258,18 @@ class _Found:
         """Whether nothing more is to be looked for, where the unfinished have at most such a probability."""
         if highest == -torch.inf:
             return True
-        if not self.search.exhaustive:
-            return len(self.ways) >= self.search.beams
-        if len(self.ways) < self.best:
+        counts, exhaustive = self.search.counts, self.search.exhaustive
+        if len(self.ways) < (self.best if exhaustive is True else self.search.beams):
             return False
+        if not exhaustive:
+            return True
+        if exhaustive == "heuristic":
+            return self.ranked(self.search.beams)[-1].score >= highest / counts(length)
         # Probabilities only fall; lengths grow to the limit at most.
-        counts = self.search.counts
         hope = max(highest / counts(length + 1), highest / counts(self.limit))
-        return self.ranked()[-1].score >= hope
+        return self.ranked(self.best)[-1].score >= hope
 
-    def ranked(self) -> list[Decoded]:
+    def ranked(self, count: int) -> list[Decoded]:
         """The best, the best first; of equals the one that was finished first."""
         check_chosen(0.0 if self.ways else -torch.inf)
-        return sorted(self.ways, key=lambda way: -way.score)[: self.best]
+        return sorted(self.ways, key=lambda way: -way.score)[:count]

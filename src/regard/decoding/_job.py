@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -25,6 +25,13 @@ How = Choice | Beams | Speculation
 """How tokens are chosen; guesses are greedy, and faster."""
 
 
+class Given(NamedTuple):
+    """One text as ids: the prompt or the source, and what its translation begins with."""
+
+    ids: list[int]
+    begun: list[int]
+
+
 @dataclass(frozen=True)
 class Job:
     """A network with all that is to be known for writing texts."""
@@ -35,6 +42,7 @@ class Job:
     choice: How
     count: int
     stops: tuple[str, ...]
+    prefix: str | Sequence[str]
 
     @classmethod
     def of(
@@ -46,11 +54,14 @@ class Job:
         stop: str | Sequence[str],
         max_length: int | None,
         rules: Rules | None,
+        prefix: str | Sequence[str],
     ) -> "Job":
         network = model.network if isinstance(model, Loaded) else model
         check_network(network, cached=isinstance(network, Transformer))
         choice = MostLikely() if choice is None else choice
-        whole("count", count, least=1, most=choice.beams if isinstance(choice, Beams) else None)
+        whole("count", count, least=1)
+        if isinstance(choice, Beams) and count > choice.beams:
+            raise InputError(f"count must be at most the number of beams, {choice.beams}; got {count}.")
         if count > 1 and isinstance(choice, MostLikely | Speculation):
             raise InputError(
                 f"count must be 1 for greedy decoding, which writes one text; got {count}. Give "
@@ -67,10 +78,11 @@ class Job:
         stops: tuple[Any, ...] = (stop,) if one else tuple(stop)
         if not all(isinstance(each, str) and each for each in stops):
             raise InputError(f"stop must be texts of at least one character; got {stop!r}.")
-        rules = _filled_up(Rules.of(model) if rules is None else rules, network, tokenizer)
-        if max_length is not None:
-            rules = replace(rules, max_length=max_length)
-        return cls(network, tokenizer, rules, choice, count, stops)
+        most: dict[str, Any] = {} if max_length is None else {"max_length": max_length}
+        rules = Rules.of(model, **most) if rules is None else replace(rules, **most)
+        if prefix and len(network.prefixes) == 1:
+            raise InputError("prefix must be left out: this model has no source, so give it with the text.")
+        return cls(network, tokenizer, _filled_up(rules, network, tokenizer), choice, count, stops, prefix)
 
     @property
     def two(self) -> bool:
@@ -81,62 +93,76 @@ class Job:
         """How many ways of a text run side by side."""
         return self.choice.beams if isinstance(self.choice, Beams) else self.count
 
-    def encoded(self, texts: Sequence[str], places: Sequence[int]) -> list[list[int]]:
-        """Sources in their frame; prompts without what would end them."""
+    def encoded(self, texts: Sequence[str], places: Sequence[int]) -> list[Given]:
+        """Sources in their frame; prompts without what would end them; and what translations begin with."""
+        if not all(text.strip() for text in texts):
+            raise InputError("texts must hold a text to go on from; got a blank one.")
         frame = self.tokenizer.bulk.frame()
-        try:
-            pieces = self.tokenizer.bulk.pieces(texts)
-        except InputError as error:
-            named = re.sub(r"^texts\[(\d+)\]", lambda at: f"texts[{places[int(at[1])]}]", str(error))
-            raise InputError(named) from error
         after = frame.after if self.two else ()
-        rows = [[*frame.before, *row, *after] for row in pieces]
+        rows = [[*frame.before, *row, *after] for row in _cut(self.tokenizer, texts, "texts", places)]
         longest = self.network.limit(next(iter(self.network.prefixes)))
         for place, row in zip(places, rows, strict=True):
             if longest is not None and len(row) > longest:
                 raise InputError(
                     f"texts[{place}] must have at most {longest} tokens, the model's limit; got {len(row)}."
                 )
-        return rows
+        prefix = self.prefix
+        begins = [prefix if isinstance(prefix, str) else prefix[place] for place in places] if prefix else []
+        forced = [] if self.rules.first_id is None else [self.rules.first_id]
+        begun = [[*forced, *row] for row in _cut(self.tokenizer.target, begins, "prefix", places)]
+        return [Given(*each) for each in zip(rows, begun or [[]] * len(rows), strict=True)]
 
-    def pieces(self, ids: Sequence[int]) -> Pieces:
-        return Pieces(self.tokenizer.target, () if self.two else ids, self.stops)
+    def pieces(self, given: Given) -> Pieces:
+        return Pieces(self.tokenizer.target, () if self.two else given.ids, self.stops, given.begun)
 
-    def written(self, prompt: str, ids: Sequence[int], way: Decoded) -> Written:
+    def written(self, prompt: str, given: Given, way: Decoded) -> Written:
         return Written(
             prompt=prompt,
-            text=self.pieces(ids).text(way.token_ids),
+            text=self.pieces(given).text(way.token_ids),
             token_ids=way.token_ids,
             log_probabilities=way.log_probabilities,
             score=way.score,
             ended=way.ended,
         )
 
-    def run(self, rows: Sequence[Sequence[int]], watch: Watch | None = None) -> list[list[Decoded]]:
+    def run(self, given: Sequence[Given], watch: Watch | None = None) -> list[list[Decoded]]:
         choice, count = self.choice, self.count
         if not isinstance(choice, Beams):
-            return last_of(self.steps(rows))
+            return last_of(self.steps(given))
         how: dict[str, Any] = {"counts": choice.counts, "exhaustive": choice.exhaustive}
-        return beam_search(
-            self.network, rows, beams=choice.beams, best=count, watch=watch, **how, **self._common(rows)
-        )
+        how |= self._common(given)
+        rows = [each.ids for each in given]
+        return beam_search(self.network, rows, beams=choice.beams, best=count, watch=watch, **how)
 
-    def steps(self, rows: Sequence[Sequence[int]]) -> Generator[Step, None, list[list[Decoded]]]:
-        choice = self.choice
+    def steps(self, given: Sequence[Given]) -> Generator[Step, None, list[list[Decoded]]]:
+        choice, rows, common = self.choice, [each.ids for each in given], self._common(given)
         assert not isinstance(choice, Beams), "checked"
         if isinstance(choice, Speculation):
-            return speculated(self.network, rows, guess=choice, rules=self.rules, until=self._until(rows))
-        return steps(self.network, rows, choice=choice, count=self.count, **self._common(rows))
+            del common["cached"]
+            return speculated(self.network, rows, guess=choice, **common)
+        return steps(self.network, rows, choice=choice, count=self.count, **common)
 
-    def _common(self, rows: Sequence[Sequence[int]]) -> dict[str, Any]:
-        until, cached = self._until(rows), isinstance(self.network, Transformer)
-        return {"rules": self.rules, "until": until, "cached": cached}
+    def _common(self, given: Sequence[Given]) -> dict[str, Any]:
+        until, cached = self._until(given), isinstance(self.network, Transformer)
+        prefixes = [each.begun for each in given] if self.prefix else None
+        return {"rules": self.rules, "until": until, "prefixes": prefixes, "cached": cached}
 
-    def _until(self, rows: Sequence[Sequence[int]]) -> Callable[[int, Sequence[int]], bool] | None:
+    def _until(self, given: Sequence[Given]) -> Callable[[int, Sequence[int]], bool] | None:
         if not self.stops:
             return None
-        pieces = [self.pieces(ids) for ids in rows]
+        pieces = [self.pieces(each) for each in given]
         return lambda text, new: pieces[text].has_stop(new)
+
+
+def _cut(tokenizer: Tokenizer, texts: Sequence[str], name: str, places: Sequence[int]) -> list[list[int]]:
+    """Texts as ids without a frame; a blank one is none."""
+    full = [place for place, text in zip(places, texts, strict=False) if text.strip()]
+    try:
+        rows = iter(tokenizer.bulk.pieces([text for text in texts if text.strip()]))
+    except InputError as error:
+        told = re.sub(r"^texts\[(\d+)\]", lambda at: f"{name}[{full[int(at[1])]}]", str(error))
+        raise InputError(told) from error
+    return [list(next(rows)) if text.strip() else [] for text in texts]
 
 
 def _filled_up(rules: Rules, network: Network, tokenizer: Tokenizer) -> Rules:

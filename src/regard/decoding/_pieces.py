@@ -18,14 +18,24 @@ class Pieces:
         tokenizer: of what is written.
         before: the tokens of the prompt; () where what is written begins a text of its own.
         stops: texts before which it ends.
+        begun: tokens that were given as its beginning: part of it, but no stop is looked for in them.
     """
 
-    def __init__(self, tokenizer: Tokenizer, before: Sequence[int], stops: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        before: Sequence[int],
+        stops: Sequence[str] = (),
+        begun: Sequence[int] = (),
+    ) -> None:
         self._tokenizer, self._stops = tokenizer, tuple(stops)
         # Read after a token of the prompt, a first word keeps its blank.
         plain = (id for id in reversed(before) if not tokenizer.is_special(id) and not self._is_byte(id))
         self._before = [id for id in [next(plain, None)] if id is not None]
+        self._begun: list[int] = []
         self._skipped = len(self._read([]))
+        self._begun = list(begun)
+        self._given = len(self._read([])) - self._skipped
 
     def text(self, ids: Sequence[int]) -> str:
         """All of it, cut before the first stop."""
@@ -48,10 +58,10 @@ class Pieces:
         return text[: len(text) - max(begun, default=0)]
 
     def _read(self, ids: Sequence[int]) -> str:
-        return self._tokenizer.decode([*self._before, *ids], skip_special=True)
+        return self._tokenizer.decode([*self._before, *self._begun, *ids], skip_special=True)
 
     def _stop_in(self, text: str) -> int | None:
-        places = (text.find(stop) for stop in self._stops)
+        places = (text.find(stop, max(0, self._given - len(stop) + 1)) for stop in self._stops)
         return min((place for place in places if place >= 0), default=None)
 
     def _is_byte(self, id: int) -> bool:

@@ -1,6 +1,7 @@
 """A network that reads texts token by token, all rows at once, with what it has read kept or read again."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -23,11 +24,13 @@ class Reader:
         network: a decoder, or an encoder-decoder, with a language-model head.
         texts: token ids, a list a text: prompts of a decoder, sources of an encoder-decoder.
         rules: what it begins with, and how long texts may become.
+        prefixes: for each text of an encoder-decoder what its decoder reads after its start.
         cached: whether keys and values are kept; otherwise all is read again for every token.
         back: how many tokens can be taken back at any time.
 
     Attributes:
-        rules: those given, as far as they are of tokens that the network has.
+        rules: those given, as far as they are of tokens that the network has; a first token that must come
+            does so only where there are no prefixes.
         limits: for each text how many new tokens there may be.
         read: int64 (rows, N), what the decoder begins with: its start, and the prompt; -1 in front of shorter
             ones.
@@ -42,6 +45,7 @@ class Reader:
         texts: Sequence[Sequence[int]],
         rules: Rules,
         *,
+        prefixes: Sequence[Sequence[int]] | None = None,
         cached: bool = True,
         back: int = 0,
     ) -> None:
@@ -56,6 +60,12 @@ class Reader:
             raise InputError("start_ids must be given: this model does not say what its decoder reads first.")
         start = list(rules.start_ids)
         begun = [start if self._two else start + row for row in rows]
+        if prefixes is not None:
+            if not self._two or len(prefixes) != len(rows):
+                wanted = f"one for each of {len(rows)} texts" if self._two else "None without an encoder"
+                raise InputError(f"prefixes must be {wanted}; got {len(prefixes)}.")
+            begun = [[*start, *prefix] for prefix in prefixes]
+            self.rules = replace(self.rules, first_id=None)
         for place, row in enumerate(rows if self._two else begun):
             if not row:
                 raise InputError(f"texts[{place}] must hold at least one token; got none.")
@@ -138,16 +148,15 @@ class Reader:
 
     def _read_again(self) -> Tensor:
         network = self._network
-        if self._source is not None:
-            output = network(self._source, mask=self._source_real, decoder_token_ids=self._next)
-        elif self._real is None:
-            output = network(self._next)
-        else:
+        side = "decoder_" if self._two else ""
+        read = {"token_ids": self._source, "mask": self._source_real} if self._two else {}
+        read[f"{side}token_ids"] = self._next
+        if self._real is not None:
             stack = network.stack("decoder")
             first = 0 if stack is None else stack.numbering.first
             positions = (self._real.cumsum(dim=1) - 1).clamp_(min=0) + first
-            output = network(self._next, mask=self._real, positions=positions)
-        logits: Tensor = output.logits[:, -1]
+            read |= {f"{side}mask": self._real, f"{side}positions": positions}
+        logits: Tensor = network(**read).logits[:, -1]
         return logits
 
 

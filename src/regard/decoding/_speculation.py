@@ -17,7 +17,7 @@ from regard.decoding._decoded import Decoded
 from regard.decoding._prepared import at_best
 from regard.decoding._reader import Reader
 from regard.decoding._rules import Model, Rules
-from regard.decoding._steps import Step, Until, check_chosen, last_of
+from regard.decoding._steps import Growing, Step, Until, last_of
 from regard.models import Loaded
 
 Next = Callable[[Sequence[int], int], Sequence[int]]
@@ -140,6 +140,7 @@ def speculate(
     guess: Speculation,
     rules: Rules | None = None,
     until: Until | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[Decoded]:
     """What `greedy` writes, in fewer steps.
 
@@ -148,7 +149,7 @@ def speculate(
     would take different numbers of guesses.
 
     Args:
-        model, texts, rules, until: as in `greedy`.
+        model, texts, rules, until, prefixes: as in `greedy`.
         guess: `Lookup()`, `Draft(model)`, or anything that guesses.
 
     Raises:
@@ -166,7 +167,7 @@ def speculate(
 
     Source: Leviathan et al. 2023, arXiv 2211.17192, algorithm 1, with greedy choices.
     """
-    taken = speculated(model, texts, guess=guess, rules=rules, until=until)
+    taken = speculated(model, texts, guess=guess, rules=rules, until=until, prefixes=prefixes)
     return [way for (way,) in last_of(taken)]
 
 
@@ -178,52 +179,48 @@ def speculated(
     guess: Speculation,
     rules: Rules | None = None,
     until: Until | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
 ) -> Generator[Step, None, list[list[Decoded]]]:
     """As `speculate`, token by token; arguments as there, yields and returns as of `steps`."""
     rules = Rules.of(model) if rules is None else rules
     network = model.network if isinstance(model, Loaded) else model
     if isinstance(guess, Draft):
         _check_draft(guess, network.config.vocab_size, len(network.prefixes))
-    rules = Reader(
-        network, texts, rules, cached=False
-    ).rules  # all texts are checked before the first is written
+    # All texts are checked before the first is written.
+    rules = Reader(network, texts, rules, prefixes=prefixes, cached=False).rules
     network = at_best(network)
     found = []
     for place, text in enumerate(texts):
-        one = yield from _one(Reader(network, [text], rules), text, guess, rules, until, place)
+        begun = None if prefixes is None else prefixes[place : place + 1]
+        reader = Reader(network, [text], rules, prefixes=begun)
+        growing = Growing(rules, reader.limits[0], place, until)
+        one = yield from _one(reader, text, guess, rules, growing, place)
         found.append([one])
     return found
 
 
 def _one(
-    reader: Reader, text: Sequence[int], guess: Speculation, rules: Rules, until: Until | None, place: int
+    reader: Reader, text: Sequence[int], guess: Speculation, rules: Rules, growing: Growing, place: int
 ) -> Generator[Step, None, Decoded]:
     (limit,), device = reader.limits, reader.read.device
-    read: list[int] = reader.read[0].tolist()
-    begun = len(read)
+    begun: list[int] = reader.read[0].tolist()
     following = guess.of(text)
-    kept, gained = 0, list[float]()
+    kept = 0
     while True:
-        written = len(read) - begun
+        read = begun + growing.token_ids
         # Nothing after the prompt, whose logits would all have to be worked out.
-        most = min(guess.tokens, limit - written - 1) if kept else 0
+        most = min(guess.tokens, limit - len(growing.token_ids) - 1) if kept else 0
         guesses = list(following(read, most)) if most else []
         logits = reader.logits_of(read[kept:] + guesses, kept, 1 + len(guesses))
         kept = len(read)
         for row, guessed in zip(logits, [*guesses, None], strict=True):
-            before = torch.tensor([read], device=device)
-            scores = rules.apply(row[None], before, len(read) - begun, [limit])
+            before = torch.tensor([begun + growing.token_ids], device=device)
+            scores = rules.apply(row[None], before, len(growing.token_ids), [limit])
             token = int(scores.argmax())
-            check_chosen(gain := float(scores[0, token]))
-            gained.append(gain)
+            done = growing.add(token, float(scores[0, token]))
             yield Step([place], [token], scores)
-            ended = token in rules.end_ids
-            if not ended:
-                read.append(token)
-                ended = until is not None and until(place, read[begun:])
-            if ended or len(gained) == limit:
-                ids = tuple(read[begun:])
-                return Decoded(token_ids=ids, log_probabilities=tuple(gained), score=sum(gained), ended=ended)
+            if done is not None:
+                return done
             if token != guessed:
                 break
             kept += 1

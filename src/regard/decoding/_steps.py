@@ -1,7 +1,7 @@
 """Texts written token by token, each token chosen once and for all."""
 
 from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ def greedy(
     *,
     rules: Rules | None = None,
     until: Until | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
     cached: bool = True,
 ) -> list[Decoded]:
     """Write each text with the most likely token at every step.
@@ -38,6 +39,8 @@ def greedy(
         texts: token ids, a list a text: the prompts of a decoder, the sources of an encoder-decoder.
         rules: where texts begin and end, and how long they are; by default what the model says.
         until: is asked after every token whether the text ends with it.
+        prefixes: of an encoder-decoder, for each text the tokens that its decoder reads after its start, as
+            if it had written them; `Rules.first_id` holds only without.
         cached: whether keys and values are kept; otherwise every token costs a pass over all before it.
 
     Returns:
@@ -55,7 +58,8 @@ def greedy(
         >>> [len(written.token_ids) for written in greedy(network, [[3, 1], [4, 1, 5, 9]], rules=rules)]
         [5, 5]
     """
-    ways = last_of(steps(model, texts, choice=MostLikely(), rules=rules, until=until, cached=cached))
+    common: dict[str, Any] = {"rules": rules, "until": until, "prefixes": prefixes, "cached": cached}
+    ways = last_of(steps(model, texts, choice=MostLikely(), **common))
     return [each[0] for each in ways]
 
 
@@ -67,12 +71,13 @@ def sample(
     count: int = 1,
     rules: Rules | None = None,
     until: Until | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
     cached: bool = True,
 ) -> list[list[Decoded]]:
     """Write each text with tokens that are drawn: see `Sampling`.
 
     Args:
-        model, texts, rules, until, cached: as in `greedy`.
+        model, texts, rules, until, prefixes, cached: as in `greedy`.
         choice: how tokens are drawn; None is `Sampling()`.
         count: how many ways of each text are written; its prompt or source is read once.
 
@@ -92,7 +97,8 @@ def sample(
         True
     """
     drawn = Sampling() if choice is None else choice
-    return last_of(steps(model, texts, choice=drawn, count=count, rules=rules, until=until, cached=cached))
+    common: dict[str, Any] = {"rules": rules, "until": until, "prefixes": prefixes, "cached": cached}
+    return last_of(steps(model, texts, choice=drawn, count=count, **common))
 
 
 class Step(NamedTuple):
@@ -118,6 +124,7 @@ def steps(
     count: int = 1,
     rules: Rules | None = None,
     until: Until | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
     cached: bool = True,
 ) -> Generator[Step, None, list[list[Decoded]]]:
     """Write each text with the token that `choice` takes at every step; other arguments as of `sample`.
@@ -131,12 +138,11 @@ def steps(
     whole("count", count, least=1)
     rules = Rules.of(model) if rules is None else rules
     network = model.network if isinstance(model, Loaded) else model
-    reader = Reader(network, texts, rules, cached=cached)
+    reader = Reader(network, texts, rules, prefixes=prefixes, cached=cached)
     rules = reader.rules
     device = reader.read.device
     keys = [key_of(ids, place) for ids in texts for place in range(count)]
-    written: list[list[int]] = [[] for _ in keys]
-    gained: list[list[float]] = [[] for _ in keys]
+    growing = [Growing(rules, reader.limits[way // count], way // count, until) for way in range(len(keys))]
     found: dict[int, Decoded] = {}
     ways = list(range(len(keys)))  # those that go on
     rows = torch.arange(len(texts), device=device).repeat_interleave(count)  # the reader's, of each way
@@ -151,22 +157,11 @@ def steps(
         length += 1
         going = []
         for place, gain in enumerate(scores.gather(1, chosen[:, None])[:, 0].tolist()):
-            way, token = ways[place], tokens[place]
-            check_chosen(gain)
-            gained[way].append(gain)
-            ended = token in rules.end_ids
-            if not ended:
-                written[way].append(token)
-                ended = until is not None and until(way // count, written[way])
-            if ended or length == limits[place]:
-                found[way] = Decoded(
-                    token_ids=tuple(written[way]),
-                    log_probabilities=tuple(gained[way]),
-                    score=sum(gained[way]),
-                    ended=ended,
-                )
-            else:
+            done = growing[ways[place]].add(tokens[place], gain)
+            if done is None:
                 going.append(place)
+            else:
+                found[ways[place]] = done
         yield Step(ways, tokens, scores)
         if not going:
             return [[found[text * count + place] for place in range(count)] for text in range(len(texts))]
@@ -177,6 +172,28 @@ def steps(
         rows = torch.arange(len(ways), device=device)
         read = torch.cat((read, chosen[:, None]), dim=1)
         reader.add(chosen)
+
+
+class Growing:
+    """One way of a text as it is written token by token: here it is decided where it ends."""
+
+    def __init__(self, rules: Rules, limit: int, text: int, until: Until | None) -> None:
+        self._ends, self._limit, self._text, self._until = rules.end_ids, limit, text, until
+        self.token_ids: list[int] = []
+        self._gained: list[float] = []
+
+    def add(self, token: int, gain: float) -> Decoded | None:
+        """One token more, with its log-probability: the whole text where it ends with that."""
+        check_chosen(gain)
+        self._gained.append(gain)
+        ended = token in self._ends
+        if not ended:
+            self.token_ids.append(token)
+            ended = self._until is not None and self._until(self._text, self.token_ids)
+        if not ended and len(self._gained) < self._limit:
+            return None
+        ids, gains = tuple(self.token_ids), tuple(self._gained)
+        return Decoded(token_ids=ids, log_probabilities=gains, score=sum(gains), ended=ended)
 
 
 def last_of(taken: Generator[Step, None, list[list[Decoded]]]) -> list[list[Decoded]]:

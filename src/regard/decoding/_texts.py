@@ -8,10 +8,11 @@ from regard.core.errors import InputError, RegardError
 from regard.decoding._beam import Beams
 from regard.decoding._choice import Choice
 from regard.decoding._decoded import Written
-from regard.decoding._job import How, Job, at_rest
+from regard.decoding._job import Given, How, Job, at_rest
 from regard.decoding._reader import AFTER_PROMPT
 from regard.decoding._rules import Model, Rules
 from regard.decoding._speculation import Speculation
+from regard.models import Transformer
 from regard.text import Tokenizer
 
 BATCH_TOKENS = 4096
@@ -28,6 +29,7 @@ def decode_texts(
     stop: str | Sequence[str] = (),
     max_length: int | None = None,
     rules: Rules | None = None,
+    prefix: str | Sequence[str] = "",
     batch_tokens: int = BATCH_TOKENS,
     advance: Callable[[int], None] | None = None,
 ) -> list[list[Written]]:
@@ -46,6 +48,9 @@ def decode_texts(
         stop: texts before which a text ends, found also where they are parts of tokens.
         max_length: new tokens at most; by default as in `Rules`, of which it is one.
         rules: by default what the model says; where they name no start or end, the tokenizer's are taken.
+        prefix: how each translation begins, or a list with one for each text, "" for any: its decoder reads
+            it as if it had written it, after `Rules.first_id`. It is part of the text that comes out, not of
+            its tokens.
         batch_tokens: how many tokens run together at most: texts times ways times the length of the
             longest, to which what a decoder may write after a prompt is added.
         advance: called after each batch with the number of texts that are done.
@@ -69,19 +74,22 @@ def decode_texts(
         (3, '')
     """
     whole("batch_tokens", batch_tokens, least=1)
-    job = Job.of(model, tokenizer, choice, count, stop, max_length, rules)
+    if not isinstance(prefix, str) and len(prefix) != len(texts):
+        raise InputError(f"prefix must be a text, or one for each of {len(texts)} texts; got {len(prefix)}.")
+    job = Job.of(model, tokenizer, choice, count, stop, max_length, rules, prefix)
     named = [place for place, text in enumerate(texts) if text.strip()]
-    ids = dict(zip(named, job.encoded([texts[place] for place in named], named), strict=True))
+    given = dict(zip(named, job.encoded([texts[place] for place in named], named), strict=True))
     nothing = Written(prompt="", text="", token_ids=(), log_probabilities=(), score=0.0, ended=True)
     written = [[replace(nothing, prompt=text)] for text in texts]
     # What follows a prompt is kept beside it; a translation is about as long as its source.
     more = 0 if job.two else job.rules.max_length or AFTER_PROMPT
     with at_rest(job.network):
-        for batch in _batches(
-            {place: len(row) + more for place, row in ids.items()}, batch_tokens // job.ways
-        ):
-            for place, ways in zip(batch, job.run([ids[place] for place in batch]), strict=True):
-                written[place] = [job.written(texts[place], ids[place], way) for way in ways]
+        lengths = {place: len(each.ids) + len(each.begun) + more for place, each in given.items()}
+        if not isinstance(prefix, str) and not isinstance(job.network, Transformer):
+            batch_tokens = 1  # one by one: other libraries' decoders count padding as positions
+        for batch in _batches(lengths, batch_tokens // job.ways):
+            for place, ways in zip(batch, job.run([given[place] for place in batch]), strict=True):
+                written[place] = [job.written(texts[place], given[place], way) for way in ways]
             if advance is not None:
                 advance(len(batch))
     return written
@@ -96,6 +104,7 @@ def stream(
     stop: str | Sequence[str] = (),
     max_length: int | None = None,
     rules: Rules | None = None,
+    prefix: str = "",
 ) -> Generator[str, None, Written]:
     """What a network writes after one text, as it is written.
 
@@ -112,20 +121,20 @@ def stream(
     """
     if isinstance(choice, Beams):
         raise InputError("choice must not be Beams: their text is known only at the end; use generate.")
-    job = Job.of(model, tokenizer, choice, 1, stop, max_length, rules)
-    (ids,) = job.encoded([text], [0])
-    return _streamed(job, text, ids)
+    job = Job.of(model, tokenizer, choice, 1, stop, max_length, rules, prefix)
+    (given,) = job.encoded([text], [0])
+    return _streamed(job, text, given)
 
 
-def _streamed(job: Job, prompt: str, ids: list[int]) -> Generator[str, None, Written]:
-    pieces, given, tokens = job.pieces(ids), "", []
+def _streamed(job: Job, prompt: str, row: Given) -> Generator[str, None, Written]:
+    pieces, given, tokens = job.pieces(row), "", []
     with at_rest(job.network):
-        taken = job.steps([ids])
+        taken = job.steps([row])
         while True:
             try:
                 tokens += next(taken).tokens
             except StopIteration as end:
-                written = job.written(prompt, ids, end.value[0][0])
+                written = job.written(prompt, row, end.value[0][0])
                 break
             settled = pieces.settled([id for id in tokens if id not in job.rules.end_ids])
             if len(settled) > len(given):

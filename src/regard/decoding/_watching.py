@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -173,6 +173,7 @@ def watch_text(
     choice: How | None = None,
     stop: str | Sequence[str] = (),
     rules: Rules | None = None,
+    prefix: str = "",
     keep: Keep = "qk",
 ) -> Watched:
     """Write one text as `decode_texts` does, and keep how.
@@ -181,7 +182,7 @@ def watch_text(
     equals one pass over the whole, so that the trace is of that pass.
 
     Args:
-        model, tokenizer, text, choice, stop, rules: as in `decode_texts`.
+        model, tokenizer, text, choice, stop, rules, prefix: as in `decode_texts`.
         keep: what the trace keeps, as in `model.trace`.
 
     Raises:
@@ -190,25 +191,28 @@ def watch_text(
     """
     from regard.tracing import Keeping, run_again, trace_read
 
-    job = Job.of(model, tokenizer, choice, 1, stop, None, rules)
-    (ids,) = job.encoded([text], [0])
+    job = Job.of(model, tokenizer, choice, 1, stop, None, rules, prefix)
+    (given,) = job.encoded([text], [0])
+    ids = given.ids
+    if prefix:  # as where there are prefixes: nothing is forced after one
+        job = replace(job, rules=replace(job.rules, first_id=None))
     seen: list[list[Way]] = []
     with at_rest(job.network):
-        ((way, *_),) = job.run([ids], lambda _, ways: seen.append(ways))
-        start = [*job.rules.start_ids, *(() if job.two else ids)]
+        ((way, *_),) = job.run([given], lambda _, ways: seen.append(ways))
+        start = [*job.rules.start_ids, *(given.begun if job.two else ids)]
         source, target = None, read_back([*start, *way.token_ids], tokenizer.target)
         if job.two:
             known = tokenizer.encode(text)
             source = known if list(known.token_ids) == ids else read_back(ids, tokenizer)
-        given = (target, None) if source is None else (source, target)
-        trace = trace_read(model, *given, keeping=Keeping(keep=keep))
+        read = (target, None) if source is None else (source, target)
+        trace = trace_read(model, *read, keeping=Keeping(keep=keep))
         logits = run_again(trace, job.network, logits=True).logits
     assert logits is not None, "checked"
     rows = logits[0, len(start) - 1 :][: len(way.log_probabilities)]
     written = _checked(job, ids, start, way, rows)
-    spelled = _Speller(tokenizer.target, [*start, *written], len(start), fresh=job.two)
+    spelled = _Speller(tokenizer.target, [*start, *written], len(start), fresh=job.two and not prefix)
     steps = _steps(rows, written, spelled)
-    plain = job.written(text, ids, way)
+    plain = job.written(text, given, way)
     return Watched(
         **{each.name: getattr(plain, each.name) for each in fields(plain)},
         trace=trace,

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.core.errors import InputError, RegardError
-from regard.decoding import Power, Rules, Wu, beam_search, greedy
+from regard.decoding import Beams, Power, Rules, Wu, beam_search, greedy
 from regard.models import Transformer
 from tolerances import FP64, assert_close_to_largest
 from unit.decoding.toy import decoder, every_text, log_probabilities, pair
@@ -122,8 +122,10 @@ def test_texts_with_other_limits_end_by_themselves() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match="best must be a whole number, from 1 to 2; got 3"):
+    with pytest.raises(InputError, match="best must be at most the number of beams, 2; got 3"):
         beam_search(decoder(), TEXTS, beams=2, best=3)
+    with pytest.raises(InputError, match="exhaustive must be False, True or 'heuristic'; got 'never'"):
+        Beams(2, exhaustive="never")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="alpha must be a finite number; got nan"):
         Power(math.nan)
     network = decoder()

@@ -1,6 +1,7 @@
 """Texts in, texts out: order, batches, dropout, what tokenizers know."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,6 +76,43 @@ def test_a_stop_ends_a_text_and_is_cut_off(two: bool, choice: Any) -> None:
     assert len(way.token_ids) < 9
 
 
+def test_how_translations_begin() -> None:
+    """Texts with them in front; of each alone, of all in one batch, and of a stream."""
+    network, words = pair(ROWS), tokenizer(end=True)
+    rules = Rules(start_ids=(0,), end_ids=(1,), first_id=6, max_length=6)
+    texts, begins = ["a b", "c d e f", " ", "g", "b b b"], ["d", "a  g", "b", "", "c c c c"]
+    how: dict[str, Any] = {"rules": rules}
+    together = [way for (way,) in decode_texts(network, words, texts, **how, prefix=begins)]
+    assert together[2].text == ""
+    for text, begin, way in zip(texts, begins, together, strict=True):
+        ids = [[6, *(WORDS.index(word) for word in begin.split())]]
+        source = [*(WORDS.index(word) for word in text.split()), 1]
+        if not text.strip():
+            continue
+        allowed = replace(rules, forbidden_ids=(9, 10))
+        (wanted,) = greedy(network, [source], rules=allowed, prefixes=ids)
+        assert way.token_ids == wanted.token_ids
+        assert way.log_probabilities == pytest.approx(wanted.log_probabilities, abs=1e-12)
+        said = [*ids[0], *wanted.token_ids]
+        assert way.text == " ".join(WORDS[id] for id in said if id > 1)
+        if begin:
+            assert "".join(stream(network, words, text, **how, prefix=begin)) == way.text
+        one = decode_texts(network, words, [text], **how, prefix=begin or [""])[0][0]
+        assert one.token_ids == way.token_ids
+    # A stop is looked for behind them.
+    stop = together[1].text[-1]
+    (cut,) = decode_texts(network, words, texts[1:2], **how, prefix=f"a {stop}", stop=stop)[0]
+    assert cut.text.startswith(f"e a {stop}")
+    beams = decode_texts(network, words, texts[:2], **how, prefix="a", choice=Beams(3), count=2)
+    assert all(way.text.startswith("e a") for ways in beams for way in ways)
+    with pytest.raises(InputError, match="prefix must be a text, or one for each of 5 texts; got 2"):
+        decode_texts(network, words, texts, prefix=["a", "b"])
+    with pytest.raises(InputError, match="prefix must be left out: this model has no source"):
+        decode_texts(decoder(ROWS), words, ["a"], prefix="b")
+    with pytest.raises(InputError, match="prefixes must be one for each of 1 texts; got 2"):
+        greedy(network, [[2]], rules=rules, prefixes=[[2], [3]])
+
+
 @pytest.mark.parametrize("make", MAKERS)
 def test_pieces_join_to_the_text(make: Callable[[], Tokenizer]) -> None:
     words = make()
@@ -137,7 +175,7 @@ def test_refusals() -> None:
         decode_texts(network, words, ["a", "", "a \ud800"])
     with pytest.raises(InputError, match="count must be 1 for greedy decoding, which writes one text; got 2"):
         decode_texts(network, words, ["a"], count=2)
-    with pytest.raises(InputError, match="count must be a whole number, from 1 to 3; got 4"):
+    with pytest.raises(InputError, match="count must be at most the number of beams, 3; got 4"):
         decode_texts(network, words, ["a"], choice=Beams(3), count=4)
     with pytest.raises(InputError, match=r"choice must be .* or Lookup\(...\); got .beams."):
         decode_texts(network, words, ["a"], choice="beams")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from tokenizers import models, pre_tokenizers
 
 import regard
 from regard.core.errors import InputError, RegardError
-from regard.decoding import Beams, Rules, Sampling, Watched, watch_text
+from regard.decoding import Beams, Rules, Sampling, Watched, decode_texts, watch_text
 from regard.decoding._texts import Job
 from regard.models import Loaded
 from regard.text import Tokenizer
@@ -104,6 +104,17 @@ def test_branches_are_the_ways_that_were_followed(two: bool) -> None:
         here = [way for way in ways if len(way) == step + 1 and way[-1] != 1]
         assert here == best
     assert sum(branch.won for branch in found.branches) == len(found.steps)
+
+
+@pytest.mark.parametrize("choice", [None, Beams(3)])
+def test_a_translation_that_was_begun(choice: Any) -> None:
+    network, words = pair(len(WORDS)), tokenizer()
+    held: Any = {"rules": Rules(start_ids=(0,), end_ids=(1,), first_id=5, max_length=5), "prefix": "b d"}
+    found = watch_text(loaded(network, words), words, "a c b", choice=choice, **held)
+    ((plain,),) = decode_texts(network, words, ["a c b"], choice=choice, **held)
+    assert (found.text, found.token_ids, found.score) == (plain.text, plain.token_ids, plain.score)
+    assert found.trace.passage("decoder").encoding.token_ids == (0, 5, 3, 5, *found.token_ids)
+    assert (found.first, len(found.steps)) == (4, len(found.log_probabilities))
 
 
 def test_rules_and_chance_are_no_part_of_the_probabilities() -> None:
