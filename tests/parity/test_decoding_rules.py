@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from transformers.generation import logits_process as theirs
 
 from parity.conftest import Workshop
@@ -12,8 +11,7 @@ from parity.families import ENTRIES
 from parity.families_entry import PAD
 from parity.families_oracle import as_new, at_full_width
 from parity.test_decoding import END, LONGEST, START, texts
-from regard.decoding import Beams, Power, Rules, Sampling, beam_search, greedy, recommended
-from regard.models import load_checkpoint
+from regard.decoding import Power, Rules, Sampling, beam_search, greedy
 from tolerances import FP64, PARITY_FP32, assert_close_to_largest
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -26,7 +24,14 @@ pytestmark = pytest.mark.usefixtures("quiet")
         {"top_k": 5},
         {"top_p": 0.7},
         {"min_p": 0.2},
+        {"typical_p": 0.3},
+        {"typical_p": 0.95},
+        {"epsilon_cutoff": 0.05},
+        {"epsilon_cutoff": 0.9},
+        {"eta_cutoff": 0.03},
+        {"eta_cutoff": 0.9},
         {"temperature": 1.7, "top_k": 11, "top_p": 0.9, "min_p": 0.05},
+        {"top_k": 20, "min_p": 0.01, "typical_p": 0.9, "epsilon_cutoff": 0.02, "eta_cutoff": 0.05},
     ],
     ids=str,
 )
@@ -38,6 +43,9 @@ def test_filters_keep_what_theirs_keep(how: dict[str, float]) -> None:
         ("top_k", theirs.TopKLogitsWarper),
         ("top_p", theirs.TopPLogitsWarper),
         ("min_p", theirs.MinPLogitsWarper),
+        ("typical_p", theirs.TypicalLogitsWarper),
+        ("epsilon_cutoff", theirs.EpsilonLogitsWarper),
+        ("eta_cutoff", theirs.EtaLogitsWarper),
     ):
         if name in how:
             warpers.append(kind(how[name]))
@@ -151,17 +159,3 @@ def test_the_best_beams_under_rules(workshop: Workshop, name: str) -> None:
         for way in ways:
             assert len(way.log_probabilities) == len(way.token_ids) + way.ended
             assert way.score == pytest.approx(way.log_probability / len(way.log_probabilities) ** 0.7)
-
-
-def test_what_a_checkpoint_asks_for(workshop: Workshop, tmp_path: Any) -> None:
-    """The file is written by transformers; nothing of it is used unasked."""
-    folder = workshop.saved("gpt2", "language-model").folder
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    drawn = {"do_sample": True, "temperature": 0.7, "top_k": 20, "top_p": 0.8}
-    transformers.GenerationConfig(**drawn, repetition_penalty=1.1).save_pretrained(tmp_path)
-    loaded = load_checkpoint(tmp_path)
-    assert recommended(loaded, seed=3) == Sampling(temperature=0.7, top_k=20, top_p=0.8, seed=3)
-    assert Rules.of(loaded).repetition_penalty == 1.1
-    transformers.GenerationConfig(num_beams=6, length_penalty=2.0).save_pretrained(tmp_path)
-    assert recommended(loaded) == Beams(6, counts=Power(2.0))

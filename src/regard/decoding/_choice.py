@@ -46,9 +46,14 @@ class Sampling:
     """Draw each token by its probability, after filters have removed unlikely tokens.
 
         p = softmax(log p / temperature), then in this order, each renormalised for the next:
-        top_k     the k likeliest, and what equals the last of them
-        top_p     the likeliest tokens until their sum is top_p: those before which the sum is below it
-        min_p     those of at least min_p times the probability of the likeliest
+        top_k           the k likeliest, and what equals the last of them
+        top_p           the likeliest tokens until their sum is top_p: those before which the sum is below it
+        min_p           those of at least min_p times the probability of the likeliest
+        typical_p       those whose -log p is nearest to the entropy H, until their sum is typical_p
+        epsilon_cutoff  those of at least that probability
+        eta_cutoff      those of at least min(eta, sqrt(eta) exp(-H))
+
+    The likeliest token (with typical_p the most typical) always stays.
 
     The random number of a token is a function of the seed, the text (its tokens), which of its returns it is,
     and how many tokens were written: the same on every run, in any batch, and on any machine. Two
@@ -56,7 +61,8 @@ class Sampling:
 
     Args:
         temperature: below 1 likely tokens become likelier, above 1 less so; towards 0 it is greedy.
-        top_k, top_p, min_p: the filters; None for none. top_p and min_p are from 0 to 1.
+        top_k, top_p, min_p, typical_p, epsilon_cutoff, eta_cutoff: the filters; None for none. All but top_k
+            are from 0 to 1; 1 is none for top_p and typical_p, and 0 or 1 for the cutoffs.
         seed: another one gives other texts; from 0 to 2^64 - 1.
 
     Raises:
@@ -70,14 +76,18 @@ class Sampling:
         tensor([2])
 
     Source: Fan et al. 2018, arXiv 1805.04833, section 5 (top-k); Holtzman et al. 2020, arXiv 1904.09751,
-    section 3.1 (top-p); Nguyen et al. 2024, arXiv 2407.01082, section 3 (min-p). Salmon et al. 2011,
-    "Parallel random numbers: as easy as 1, 2, 3" (Philox).
+    section 3.1 (top-p); Nguyen et al. 2024, arXiv 2407.01082, section 3 (min-p); Meister et al.
+    2022, arXiv 2202.00666, section 3 (typical); Hewitt et al. 2022, arXiv 2210.15191, section 4 (epsilon and
+    eta). Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3" (Philox).
     """
 
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
+    typical_p: float | None = None
+    epsilon_cutoff: float | None = None
+    eta_cutoff: float | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -88,15 +98,18 @@ class Sampling:
             )
         if self.top_k is not None:
             whole("top_k", self.top_k, least=1)
-        for name in ("top_p", "min_p"):
+        for name in ("top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"):
             share = getattr(self, name)
             if share is not None and not 0 <= number(name, share) <= 1:
                 raise InputError(f"{name} must be from 0 to 1; got {share!r}.")
+        if self.typical_p == 0:
+            raise InputError(f"typical_p must be above 0; got {self.typical_p!r}.")
         whole("seed", self.seed, least=0, most=2**64 - 1)
 
     def filtered(self, scores: Tensor) -> Tensor:
         """Log-probabilities (rows, vocab_size) of what may be drawn, float64: -inf for what may not."""
-        left = scores.double() / self.temperature
+        left = scores.double()
+        left = (left - left.amax(dim=1, keepdim=True)) / self.temperature  # of 0 at most: none overflows
         kept = left.shape[1] if self.top_k is None else min(self.top_k, left.shape[1])
         if kept < left.shape[1]:
             left = _without(left, left < left.topk(kept, dim=1).values[:, -1:])
@@ -105,6 +118,13 @@ class Sampling:
         if self.min_p:
             shares = left.softmax(dim=1)
             left = _without(left, shares < self.min_p * shares.amax(dim=1, keepdim=True))
+        if self.typical_p is not None and self.typical_p < 1:
+            left = _without(left, _untypical(left, self.typical_p))
+        for cutoff, of_entropy in ((self.epsilon_cutoff, False), (self.eta_cutoff, True)):
+            if cutoff is not None and 0 < cutoff < 1:
+                logs = left.log_softmax(dim=1)
+                least = (cutoff**0.5 * (-_entropy(logs)).exp()).clamp(max=cutoff) if of_entropy else cutoff
+                left = _without(left, (logs.exp() < least) & (logs < logs.amax(dim=1, keepdim=True)))
         return left.log_softmax(dim=1)
 
     def __call__(self, scores: Tensor, keys: Sequence[int], length: int) -> Tensor:
@@ -133,6 +153,20 @@ def _lowest(scores: Tensor, share: float) -> Tensor:
         if size == scores.shape[1] or bool((sums[:, -1] >= share).all()):
             more = (sums - shares < share).sum(dim=1, keepdim=True)
             return values.gather(1, (more - 1).clamp(min=0))
+
+
+def _entropy(logs: Tensor) -> Tensor:
+    return -(logs.exp() * logs).nansum(dim=1, keepdim=True)
+
+
+def _untypical(scores: Tensor, share: float) -> Tensor:
+    """Which tokens are farther from the entropy than those that sum to a share, bool (rows, vocab_size)."""
+    logs = scores.log_softmax(dim=1)
+    far = (-logs - _entropy(logs)).abs()
+    order = far.sort(dim=1)
+    sums = logs.gather(1, order.indices).exp().cumsum(dim=1)
+    last = (sums < share).sum(dim=1, keepdim=True).clamp(max=scores.shape[1] - 1)
+    return far > order.values.gather(1, last)
 
 
 def _without(scores: Tensor, those: Tensor) -> Tensor:

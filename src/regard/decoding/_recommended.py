@@ -1,21 +1,22 @@
 """How a checkpoint's own files say that it should write."""
 
-from pathlib import Path
+from typing import Any
 
 from regard.core.errors import CheckpointError, InputError
 from regard.decoding._beam import Beams, Power
 from regard.decoding._choice import Choice, MostLikely, Sampling
-from regard.decoding._rules import generation_files
+from regard.decoding._said import refused, said
 from regard.models import Loaded
 
 
 def recommended(model: Loaded, *, seed: int = 0) -> Choice | Beams:
-    """The way of choosing that the files of a checkpoint name, `generation_config.json` before `config.json`.
+    """The way of choosing that the files of a checkpoint name, with the defaults of `transformers`.
 
-    Read are `do_sample` with `temperature`, `top_k`, `top_p` and `min_p`, or else `num_beams` with
-    `length_penalty` and `early_stopping` ("never" is an exhaustive search). Nothing uses them unasked:
-    regard writes greedily by default, whatever the checkpoint. Its rules (starts, ends, repetition, words
-    that are forbidden) always hold: see `Rules.of`.
+    Read are `do_sample` with `temperature`, `top_k` (50 unless given), `top_p`, `min_p`, `typical_p`,
+    `epsilon_cutoff` and `eta_cutoff`, or else `num_beams` with `length_penalty` and `early_stopping` (false,
+    the default, is the heuristic of `beam_search`; "never" is an exhaustive search). Nothing uses them
+    unasked: regard writes greedily by default, whatever the checkpoint. Its rules (starts, ends, repetition,
+    words that are forbidden) always hold, and the file that is read is the same: see `Rules.of`.
 
     Args:
         model: the checkpoint.
@@ -25,31 +26,41 @@ def recommended(model: Loaded, *, seed: int = 0) -> Choice | Beams:
         `Sampling`, `Beams`, or `MostLikely` where nothing is said.
 
     Raises:
-        CheckpointError: a file that cannot be read, a number out of range, or beams that are sampled.
+        CheckpointError: a file that cannot be read, a number out of range, or a way that is not offered:
+            beams that are sampled or kept apart in groups, contrastive search, DoLa, top-h.
 
     Example:
         >>> from regard.models import load_checkpoint
         >>> recommended(load_checkpoint())
         MostLikely()
     """
-    said: dict[str, object] = {}
-    where = Path(model.source.folder)
-    if model.network.foreign is None:
-        for file, values in generation_files(where):
-            said |= {name: value for name, value in values.items() if value is not None}
-            where = file
+    file, values = said(model)
+    drawn, beams = values.get("do_sample", False), values.get("num_beams", 1)
+    searched = beams != 1
+    for name, asks in {
+        "num_beams": searched and drawn,
+        "num_beam_groups": searched and values.get("num_beam_groups", 1) != 1,
+        "diversity_penalty": searched and values.get("diversity_penalty", 0) != 0,
+        "renormalize_logits": searched and values.get("renormalize_logits", False),
+        "dola_layers": not searched and "dola_layers" in values,
+        "penalty_alpha": not (searched or drawn) and values.get("penalty_alpha", 0) != 0,
+        "top_h": drawn and "top_h" in values,
+    }.items():
+        if asks:
+            raise refused(file, name, values[name])
     try:
-        beams = said.get("num_beams", 1)
-        if said.get("do_sample"):
-            if beams != 1:
-                raise InputError(f"beams that are drawn are not offered; it asks for {beams}.")
-            names = ("temperature", "top_k", "top_p", "min_p")
-            # 0 is how transformers says "none".
-            given = {name: said[name] for name in names if name in said and said[name] != 0}
-            return Sampling(**given, seed=seed)  # type: ignore[arg-type]
-        if beams == 1:
+        if drawn:
+            names = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
+            given: dict[str, Any] = {"top_k": 50} | {name: values[name] for name in names if name in values}
+            given["top_k"] = given["top_k"] or None  # 0 is none
+            return Sampling(**given, seed=seed)
+        if not searched:
             return MostLikely()
-        power = Power(said.get("length_penalty", 1.0))  # type: ignore[arg-type]
-        return Beams(beams, counts=power, exhaustive=said.get("early_stopping") == "never")  # type: ignore[arg-type]
+        early = values.get("early_stopping", False)
+        exhaustive = {True: False, False: "heuristic", "never": True}
+        if not isinstance(early, str | bool) or early not in exhaustive:
+            raise InputError(f'early_stopping must be true, false or "never"; got {early!r}.')
+        counts = Power(values.get("length_penalty", 1.0))
+        return Beams(beams, counts=counts, exhaustive=exhaustive[early])  # type: ignore[arg-type]
     except InputError as error:
-        raise CheckpointError(f"{where}: {error}") from error
+        raise CheckpointError(f"{file}: {error}") from error

@@ -1,8 +1,7 @@
 """Where the texts that a decoder writes begin and end, how long they are, and what they never hold."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from regard.core.arguments import number, whole
 from regard.core.errors import CheckpointError, InputError
-from regard.core.json import read_object
+from regard.decoding._said import rules_said
 from regard.models import Loaded, Network
 
 Model = Network | Loaded
@@ -27,7 +26,9 @@ class RuleChanges(TypedDict, total=False):
     forbidden_ids: tuple[int, ...]
     forbidden: tuple[tuple[int, ...], ...]
     first_id: int | None
+    not_first_ids: tuple[int, ...]
     last_id: int | None
+    min_read: int
     repetition_penalty: float
     no_repeat: int
 
@@ -47,7 +48,10 @@ class Rules:
         forbidden: sequences of several tokens that are never written: the last of one is not, where what
             was read ends with all before it.
         first_id: the token that is always the first new one, such as mBART's language; None for any.
+        not_first_ids: tokens that are never the first new one, or the one after `first_id`.
         last_id: the token that stands at `max_length`; None for any.
+        min_read: tokens that the decoder has read at least before an end: as `min_length`, with its start and
+            the prompt counted.
         repetition_penalty: what the logit of a token that was read before is divided by where it is above 0,
             and multiplied by elsewhere: 1 for none, above it against repetition.
         no_repeat: no n-gram of this length is written that was read before; 0 for any.
@@ -75,12 +79,14 @@ class Rules:
     forbidden_ids: tuple[int, ...] = ()
     forbidden: tuple[tuple[int, ...], ...] = ()
     first_id: int | None = None
+    not_first_ids: tuple[int, ...] = ()
     last_id: int | None = None
+    min_read: int = 0
     repetition_penalty: float = 1.0
     no_repeat: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("start_ids", "end_ids", "forbidden_ids"):
+        for name in ("start_ids", "end_ids", "forbidden_ids", "not_first_ids"):
             object.__setattr__(self, name, _ids(name, getattr(self, name)))
         rows: Any = self.forbidden if isinstance(self.forbidden, Iterable) else [self.forbidden]
         object.__setattr__(self, "forbidden", tuple(_ids("forbidden", row) for row in rows))
@@ -88,24 +94,27 @@ class Rules:
             raise InputError("forbidden must hold sequences of at least one token; got an empty one.")
         if number("repetition_penalty", self.repetition_penalty) <= 0:
             raise InputError(f"repetition_penalty must be above 0; got {self.repetition_penalty!r}.")
-        whole("no_repeat", self.no_repeat, least=0)
+        for name in ("no_repeat", "min_length", "min_read"):
+            whole(name, getattr(self, name), least=0)
         for name in ("first_id", "last_id"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), least=0)
-        whole("min_length", self.min_length, least=0)
         if self.max_length is not None:
             whole("max_length", self.max_length, least=max(1, self.min_length))
 
     @classmethod
     def of(cls, model: Model, **changes: Unpack[RuleChanges]) -> Self:
-        """What the checkpoint says, `generation_config.json` before `config.json`, with some of it otherwise.
+        """What the checkpoint says, with some of it otherwise.
+
+        That is `generation_config.json`, or `config.json` where there is no such file, as in `transformers`.
+        Its lengths at most are not taken.
 
         Args:
             model: the model; of a network alone its config is asked.
             changes: any of the arguments of `Rules`.
 
         Raises:
-            CheckpointError: a file that cannot be read, or holds something else.
+            CheckpointError: a file that cannot be read, or a field that cannot be or is not offered.
             InputError: no such argument.
         """
         unknown = sorted(changes.keys() - {each.name for each in fields(cls)})
@@ -117,14 +126,22 @@ class Rules:
             )
         network = model.network if isinstance(model, Loaded) else model
         found: dict[str, Any] = {}
+        end = getattr(network.config, "eos_token_id", None)
         if isinstance(model, Loaded) and network.foreign is None:
-            found = _from_files(Path(model.source.folder))
-        if "end_ids" not in found and isinstance(end := getattr(network.config, "eos_token_id", None), int):
+            file, found = rules_said(model, changes)
+            end = end if file.name == "config.json" else None
+            try:
+                cls(**found)
+            except InputError as error:
+                raise CheckpointError(f"{file}: {error}") from error
+            if isinstance(
+                most := changes.get("max_length"), int
+            ):  # which the user wants, and the file did not know
+                found["min_length"] = min(found.get("min_length", 0), most)
+        if "end_ids" not in found and isinstance(end, int):
             found["end_ids"] = (end,)
-        if len(network.prefixes) == 2 and "start_ids" not in found and network.start_id is not None:
+        if len(network.prefixes) == 2 and not found.get("start_ids") and network.start_id is not None:
             found["start_ids"] = (network.start_id,)
-        if len(network.prefixes) == 1:
-            found.pop("start_ids", None)
         return cls(**{**found, **changes})
 
     def within(self, rows: int) -> Self:
@@ -140,6 +157,7 @@ class Rules:
             self,
             end_ids=tuple(id for id in self.end_ids if id < rows),
             forbidden_ids=tuple(id for id in self.forbidden_ids if id < rows),
+            not_first_ids=tuple(id for id in self.not_first_ids if id < rows),
             forbidden=tuple(each for each in self.forbidden if max(each) < rows),
         )
 
@@ -163,8 +181,12 @@ class Rules:
                 scores[ends.all(dim=1), last] = -torch.inf
         if 0 < self.no_repeat <= read.shape[1]:
             scores.masked_fill_(_repeating(read, self.no_repeat, scores.shape[1]), -torch.inf)
-        if self.end_ids and length < self.min_length:
-            scores[:, list(self.end_ids)] = -torch.inf
+        if self.not_first_ids and length == (self.first_id is not None):
+            scores[:, list(self.not_first_ids)] = -torch.inf
+        if self.end_ids and length < max(self.min_length, self.min_read):
+            short = ((read >= 0).sum(dim=1) < self.min_read) | (length < self.min_length)
+            ends = torch.tensor(self.end_ids, device=scores.device)
+            scores[short.nonzero(), ends] = -torch.inf
         if self.first_id is not None and length == 0:
             _force(scores, slice(None), self.first_id)
         if self.last_id is not None and any(length == limit - 1 for limit in limits):
@@ -201,51 +223,3 @@ def _force(scores: Tensor, rows: slice | list[int], token: int) -> None:
     # Nothing was chosen, so that the score of the text does not change.
     scores[rows] = -torch.inf
     scores[rows, token] = 0.0
-
-
-_FIELDS = {
-    "decoder_start_token_id": "start_ids",
-    "eos_token_id": "end_ids",
-    "suppress_tokens": "forbidden_ids",
-    "forced_bos_token_id": "first_id",
-    "forced_eos_token_id": "last_id",
-    "repetition_penalty": "repetition_penalty",
-    "no_repeat_ngram_size": "no_repeat",
-}
-
-
-def _from_files(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for file, values in generation_files(folder):
-        found |= _read(file, values)
-    return found
-
-
-def generation_files(folder: Path) -> Iterator[tuple[Path, dict[str, object]]]:
-    """The files of a checkpoint that say how it writes, what says it first last, and what they hold."""
-    for file in (folder / "config.json", folder / "generation_config.json"):
-        if file.exists():
-            yield file, read_object(file)
-
-
-def _read(file: Path, values: dict[str, object]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for theirs, ours in _FIELDS.items():
-        if (value := values.get(theirs)) is None:
-            continue
-        if not theirs.endswith(("_id", "_tokens")):
-            if not isinstance(value, int | float):
-                raise CheckpointError(f"{file}: the field {theirs!r} must be a number; got {value}")
-            found[ours] = value
-            continue
-        ids = value if isinstance(value, list) else [value]
-        if not all(isinstance(each, int) and each >= 0 for each in ids):
-            raise CheckpointError(f"{file}: the field {theirs!r} must be an id or a list of ids; got {value}")
-        found[ours] = tuple(ids) if ours.endswith("s") else ids[0] if ids else None
-    bad = values.get("bad_words_ids")
-    if isinstance(bad, list) and all(isinstance(each, list) for each in bad):
-        # As transformers has it, ends are not taken away. Of one token a mask will do.
-        alone = tuple(each[0] for each in bad if len(each) == 1 and each[0] not in found.get("end_ids", ()))
-        found["forbidden_ids"] = found.get("forbidden_ids", ()) + alone
-        found["forbidden"] = tuple(tuple(each) for each in bad if len(each) > 1)
-    return found

@@ -85,9 +85,10 @@ def test_the_company_and_the_count_change_nothing(two: bool) -> None:
     assert sample(network, TEXTS, choice=Sampling(temperature=4.0, seed=4), rules=rules) != together
 
 
-def test_next_to_no_temperature_is_greedy() -> None:
+@pytest.mark.parametrize("temperature", [1e-4, 1e-307, 1e-320])  # the last two divide to infinity
+def test_next_to_no_temperature_is_greedy(temperature: float) -> None:
     network, rules = decoder(11), Rules(end_ids=(2, 8), max_length=9)
-    (cold,) = zip(*sample(network, TEXTS, choice=Sampling(temperature=1e-4), rules=rules), strict=True)
+    (cold,) = zip(*sample(network, TEXTS, choice=Sampling(temperature=temperature), rules=rules), strict=True)
     assert list(cold) == greedy(network, TEXTS, rules=rules)
 
 
