@@ -257,7 +257,6 @@ _steps.Rules.apply = slow
             "--best must be at most the number of beams, 2; got 3",
         ),
         (["translate", "-m", "bart", "--prefix", "a", "--prefixes", "b"], "give one of the two"),
-        (["translate", "-m", "bart", "--force"], "--force goes with -o"),
         (["generate", "\n", "-m", "gpt2"], "TEXT is empty: there is nothing to go on with"),
         (
             ["translate", "-m", "bart", "-o", "/no/such/file"],

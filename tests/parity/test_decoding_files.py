@@ -152,9 +152,16 @@ def test_greedy_texts(kind: str, says: dict[str, Any], file: str, begun: bool, t
 
 
 @pytest.mark.parametrize("kind", ["bart", "t5"])
-def test_a_model_under_the_lens_goes_on_with_beginnings(kind: str, tmp_path: Path) -> None:
+def test_a_model_under_the_lens(kind: str, tmp_path: Path) -> None:
     """Its decoder takes no positions, so that beginnings of several lengths cannot stand side by side."""
-    both, words = Both(kind, tmp_path, {}, "generation_config.json"), tokenizer(end=True)
+    says = {**SAYS[1], "num_beams": 3, "transformers_version": "5.0.0"}
+    both, words = Both(kind, tmp_path, says, "generation_config.json"), tokenizer(end=True)
+    lensed = regard.lens(both.theirs).loaded
+    assert Rules.of(lensed, max_length=LONGEST) == both.rules
+    assert recommended(lensed) == recommended(both.loaded)
+    both.theirs.generation_config.guidance_scale = 1.5
+    with pytest.raises(CheckpointError, match="generation_config: the field 'guidance_scale' must be null"):
+        Rules.of(lensed)
     rules = Rules(start_ids=(4,), end_ids=(1,), max_length=7)
     how: dict[str, Any] = {"texts": ["a b", "g", "e e e"], "prefix": ["c", "d d d", ""], "rules": rules}
     found = decode_texts(regard.lens(both.theirs).network, words, **how)

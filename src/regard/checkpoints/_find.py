@@ -132,9 +132,6 @@ def available() -> list[Source]:
     return [sources[name] for name in sorted(sources)]
 
 
-_RUN = "settings.json"
-"""A file of the folders that training writes, which have the best model in a folder `model`."""
-
 _SHORT_NAMES = {name.rpartition("/")[2]: name for name in PACKAGED}
 
 
@@ -149,7 +146,8 @@ def _reads_like_a_path(given: str) -> bool:
 
 
 def _folder(given: str, path: Path) -> Source:
-    if (path / _RUN).is_file() and not (path / CONFIG).is_file():
+    if (path / "settings.json").is_file() and not (path / CONFIG).is_file():
+        # The folder of a training run, whose best model is in one below.
         given, path = os.path.join(given, "model"), path / "model"
         if not path.is_dir():
             raise InputError(

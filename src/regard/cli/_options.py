@@ -136,9 +136,9 @@ def check_outputs(files: Mapping[str, Path | None]) -> None:
             raise InputError(f"{earlier} and {option} name the same file, {str(path)!r}; choose two.")
 
 
-def check_new(path: Path, *, force: bool | None = None) -> None:
+def check_new(path: Path | None, *, force: bool | None = None) -> None:
     """Refuse to write over a file that took long, and may be of other settings; None: no such option."""
-    if not force and path.is_file() and path.stat().st_size:
+    if path is not None and not force and path.is_file() and path.stat().st_size:
         way = "" if force is None else ", or --force to write over it"
         raise InputError(f"--output {str(path)!r} exists already; choose another file{way}.")
 

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -37,23 +37,17 @@ class Lines:
 
     Args:
         source: the file; "-" is stdin.
+        prefixes: a file whose line n is how the translation of line n begins; or None.
         model: an encoder-decoder.
         how: the arguments of `Model.generate`.
         precision: what the model's weights are stored in.
-        prefixes: a file whose line n is how the translation of line n begins; or None.
     """
 
     def __init__(
-        self,
-        source: Path,
-        model: "Model",
-        how: Mapping[str, Any],
-        *,
-        precision: str,
-        prefixes: Path | None = None,
+        self, source: Path, prefixes: Path | None, model: "Model", how: Record, *, precision: str
     ) -> None:
-        self._source, self._model, self._how, self._precision = source, model, how, precision
-        self._prefixes = prefixes
+        self._source, self._prefixes, self._model, self._how = source, prefixes, model, how
+        self._precision = precision
 
     def about(self) -> Record:
         """All that decides what comes out, but for the lines."""
@@ -117,10 +111,11 @@ class Lines:
             yield pair
 
     def _portion(self, portion: list[_Line], first: int, told: Any) -> list[Record]:
-        texts, begins = zip(*portion, strict=True)
-        how = self._how if self._prefixes is None else {**self._how, "prefix": begins}
+        texts, how = [text for text, _ in portion], self._how
+        if self._prefixes is not None:
+            how = {**how, "prefix": [begin for _, begin in portion]}
         try:
-            found = self._model.generate(texts, progress=told, **how)
+            found: Any = self._model.generate(texts, progress=told, **how)
         except InputError as error:
             named = re.sub(r"texts\[(\d+)\]", lambda at: f"line {first + int(at[1]) + 1} of FILE", str(error))
             raise InputError(named) from error

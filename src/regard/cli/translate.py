@@ -41,18 +41,14 @@ def translate(
             help="A file for the result; typed again, the command goes on with it.",
         ),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write over a file that is there and complete.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over a complete file.")] = False,
     model: WritingModelOption = None,
     prefix: Annotated[
         str | None, typer.Option("--prefix", metavar="TEXT", help="How every translation begins.")
     ] = None,
     prefixes: Annotated[
         Path | None,
-        typer.Option(
-            "--prefixes", metavar="FILE", help="How line n's begins: line n of this file, or blank."
-        ),
+        typer.Option("--prefixes", metavar="FILE", help="A file: how each begins, line by line."),
     ] = None,
     max_length: MaxOption = None,
     min_length: MinOption = None,
@@ -88,11 +84,8 @@ def translate(
         raise InputError("--best goes with --json, which has room for several.")
     if prefix is not None and prefixes is not None:
         raise InputError("--prefix is for all lines and --prefixes for each; give one of the two.")
-    if force and output is None:
-        raise InputError("--force goes with -o.")
     check_outputs({"--output": output})
-    if output is not None:
-        check_new(output, force=force)
+    check_new(output, force=force)
     loaded = writing_model(given, "Helsinki-NLP/opus-mt-en-de")
     if len(loaded.network.prefixes) != 2:
         raise InputError(
@@ -104,7 +97,7 @@ def translate(
         how["batch_tokens"] = batch_tokens
     if prefix is not None:
         how["prefix"] = as_typed(prefix)
-    lines = Lines(source, loaded, how, precision=precision, prefixes=prefixes)
+    lines = Lines(source, prefixes, loaded, how, precision=precision)
     if output is None:
         to_stdout(lines, as_json)
     else:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from regard.text import Tokenizer
 
+_Ids = Sequence[int]
+
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 """A token that is a byte, in vocabularies that fall back to those; a run of them is read as a whole."""
 
@@ -22,11 +24,7 @@ class Pieces:
     """
 
     def __init__(
-        self,
-        tokenizer: Tokenizer,
-        before: Sequence[int],
-        stops: Sequence[str] = (),
-        begun: Sequence[int] = (),
+        self, tokenizer: Tokenizer, before: _Ids, stops: Sequence[str] = (), begun: _Ids = ()
     ) -> None:
         self._tokenizer, self._stops = tokenizer, tuple(stops)
         # Read after a token of the prompt, a first word keeps its blank.

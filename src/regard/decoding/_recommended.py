@@ -56,11 +56,9 @@ def recommended(model: Loaded, *, seed: int = 0) -> Choice | Beams:
             return Sampling(**given, seed=seed)
         if not searched:
             return MostLikely()
-        early = values.get("early_stopping", False)
-        exhaustive = {True: False, False: "heuristic", "never": True}
-        if not isinstance(early, str | bool) or early not in exhaustive:
+        early, power = values.get("early_stopping", False), Power(values.get("length_penalty", 1.0))
+        if early not in (False, True, "never"):
             raise InputError(f'early_stopping must be true, false or "never"; got {early!r}.')
-        counts = Power(values.get("length_penalty", 1.0))
-        return Beams(beams, counts=counts, exhaustive=exhaustive[early])  # type: ignore[arg-type]
+        return Beams(beams, counts=power, exhaustive=early == "never" or (not early and "heuristic"))
     except InputError as error:
         raise CheckpointError(f"{file}: {error}") from error

@@ -127,16 +127,15 @@ class Rules:
         network = model.network if isinstance(model, Loaded) else model
         found: dict[str, Any] = {}
         end = getattr(network.config, "eos_token_id", None)
-        if isinstance(model, Loaded) and network.foreign is None:
+        if isinstance(model, Loaded):
             file, found = rules_said(model, changes)
             end = end if file.name == "config.json" else None
             try:
                 cls(**found)
             except InputError as error:
                 raise CheckpointError(f"{file}: {error}") from error
-            if isinstance(
-                most := changes.get("max_length"), int
-            ):  # which the user wants, and the file did not know
+            if isinstance(most := changes.get("max_length"), int):
+                # As in transformers, the file's minimum gives way.
                 found["min_length"] = min(found.get("min_length", 0), most)
         if "end_ids" not in found and isinstance(end, int):
             found["end_ids"] = (end,)
@@ -153,13 +152,9 @@ class Rules:
         for name in ("first_id", "last_id"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), least=0, most=rows - 1)
-        return replace(
-            self,
-            end_ids=tuple(id for id in self.end_ids if id < rows),
-            forbidden_ids=tuple(id for id in self.forbidden_ids if id < rows),
-            not_first_ids=tuple(id for id in self.not_first_ids if id < rows),
-            forbidden=tuple(each for each in self.forbidden if max(each) < rows),
-        )
+        names = ("end_ids", "forbidden_ids", "not_first_ids")
+        kept: Any = {name: tuple(id for id in getattr(self, name) if id < rows) for name in names}
+        return replace(self, forbidden=tuple(each for each in self.forbidden if max(each) < rows), **kept)
 
     def apply(self, logits: Tensor, read: Tensor, length: int, limits: Sequence[int]) -> Tensor:
         """The log-probabilities (rows, vocab_size) of the next tokens: -inf where a rule forbids one.

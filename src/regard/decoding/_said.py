@@ -65,31 +65,24 @@ INERT = frozenset(
 
 
 def said(model: Loaded) -> tuple[Path, dict[str, Any]]:
-    """The file that says how a checkpoint writes, and what it says: all fields that are not null.
+    """The file that says how a checkpoint writes, and its fields that are not null.
 
-    As in `transformers`, config.json is asked only where there is no generation_config.json.
-
-    Raises:
-        CheckpointError: it cannot be read.
+    As in `transformers`, config.json is asked only where there is no generation_config.json. A model under
+    the lens holds what such a file says.
     """
     folder = Path(model.source.folder)
     file = folder / "generation_config.json"
     file = file if file.exists() else folder / "config.json"
-    if model.network.foreign is not None or not file.exists():
-        return file, {}
-    return file, {name: value for name, value in read_object(file).items() if value is not None}
+    held = getattr(getattr(model.network, "hf_model", None), "generation_config", None)
+    if held is not None:
+        file, values = Path("generation_config"), held.to_dict()
+    else:
+        values = read_object(file) if model.network.foreign is None and file.exists() else {}
+    return file, {name: value for name, value in values.items() if value is not None}
 
 
 def rules_said(model: Loaded, given: Collection[str]) -> tuple[Path, dict[str, Any]]:
-    """The file that says how a checkpoint writes, and the arguments of `Rules` that it gives.
-
-    Args:
-        model: the checkpoint.
-        given: arguments that the user gave, which count before the file.
-
-    Raises:
-        CheckpointError: ids that are none, or a field that would change a text and is not offered.
-    """
+    """The same file, and the arguments of `Rules` that it gives beside those that the user gave."""
     file, values = said(model)
     two, own = len(model.network.prefixes) == 2, file.name != "config.json"  # which has fields of other kinds
     harmless = RULES.keys() | WAYS | INERT if own else values.keys() - REFUSED.keys()
@@ -127,7 +120,7 @@ def rules_said(model: Loaded, given: Collection[str]) -> tuple[Path, dict[str, A
 
 
 def refused(file: Path, name: str, value: object) -> CheckpointError:
-    """The error of a field that would change a text, in a way that is not offered."""
+    """The error of a field that is not offered."""
     return CheckpointError(
         f"{file}: the field {name!r} must be null: it can change the text, and regard does not offer it; got "
         f"{value}. Set it to null to write without it"

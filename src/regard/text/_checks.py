@@ -25,7 +25,7 @@ def checked(argument: str, text: str) -> str:
         raise InputError(f"{argument} must be a string; got {type(text).__name__}")
     if not text.strip():
         but = " but for white space" if text else ""
-        raise InputError(f"{argument} is empty{but}; give at least one character that is not white space")
+        raise InputError(f"{argument} is empty{but}: give at least one character that is not white space")
     half = surrogate(text)
     if half is not None:
         raise InputError(

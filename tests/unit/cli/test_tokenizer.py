@@ -44,6 +44,12 @@ def test_it_learns_from_columns(data: Path) -> None:
     done = run(data, "-o", out / "one.json", "--text", "en", "--special", "<x>", "--json")
     assert json.loads(done.stdout)["path"] == str(out / "one.json")
     assert Tokenizer.from_str((out / "one.json").read_text("utf-8")).id_of("<x>") == 1
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    for there in (out, out / "one.json"):  # which a model may have been trained with
+        error = run(data, "-o", there, "--text", "en", "--size", 300).exception
+        assert isinstance(error, InputError)
+        assert str(error).endswith("exists already; choose another file.")
+    assert {path: path.read_bytes() for path in out.iterdir()} == before
 
 
 @pytest.mark.parametrize(
