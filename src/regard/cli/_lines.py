@@ -31,6 +31,8 @@ def read_lines(path: Path, option: str, *, blank_too: bool = False) -> Iterator[
                 if not line:
                     break
                 where = f"line {number} of {option} {str(path)!r}"
+                if number == 1 and line[-1:] != b"\n" and b"\r" in line.rstrip(b"\r"):
+                    raise InputError(f"{where} ends in CR alone; convert them, as with tr '\\r' '\\n'.")
                 if len(line) > _LINE_AT_MOST:
                     raise InputError(
                         f"{where} has more than {_LINE_AT_MOST} bytes, far over any model's limit; give one "

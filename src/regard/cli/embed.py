@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli._embed_job import Limit, estimated, printed, written
-from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_outputs, status
+from regard.cli._options import (
+    DEFAULT_MODEL,
+    DelimiterOption,
+    EscapeOption,
+    JsonOption,
+    ModelOption,
+    NoHeaderOption,
+    check_outputs,
+    status,
+)
 from regard.cli._progress import say
 from regard.cli._ray_option import ray_workers
 from regard.core.errors import InputError
@@ -124,10 +133,9 @@ def embed(
             help="The format of IN: text, jsonl, csv, tsv, parquet; by default from its name and contents.",
         ),
     ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option("--delimiter", metavar="CHAR", help="The delimiter of CSV, if it is not a comma."),
-    ] = None,
+    delimiter: DelimiterOption = None,
+    escape: EscapeOption = None,
+    no_header: NoHeaderOption = False,
     encoding: Annotated[
         str,
         typer.Option(
@@ -204,6 +212,7 @@ def embed(
     # What is asked of the vectors goes on by its name.
     wanted = dict(ctx.params, layer=_numbers("--layer", layer), mix=_numbers("--mix", mix))
     with status("looking at the input"):
+        from regard.data import Csv
         from regard.embedding.job import SHARD_ROWS, Columns, Inputs
 
         columns = Columns(
@@ -213,7 +222,7 @@ def embed(
             inputs,
             columns,
             format=format,
-            delimiter=delimiter,
+            csv=Csv(delimiter=delimiter, escape=escape, header=not no_header),
             encoding=encoding,
             copies=None if output is None or to_stdout else output.absolute().parent,
         )

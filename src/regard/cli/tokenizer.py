@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from regard.cli._errors import Command
-from regard.cli._options import JsonOption, check_new, check_outputs, print_json, print_path
+from regard.cli._options import (
+    DelimiterOption,
+    EscapeOption,
+    JsonOption,
+    NoHeaderOption,
+    check_new,
+    check_outputs,
+    print_json,
+    print_path,
+)
 from regard.cli._progress import Progress
 from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
@@ -79,10 +88,9 @@ def train(
         str | None,
         typer.Option("--format", metavar="NAME", help="The format of DATA: text, jsonl, csv, tsv, parquet."),
     ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option("--delimiter", metavar="CHAR", help="The delimiter of CSV, if it is not a comma."),
-    ] = None,
+    delimiter: DelimiterOption = None,
+    escape: EscapeOption = None,
+    no_header: NoHeaderOption = False,
     encoding: Annotated[
         str,
         typer.Option(
@@ -96,13 +104,12 @@ def train(
     check_new(output if output.suffix == ".json" else output / "tokenizer.json")
     if not output.absolute().parent.is_dir():
         raise InputError(f"--output must be in a folder that exists; got {str(output)!r}.")
-    from regard.data import Rows
+    from regard.data import Csv, Rows
     from regard.text import train_tokenizer
 
     columns = tuple(text or ("text",))
-    rows = Rows(
-        texts, columns, unit=cast("Unit", unit), format=format, delimiter=delimiter, encoding=encoding
-    )
+    csv = Csv(delimiter=delimiter, escape=escape, header=not no_header)
+    rows = Rows(texts, columns, unit=cast("Unit", unit), format=format, csv=csv, encoding=encoding)
     with Progress() as progress:
         learned = train_tokenizer(
             (row.text(column) for row in rows for column in columns),

@@ -3,6 +3,7 @@
 Read one after the other in constant memory, from the beginning as often as anybody likes.
 """
 
+from regard.data._csv_source import Csv
 from regard.data._line_sources import JsonSource, TextSource
 from regard.data._lines import LONGEST, Record
 from regard.data._opening import FORMATS, Opened, unreadable
@@ -16,6 +17,7 @@ __all__ = [
     "FORMATS",
     "LONGEST",
     "ROWS",
+    "Csv",
     "JsonSource",
     "Opened",
     "ParallelRows",

@@ -1,8 +1,10 @@
-"""CSV and TSV with a header, record by record."""
+"""CSV and TSV, record by record."""
 
 import csv
+import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from regard.core.errors import InputError
 from regard.data._columns import check_columns
@@ -12,6 +14,41 @@ from regard.data._opening import Opened
 # Beyond so many lines a record whose every line reads as one is taken for several.
 _LINES = 20
 _STRAY = "a quotation mark in the line is not closed, or not at the end of its field"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Csv:
+    r"""How CSV and TSV are written, where not as RFC 4180 says.
+
+    Args:
+        delimiter: the character between fields; also "\t", these two characters, for a tab. None is a comma,
+            for TSV a tab.
+        escape: the character before a quotation mark, a delimiter, a line end or itself by which these belong
+            to the field, such as the backslash of Spark and MySQL. Before any other it stands for itself. A
+            field of it and an N is null. Doubled quotation marks are read too.
+        header: whether the first record names the columns. Else they are called "1", "2", and so on.
+
+    Raises:
+        InputError: a delimiter or an escape that cannot be one.
+
+    Example:
+        >>> Csv(delimiter=r"\t") == Csv(delimiter="\t")
+        True
+    """
+
+    delimiter: str | None = None
+    escape: str | None = None
+    header: bool = True
+
+    def __post_init__(self) -> None:
+        if self.delimiter == r"\t":
+            object.__setattr__(self, "delimiter", "\t")
+        for name in ("delimiter", "escape"):
+            value = getattr(self, name)
+            if value is not None and (len(value) != 1 or value in '"\r\n'):
+                raise InputError(f"{name} must be one character, no quote or line end; got {value!r}.")
+        if self.escape is not None and self.escape == self.delimiter:
+            raise InputError(f"escape must not be the delimiter; got {self.escape!r} for both.")
 
 
 class CsvSource:
@@ -24,15 +61,16 @@ class CsvSource:
 
     Args:
         opened: the input.
-        delimiter: between fields; None is a comma, for TSV a tab.
+        form: how it is written.
     """
 
     unit = "line"
 
-    def __init__(self, opened: Opened, delimiter: str | None) -> None:
-        self.opened = opened
-        self._delimiter = delimiter or ("\t" if opened.format == "tsv" else ",")
-        self._header = self._read_header(opened)
+    def __init__(self, opened: Opened, form: Csv) -> None:
+        self.opened, self._form = opened, form
+        self._delimiter = form.delimiter or ("\t" if opened.format == "tsv" else ",")
+        first = self._read_first(opened)
+        self._header = first if form.header else [str(place + 1) for place in range(len(first))]
 
     def check(self, names: Sequence[str], hint: str = "") -> None:
         """Refuse columns that the header does not name.
@@ -42,39 +80,59 @@ class CsvSource:
         """
         other = next((each for each in ";\t|," if each in "".join(self._header[:1])), None)
         if len(self._header) == 1 and other is not None:
-            hint = f"{hint} Or do fields end at {other!r}? Say so with --delimiter.".lstrip()
+            hint = f"{hint} Or do fields end at {other!r}? Then give delimiter (--delimiter).".lstrip()
+        elif self._form.header:
+            hint = f"{hint} Or has it no header? Then give header=False (--no-header).".lstrip()
         check_columns(self.opened.name, self._header, names, hint)
 
-    def _read_header(self, opened: Opened) -> list[str]:
+    def _reader(self, lines: Iterable[str], *, strict: bool = True) -> Iterator[list[str]]:
+        read = map(self._escaped, lines) if self._form.escape else lines
+        return csv.reader(read, delimiter=self._delimiter, escapechar=self._form.escape, strict=strict)
+
+    def _escaped(self, line: str) -> str:
+        """The line as Python's csv reads it, which would leave out an escape that stands for itself."""
+        sign, own = self._form.escape, (self._form.escape, self._delimiter, '"', "\n")
+
+        def put(found: re.Match[str]) -> str:
+            next = found[1].removeprefix("\r")
+            return f"{sign}{'' if next in own else sign}{next}"
+
+        return re.sub(rf"(?s){re.escape(str(sign))}(\r\n|.)", put, line)
+
+    def _read_first(self, opened: Opened) -> list[str]:
         head = opened.head.removeprefix(BOM).decode(opened.encoding, "surrogateescape")
         try:
             with _long_fields():
-                rows = csv.reader(
-                    (f"{line}\n" for line in head.split("\n")), delimiter=self._delimiter, strict=True
-                )
+                rows = self._reader(f"{line}\n" for line in head.split("\n"))
                 return next(row for row in rows if row)
         except (csv.Error, StopIteration) as error:
             raise InputError(
-                f"{opened.name} should be CSV, and has no header that can be read ({error or 'it is blank'})."
+                f"{opened.name} should be CSV, and has no header that can be read "
+                f"({_told(error) or 'it is blank'})."
             ) from error
 
     def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
-        """All records but the header; an empty field is an empty text."""
+        """All records but a header; an empty field is an empty text."""
         places = [self._header.index(name) for name in (*names, *also)]
         with self.opened.reading() as file:
             feed = _Feed(lines(file), self.opened.encoding)
             found = self._records(feed)
-            next(found, None)
+            if self._form.header:
+                next(found, None)
+            null = f"{self._form.escape}N"
             for record, reason in found:
                 values: list[object] = [None] * len(places)
                 if len(record) == len(self._header):
                     # What could not be decoded is no value.
-                    values = [None if "\ufffd" in record[n] and reason else record[n] for n in places]
+                    values = [
+                        None if record[n] == null or ("\ufffd" in record[n] and reason) else record[n]
+                        for n in places
+                    ]
                 yield Record(values, reason, feed.line)
 
     def _records(self, feed: "_Feed") -> Iterator[tuple[list[str], str | None]]:
         """Each record, the header too, and why it is rejected."""
-        reader = csv.reader(feed, delimiter=self._delimiter, strict=True)
+        reader = self._reader(feed)
         while True:
             feed.begin()
             record: list[str] = []
@@ -85,14 +143,17 @@ class CsvSource:
             except StopIteration:
                 return
             except csv.Error as error:
-                reason = f"the record is not valid CSV ({error})"
+                reason = f"the record is not valid CSV ({_told(error)})"
             if not record and reason is None and feed.reason is None:
                 continue
             if reason is None and len(record) != len(self._header):
-                reason = f"the record has {len(record)} fields, the header {len(self._header)}"
+                other = "header" if self._form.header else "first"
+                reason = f"the record has {len(record)} fields, the {other} {len(self._header)}"
             if len(feed.taken) > 1 and (reason is not None or self._swallows(feed)):
                 feed.give_back()
                 record, reason = [], _STRAY
+            if reason is not None and self._form.escape is None and b'\\"' in feed.taken[0]:
+                reason += r"; if \" stands for a quotation mark in it, give escape='\' (--escape)"
             yield record, feed.reason or reason
 
     def _swallows(self, feed: "_Feed") -> bool:
@@ -101,8 +162,15 @@ class CsvSource:
             return False
         lines = [line for line in map(feed.decoded, feed.taken[1:]) if line.strip()]
         with _long_fields():
-            records = [next(csv.reader([line], delimiter=self._delimiter)) for line in lines]
+            records = [next(self._reader([line], strict=False)) for line in lines]
         return len(records) >= _LINES and all(len(record) == len(self._header) for record in records)
+
+
+def _told(error: Exception) -> str:
+    """What Python's csv says; of a carriage return it would say how Python opens files."""
+    if "new-line character" in str(error):
+        return r"a carriage return is in a field without quotes; make it a line end with tr '\r' '\n'"
+    return str(error)
 
 
 class _Feed:

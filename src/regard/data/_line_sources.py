@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from regard.core.errors import InputError
-from regard.data._columns import TEXT, check_columns
+from regard.data._columns import TEXT, check_columns, names_in, path_to, value_at
 from regard.data._lines import BOM, LONGEST, Record, decoded, lines
 from regard.data._opening import Opened
 
@@ -80,8 +80,12 @@ class JsonSource:
             InputError: one has no such column.
         """
         if self.sample or tuple(names) != (TEXT,):
-            there = list(dict.fromkeys(name for each in self.sample for name in each))
+            there = list(dict.fromkeys(name for each in self.sample for name in names_in(each)))
             check_columns(self.opened.name, there, names, hint)
+
+    def values(self, name: str) -> Iterator[Any]:
+        """What a column holds in the first objects."""
+        return (value_at(name, each) for each in self.sample)
 
     def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
         """All lines."""
@@ -108,9 +112,9 @@ class JsonSource:
             return [found], None
         if not isinstance(found, dict):
             return none, "the line is JSON but not an object"
-        absent = next((name for name in names if name not in found), None)
+        absent = next((name for name in names if path_to(name, found) is None), None)
         reason = None if absent is None else f"there is no column {absent!r}"
-        return [found.get(name) for name in (*names, *also)], reason
+        return [value_at(name, found) for name in (*names, *also)], reason
 
 
 def _first_objects(opened: Opened) -> Iterator[dict[str, Any]]:

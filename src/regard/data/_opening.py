@@ -264,6 +264,8 @@ def _check_text(name: str, format: str, head: bytes) -> None:
         raise InputError(f"{name} is UTF-16; convert it, for example with iconv -f utf-16 -t utf-8.")
     if b"\0" in head[:65536]:
         raise InputError(f"{name} should be {called}, and is binary: byte {head.index(0)} is NUL.")
+    if b"\r" in head.rstrip(b"\r") and b"\n" not in head:
+        raise InputError(f"{name} ends its lines in CR alone; convert it, for example with tr '\\r' '\\n'.")
     if format != "jsonl":
         return
     if len(head) == _HEAD and b"\n" not in head:

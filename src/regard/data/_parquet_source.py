@@ -5,7 +5,7 @@ from typing import Any
 
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
-from regard.data._columns import check_columns
+from regard.data._columns import check_columns, names_in, path_to
 from regard.data._lines import Record
 from regard.data._opening import Opened
 
@@ -26,6 +26,7 @@ class ParquetSource:
         self.opened = opened
         with _file(opened) as file:
             self._schema = file.schema_arrow
+            self._tree = {field.name: _tree(field.type) for field in self._schema}
             self.rows = int(file.metadata.num_rows)
 
     def check(self, names: Sequence[str], hint: str = "") -> None:
@@ -34,11 +35,16 @@ class ParquetSource:
         Raises:
             InputError: it has no such column.
         """
-        check_columns(self.opened.name, self._schema.names, names, hint)
+        inner = [name for name in dict.fromkeys(names_in(self._tree)) if name not in self._tree]
+        check_columns(self.opened.name, [*self._schema.names, *inner], names, hint)
 
     def type(self, name: str) -> Any:
         """The Arrow type of a column; of a dictionary, of its values."""
-        return _plain(self._schema.field(name).type)
+        top, *inner = self._path(name)
+        type = self._schema.field(top).type
+        for each in inner:
+            type = type.field(each).type
+        return _plain(type)
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """All rows: for each column an Arrow array of some of them.
@@ -47,12 +53,18 @@ class ParquetSource:
             InputError: the file is damaged.
         """
         pa, _ = pyarrow()
+        paths = {name: self._path(name) for name in names}
         try:
             with _file(self.opened) as file:
-                for batch in file.iter_batches(batch_size=ROWS, columns=list(dict.fromkeys(names))):
-                    yield {name: _decoded(batch.column(name)) for name in batch.schema.names}
+                for batch in file.iter_batches(batch_size=ROWS, columns=list(paths)):
+                    yield {name: _decoded(_inner(batch, path)) for name, path in paths.items()}
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{self.opened.name} is damaged ({_line(error)}).") from error
+
+    def _path(self, name: str) -> tuple[str, ...]:
+        path = path_to(name, self._tree)
+        assert path is not None, "checked"
+        return path
 
     def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
         """All rows."""
@@ -64,6 +76,17 @@ class ParquetSource:
                 values = [None if place in bad else value for place, value in enumerate(row)]
                 yield Record(values, f"column {wanted[bad[0]]!r} is not UTF-8" if bad else None, line)
             first += len(columns[0])
+
+
+def _tree(type: Any) -> dict[str, Any] | None:
+    """The fields within a struct, by name; None of another type."""
+    return {each.name: _tree(each.type) for each in type} if pyarrow()[0].types.is_struct(type) else None
+
+
+def _inner(batch: Any, path: Sequence[str]) -> Any:
+    from pyarrow.compute import struct_field  # type: ignore[import-untyped, unused-ignore]
+
+    return struct_field(batch.column(path[0]), list(path[1:])) if path[1:] else batch.column(path[0])
 
 
 def _broken(value: object, array: Any) -> bool:

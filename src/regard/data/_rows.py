@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.data._columns import TEXT
+from regard.data._csv_source import Csv
 from regard.data._line_sources import TextSource
 from regard.data._lines import Record
 from regard.data._sources import Source, open_sources
@@ -46,7 +47,7 @@ class Rows:
     """The rows of files, in the order given: read as they are asked for, and again for each `iter`.
 
     Args:
-        paths, format, delimiter, encoding, copies: as of `open_sources`.
+        paths, format, csv, encoding, copies: as of `open_sources`.
         columns: those that are read; plain text has the one column "text".
         unit: what is a row of plain text: a line; a paragraph, which ends at a blank line; or a whole file.
             Blank lines are rows, without text; there are no blank paragraphs. Only a whole file is all in
@@ -73,16 +74,14 @@ class Rows:
         *,
         unit: Unit = "line",
         format: str | None = None,
-        delimiter: str | None = None,
+        csv: Csv | None = None,
         encoding: str = "utf-8",
         copies: Path | None = None,
     ) -> None:
         one_of("unit", unit, get_args(Unit))
         self.columns = tuple(columns)
         self._unit = unit
-        self._sources = open_sources(
-            paths, format=format, delimiter=delimiter, encoding=encoding, copies=copies
-        )
+        self._sources = open_sources(paths, format=format, csv=csv, encoding=encoding, copies=copies)
         for source in self._sources:
             source.check(self.columns)
             if unit != "line" and not isinstance(source, TextSource):

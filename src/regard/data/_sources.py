@@ -6,7 +6,7 @@ from typing import Protocol
 
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
-from regard.data._csv_source import CsvSource
+from regard.data._csv_source import Csv, CsvSource
 from regard.data._line_sources import JsonSource, TextSource
 from regard.data._lines import Record
 from regard.data._opening import FORMATS, Opened, files, look_into
@@ -31,20 +31,21 @@ def open_sources(
     paths: Sequence[str | Path],
     *,
     format: str | None = None,
-    delimiter: str | None = None,
+    csv: Csv | None = None,
     encoding: str = "utf-8",
     copies: Path | None = None,
 ) -> list[Source]:
     """Opens inputs, in the order given. It reads no more than their beginnings, but copies stdin and pipes.
 
-    Plain text, JSON lines, CSV and TSV with a header, and Parquet; all but the last also compressed by gzip,
-    zstd, bz2 or xz.
+    Plain text, JSON lines, CSV, TSV and Parquet; all but the last also compressed by gzip, zstd, bz2 or xz.
+    In JSON lines and Parquet the name of a column may be a path to a field within a field (doc.body), unless
+    a column has that very name.
 
     Args:
         paths: the files; "-" is stdin. A folder stands for its files, and a pattern such as "*.csv" for those
             that it fits, in the order of their names.
         format: one of `FORMATS`; None goes by the name of each file and by what it holds.
-        delimiter: between the fields of CSV.
+        csv: how CSV and TSV are written; None is `Csv()`.
         encoding: of text, JSON lines and CSV; one whose lines end in the byte 0x0A.
         copies: the folder for copies of stdin and pipes; None is the system's for temporary files.
 
@@ -60,24 +61,22 @@ def open_sources(
         raise InputError("- can stand for one input only: stdin is read once.")
     if format is not None:
         one_of("format", format, FORMATS)
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise InputError(f"delimiter must be one character, no quote or line end; got {delimiter!r}.")
     if not _has_lines(encoding):
         raise InputError(
             f"encoding must be one that Python knows and whose lines end in the byte 0x0A, such as cp1252; "
             f"got {encoding!r}."
         )
     return [
-        _source(look_into(path, format=format, encoding=encoding, copies=copies), delimiter)
+        _source(look_into(path, format=format, encoding=encoding, copies=copies), csv or Csv())
         for path in files(map(Path, paths), format)
     ]
 
 
-def _source(opened: Opened, delimiter: str | None) -> Source:
+def _source(opened: Opened, csv: Csv) -> Source:
     if opened.format == "parquet":
         return ParquetSource(opened)
     if opened.format in ("csv", "tsv"):
-        return CsvSource(opened, delimiter)
+        return CsvSource(opened, csv)
     return JsonSource(opened) if opened.format == "jsonl" else TextSource(opened)
 
 

@@ -212,6 +212,8 @@ def _checked(kind: Any, value: Any, path: str) -> Any:
     plain = Mapping if origin is not None else kind
     if plain is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if plain is str and type(value) is int:  # such as the column 1
+        return str(value)
     if not isinstance(value, plain) or (plain is int and isinstance(value, bool)):
         words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
         raise InputError(f"{path} must be {words.get(plain, 'a table')}; got {value!r}.")

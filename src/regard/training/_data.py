@@ -107,20 +107,20 @@ class Side:
         return float(generator(self.seed, number, purpose="valid").random()) < share
 
     def _rows(self, files: Sequence[str], targets: Sequence[str], columns: Sequence[str]) -> Iterable[Row]:
-        unit, encoding = self.settings.unit or "line", self.settings.encoding
+        unit, encoding, csv = self.settings.unit or "line", self.settings.encoding, self.settings.csv
         if self.has_tags and all(Path(each).suffix in CONLL for each in files):
             return TaggedRows(files, columns, encoding=encoding)
         if targets:
             sides = zip(columns, (files, targets), strict=True)
             return ParallelRows({name: Rows(paths, unit=unit, encoding=encoding) for name, paths in sides})
-        return Rows(files, columns, unit=unit, encoding=encoding)
+        return Rows(files, columns, unit=unit, csv=csv, encoding=encoding)
 
 
 def unit_of(settings: DataSettings, own: Unit) -> Unit:
     """What one text is: as the settings say, else the objective's own, which only plain text can have."""
     if settings.unit is not None:
         return settings.unit
-    sources = open_sources((*settings.train, *settings.valid), encoding=settings.encoding)
+    sources = open_sources((*settings.train, *settings.valid), csv=settings.csv, encoding=settings.encoding)
     return own if all(isinstance(each, TextSource) for each in sources) else "line"
 
 

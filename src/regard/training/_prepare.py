@@ -110,7 +110,8 @@ def check(settings: Settings) -> type[Task]:
     if not settings.data.train:
         raise InputError("data.train must name at least one file.")
     wants_pairs = "target" in kind.reads and not settings.data.train_target
-    sources = open_sources(settings.data.train, encoding=settings.data.encoding) if wants_pairs else []
+    data = settings.data
+    sources = open_sources(data.train, csv=data.csv, encoding=data.encoding) if wants_pairs else []
     if wants_pairs and all(isinstance(each, TextSource) for each in sources):
         raise InputError(
             f"data.train_target must name the other side of the texts: {settings.objective} reads pairs. Or "

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from regard.data import Csv
+
 FormName = Literal["rows", "packed", "blocks"]
 """How texts become rows of a batch."""
 
@@ -22,6 +24,7 @@ class DataSettings:
             for the objective's own: clm reads whole files, the others lines.
         text, target, label: columns of CSV, JSONL and Parquet; None for the objective's own: text, target and
             label; for tag words and tags.
+        csv: of CSV and TSV: `delimiter`, `escape` (such as a backslash), `header` (whether there is one).
         encoding: of text, JSON lines and CSV, such as "cp1252".
         longer: what becomes of a text that is longer than `batch.length`: "split" into several (mlm, clm),
             "cut" at the end, "drop", or "refuse". None for the objective's own way.
@@ -36,6 +39,7 @@ class DataSettings:
     text: str | None = None
     target: str | None = None
     label: str | None = None
+    csv: Csv = field(default_factory=Csv)
     encoding: str = "utf-8"
     longer: Literal["split", "cut", "drop", "refuse"] | None = None
 

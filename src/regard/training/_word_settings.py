@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from regard.data import Csv
 from regard.static import Ngrams
 
 WORD_OBJECTIVES = ("word2vec", "fasttext")
@@ -18,6 +19,7 @@ class WordDataSettings:
         unit: what one text is, of plain text: a line, a paragraph between blank lines, or all of a file. No
             word is in the window of another text's word.
         text: the column of CSV, JSONL and Parquet.
+        csv: of CSV and TSV: `delimiter`, `escape` (such as a backslash), `header` (whether there is one).
         encoding: of text, JSON lines and CSV, such as "cp1252".
         words: "unicode", by the word boundaries of UAX #29, where a punctuation mark is a word; or "blanks",
             what stands between white space, for texts that are cut into words already.
@@ -27,6 +29,7 @@ class WordDataSettings:
     train: tuple[str, ...] = ()
     unit: Literal["line", "paragraph", "file"] = "line"
     text: str = "text"
+    csv: Csv = field(default_factory=Csv)
     encoding: str = "utf-8"
     words: Literal["unicode", "blanks"] = "unicode"
     lowercase: bool = False

@@ -43,6 +43,7 @@ def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (b"", "'.*texts' holds no text; give a file with one text a line"),
         (b"\n \n", "holds no text"),
+        (b"a\rb\r", r"line 1 of .* ends in CR alone; convert them, as with tr '\\r' '\\n'"),
         (b"a\0b\n", "line 1 of .* byte 1 is NUL. If it is UTF-16"),
         ("bank".encode("utf-16"), "line 1 of .* byte 3 is NUL"),
         (b"ok\n" + b"x" * 43 + b"\n", "line 2 of .* has more than 41 bytes"),

@@ -73,3 +73,19 @@ def test_where_it_cannot_be_written(data: Path) -> None:
     done = run(data, "-o", data, "--text", "en")
     assert isinstance(done.exception, OutputError)
     assert data.read_text().startswith("{")
+
+
+def test_csv_of_spark_without_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text('1;"a \\"river\\" bank"\n2;"say \\"; \\""\n')
+    words = ("--text", 2, "--kind", "characters", "--no-header", "--escape", "\\")
+    done = run(path, "-o", tmp_path / "out", *words, "--delimiter", ";")
+    assert done.exit_code == 0, done.output
+    learned = Tokenizer.from_folder(tmp_path / "out", model_type="bert")
+    assert learned is not None
+    found = {learned.token_of(id) for id in range(learned.vocab_size)}
+    assert found == set('a river" bank say;\n')
+    path.write_text("1\ttext\n2\tmore\n")
+    assert run(path, "-o", tmp_path / "tabs", *words, "--delimiter", r"\t").exit_code == 0
+    done = run(path, "-o", tmp_path / "none", *words, "--delimiter", "ab")
+    assert str(done.exception) == "--delimiter must be one character, no quote or line end; got 'ab'."

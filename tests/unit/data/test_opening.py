@@ -59,6 +59,9 @@ def test_what_is_said_goes_before_the_name(tmp_path: Path) -> None:
         ("a.jsonl", b"text,id\nx,1\n", "should be JSON lines, and its first 2 lines hold no object"),
         ("a.json", b'[{"text": "x"},\n{"text": "y"}]\n', "one JSON array; write one object a line"),
         ("a.txt", "x\n".encode("utf-16"), "is UTF-16; convert it"),
+        ("a.txt", b"one\rtwo\r", r"a\.txt ends its lines in CR alone; convert it, .* tr '\\r' '\\n'"),
+        ("a.csv", b"text\rone", "in CR alone"),
+        ("a.jsonl", b'{"text": 1}\r{"text": 2}', "in CR alone"),
         ("a.csv", b"text\n\0\n", "should be CSV, and is binary: byte 5 is NUL"),
     ],
 )

@@ -14,6 +14,8 @@ from regard.core.errors import InputError
 from regard.models import load_checkpoint, write_checkpoint
 from regard.text import write_tokenizer
 from regard.training import Report, Settings, read_journal, read_settings, score, train
+from regard.training._parts import sides_of
+from regard.training._prepare import check
 from unit.training.small import LABELS, PAIRS, SIZES, TAGGED, TEXTS, network, tokenizer
 
 ROWS: dict[str, list[Any]] = {
@@ -171,6 +173,17 @@ def test_one_label_is_no_choice(tmp_path: Path) -> None:
         train(
             settings_of("classify", tmp_path, data={"train": [str(tmp_path / "one.csv")]}), tmp_path / "run"
         )
+
+
+def test_csv_with_backslashes_and_no_header(tmp_path: Path) -> None:
+    """Also to tell that there are columns for pairs, and what a text is."""
+    path = tmp_path / "pairs.csv"
+    path.write_text('"the \\"river\\"";das Ufer\n"a; bank";eine Bank\n' * 2)
+    form = {"csv": {"delimiter": ";", "escape": "\\", "header": False}, "text": "1", "target": "2"}
+    data = {"train": [str(path)], "train_target": [], "valid_share": 0.0, **form}
+    settings = settings_of("seq2seq", tmp_path, data=data)
+    texts = [values for values, _ in sides_of(settings, check(settings))[0]]
+    assert texts == [('the "river"', "das Ufer"), ("a; bank", "eine Bank")] * 2
 
 
 def test_tags_stand_in_columns_of_plain_text_too(tmp_path: Path) -> None:

@@ -49,6 +49,10 @@ def test_words_are_numbered_by_how_often_they_occur(text: Path, monkeypatch: pyt
     assert texts(read_corpus(settings(text).data, 2))[1:3] == [["the", "bank", "of"], ["the"]]
     cased = read_corpus(settings(text, data={"lowercase": False, "words": "blanks"}).data, 1)
     assert set(cased.words) == set(TEXT.split())
+    columns = text.with_suffix(".tsv")
+    columns.write_text('1\t"bank bank \\"river\\""\n')
+    form = {"text": "2", "csv": {"header": False, "escape": "\\"}}
+    assert read_corpus(settings(columns, data=form).data, 1).words == ["bank", '"', "river"]
     text.write_text("Fluß Fluß Ufer", encoding="cp1252")
     assert read_corpus(settings(text, data={"encoding": "cp1252"}).data, 1).words == ["fluß", "ufer"]
 

@@ -31,7 +31,7 @@ def fields(source: Source, columns: Columns) -> list[Carried]:
     if isinstance(source, ParquetSource):
         return _parquet_fields(source, columns)
     if isinstance(source, JsonSource):
-        return [infer(name, (each.get(name) for each in source.sample)) for name in columns.carried]
+        return [infer(name, source.values(name)) for name in columns.carried]
     return [Carried(name, pyarrow()[0].string()) for name in columns.carried]
 
 

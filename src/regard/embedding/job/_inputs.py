@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import InputError
-from regard.data import Opened, open_sources, unreadable
+from regard.data import Csv, Opened, open_sources, unreadable
 from regard.embedding.job._chunks import chunks, fields
 from regard.embedding.job._columns import Carried, Columns
 from regard.embedding.job._rows import Block, blocks
@@ -16,7 +16,7 @@ class Inputs:
     """Files of texts, and perhaps stdin, in the order given. Plain text is one text a line.
 
     Args:
-        paths, format, delimiter, encoding, copies: as of `regard.data.open_sources`.
+        paths, format, csv, encoding, copies: as of `regard.data.open_sources`.
         columns: which columns are used.
 
     Raises:
@@ -38,14 +38,12 @@ class Inputs:
         columns: Columns,
         *,
         format: str | None = None,
-        delimiter: str | None = None,
+        csv: Csv | None = None,
         encoding: str = "utf-8",
         copies: Path | None = None,
     ) -> None:
-        self.columns, self.delimiter, self.encoding = columns, delimiter, encoding
-        self._sources = open_sources(
-            paths, format=format, delimiter=delimiter, encoding=encoding, copies=copies
-        )
+        self.columns, self.csv, self.encoding = columns, csv or Csv(), encoding
+        self._sources = open_sources(paths, format=format, csv=csv, encoding=encoding, copies=copies)
         self.fields = self._shared_fields()
         self._identities = [_identity(each.opened) for each in self._sources]
 

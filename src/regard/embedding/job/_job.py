@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +193,7 @@ def _settings(inputs: Inputs, work: Work, shard_rows: int) -> dict[str, Any]:
         "id_column": columns.id,
         "kept_columns": list(columns.keep),
         "encoding": inputs.encoding,
-        "delimiter": inputs.delimiter,
+        "csv": asdict(inputs.csv),
         "types": {field.name: field.stated for field in inputs.fields},
         "versions": {"regard": __version__, "pyarrow": pa.__version__},
     }

@@ -73,7 +73,8 @@ def read_corpus(settings: WordDataSettings, min_count: int) -> Corpus:
     """
     numbers: dict[str, int] = {}
     ids, ends = array("i"), array("q")
-    for row in Rows(settings.train, (settings.text,), unit=settings.unit, encoding=settings.encoding):
+    unit, csv, encoding = settings.unit, settings.csv, settings.encoding
+    for row in Rows(settings.train, (settings.text,), unit=unit, csv=csv, encoding=encoding):
         text = row.text(settings.text)
         for word in _words(text.lower() if settings.lowercase else text, settings.words):
             ids.append(numbers.setdefault(word, len(numbers)))

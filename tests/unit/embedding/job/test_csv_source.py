@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard.core.errors import InputError
-from regard.data import _csv_source, _lines
+from regard.data import Csv, _csv_source, _lines
 from regard.data._lines import too_long
 from regard.embedding.job import Columns, Inputs
 from unit.embedding.job.reading import rows
@@ -41,11 +41,75 @@ def test_tabs_and_other_delimiters(tmp_path: Path) -> None:
     assert rows(tmp_path / "a.tsv", Columns(id="id")) == {0: ("a, b", "1")}
     path = tmp_path / "b.csv"
     path.write_text("text;id\na, b;1\n")
-    assert rows(path, Columns(id="id"), delimiter=";") == {0: ("a, b", "1")}
+    assert rows(path, Columns(id="id"), csv=Csv(delimiter=";")) == {0: ("a, b", "1")}
     with pytest.raises(InputError, match=r"no column 'text'; it has 'text;id'.*end at ';'\? .*--delimiter"):
         Inputs([path], Columns())
-    with pytest.raises(InputError, match="delimiter must be one character"):
-        Inputs([path], Columns(), delimiter=";;")
+    path.write_text("text\tid\na, b\t1\n")
+    assert rows(path, Columns(id="id"), csv=Csv(delimiter=r"\t")) == {0: ("a, b", "1")}
+    for form in ({"delimiter": ";;"}, {"delimiter": '"'}, {"escape": '"'}, {"escape": "ab"}, {"escape": ""}):
+        with pytest.raises(InputError, match=f"{next(iter(form))} must be one character"):
+            Csv(**form)
+    with pytest.raises(InputError, match="escape must not be the delimiter"):
+        Csv(delimiter=";", escape=";")
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        (r'"said \"hi\" twice"', 'said "hi" twice'),
+        (r'"at the end \""', 'at the end "'),
+        (r'"<a href=\"x, y\">"', '<a href="x, y">'),
+        ('"a ""double"" one"', 'a "double" one'),
+        (r"C:\data\new", r"C:\data\new"),  # Spark writes it so where there are no quotes
+        (r'"C:\\data, \"new\""', r'C:\data, "new"'),
+        (r'"ends in one \\"', "ends in one \\"),
+        (r"one\, field", "one, field"),
+        ("two\\\nlines", "two\nlines"),
+        ("two\\\r\nlines", "two\nlines"),
+        ('"two\nlines \\"q\\""', 'two\nlines "q"'),
+        (r"\N", None),
+        (r"\Nothing", r"\Nothing"),
+    ],
+)
+def test_escapes_of_spark_and_mysql(tmp_path: Path, field: str, text: str | None) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(f"text,id\n{field},1\n{field},2\nlast,3\n".encode())
+    wanted = [(text, "1"), (text, "2")] if text else [["1", "the text is null"], ["2", "the text is null"]]
+    found = rows(path, Columns(id="id"), csv=Csv(escape="\\"))
+    assert found == {0: wanted[0], 1: wanted[1], 2: ("last", "3")}
+
+
+def test_a_row_put_aside_for_an_escape_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'text\n"said \\"hi\\""\n"ends with \\""\nplain\n1,2\n')
+    found = rows(path)
+    assert all("give escape='\\' (--escape)" in found[row][1] for row in (0, 1))
+    assert found[2] == "plain"
+    assert "escape" not in found[3][1]
+
+
+def test_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("the river\t1\nthe bank\t2\nodd\n")
+    form = Csv(header=False)
+    wanted = {0: ("the river", "1"), 1: ("the bank", "2"), 2: [None, "the record has 1 fields, the first 2"]}
+    assert rows(path, Columns(text=("1",), id="2"), csv=form) == wanted
+    with pytest.raises(InputError, match=r"no column 'text'; it has '1', '2'\. Name one"):
+        Inputs([path], Columns(), csv=form)
+    with pytest.raises(InputError, match=r"it has 'the river', '1'.*no header\? .*--no-header"):
+        Inputs([path], Columns())
+
+
+def test_a_carriage_return_among_line_feeds(tmp_path: Path) -> None:
+    """In plain text it is a character of its line. CSV has it in quotes only."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\r\ntwo\rstill two\nthree")
+    assert rows(path) == {0: "one", 1: "two\rstill two", 2: "three"}
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'text\r\n"one\rstill one"\r\ntwo\rthree\nfour\r\n')
+    found = rows(path)
+    assert (found[0], found[2]) == ("one\rstill one", "four")
+    assert "a carriage return is in a field without quotes; make it a line end with tr" in found[1][1]
 
 
 def test_a_missing_or_doubled_column(tmp_path: Path) -> None:

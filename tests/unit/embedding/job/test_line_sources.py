@@ -211,3 +211,25 @@ def test_stdin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packed: bool) ->
         assert [block.texts for block in blocks(inputs, shard_rows=1)] == [["one"], ["two"]]
     with pytest.raises(InputError, match="stdin is read once"):
         Inputs([Path("-"), Path("-")], Columns())
+
+
+def test_fields_within_fields(tmp_path: Path) -> None:
+    """By a dotted path, in JSON lines and Parquet; a column of that very name goes first."""
+    made = [
+        {"id": 1, "doc": {"body": "a bank", "by": {"name": "x"}}, "a.b": {"c": "deep"}},
+        {"id": 2, "doc": {"body": None, "by": None}, "a.b": None},
+        {"id": 3, "doc": None, "a.b": {"c": "last"}},
+    ]
+    table = pa.Table.from_pylist(made)
+    lines, parquet = tmp_path / "a.jsonl", tmp_path / "a.parquet"
+    columns = Columns(text=("a.b.c",), id="id", keep=("doc.by.name",))
+    for path in (lines, parquet):
+        lines.write_text("".join(f"{json.dumps(row)}\n" for row in made))
+        pq.write_table(table, parquet)
+        null = [2, "the text is null" if path == parquet else "there is no column 'a.b.c'"]
+        assert rows(path, columns) == {0: ("deep", 1, "x"), 1: null, 2: ("last", 3, None)}
+        with pytest.raises(InputError, match=r"'doc\.body', 'doc\.by', 'doc\.by\.name'"):
+            Inputs([path], Columns(text=("doc.bod",)))
+        lines.write_text("".join(f"{json.dumps({**row, 'doc.body': 'own'})}\n" for row in made))
+        pq.write_table(table.append_column("doc.body", pa.array(["own"] * 3)), parquet)
+        assert rows(path, Columns(text=("doc.body",))) == {0: "own", 1: "own", 2: "own"}
