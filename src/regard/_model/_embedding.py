@@ -24,6 +24,7 @@ from regard.embedding import (
     Storage,
     Truncate,
     Windows,
+    WordKind,
 )
 from regard.models import Loaded
 
@@ -64,6 +65,7 @@ class Embedding(Held):
         *,
         level: Literal["word", "token"],
         layer: int | Sequence[int] | Mix = -1,
+        pooling: WordKind | Sequence[WordKind] | None = None,
         normalize: bool | None = None,
         window: Windows | Truncate | None = None,
         truncate_dim: int | None = None,
@@ -79,7 +81,7 @@ class Embedding(Held):
         *,
         level: Level = "sentence",
         layer: int | Sequence[int] | Mix = -1,
-        pooling: Kind | Sequence[Kind] | None = None,
+        pooling: Kind | WordKind | Sequence[Kind | WordKind] | None = None,
         normalize: bool | None = None,
         window: Windows | Truncate | None = None,
         prompt: str | None = None,
@@ -103,7 +105,7 @@ class Embedding(Held):
             level: what gets a vector. `regard.embedding.Request` has more on this and the next arguments.
             layer: 0 is the learned embedding, -1 the contextual one; a number, a list, or a `regard.Mix`.
             pooling: how tokens become a sentence vector; None for the checkpoint's own way, with all its
-                steps.
+                steps. How pieces become a word's vector: "mean" (the default), "first", "last" or "max".
             normalize: whether to scale vectors to length 1.
             window: `regard.Windows(size, overlap)` or `regard.Truncate(size)`.
             prompt, prompt_name: a text to put before each text, or the name of a prompt of the checkpoint.

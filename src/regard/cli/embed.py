@@ -62,7 +62,8 @@ def embed(
         typer.Option(
             "--pooling",
             metavar="HOW",
-            help="mean, cls, max, last, weighted_mean, mean_sqrt_len; by default the model's own.",
+            help="mean, cls, max, last, weighted_mean, mean_sqrt_len; by default the model's own. Of words: "
+            "mean, first, last, max.",
         ),
     ] = None,
     normalize: Annotated[

@@ -4,7 +4,7 @@ from regard.embedding._embedder import Embedder, Sentences
 from regard.embedding._embeddings import Embeddings, SentenceVectors
 from regard.embedding._kept import KeptEmbedder
 from regard.embedding._packs import BATCH_TOKENS
-from regard.embedding._pooling import KINDS, Kind, mean_of_rows, pool
+from regard.embedding._pooling import KINDS, WORD_KINDS, Kind, WordKind, pool, pool_words
 from regard.embedding._report import Computed, Loss, Report
 from regard.embedding._request import Level, Mix, Precision, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
@@ -15,6 +15,7 @@ from regard.embedding._windows import Truncate, Windows
 __all__ = [
     "BATCH_TOKENS",
     "KINDS",
+    "WORD_KINDS",
     "Computed",
     "Dense",
     "Embedder",
@@ -37,9 +38,10 @@ __all__ = [
     "Truncate",
     "Unit",
     "Windows",
+    "WordKind",
     "finished",
-    "mean_of_rows",
     "packed",
     "pool",
+    "pool_words",
     "read_sentence_settings",
 ]

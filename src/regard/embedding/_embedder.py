@@ -16,7 +16,7 @@ from regard.embedding._embeddings import Embeddings
 from regard.embedding._engine import stack_of
 from regard.embedding._packs import Pack, pack
 from regard.embedding._passages import Passages, read, room_of
-from regard.embedding._pooling import Row, added, mean_of_rows, pool_rows
+from regard.embedding._pooling import Row, added, pool_rows, pool_words
 from regard.embedding._report import Report
 from regard.embedding._request import Mix, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
@@ -103,7 +103,7 @@ class Embedder:
             "level": request.level,
             "layers": list(self._layers),
             "mix": list(request.layer.shares) if isinstance(request.layer, Mix) else None,
-            "pooling": list(self._kinds) if self._of_sentences else None,
+            "pooling": list(self._kinds),
             "normalize": request.normalize,
             "prompt": self._prompt,
             "window": {"kind": type(request.window).__name__, **_fields(request.window), "room": self._room},
@@ -246,13 +246,13 @@ class Embedder:
             rows_of, starts_of = (
                 torch.from_numpy(np.concatenate(each)).to(vectors.device) for each in (picked, starts)
             )
-            means = mean_of_rows(vectors, rows_of, starts_of)
-            out.put(np.concatenate(targets), means)
+            out.put(np.concatenate(targets), pool_words(self._kinds, vectors, rows_of, starts_of))
 
         self._run(passages, take, told)
         for (text, name), parts in broken.items():
             rows = torch.cat([parts[first] for first in sorted(parts)])
-            out.put(firsts[text : text + 1] + name, rows.float().mean(0, keepdim=True))
+            whole, start = torch.arange(len(rows)), torch.tensor([0])
+            out.put(firsts[text : text + 1] + name, pool_words(self._kinds, rows.cpu(), whole, start))
         vectors, scales = self._stored(out)
         spans_of = [spans for _, spans, _ in groups]
         return Embeddings(
@@ -325,7 +325,7 @@ class Embedder:
 
     def _stored(self, out: "_Rows") -> tuple[NDArray[Any], NDArray[np.float32] | None]:
         layers = len(self._layers) if isinstance(self._request.layer, Sequence) else 1
-        width = self._loaded.network.config.d_model * (len(self._kinds) if self._of_sentences else 1)
+        width = self._loaded.network.config.d_model * len(self._kinds)
         vectors = out.filled((layers, width))
         steps = self._settings.steps if self._of_sentences and self._request.pooling is None else ()
         done = finished(vectors, steps, truncate_dim=self._truncate_dim, normalize=self._request.normalize)

@@ -12,7 +12,11 @@ from regard.core.errors import InputError
 Kind = Literal["mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"]
 """The poolings."""
 
+WordKind = Literal["mean", "first", "last", "max"]
+"""The poolings of a word's pieces."""
+
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+WORD_KINDS: Final[tuple[WordKind, ...]] = get_args(WordKind)
 
 
 def pool(kinds: Kind | Sequence[Kind], vectors: Tensor, lengths: Sequence[int], *, skip: int = 0) -> Tensor:
@@ -148,24 +152,43 @@ def _shares(kind: Kind, places: Tensor, lengths: Tensor, skip: int) -> Tensor:
             return (places == lengths).to(places.dtype)
 
 
-def mean_of_rows(vectors: Tensor, rows: Tensor, starts: Tensor) -> Tensor:
-    """The mean of each group of rows: the vector of a word, of those of its pieces.
+def pool_words(kinds: Sequence[WordKind], vectors: Tensor, rows: Tensor, starts: Tensor) -> Tensor:
+    """The vector of each word, of those of its pieces x_1 .. x_n; of several poolings they are joined.
+
+        mean    sum of x_i / n
+        first   x_1
+        last    x_n
+        max     the largest of each entry
 
     Args:
+        kinds: the poolings.
         vectors: (tokens, ...); axes after the first are kept.
-        rows: int64 (entries,), rows of `vectors`, the groups end to end.
-        starts: int64 (groups,), where in `rows` each group starts; none may be empty.
+        rows: int64 (entries,), rows of `vectors`, the words' pieces end to end.
+        starts: int64 (words,), where in `rows` each word starts; none may be empty.
 
     Returns:
-        (groups, ...), float32, or float64 where the vectors are; each depends on its own rows only.
+        (words, ..., d), d times as many as there are poolings, float32, or float64 where the vectors are;
+        each depends on its own rows only.
 
     Example:
-        >>> vectors = torch.tensor([[1.0], [2.0], [4.0]])
-        >>> mean_of_rows(vectors, torch.tensor([0, 1, 2]), torch.tensor([0, 1])).flatten().tolist()
-        [1.0, 3.0]
+        >>> vectors, rows, starts = torch.tensor([[1.0], [2.0], [4.0]]), torch.arange(3), torch.tensor([0, 1])
+        >>> pool_words(["mean", "first", "last", "max"], vectors, rows, starts).tolist()
+        [[1.0, 1.0, 1.0, 1.0], [3.0, 2.0, 4.0, 4.0]]
+
+    Source: first and last are the choices of Devlin et al. 2019, arXiv 1810.04805, section 5.3, and of Flair.
     """
-    counts = torch.diff(starts, append=starts.new_tensor([len(rows)]))
-    return _sums(_flat(vectors), rows, starts).div_(counts[:, None]).view(len(starts), *vectors.shape[1:])
+    flat = _flat(vectors)
+    ends = torch.cat([starts, starts.new_tensor([len(rows)])])[1:]
+    pooled = []
+    for kind in kinds:
+        if kind == "mean":
+            made = _sums(flat, rows, starts).div_((ends - starts)[:, None])
+        elif kind == "max":
+            made = functional.embedding_bag(rows, flat, starts, mode="max")
+        else:
+            made = flat[rows[starts if kind == "first" else ends - 1]]
+        pooled.append(made.view(len(starts), *vectors.shape[1:]))
+    return torch.cat(pooled, dim=-1)
 
 
 def _flat(vectors: Tensor) -> Tensor:

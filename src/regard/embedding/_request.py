@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.embedding._packs import BATCH_TOKENS
-from regard.embedding._pooling import KINDS, Kind
+from regard.embedding._pooling import KINDS, WORD_KINDS, Kind, WordKind
 from regard.embedding._storage import Storage
 from regard.embedding._windows import Truncate, Windows
 
@@ -63,13 +63,14 @@ class Request:
     """Which vectors are wanted.
 
     Args:
-        level: "sentence": one vector a text; "word": one for each word that the text has, the mean of its
-            pieces' vectors; "token": one for each piece.
+        level: "sentence": one vector a text; "word": one for each word that the text has; "token": one for
+            each piece.
         layer: an embedding layer: 0 is the learned (static) embedding, the row of the table; i >= 1 what
             attention layer i - 1 hands on; -1 the contextual embedding. A list adds an axis, in its order;
             `Mix` gives a weighted sum. The pass ends at the highest.
-        pooling: how a text's vectors become one; several are joined. None: the checkpoint's own, with the
-            steps that follow it. Where it is given, nothing follows but `normalize`.
+        pooling: how a text's vectors become one, one of `KINDS`; several are joined. None: the checkpoint's
+            own, with the steps that follow it. Where it is given, nothing follows but `normalize`. Of level
+            "word": how the vectors of a word's pieces become one, "mean", "first", "last" or "max".
         normalize: whether vectors get the length 1; None: as the checkpoint's own pooling has it.
         window: what becomes of texts that are longer than the model takes.
         prompt, prompt_name: what is put before a text of level "sentence": a text, or one of the
@@ -93,7 +94,7 @@ class Request:
 
     level: Level = "sentence"
     layer: int | Sequence[int] | Mix = -1
-    pooling: Kind | Sequence[Kind] | None = None
+    pooling: Kind | WordKind | Sequence[Kind | WordKind] | None = None
     normalize: bool | None = None
     window: Windows | Truncate = field(default_factory=Windows)
     prompt: str | None = None
@@ -109,8 +110,10 @@ class Request:
         _one_of("level", self.level, get_args(Level))
         _one_of("precision", self.precision, get_args(Precision))
         _one_of("storage", self.storage, get_args(Storage))
+        if self.poolings == ():
+            raise InputError("pooling must name at least one; got none.")
         for kind in self.poolings or ():
-            _one_of("pooling", kind, KINDS)
+            _one_of("pooling", kind, WORD_KINDS if self.level == "word" else KINDS)
         if not isinstance(self.window, Windows | Truncate):
             raise InputError(
                 f"window must be regard.Windows(..) or regard.Truncate(..); got {self.window!r}."
@@ -119,16 +122,16 @@ class Request:
             value = getattr(self, name)
             if value is not None:
                 whole(name, value, least=1)
-        if self.level != "sentence":
-            given = [name for name in ("pooling", "prompt", "prompt_name") if getattr(self, name) is not None]
-            if given:
-                raise InputError(f"{given[0]} is of level='sentence'; got it with level={self.level!r}.")
+        no_pooling = ("pooling",) if self.level == "token" else ()
+        for name in () if self.level == "sentence" else (*no_pooling, "prompt", "prompt_name"):
+            if getattr(self, name) is not None:
+                raise InputError(f"{name} must be None with level={self.level!r}, which has none.")
 
     @property
-    def poolings(self) -> tuple[Kind, ...] | None:
+    def poolings(self) -> tuple[Any, ...] | None:
         """The poolings asked for; None for the checkpoint's own."""
         if self.pooling is None:
-            return None
+            return ("mean",) if self.level != "sentence" else None
         return (self.pooling,) if isinstance(self.pooling, str) else tuple(self.pooling)
 
     @property

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from html import escape
@@ -11,10 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 
 import regard
 from regard import InputError, Mix, Truncate, Windows
-from regard.embedding import Dense, Embedder, Kind, Request, SentenceSettings, Unit, _settle, pool
+from regard.embedding import (
+    WORD_KINDS,
+    Dense,
+    Embedder,
+    Kind,
+    Request,
+    SentenceSettings,
+    Unit,
+    WordKind,
+    _settle,
+    pool,
+)
 from tolerances import PARITY_FP32, assert_close_to_largest
 
 TEXTS = [
@@ -51,6 +64,44 @@ def test_words_are_those_of_a_trace(model: regard.Model, layer: int) -> None:
         assert own.texts == words == [text[start:end] for start, end in own.spans]
         assert_close_to_largest(own.vectors, vectors, PARITY_FP32)
     assert found.rows.tolist() == [row for row in range(len(TEXTS)) for _ in found.of(row).texts]
+
+
+PIECES = {
+    "mean": lambda states: states.mean(0),
+    "first": lambda states: states[0],
+    "last": lambda states: states[-1],
+    "max": lambda states: states.max(0).values,
+}
+
+
+def _by_pieces(model: regard.Model, text: str, kind: str, layer: int) -> torch.Tensor:
+    """A loop over the hidden states of transformers; words by its own spans and white space."""
+    hf = transformers.AutoModel.from_pretrained(model.loaded.source.folder)
+    read = transformers.AutoTokenizer.from_pretrained(model.loaded.source.folder)(
+        text, return_tensors="pt", return_offsets_mapping=True
+    )
+    spans = read.pop("offset_mapping")[0].tolist()
+    with torch.no_grad():
+        states = hf(**read, output_hidden_states=True).hidden_states[layer][0]
+    words = [found.span() for found in re.finditer(r"\S+", text)]
+    return torch.stack(
+        [
+            PIECES[kind](states[[i for i, (a, b) in enumerate(spans) if start <= a < b <= end]])
+            for start, end in words
+        ]
+    )
+
+
+@pytest.mark.parametrize("kind", WORD_KINDS)
+def test_a_word_is_the_first_last_largest_or_mean_of_its_pieces(model: regard.Model, kind: WordKind) -> None:
+    text = "unforgettable riverbanks overflowed unexpectedly near a bank"
+    for layer in (3, 6):
+        found = model.embed([text], level="word", pooling=kind, layer=layer)
+        expected = _by_pieces(model, text, kind, layer)
+        assert found.texts == text.split()
+        assert_close_to_largest(found.vectors, expected, PARITY_FP32)
+    joined = model.embed([text], level="word", pooling=["first", kind]).vectors
+    assert_close_to_largest(joined[:, 384:], expected, PARITY_FP32)
 
 
 def test_tokens_are_those_of_a_trace_but_the_templates(model: regard.Model) -> None:
@@ -105,10 +156,13 @@ def test_windows_embed_each_word_in_the_window_that_it_is_given_to(model: regard
     assert found.report.windows.tolist() == [len(window.parts(len(aligned.ids), room=30, starts=starts))]
 
 
-def test_a_word_longer_than_what_windows_share_is_the_mean_of_all_its_pieces(model: regard.Model) -> None:
+@pytest.mark.parametrize("kind", WORD_KINDS)
+def test_a_word_longer_than_what_windows_share_is_of_all_its_pieces(
+    model: regard.Model, kind: WordKind
+) -> None:
     text = "a " + "pneumonoultramicroscopicsilicovolcanoconiosis" * 2 + " b"
     window = Windows(size=14, overlap=2)
-    found = model.embed([text], level="word", layer=2, window=window)
+    found = model.embed([text], level="word", layer=2, window=window, pooling=kind)
     (aligned,) = model.tokenizer.bulk.aligned([text])
     starts = [p for p, w in enumerate(aligned.word_of) if p == 0 or aligned.word_of[p - 1] != w]
     rows = []
@@ -117,7 +171,8 @@ def test_a_word_longer_than_what_windows_share_is_the_mean_of_all_its_pieces(mod
         rows += [states[1 + piece - part.start] for piece in range(part.first, part.last)]
     pieces = [place for place, word in enumerate(aligned.word_of) if word == 1]
     assert len(pieces) > 24, "over more than two windows"
-    assert_close_to_largest(found.vectors[1], torch.stack([rows[p] for p in pieces]).mean(0), PARITY_FP32)
+    expected = PIECES[kind](torch.stack([rows[place] for place in pieces]))
+    assert_close_to_largest(found.vectors[1], expected, PARITY_FP32)
     assert found.texts[0] == "a"
 
 
@@ -320,7 +375,10 @@ def test_a_prompt_is_read_with_the_text_and_pooled_or_not(tmp_path: Path) -> Non
         ({"layer": []}, r"layer must name at least one layer"),
         ({"layer": [6, 2, -1]}, r"layer must name each layer once; got 6, 2, 6"),
         ({"pooling": "sum"}, r"pooling must be mean, .*; got 'sum'"),
-        ({"level": "word", "pooling": "mean"}, r"pooling is of level='sentence'"),
+        ({"level": "word", "pooling": "cls"}, r"pooling must be mean, first, last or max; got 'cls'"),
+        ({"level": "token", "pooling": "mean"}, r"pooling must be None with level='token'"),
+        ({"level": "word", "prompt": "a"}, r"prompt must be None with level='word'"),
+        ({"pooling": []}, r"pooling must name at least one; got none"),
         ({"precision": "int4"}, r"precision must be float32, bfloat16, int16, int8 or fast; got 'int4'"),
         ({"storage": "binary"}, r"storage must be float32, float16, int8 or ubinary"),
         ({"window": 5}, r"window must be regard\.Windows"),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.embedding import KINDS, Kind, mean_of_rows, pool
+from regard.embedding import KINDS, WORD_KINDS, Kind, WordKind, pool, pool_words
 from regard.embedding._pooling import Row, added, pool_rows
 from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
 
@@ -107,19 +107,24 @@ def test_what_cannot_be_pooled_is_refused(kinds: str, lengths: list[int], skip: 
         pool(kinds, vectors(), lengths, skip=skip)  # type: ignore[arg-type]
 
 
-def test_a_word_is_the_mean_of_its_pieces() -> None:
+@pytest.mark.parametrize("kind", WORD_KINDS)
+def test_a_word_is_made_of_its_pieces(kind: WordKind) -> None:
+    of = {
+        "mean": lambda pieces: pieces.mean(0),
+        "first": lambda pieces: pieces[0],
+        "last": lambda pieces: pieces[-1],
+        "max": lambda pieces: pieces.amax(0),
+    }[kind]
     given = torch.randn(11, 2, WIDTH, dtype=torch.float64)
     groups = [[3], [0, 1, 2], [10, 4, 10], [7, 8]]
     rows = torch.tensor([row for group in groups for row in group])
     starts = torch.tensor([0, 1, 4, 7])
-    expected = torch.stack([torch.stack([given[row] for row in group]).mean(0) for group in groups])
-    assert_close_to_largest(mean_of_rows(given, rows, starts), expected, FP64)
-    assert mean_of_rows(given.bfloat16(), rows, starts).dtype == torch.float32
-
-
-def test_no_words_give_no_vectors() -> None:
+    expected = torch.stack([of(given[group]) for group in groups])
+    assert_close_to_largest(pool_words([kind], given, rows, starts), expected, FP64)
+    joined = pool_words([kind, "mean"], given.bfloat16(), rows, starts)
+    assert (joined.dtype, joined.shape) == (torch.float32, (4, 2, 2 * WIDTH))
     none = torch.zeros(0, dtype=torch.int64)
-    assert mean_of_rows(torch.randn(3, WIDTH), none, none).shape == (0, WIDTH)
+    assert pool_words([kind], torch.randn(3, WIDTH), none, none).shape == (0, WIDTH)
 
 
 @pytest.mark.parametrize("kind", KINDS)
