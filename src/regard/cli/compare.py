@@ -33,7 +33,8 @@ def compare(
             "--word",
             "-w",
             metavar="WORD",
-            help='The word, once for all texts or once for each; "bank#2" is its second occurrence.',
+            help='The word, once for all texts or once for each; "bank#2" is its second occurrence, "16:20" '
+            "the characters 16 to 20.",
         ),
     ] = None,
     heads: Annotated[

@@ -24,7 +24,10 @@ def explain(
     word: Annotated[
         str | None,
         typer.Option(
-            "--word", "-w", metavar="WORD", help='Whose attention; "bank#2" is its second occurrence.'
+            "--word",
+            "-w",
+            metavar="WORD",
+            help='Whose attention; "bank#2" is its second occurrence, "16:20" the characters 16 to 20.',
         ),
     ] = None,
     token: Annotated[

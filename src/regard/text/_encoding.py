@@ -133,7 +133,7 @@ class Encoding:
         """The tokens' segments, for models that are told them."""
         return tuple(token.type_id for token in self.tokens)
 
-    def find(self, selector: str | int) -> tuple[int, ...]:
+    def find(self, selector: str | int | tuple[int, ...]) -> tuple[int, ...]:
         """The positions of the tokens that a selector names.
 
         * An integer is a position; a negative one counts from the end.
@@ -141,19 +141,21 @@ class Encoding:
           Several words ("river bank") select the tokens of words that follow each other.
         * Where the word occurs more than once, "bank#2" chooses the second, counted over both texts.
           With a number beyond these it is looked up as it is written.
+        * A pair of integers is a span in code points, such as `(16, 20)` or `word.span`; of the second text
+          `(16, 20, 1)`. A text that is not found, such as "16:20", is one too.
         * A special token is selected by its exact string: "[CLS]", "[SEP]#2". Where tokens were given without
           a text, every piece is: "##ing", "Ġbank#2".
 
         Args:
-            selector: A position, a word, several words, or a special token.
+            selector: A position, a word, several words, a span, or a special token.
 
         Returns:
             Token positions in order, at least one.
 
         Raises:
-            InputError: A position out of range; a word that does not occur, that occurs more than once
-                without a choice, or of which the tokenizer left no token. The message lists what could be
-                meant.
+            InputError: A position out of range; a span without a token, or with a part of one; a word that
+                does not occur, that occurs more than once without a choice, or of which the tokenizer left no
+                token. The message lists what could be meant.
 
         Example:
             >>> from tokenizers import Tokenizer as Backend, models, pre_tokenizers

@@ -1,4 +1,4 @@
-"""From what a person writes ("bank", "bank#2", "river bank", "[CLS]", -1) to token positions."""
+"""From what a person writes ("bank", "bank#2", "river bank", "16:20", "[CLS]", -1) to token positions."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from regard.text._words import fold, shown, split_words
 
 # [0-9], not \d: a selector is written in ASCII digits, "²" and "٢" belong to words.
 _CHOICE: Final = re.compile(r"(?s)(?P<name>.+)#(?P<number>[0-9]{1,9})")
+_SPAN: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
 
 _CONTROLS: Final = regex.compile(r"(?V1)[\p{Cc}--\p{White_Space}]+")
 
@@ -36,9 +37,14 @@ class _Occurrence:
 
 
 def select(
-    selector: str | int, texts: Sequence[str], tokens: Sequence[Token], words: Sequence[Word]
+    selector: str | int | tuple[int, ...],
+    texts: Sequence[str],
+    tokens: Sequence[Token],
+    words: Sequence[Word],
 ) -> tuple[int, ...]:
     """The token positions that `selector` names; see `Encoding.find`."""
+    if isinstance(selector, tuple):
+        return _between(selector, texts, tokens)
     if not isinstance(selector, str):
         return (_position(selector, len(tokens)),)
     name = selector.strip() if texts else selector
@@ -53,6 +59,8 @@ def select(
     if choice and not 1 <= number <= len(found) and (written := _occurrences(name, texts, tokens, words)):
         # "issue#42" in a text with fewer issues is what the text says.
         choice, base, found, number = None, name, written, 1
+    if not found and texts and (span := _SPAN.fullmatch(name)):
+        return _between((int(span[1]), int(span[2])), texts, tokens)
     if not found:
         raise InputError(_not_in_text(base, texts, words) if texts else _no_piece(base, tokens))
     if choice is None and len(found) > 1:
@@ -80,6 +88,33 @@ def _position(selector: object, count: int) -> int:
             f"so 0 to {count - 1}, or -{count} to -1 from the end"
         )
     return position % count
+
+
+def _between(span: tuple[int, ...], texts: Sequence[str], tokens: Sequence[Token]) -> tuple[int, ...]:
+    """The tokens of what stands between two places of a text: of a pair's second where a 1 follows."""
+    try:
+        start, end, sequence = map(operator.index, (*span, 0)[: max(3, len(span))])
+    except (TypeError, ValueError):
+        start = end = sequence = 0
+    if not (0 <= sequence < len(texts) and 0 <= start < end <= len(texts[sequence])):
+        of = " and ".join(f"{len(text)} characters" for text in texts) or "no text, since it was given as ids"
+        raise InputError(f"selector must be a span (start, end) of tokens, within {of}; got {span}")
+    told = f"span {start}:{end}, {shown(texts[sequence][start:end])},"
+    inside = [
+        token
+        for token in tokens
+        if token.span is not None and token.sequence == sequence and (token.special or token.word is not None)
+        if token.span[0] < end and start < token.span[1]
+    ]
+    if not inside:
+        raise InputError(f"{told} has no token; give another")
+    for token in inside:
+        if token.span is not None and not (start <= token.span[0] and token.span[1] <= end):
+            raise InputError(
+                f"{told} has only a part of token {token.index}, {shown(token.surface)}; "
+                f"give {token.span[0]}:{token.span[1]} in full"
+            )
+    return tuple(token.index for token in inside)
 
 
 def _occurrences(

@@ -55,9 +55,15 @@ def refusal(encoding: Encoding, selector: object) -> str:
         (-1, (11,)),
         (-12, (0,)),
         (np.int64(3), (3,)),
+        ((10, 14), (3,)),
+        ("10:14", (3,)),
+        ((4, 14), (2, 3)),
+        ((3, 15), (2, 3)),  # blanks at its ends
+        ((np.int64(25), 29), (7,)),
+        ((33, 41), (9, 10)),
     ],
 )
-def test_found(selector: str | int, expected: tuple[int, ...], encoding: Encoding) -> None:
+def test_found(selector: str | int | tuple[int, ...], expected: tuple[int, ...], encoding: Encoding) -> None:
     assert encoding.find(selector) == expected
 
 
@@ -83,9 +89,14 @@ def test_found(selector: str | int, expected: tuple[int, ...], encoding: Encodin
         ("bank # 2 bank", "bank#2", (4,)),
         ("a C# b C#", "C##2", (5, 6)),
         ("bank #1", "#1", (2, 3)),
+        ("at 4:20 pm", "4:20", (2, 3, 4)),  # as written before it is a span
+        ("The [MASK] x", (4, 10), (2,)),
+        ("a 🇫🇷🇩🇪 b", (2, 6), (2,)),
     ],
 )
-def test_found_in(text: str, selector: str, expected: tuple[int, ...], default: Tokenizer) -> None:
+def test_found_in(
+    text: str, selector: str | tuple[int, ...], expected: tuple[int, ...], default: Tokenizer
+) -> None:
     assert default.encode(text).find(selector) == expected
 
 
@@ -95,6 +106,7 @@ def test_found_in_pairs(default: Tokenizer) -> None:
     assert pair.find("A") == (4,)
     assert pair.find("bank#2") == (5,)
     assert pair.find("[SEP]#2") == (6,)
+    assert (pair.find((4, 8)), pair.find((2, 6, 1)), pair.find("4:8")) == ((2,), (5,), (2,))
     # Words of two texts do not follow each other.
     assert refusal(pair, "bank A").startswith('"bank A" is not a word of the texts; ')
 
@@ -107,6 +119,30 @@ def test_every_word_is_found_by_itself_and_its_number(all_tokenizers: dict[str, 
         ):
             for number, word in enumerate(group, start=1):
                 assert encoding.find(f"{text}#{number}") == word.tokens
+                assert encoding.find((*word.span, word.sequence)) == word.tokens
+
+
+@pytest.mark.parametrize(
+    ("span", "told"),
+    [
+        (
+            (4, 4),
+            "selector must be a span (start, end) of tokens, within 41 characters; got (4, 4)",
+        ),
+        ((36, 42), "41 characters; got (36, 42)"),
+        ((-4, 3), "got (-4, 3)"),
+        ((1, 4, 1), "got (1, 4, 1)"),
+        ((1,), "got (1,)"),
+        ((1, 2, 0, 0), "got (1, 2, 0, 0)"),
+        (("a", "b"), "got ('a', 'b')"),
+        ((9, 10), 'span 9:10, "", has no token; give another'),
+        ((6, 14), 'span 6:14, "ver bank", has only a part of token 2, "river"; give 4:9 in full'),
+        ("0:99", "got (0, 99)"),
+    ],
+)
+def test_a_span_that_is_none(encoding: Encoding, span: object, told: str) -> None:
+    assert told in refusal(encoding, span)
+    assert "no text, since it was given as ids" in refusal(Encoding.from_ids([1, 2]), (0, 2))
 
 
 def test_an_ambiguous_word_lists_where_it_stands(encoding: Encoding) -> None:

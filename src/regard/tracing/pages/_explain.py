@@ -12,18 +12,18 @@ from regard.models import Kind, stack_of
 from regard.tracing.pages._explanation import Explanation
 from regard.tracing.pages._page_extras import as_array
 from regard.tracing.pages._sublayers import steps_around
-from regard.tracing.record import Trace, token_of
+from regard.tracing.record import Trace, WordOrToken, token_of
 
 
 def explain(
-    trace: Trace, token: int | str, layer: int = -1, head: int = 0, *, kind: Kind | None = None
+    trace: Trace, token: WordOrToken, layer: int = -1, head: int = 0, *, kind: Kind | None = None
 ) -> Explanation:
     """Work out one token's attention in one head, every number from its id to the layer's output.
 
     Args:
         trace: the traced text.
-        token: an index, or a word of the text; if a word has several pieces, the first is worked out, and the
-            record names them all.
+        token: an index, a word of the text, or a span of it, such as (16, 20); if a word has several pieces,
+            the first is worked out, and the record names them all.
         layer: attention layer.
         head: query head.
         kind: "encoder", "decoder" or "cross"; needed only where there are several.

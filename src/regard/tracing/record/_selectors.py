@@ -10,9 +10,12 @@ from regard.core.errors import InputError
 from regard.text import Encoding
 from regard.tracing.record._passage import counted
 
-Selector = int | slice | str | Sequence[int | str]
-"""Some tokens: an index (negative from the end), a slice, a word of the text ("bank", "bank#2"), or a list of
-indexes and words."""
+WordOrToken = int | str | tuple[int, ...]
+"""A token by its index (negative from the end), or the tokens of a word of the text ("bank", "bank#2") or of
+a span of it in code points, (16, 20) or "16:20"."""
+
+Selector = int | slice | str | Sequence[WordOrToken]
+"""Some tokens: an index, a slice, a word or span as a text, or a list of these: `["bank", (16, 20)]`."""
 
 Numbers = int | slice | list[int] | tuple[int, ...] | range | None
 """Some layers, heads or neurons: one, a slice, several; negative ones count from the end; None is all."""
@@ -34,21 +37,21 @@ def chosen_of(name: str, tokens: Encoding | int, selector: Selector | None) -> t
         chosen = within(name, selector or slice(None), count)
     else:
         several = isinstance(selector, Sequence) and not isinstance(selector, str)
-        given: Sequence[int | str] = selector if several else [selector]  # type: ignore[assignment,list-item]
+        given: Sequence[WordOrToken] = selector if several else [selector]  # type: ignore[assignment,list-item]
         chosen = tuple(place for each in given for place in token_of(name, tokens, each))
     if not chosen:
         raise InputError(f"{name} must pick at least one of the {count} tokens; {selector} picks none.")
     return chosen
 
 
-def token_of(name: str, tokens: Encoding | int, selector: int | str) -> tuple[int, ...]:
+def token_of(name: str, tokens: Encoding | int, selector: WordOrToken) -> tuple[int, ...]:
     """The token at an index, or the tokens of a word.
 
     Raises:
         InputError: there is none.
     """
     count = tokens if isinstance(tokens, int) else len(tokens.tokens)
-    if isinstance(selector, str) and not isinstance(tokens, int):
+    if isinstance(selector, str | tuple) and not isinstance(tokens, int):
         return tokens.find(selector)
     index = counted(selector, count)
     if index is None:

@@ -11,7 +11,14 @@ from regard.core import AttentionInputs, attention_scores, attention_weights
 from regard.core.errors import InputError
 from regard.models import Kind
 from regard.tracing.record._budget import check_pairs
-from regard.tracing.record._selectors import Numbers, Selector, numbers_of, positions_of, token_of
+from regard.tracing.record._selectors import (
+    Numbers,
+    Selector,
+    WordOrToken,
+    numbers_of,
+    positions_of,
+    token_of,
+)
 from regard.tracing.record._stacks import Stacks
 
 
@@ -219,11 +226,12 @@ class Trace(Stacks):
         picked = value if positions is None else value.index_select(-2, positions)
         return picked.detach().float().cpu()
 
-    def embedding(self, token: int | str, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
+    def embedding(self, token: WordOrToken, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
         """The vector of a token or a word at an embedding layer.
 
         Args:
-            token: an index, or a word of the text; a word of several pieces gives their mean.
+            token: an index, a word of the text, or a span of it, such as (16, 20); a word of several pieces
+                gives their mean.
             layer: 0 is the learned embedding (the row of the table); i >= 1 is the output of attention layer
                 i - 1; L, or -1, is the contextual embedding, after the last norm; "input" is the input of
                 attention layer 0, made of table row, position and norm.

@@ -163,6 +163,11 @@ def test_a_word_of_several_pieces_has_their_mean(trace: Trace) -> None:
     assert_close_to_largest(trace.embedding("fishing", 1), pieces.mean(dim=0), FP32_OF_LARGEST)
     assert torch.equal(trace.embedding("the#2", 1), trace.embeddings(1)[6])
     assert torch.equal(trace.embedding(-1, 1), trace.embedding("[SEP]", 1))
+    (span,) = [word.span for word in trace.encoding.words if word.text == "fishing"]
+    assert torch.equal(trace.embedding(span, 1), trace.embedding("fishing", 1))
+    rows = trace.weights(1, 0, query="fishing", key="bank")
+    assert torch.equal(trace.weights(1, 0, query=[span], key="bank"), rows)
+    assert torch.equal(trace.weights(1, 0, query="{}:{}".format(*span), key="bank"), rows)
 
 
 @pytest.mark.parametrize("layer", [3, -4, "output", 1.5, None, True])
