@@ -1,15 +1,14 @@
 """Vectors of many texts."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import count, islice
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
 
 from regard._model._bar import Bar
 from regard._model._held import Held
 from regard.core.arguments import check_function
-from regard.core.errors import InputError
 from regard.embedding import (
     BATCH_TOKENS,
     Embeddings,
@@ -27,6 +26,7 @@ from regard.embedding import (
     WordKind,
 )
 from regard.models import Loaded
+from regard.text import each_text
 
 # Texts that are sorted by length together: tokens of more would only wait in memory.
 _AT_ONCE = 8192
@@ -42,7 +42,7 @@ class Embedding(Held):
     @overload
     def embed(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | Sequence[str]],
         *,
         level: Literal["sentence"] = "sentence",
         layer: int | Sequence[int] | Mix = -1,
@@ -61,7 +61,7 @@ class Embedding(Held):
     @overload
     def embed(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | Sequence[str]],
         *,
         level: Literal["word", "token"],
         layer: int | Sequence[int] | Mix = -1,
@@ -77,7 +77,7 @@ class Embedding(Held):
     ) -> Embeddings: ...
     def embed(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | Sequence[str]],
         *,
         level: Level = "sentence",
         layer: int | Sequence[int] | Mix = -1,
@@ -101,7 +101,8 @@ class Embedding(Held):
         same request uses the prepared weights of this one.
 
         Args:
-            texts: any number, in a list, a column of a table (such as a pandas Series), or an iterator.
+            texts: any number, in a list, a column of a table (such as a pandas Series), or an iterator: each
+                a string, or a list of the words that it is cut into (see `regard.text.Words`).
             level: what gets a vector. `regard.embedding.Request` has more on this and the next arguments.
             layer: 0 is the learned embedding, -1 the contextual one; a number, a list, or a `regard.Mix`.
             pooling: how tokens become a sentence vector; None for the checkpoint's own way, with all its
@@ -180,24 +181,11 @@ class Embedding(Held):
             )
 
 
-def _portions(texts: Iterable[str]) -> Iterator[list[str]]:
+def _portions(texts: Iterable[str | Sequence[str]]) -> Iterator[list[str]]:
     """Lists of texts, at least one, so that no texts give vectors of no rows."""
-    got = type(texts).__name__
-    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
-        # Iterating over it would give its headings.
-        raise InputError(f"texts must be one column of texts; got {got}: give one, such as table['text'].")
-    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
-        raise InputError(f"texts must be several texts, such as a list; got {got}: write [text].")
-    stream = iter(texts)
+    stream = each_text("texts", texts)
     for first in count(0, _AT_ONCE):
-        portion: list[Any] = list(islice(stream, _AT_ONCE))
-        for place, text in enumerate(portion):
-            if not isinstance(text, str):
-                shown = repr(text) if text is None or isinstance(text, float) else type(text).__name__
-                raise InputError(
-                    f"texts[{first + place}] must be a text; got {shown}: leave such rows out first, as "
-                    "series.dropna() does, or turn them into strings."
-                )
+        portion = list(islice(stream, _AT_ONCE))
         if portion or not first:
             yield portion
         if len(portion) < _AT_ONCE:

@@ -10,6 +10,7 @@ from regard import tracing
 from regard._model._held import Held
 from regard.core.errors import InputError
 from regard.models import as_named
+from regard.text import Words, each_text
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +50,7 @@ class Tracing(Held):
     @overload
     def trace(
         self,
-        text: Iterable[str],
+        text: Iterable[str | Sequence[str]],
         pair: None = None,
         *,
         keep: Keep = "all",
@@ -58,7 +59,7 @@ class Tracing(Held):
     ) -> list[Trace]: ...
     def trace(
         self,
-        text: str | Iterable[str] | Mapping[str, Any] | None = None,
+        text: str | Iterable[str | Sequence[str]] | Mapping[str, Any] | None = None,
         pair: str | None = None,
         *,
         target: str | None = None,
@@ -72,7 +73,8 @@ class Tracing(Held):
         """Run the model on a text and record what determines its attention.
 
         Args:
-            text: a text, or several (a list, a column of a data frame), which give a list of traces. Texts of
+            text: a text, or several (a list, a column of a data frame), which give a list of traces; one of
+                several may be a list of words, of one text alone `regard.text.Words([...])`. Texts of
                 like length run in one pass; such a trace equals that of the text alone to 1e-5.
             pair: a second text, with a single first one.
             target: what the decoder of an encoder-decoder reads, after its start token; by default only that.
@@ -118,12 +120,10 @@ class Tracing(Held):
             raise InputError(f"{next(iter(ids))} must be None with a text; it is read with token_ids.")
         if isinstance(text, str):
             return tracing.trace_text(self.loaded, text, pair, target=target, keeping=keeping)
-        given: list[Any] = list(text) if isinstance(text, Iterable) else [text]
-        if odd := [type(each).__name__ for each in given if not isinstance(each, str)]:
-            raise InputError(
-                f"text must be a string or several; got {'several of which one is ' * (given != [text])}"
-                f"{odd[0]}. Ids are given by their name: trace(token_ids=...)."
-            )
+        try:
+            given = list(each_text("text", text))
+        except InputError as error:
+            raise InputError(f"{error} Ids are given by their name: trace(token_ids=...).") from error
         if pair is not None or target is not None:
             raise InputError("pair and target must be None with several texts; trace each by itself.")
         return tracing.trace_texts(self.loaded, given, keeping=keeping)
@@ -175,6 +175,7 @@ class Tracing(Held):
 
         if isinstance(text, Recorded):
             return text
+        text = Words.of(text)
         if not isinstance(text, str | Sequence | Tensor | Mapping):
             raise InputError(f"{name} must be a text, token ids or a trace; got {type(text).__name__}.")
         read: Callable[..., Recorded] = tracing.trace_text if isinstance(text, str) else tracing.trace_ids

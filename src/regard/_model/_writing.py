@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
 
 from regard._model._bar import Bar
 from regard._model._held import Held
@@ -27,6 +27,7 @@ from regard.decoding import (
     stream,
     watch_text,
 )
+from regard.text import each_text
 
 if TYPE_CHECKING:
     from regard.tracing import Keep
@@ -118,7 +119,7 @@ class Writing(Held):
             2
         """
         single = isinstance(texts, str)
-        given = [texts] if isinstance(texts, str) else _texts(texts)
+        given = [texts] if isinstance(texts, str) else list(each_text("texts", texts))
         if single and not given[0].strip():
             raise InputError("texts must hold a text to go on from; got a blank one.")
         if trace is not False:
@@ -151,7 +152,7 @@ class Writing(Held):
                 count=1 if count is None else count,
                 stop=stop,
                 rules=Rules.of(self.loaded, **rules),
-                prefix=prefix if isinstance(prefix, str) else _texts(prefix, "prefix"),
+                prefix=prefix if isinstance(prefix, str) else list(each_text("prefix", prefix)),
                 batch_tokens=batch_tokens,
                 advance=advance,
             )
@@ -222,11 +223,3 @@ class Writing(Held):
     def recommended(self, *, seed: int = 0) -> Choice | Beams:
         """How the checkpoint's own files ask it to write: see `regard.decoding.recommended`."""
         return recommended(self.loaded, seed=seed)
-
-
-def _texts(texts: Iterable[str], name: str = "texts") -> list[str]:
-    found: list[Any] = list(texts) if isinstance(texts, Iterable) else [texts]
-    for place, each in enumerate(found):
-        if not isinstance(each, str):
-            raise InputError(f"{name}[{place}] must be a text; got {type(each).__name__}.")
-    return found

@@ -44,19 +44,6 @@ KindOption = Annotated[
     Kind | None,
     typer.Option("--kind", "-k", metavar="KIND", help="Which attention: encoder, decoder or cross."),
 ]
-DelimiterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--delimiter", metavar="CHAR", help=r"The delimiter of CSV, if it is not a comma; \t is a tab."
-    ),
-]
-EscapeOption = Annotated[
-    str | None,
-    typer.Option("--escape", metavar="CHAR", help=r"The escape of CSV, such as \ of Spark and MySQL."),
-]
-NoHeaderOption = Annotated[
-    bool, typer.Option("--no-header", help="CSV begins with its first row; the columns are 1, 2, ...")
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 
 # A copy of `checkpoints.DEFAULT_MODEL`, which cannot be imported without torch; a test compares the two.

@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli._csv_options import DelimiterOption, EscapeOption, NoHeaderOption
 from regard.cli._embed_job import Limit, estimated, printed, written
-from regard.cli._options import (
-    DEFAULT_MODEL,
-    DelimiterOption,
-    EscapeOption,
-    JsonOption,
-    ModelOption,
-    NoHeaderOption,
-    check_outputs,
-    status,
-)
+from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_outputs, status
 from regard.cli._progress import say
 from regard.cli._ray_option import ray_workers
 from regard.core.errors import InputError

@@ -5,17 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from regard.cli._csv_options import DelimiterOption, EscapeOption, NoHeaderOption
 from regard.cli._errors import Command
-from regard.cli._options import (
-    DelimiterOption,
-    EscapeOption,
-    JsonOption,
-    NoHeaderOption,
-    check_new,
-    check_outputs,
-    print_json,
-    print_path,
-)
+from regard.cli._options import JsonOption, check_new, check_outputs, print_json, print_path
 from regard.cli._progress import Progress
 from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole

@@ -8,7 +8,7 @@ from regard.data._line_sources import JsonSource, TextSource
 from regard.data._lines import LONGEST, Record
 from regard.data._opening import FORMATS, Opened, unreadable
 from regard.data._parallel import ParallelRows
-from regard.data._parquet_source import ROWS, ParquetSource, column_values, is_text
+from regard.data._parquet_source import ROWS, ParquetSource, column_values, is_text, is_words
 from regard.data._rows import Row, Rows, Unit
 from regard.data._sources import Source, open_sources
 from regard.data._texts import no_text
@@ -30,6 +30,7 @@ __all__ = [
     "Unit",
     "column_values",
     "is_text",
+    "is_words",
     "no_text",
     "open_sources",
     "unreadable",

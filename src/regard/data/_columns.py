@@ -1,8 +1,6 @@
 """Which columns an input has."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
-from operator import getitem
 from typing import Any
 
 from regard.core.errors import InputError
@@ -14,12 +12,7 @@ _LISTED = 30
 
 
 def path_to(name: str, record: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The keys that lead to a column: its name, or where no column has it, the parts of a dotted path.
-
-    Example:
-        >>> path_to("doc.body", {"doc": {"body": "a bank"}}), path_to("doc.body", {"doc": "", "doc.body": ""})
-        (('doc', 'body'), ('doc.body',))
-    """
+    """The keys that lead to a column: its name, or where no column has it, the parts of a dotted path."""
     if name in record:
         return (name,)
     for end in (place for place in range(len(name) - 1, 0, -1) if name[place] == "."):
@@ -31,8 +24,10 @@ def path_to(name: str, record: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 def value_at(name: str, record: Mapping[str, Any]) -> Any:
     """The value of a column in a row; None where it has none."""
-    path = path_to(name, record)
-    return None if path is None else reduce(getitem, path, record)
+    value: Any = record if (path := path_to(name, record)) else None
+    for key in path or ():
+        value = value[key]
+    return value
 
 
 def names_in(record: Mapping[str, Any], above: str = "") -> Iterator[str]:

@@ -30,10 +30,6 @@ class Csv:
 
     Raises:
         InputError: a delimiter or an escape that cannot be one.
-
-    Example:
-        >>> Csv(delimiter=r"\t") == Csv(delimiter="\t")
-        True
     """
 
     delimiter: str | None = None
@@ -41,13 +37,13 @@ class Csv:
     header: bool = True
 
     def __post_init__(self) -> None:
-        if self.delimiter == r"\t":
-            object.__setattr__(self, "delimiter", "\t")
         for name in ("delimiter", "escape"):
             value = getattr(self, name)
+            value = {r"\t": "\t", r"\\": "\\"}.get(value, value)  # as they are typed
+            object.__setattr__(self, name, value)
             if value is not None and (len(value) != 1 or value in '"\r\n'):
                 raise InputError(f"{name} must be one character, no quote or line end; got {value!r}.")
-        if self.escape is not None and self.escape == self.delimiter:
+        if self.escape == (self.delimiter or ","):
             raise InputError(f"escape must not be the delimiter; got {self.escape!r} for both.")
 
 
@@ -91,13 +87,9 @@ class CsvSource:
 
     def _escaped(self, line: str) -> str:
         """The line as Python's csv reads it, which would leave out an escape that stands for itself."""
-        sign, own = self._form.escape, (self._form.escape, self._delimiter, '"', "\n")
-
-        def put(found: re.Match[str]) -> str:
-            next = found[1].removeprefix("\r")
-            return f"{sign}{'' if next in own else sign}{next}"
-
-        return re.sub(rf"(?s){re.escape(str(sign))}(\r\n|.)", put, line)
+        sign, own = str(self._form.escape), re.escape(f'{self._form.escape}{self._delimiter}"\n')
+        line = line.replace(f"{sign}\r\n", f"{sign}\n")
+        return re.sub(rf"{re.escape(sign)}([{own}])?", lambda found: found[0] if found[1] else 2 * sign, line)
 
     def _read_first(self, opened: Opened) -> list[str]:
         head = opened.head.removeprefix(BOM).decode(opened.encoding, "surrogateescape")
@@ -119,14 +111,14 @@ class CsvSource:
             found = self._records(feed)
             if self._form.header:
                 next(found, None)
-            null = f"{self._form.escape}N"
+            null = self._form.escape and f"{self._form.escape}N"
             for record, reason in found:
                 values: list[object] = [None] * len(places)
                 if len(record) == len(self._header):
                     # What could not be decoded is no value.
+                    texts = [record[n] for n in places]
                     values = [
-                        None if record[n] == null or ("\ufffd" in record[n] and reason) else record[n]
-                        for n in places
+                        None if each == null or ("\ufffd" in each and reason) else each for each in texts
                     ]
                 yield Record(values, reason, feed.line)
 

@@ -40,11 +40,7 @@ class ParquetSource:
 
     def type(self, name: str) -> Any:
         """The Arrow type of a column; of a dictionary, of its values."""
-        top, *inner = self._path(name)
-        type = self._schema.field(top).type
-        for each in inner:
-            type = type.field(each).type
-        return _plain(type)
+        return _plain(_inner(self._schema.empty_table(), self._path(name)).type)
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """All rows: for each column an Arrow array of some of them.
@@ -90,7 +86,7 @@ def _inner(batch: Any, path: Sequence[str]) -> Any:
 
 
 def _broken(value: object, array: Any) -> bool:
-    return isinstance(value, bytes) and is_text(array.type)
+    return isinstance(value, bytes) and (is_text(array.type) or is_words(array.type))
 
 
 def _file(opened: Opened) -> Any:
@@ -122,22 +118,28 @@ def is_text(type: Any) -> bool:
     return bool(pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type))
 
 
+def is_words(type: Any) -> bool:
+    """Whether an Arrow type is one of lists of texts."""
+    pa, _ = pyarrow()
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_list(type) for is_list in lists) and is_text(_plain(type.value_type))
+
+
 def _decoded(array: Any) -> Any:
     pa, _ = pyarrow()
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def column_values(array: Any) -> list[object]:
-    """The values of an Arrow column; a text that is not UTF-8 comes as its bytes."""
-    pa, _ = pyarrow()
+    """The values of an Arrow column; bytes where one holds a text that is not UTF-8."""
     try:
         return list(array.to_pylist())
     except UnicodeDecodeError:
-        return [_text(each) for each in array.cast(pa.large_binary()).to_pylist()]
+        return [_value(each) for each in array]
 
 
-def _text(data: bytes | None) -> object:
+def _value(scalar: Any) -> object:
     try:
-        return None if data is None else data.decode("utf-8")
+        return scalar.as_py()
     except UnicodeDecodeError:
-        return data
+        return b""

@@ -175,7 +175,7 @@ def pool_words(kinds: Sequence[WordKind], vectors: Tensor, rows: Tensor, starts:
         >>> pool_words(["mean", "first", "last", "max"], vectors, rows, starts).tolist()
         [[1.0, 1.0, 1.0, 1.0], [3.0, 2.0, 4.0, 4.0]]
 
-    Source: first and last are the choices of Devlin et al. 2019, arXiv 1810.04805, section 5.3, and of Flair.
+    Source: the first piece stands for a word in Devlin et al. 2019, arXiv 1810.04805, section 5.3.
     """
     flat = _flat(vectors)
     ends = torch.cat([starts, starts.new_tensor([len(rows)])])[1:]

@@ -11,6 +11,7 @@ from regard.checkpoints import MODULES, SENTENCE, Fields, read_config, read_conf
 from regard.core.errors import CheckpointError, InputError
 from regard.embedding._pooling import Kind
 from regard.embedding._steps import Dense, Norm, Step, Unit, read_dense, read_norm, read_unit
+from regard.text import Words
 
 _FIRST: Final = frozenset({"Transformer", "BERT", "RoBERTa", "DistilBERT", "XLMRoBERTa"})
 """What the module of the network has been called: before version 0.3 each family had a class of its own."""
@@ -127,6 +128,8 @@ class SentenceSettings:
             >>> SentenceSettings(lowercases=True).prepared("ΟΔΟΣ", "Query: ")
             'query: οδοσ'
         """
+        if isinstance(text, Words):
+            return Words([self.prepared(word) for word in (prompt.strip(), *text.words) if word])
         whole = prompt + text
         # Letter by letter, as the tokenizers library does it: str.lower() would give the last letter ς.
         return "".join(letter.lower() for letter in whole) if self.lowercases else whole

@@ -1,12 +1,13 @@
 """From a text to tokens, each with its word and its place in the text.
 
-Words come from the text by Unicode's word boundaries, tokens from the model's own files, and every
-span counts code points of the original text: `text[start:end]` is what a token or a word was made of.
+Words come from the text by Unicode's word boundaries, or are given; tokens come from the model's own files.
+Every span counts code points of the original text: `text[start:end]` is what a token or a word was made of.
 """
 
 from regard.text._bulk import Aligned, Bulk, Frame, PairFrame
 from regard.text._encoding import Encoding
 from regard.text._folder import doubt
+from regard.text._given import Words, each_text
 from regard.text._reading import read_back
 from regard.text._saving import write_tokenizer
 from regard.text._special import SpecialIds
@@ -26,7 +27,9 @@ __all__ = [
     "Tokenizer",
     "TokenizerKind",
     "Word",
+    "Words",
     "doubt",
+    "each_text",
     "read_back",
     "split_words",
     "train_tokenizer",

@@ -7,6 +7,7 @@ import tokenizers
 
 from regard.core.errors import CheckpointError, InputError
 from regard.text._checks import check_rows, checked
+from regard.text._given import Words
 from regard.text._library import Row, encode, failing_on, in_place
 from regard.text._renumbered import Renumbered
 from regard.text._spans import Span, align_spans, align_words, is_written, reach
@@ -183,8 +184,12 @@ class Bulk:
         for place, text in enumerate(texts, start=first):
             checked(f"texts[{place}]", text)
         encode_all = self._backend.encode_batch if spans else self._backend.encode_batch_fast
-        with failing_on(self._backend, self._source, texts):
-            rows: Sequence[Row] = encode_all(list(texts), add_special_tokens=False)
+        rows: Sequence[Row]
+        if any(isinstance(text, Words) for text in texts):
+            rows = [encode(self._backend, self._source, text, add_special_tokens=False) for text in texts]
+        else:
+            with failing_on(self._backend, self._source, texts):
+                rows = encode_all(list(texts), add_special_tokens=False)
         for place, (text, row) in enumerate(zip(texts, rows, strict=True), start=first):
             if not row.ids:
                 raise InputError(

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import tokenizers
 from tokenizers import models, processors
 
-from regard.core.errors import CheckpointError
+from regard.core.errors import CheckpointError, InputError
 from regard.core.wording import reason
+from regard.text._given import Words
 
 _CONTROLS = "".join(char for char in map(chr, [*range(32), *range(127, 160)]) if not char.isspace())
 _PREFIX = re.compile(r'"continuing_subword_prefix"\s*:\s*"[^"]')
@@ -121,8 +122,16 @@ def _words(backend: Any, texts: Sequence[str | None]) -> Iterator[str]:
 
 def encode(backend: Any, source: str, *texts: str | None, add_special_tokens: bool) -> Row:
     """What a tokenizer makes of a text, or of a pair."""
-    with failing_on(backend, source, texts):
-        row: Row = backend.encode(*texts, add_special_tokens=add_special_tokens)
+    given = [text for text in texts if text is not None]
+    cut = [text for text in given if isinstance(text, Words)]
+    if cut and len(cut) < len(given):
+        raise InputError("pair must be cut into words where the text is, or neither: give both as Words.")
+    with failing_on(backend, source, given):
+        row: Row
+        if cut:
+            row = _of_words(backend, cut, add_special_tokens)
+        else:
+            row = backend.encode(*given, add_special_tokens=add_special_tokens)
     if len(row.tokens) != len(row.ids):
         raise CheckpointError(
             f"{source}: the tokenizer gives {len(row.ids)} ids, but {len(row.tokens)} tokens; its template "
@@ -137,20 +146,50 @@ def in_place(backend: Any, row: Row, *texts: str | None) -> Row:
     SentencePiece's normaliser drops control characters at the start of a text, and the library then counts
     from behind them: with and without them the offsets are the same.
     """
-    lost = []
-    for text in texts:
-        bare = (text or "").lstrip(_CONTROLS)
-        count = len(text or "") - len(bare)
-        if count:
-            both = (backend.encode(each, add_special_tokens=False).offsets for each in (text, bare))
-            count *= next(both) == next(both)
-        lost.append(count)
+    lost = [0 if isinstance(text, Words) else _lost(backend, text or "") for text in texts]
     if not any(lost):
         return row
     shifts = [0 if number is None else lost[number] for number in row.sequence_ids]
-    moved = [(start + by, stop + by) for (start, stop), by in zip(row.offsets, shifts, strict=True)]
+    return _moved(row, [(start + by, end + by) for (start, end), by in zip(row.offsets, shifts, strict=True)])
+
+
+def _lost(backend: Any, text: str) -> int:
+    """How many control characters at a text's start its offsets do not count."""
+    bare = text.lstrip(_CONTROLS)
+    if len(bare) == len(text):
+        return 0
+    both = (backend.encode(each, add_special_tokens=False).offsets for each in (text, bare))
+    return len(text) - len(bare) if next(both) == next(both) else 0
+
+
+def _moved(row: Row, offsets: Sequence[tuple[int, int]]) -> Row:
     names = ("ids", "tokens", "type_ids", "sequence_ids", "special_tokens_mask")
-    return SimpleNamespace(offsets=moved, **{name: getattr(row, name) for name in names})
+    return SimpleNamespace(offsets=offsets, **{name: getattr(row, name) for name in names})
+
+
+def _of_words(backend: Any, texts: Sequence[Words], add_special_tokens: bool) -> Row:
+    """What it makes of texts that are cut into words, each read by itself; with offsets in the texts."""
+    blank = " " if _runs_together(backend) else ""
+    parts = [[blank + word for word in text.words] for text in texts]
+    row = backend.encode(*parts, is_pretokenized=True, add_special_tokens=add_special_tokens)
+    lost = [[_lost(backend, word) for word in text.words] for text in texts]
+    offsets = []
+    for (start, end), sequence, word in zip(row.offsets, row.sequence_ids, row.word_ids, strict=True):
+        if word is not None:
+            first, extra = texts[sequence].spans[word][0], lost[sequence][word] - len(blank)
+            start, end = first + max(0, start + extra), first + max(0, end + extra)
+        offsets.append((start, end))
+    return _moved(row, offsets)
+
+
+def _runs_together(backend: Any) -> bool:
+    """Whether words that are read each by itself lose what parts them, as those of GPT-2 the blank."""
+    try:
+        apart = backend.encode("a a", add_special_tokens=False)
+        cut = backend.encode(["a", "a"], is_pretokenized=True, add_special_tokens=False)
+    except Exception:  # it has no token for "a", nor for what it does not know
+        return False
+    return list(apart.ids) != list(cut.ids)
 
 
 def keep_blanks(processor: object) -> None:

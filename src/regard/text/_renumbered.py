@@ -44,22 +44,22 @@ class Renumbered:
     def no_padding(self) -> None:
         self._backend.no_padding()
 
-    def encode(self, text: str, pair: str | None = None, *, add_special_tokens: bool = True) -> Row:
-        return self._renumbered(self._backend.encode(text, pair, add_special_tokens=add_special_tokens))
+    def encode(self, *texts: Any, **how: bool) -> Row:
+        return self._renumbered(self._backend.encode(*texts, **how))
 
-    def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[Row]:
-        rows = self._backend.encode_batch(texts, add_special_tokens=add_special_tokens)
-        return [self._renumbered(row) for row in rows]
+    def encode_batch(self, texts: Sequence[Any], **how: bool) -> list[Row]:
+        return [self._renumbered(row) for row in self._backend.encode_batch(texts, **how)]
 
     encode_batch_fast = encode_batch  # the pieces are read, so nothing can be left out
 
-    def _renumbered(self, row: Row) -> Row:
+    def _renumbered(self, row: Any) -> Row:
         return SimpleNamespace(
             # By the piece: a character that the model does not know is one still if the table has it.
             ids=[self._table.get(piece, self._unknown) for piece in row.tokens],
             tokens=row.tokens,
             type_ids=row.type_ids,
             offsets=row.offsets,
+            word_ids=row.word_ids,
             sequence_ids=row.sequence_ids,
             special_tokens_mask=row.special_tokens_mask,
         )

@@ -100,21 +100,20 @@ def _between(span: tuple[int, ...], texts: Sequence[str], tokens: Sequence[Token
         of = " and ".join(f"{len(text)} characters" for text in texts) or "no text, since it was given as ids"
         raise InputError(f"selector must be a span (start, end) of tokens, within {of}; got {span}")
     told = f"span {start}:{end}, {shown(texts[sequence][start:end])},"
-    inside = [
-        token
-        for token in tokens
-        if token.span is not None and token.sequence == sequence and (token.special or token.word is not None)
-        if token.span[0] < end and start < token.span[1]
-    ]
+    inside = []
+    for token in tokens:
+        first, last = token.span or (0, 0)
+        seen = token.special or token.word is not None
+        if seen and token.sequence == sequence and first < min(last, end) and start < last:
+            if first < start or end < last:
+                raise InputError(
+                    f"{told} has only a part of token {token.index}, {shown(token.surface)}; "
+                    f"give {first}:{last} in full"
+                )
+            inside.append(token.index)
     if not inside:
         raise InputError(f"{told} has no token; give another")
-    for token in inside:
-        if token.span is not None and not (start <= token.span[0] and token.span[1] <= end):
-            raise InputError(
-                f"{told} has only a part of token {token.index}, {shown(token.surface)}; "
-                f"give {token.span[0]}:{token.span[1]} in full"
-            )
-    return tuple(token.index for token in inside)
+    return tuple(inside)
 
 
 def _occurrences(
@@ -128,8 +127,11 @@ def _occurrences(
     ]
     if special or not texts or not asked:
         return special
-    found = list(_phrases(asked, words, str)) or list(_phrases(asked, words, fold))
-    return found or list(_run_together(fold(name), texts, words))
+    for key in (str, fold):
+        for parts in ([name], asked):  # a word that was given may be several to Unicode
+            if found := list(_phrases(parts, words, key)):
+                return found
+    return list(_run_together(fold(name), texts, words))
 
 
 def _phrases(asked: Sequence[str], words: Sequence[Word], key: Callable[[str], str]) -> Iterator[_Occurrence]:

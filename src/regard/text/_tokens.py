@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """A word of the text, as Unicode bounds it, whatever the tokenizer makes of it.
+    """A word of the text, as Unicode bounds it or as it was given, whatever the tokenizer makes of it.
 
     Attributes:
         index: Its place among the words of the encoding, from 0; the second text counts on after the first.

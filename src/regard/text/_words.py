@@ -12,6 +12,7 @@ import regex  # type: ignore[import-untyped, unused-ignore]
 
 from regard.core.errors import InputError
 from regard.text._boundaries import boundaries
+from regard.text._given import Words
 
 INVISIBLE: Final = r"[\p{White_Space}\p{Cc}\p{DI}[\p{Cf}--\p{PCM}]]"
 """What prints nothing. The prepended marks (the Arabic number sign, ...) are format characters that print."""
@@ -35,7 +36,7 @@ def split_words(text: str) -> list[tuple[int, int]]:
     of one.
 
     Args:
-        text: Any string, the empty one too.
+        text: Any string, the empty one too; of `Words` it is the given ones.
 
     Returns:
         For each word its start and end, in code points, `text[start:end]` being the word. In order, without
@@ -53,6 +54,8 @@ def split_words(text: str) -> list[tuple[int, int]]:
     """
     if not isinstance(text, str):
         raise InputError(f"text must be a string to be split into words; got {type(text).__name__}")
+    if isinstance(text, Words):
+        return list(text.spans)
     words = []
     for start, end in itertools.pairwise(boundaries(text)):
         # A mark after a blank is joined to the blank: the word begins at the mark.

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def view(
     Args:
         weights: (layers, heads, queries, keys), as an array or tensor, or a sequence with one array of
             (heads, queries, keys) a layer, such as `output.attentions` of transformers; a batch axis of one
-            is left out. Each row holds numbers from 0 that sum to 1 or less.
+            is left out. (queries, keys) is one head. Each row holds numbers from 0 that sum to 1 or less.
         tokens: the text of each query's token, as the vocabulary writes it or in any other way.
         key_tokens: for cross-attention, the text of each key's token; by default the keys are the queries.
         second: for a pair of texts, the place of the second one's first token.
@@ -80,6 +81,11 @@ def view(
 
 def _layers(weights: Any) -> list[npt.NDArray[Any]]:
     """One array (heads, queries, keys) a layer."""
+    inner = weights
+    while isinstance(inner, list | tuple) and inner:
+        inner = inner[0]
+    if isinstance(inner, Real):  # plain numbers in plain lists
+        weights = _array("weights", weights)
     if isinstance(weights, list | tuple):
         if not weights:
             raise InputError("weights: wanted at least one layer, got none")
@@ -98,7 +104,8 @@ def _layers(weights: Any) -> list[npt.NDArray[Any]]:
         wanted = 3
     else:
         whole = _array("weights", weights)
-        axes, wanted, arrays = "(layers, heads, queries, keys)", 4, [whole]
+        axes, wanted = "(layers, heads, queries, keys), or (queries, keys) of one head", 4
+        arrays = [whole[None, None] if whole.ndim == 2 else whole]
     for place, array in enumerate(arrays):
         if array.ndim == wanted + 1:
             # (batch, layers, ...) or (layers, batch, ...)
@@ -120,7 +127,10 @@ def _array(name: str, value: Any) -> npt.NDArray[Any]:
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         value = value.double() if value.itemsize == 8 else value.float()  # numpy knows no bfloat16
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"{name}: wanted rows of equal length, got others; give an array") from error
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name}: wanted numbers, got {array.dtype}; give an array or a tensor")
     return array

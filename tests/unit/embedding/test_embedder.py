@@ -418,6 +418,7 @@ class Frame:
     """As of pandas: iterating over it gives the names of its columns."""
 
     columns = ["text"]
+    shape = (3, 1)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
@@ -433,10 +434,15 @@ class Frame:
         ({"text": ["fish"]}, r"must be one column of texts; got dict"),
         (
             ["fish", None],
-            r"texts\[1\] must be a text; got None: leave such rows out first, as series\.dropna",
+            r"texts\[1\] must be .*; got None: leave such rows out first, as series\.dropna",
         ),
-        (["fish", "bank", float("nan")], r"texts\[2\] must be a text; got nan"),
-        ([["fish"]], r"texts\[0\] must be a text; got list"),
+        (["fish", "bank", float("nan")], r"texts\[2\] must be a text, or a list of words; got nan"),
+        ([[]], r"texts\[0\] must be a text, or a list of words; got list: turn it into one"),
+        ([["fish", 3]], r"texts\[0\]: words\[1\] must be a text that is not blank; got 3"),
+        (["fish", ["a", " "]], r"texts\[1\]: words\[1\] must be a text that is not blank; got ' '"),
+        (np.array([["fish"], ["bank"]]), r"one column of texts; got ndarray: .*array\[:, 0\] of .*\(2, 1\)"),
+        (np.array("fish"), r"one column of texts; got ndarray"),
+        ([np.array([1, 2])], r"texts\[0\] must be a text, or a list of words; got ndarray: turn it"),
     ],
 )
 def test_what_is_no_list_of_texts(model: regard.Model, texts: Any, message: str) -> None:
@@ -451,7 +457,7 @@ def test_a_column_of_a_table_is_a_list_of_texts(model: regard.Model) -> None:
     np.testing.assert_array_equal(model.embed(table["text"]), model.embed(TEXTS[:2]))
     with pytest.raises(InputError, match="got DataFrame"):
         model.embed(table)
-    with pytest.raises(InputError, match=r"texts\[1\] must be a text; got (nan|None)"):
+    with pytest.raises(InputError, match=r"texts\[1\] must be a text, .*; got (nan|None)"):
         model.embed(pandas.Series(["fish", None]))
 
 

@@ -58,7 +58,9 @@ def test_draws_the_layers_asked_for() -> None:
         (_weights() * np.nan, {}, "finite"),
         (_weights(queries=4), {}, "got 4 and 5; of cross-attention give key_tokens"),
         (_weights(keys=4), {}, "got 5 and 4"),
-        (_weights()[0, 0], {}, r"wanted shape \(layers, heads, queries, keys\)"),
+        (_weights()[0], {}, r"wanted shape \(layers, heads, queries, keys\), or \(queries, keys\) of one"),
+        ([0.9, 0.1], {}, r"or \(queries, keys\) of one head, all at least 1, got \(2,\)"),
+        ([[0.9, 0.1], [0.5]], {}, "wanted rows of equal length"),
         (np.stack([_weights(), _weights()]), {}, "a batch of one, got 2|got 3"),
         ([], {}, "got none"),
         ([None, None], {}, "eager"),
@@ -74,6 +76,12 @@ def test_draws_the_layers_asked_for() -> None:
 def test_refuses_what_is_no_attention(weights: Any, options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         view(weights, TOKENS, **options)
+
+
+def test_one_head_is_a_matrix_of_any_kind() -> None:
+    rows = [[0.9, 0.1], [0.25, 0.75]]
+    pages = [view(each, ["a", "bank"]).html for each in (rows, np.array(rows), np.array([[rows]]))]
+    assert pages[0] == pages[1] == pages[2]
 
 
 def test_refuses_tokens_that_are_no_text() -> None:

@@ -6,7 +6,17 @@ from typing import Any
 
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
-from regard.data import ROWS, JsonSource, ParquetSource, Record, Source, TextSource, column_values, is_text
+from regard.data import (
+    ROWS,
+    JsonSource,
+    ParquetSource,
+    Record,
+    Source,
+    TextSource,
+    column_values,
+    is_text,
+    is_words,
+)
 from regard.embedding.job._columns import Carried, Columns, infer
 from regard.embedding.job._rows import Chunk
 from regard.embedding.job._texts import joined
@@ -39,9 +49,9 @@ def _parquet_fields(source: ParquetSource, columns: Columns) -> list[Carried]:
     pa, _ = pyarrow()
     for name in columns.texts:
         type = source.type(name)
-        if not (is_text(type) or pa.types.is_null(type)):
+        if not (is_text(type) or is_words(type) or pa.types.is_null(type)):
             raise InputError(
-                f"{source.opened.name}: column {name!r} must hold text to be embedded; it holds {type}."
+                f"{source.opened.name}: column {name!r} must hold text, or lists of words; it holds {type}."
             )
     if columns.id is not None:
         type = source.type(columns.id)
@@ -131,7 +141,7 @@ def _arrow_chunks(source: ParquetSource, columns: Columns) -> Iterator[Chunk]:
 
 def _sound(array: Any) -> tuple[Any, set[int]]:
     """A column with null for what is not UTF-8, which nobody could read, and the rows where that is."""
-    if not is_text(array.type):
+    if not (is_text(array.type) or is_words(array.type)):
         return array, set()
     values = column_values(array)
     broken = {place for place, each in enumerate(values) if isinstance(each, bytes)}

@@ -18,6 +18,7 @@ from regard.embedding._request import Request
 from regard.embedding._settings import read_sentence_settings
 from regard.embedding.job._work import Column, Piece
 from regard.models import Loaded
+from regard.text import Words
 
 # What vectors may take of memory before they are written, about: of words four bytes of text give one.
 _VECTORS = 1 << 27
@@ -39,7 +40,7 @@ class ModelWork:
 
     def __init__(self, loaded: Loaded, request: Request, earlier: Mapping[str, Any] | None = None) -> None:
         self._embedder = Embedder(loaded, request)
-        self._of_sentences = request.level == "sentence"
+        self._of_sentences, self._of_words = request.level == "sentence", request.level == "word"
         settled = dict(self._embedder.settled)
         # Not what bytes depend on: a job may go on with more cores, or fewer.
         self.threads = int(settled.pop("threads"))
@@ -67,7 +68,7 @@ class ModelWork:
             "loss": None if loss is None else loss._asdict(),
         }
         # Of one word, since that has all columns.
-        self.sample = self._columns(self._compute(["a"]))
+        self.sample = self._columns(self._compute(["a"]), ["a"])
 
     def embed(self, texts: Sequence[str]) -> Piece:
         """The vectors of some texts, which are Unicode and not blank; see `Work`."""
@@ -87,7 +88,7 @@ class ModelWork:
             rejected[good[place]] = "no word of the text has a vector"
         return Piece(
             rows=np.array(good, np.int64)[rows],
-            columns=self._columns(found),
+            columns=self._columns(found, [texts[place] for place in good]),
             rejected=rejected,
             counts=_counts(found.report),
         )
@@ -104,13 +105,17 @@ class ModelWork:
                 found[place] = str(error).removeprefix("texts[0] ")
         return found
 
-    def _columns(self, found: Sentences | Embeddings) -> dict[str, Column]:
+    def _columns(self, found: Sentences | Embeddings, texts: Sequence[str]) -> dict[str, Column]:
         columns: dict[str, Column] = {}
         if isinstance(found, Sentences):
             for name in ("tokens", "windows", "cut", "unknown"):
                 columns[name] = getattr(found.report, name).astype(np.int32)
         else:
-            columns["index"] = _index(found.rows).astype(np.int32)
+            columns["index"] = index = _index(found.rows).astype(np.int32)
+            for row, text in enumerate(texts) if self._of_words else ():
+                if isinstance(text, Words):  # of which some may have no vector
+                    here = slice(*np.searchsorted(found.rows, [row, row + 1]))
+                    index[here] = np.searchsorted([start for start, _ in text.spans], found.spans[here, 0])
             columns["text"] = found.texts
             columns["start"], columns["end"] = found.spans.astype(np.int32).T
             columns["unknown"] = found.unknown

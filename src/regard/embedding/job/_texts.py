@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+from regard.core.errors import InputError
 from regard.data import LONGEST, no_text
+from regard.text import Words
 
 
 def problem(text: object) -> str | None:
@@ -16,10 +18,17 @@ def problem(text: object) -> str | None:
 
 
 def joined(parts: Sequence[object]) -> tuple[str | None, str | None]:
-    """The text of a row, or why there is none; several columns are joined by line ends, nulls left out."""
+    """The text of a row, or why there is none; several columns are joined by line ends, nulls left out.
+
+    A column alone may hold lists of words.
+    """
     if len(parts) == 1:
-        reason = problem(parts[0])
-        return (None, reason) if reason is not None else (str(parts[0]), None)
+        try:
+            text = Words.of(parts[0])
+        except InputError as error:
+            return None, str(error).rstrip(".")
+        reason = "the text is empty" if text == [] else problem(text)
+        return (None, reason) if reason is not None else (text, None)
     there = [part for part in parts if part is not None]
     odd = next((part for part in there if not isinstance(part, str)), None)
     reason = problem(odd) if odd is not None else problem("\n".join(map(str, there)) if there else None)

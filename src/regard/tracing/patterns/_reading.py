@@ -9,11 +9,12 @@ from torch import Tensor
 from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.models import Loaded
+from regard.text import Words
 from regard.tracing.record import Keeping, Trace
 from regard.tracing.run import trace_ids, trace_text
 
-TextOrIds = str | Sequence[int] | Tensor | Mapping[str, Any]
-"""A text, or token ids in place of one; or all that a tokenizer gave for it."""
+TextOrIds = str | Sequence[str] | Sequence[int] | Tensor | Mapping[str, Any]
+"""A text, or a list of its words; or token ids in place of one; or all that a tokenizer gave for it."""
 
 Texts = str | Iterable[TextOrIds]
 """One text, or several, or token ids in their place."""
@@ -71,6 +72,7 @@ _KEEPING = Keeping(keep="qk")
 
 
 def _trace(loaded: Loaded, text: TextOrIds, target: TextOrIds | None) -> Trace:
+    text, target = Words.of(text), Words.of(target)
     if isinstance(text, str) and (target is None or isinstance(target, str)):
         return trace_text(loaded, text, target=target, keeping=_KEEPING)
     if _are_ids(text) and (target is None or _are_ids(target)):

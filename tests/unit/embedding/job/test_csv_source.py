@@ -49,6 +49,7 @@ def test_tabs_and_other_delimiters(tmp_path: Path) -> None:
     for form in ({"delimiter": ";;"}, {"delimiter": '"'}, {"escape": '"'}, {"escape": "ab"}, {"escape": ""}):
         with pytest.raises(InputError, match=f"{next(iter(form))} must be one character"):
             Csv(**form)
+    assert Csv(delimiter=r"\t", escape=r"\\") == Csv(delimiter="\t", escape="\\")
     with pytest.raises(InputError, match="escape must not be the delimiter"):
         Csv(delimiter=";", escape=";")
 
@@ -86,6 +87,8 @@ def test_a_row_put_aside_for_an_escape_says_so(tmp_path: Path) -> None:
     assert all("give escape='\\' (--escape)" in found[row][1] for row in (0, 1))
     assert found[2] == "plain"
     assert "escape" not in found[3][1]
+    path.write_text("text\nN\nNoneN\n\\N\n")
+    assert rows(path) == {0: "N", 1: "NoneN", 2: r"\N"}
 
 
 def test_no_header(tmp_path: Path) -> None:

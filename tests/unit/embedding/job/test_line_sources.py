@@ -233,3 +233,30 @@ def test_fields_within_fields(tmp_path: Path) -> None:
         lines.write_text("".join(f"{json.dumps({**row, 'doc.body': 'own'})}\n" for row in made))
         pq.write_table(table.append_column("doc.body", pa.array(["own"] * 3)), parquet)
         assert rows(path, Columns(text=("doc.body",))) == {0: "own", 1: "own", 2: "own"}
+
+
+def test_texts_that_are_cut_into_words(tmp_path: Path) -> None:
+    """Lists of words, in JSON lines and Parquet, also within a field."""
+    made = [["New York", "'s"], None, [], ["a", None], ["a", " "], ["last"]]
+    reasons = {
+        1: "the text is null",
+        2: "the text is empty",
+        3: "words[1] must be a text that is not blank; got None",
+        4: "words[1] must be a text that is not blank; got ' '",
+    }
+    lines, parquet = tmp_path / "a.jsonl", tmp_path / "a.parquet"
+    lines.write_text("".join(f"{json.dumps({'doc': {'words': words}})}\n" for words in made))
+    nested = pa.array([{"words": words} for words in made])
+    for type in (pa.list_(pa.string()), pa.large_list(pa.large_string())):
+        pq.write_table(pa.table({"doc": nested.cast(pa.struct([("words", type)]))}), parquet)
+        for path in (lines, parquet):
+            found = rows(path, Columns(text=("doc.words",)))
+            assert {row: each[1] for row, each in found.items() if isinstance(each, list)} == reasons
+            assert [found[row].words for row in (0, 5)] == [made[0], made[5]]
+    bad = pa.array([["ok", "good"], ["\u00e9", "x"]], pa.list_(pa.string()))
+    ends, data = pa.array([0, 2, 6, 7, 8], pa.int32()).buffers()[1], pa.py_buffer(b"okgood\xffx")
+    inner = pa.Array.from_buffers(pa.string(), 4, [None, ends, data])
+    odd = pa.Array.from_buffers(bad.type, 2, bad.buffers()[:2], children=[inner])
+    pq.write_table(pa.table({"words": odd}), parquet)
+    found = rows(parquet, Columns(text=("words",)))
+    assert (found[0].words, found[1]) == (["ok", "good"], [None, "the text is not UTF-8"])

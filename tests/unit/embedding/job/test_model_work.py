@@ -13,6 +13,7 @@ from regard.core.errors import InputError
 from regard.embedding import Embedder, Mix, Request, Truncate
 from regard.embedding.job import ModelWork, open_model
 from regard.models import Loaded, load_checkpoint
+from regard.text import Words
 from unit.kernels.targets import WITH_VNNI
 
 TEXTS = ["A river bank.", "He fishes on the bank of a river, far from any bank.", "Bank"]
@@ -64,6 +65,17 @@ def test_words_at_two_layers_as_int8(loaded: Loaded) -> None:
     assert found["index"].tolist() == [*range(4), *range(14), 0]
     spans = zip(found["rows"], found["start"], found["end"], strict=True)
     assert [TEXTS[row][start:end] for row, start, end in spans] == found["text"].tolist()
+
+
+def test_given_words_keep_their_numbers(loaded: Loaded) -> None:
+    """Also behind one of which the tokenizer leaves no token."""
+    found = columns(
+        ModelWork(loaded, Request(level="word")), ["a bank", Words(["New York", "\u200b", "bank"])]
+    )
+    assert found["text"].tolist() == ["a", "bank", "New York", "bank"]
+    assert (found["index"].tolist(), found["rows"].tolist()) == ([0, 1, 0, 2], [0, 0, 1, 1])
+    tokens = columns(ModelWork(loaded, Request(level="token")), [Words(["New York", "bank"])])
+    assert (tokens["text"].tolist(), tokens["index"].tolist()) == (["New", "York", "bank"], [0, 1, 2])
 
 
 @pytest.mark.parametrize("level", ["sentence", "word", "token"])

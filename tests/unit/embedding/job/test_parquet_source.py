@@ -66,7 +66,7 @@ def test_ids(tmp_path: Path) -> None:
     assert rows(path, Columns(id="id")) == {0: [None, "the id is null (column 'id')"], 1: ("b", "x")}
     with pytest.raises(InputError, match="'f' must hold whole numbers or text to be the id; it holds double"):
         Inputs([path], Columns(id="f"))
-    with pytest.raises(InputError, match="'f' must hold text to be embedded; it holds double"):
+    with pytest.raises(InputError, match="'f' must hold text, or lists of words; it holds double"):
         Inputs([path], Columns(text=("f",)))
     with pytest.raises(InputError, match=r"no column 'no'; it has 'text', 'id', 'f'"):
         Inputs([path], Columns(id="no"))
