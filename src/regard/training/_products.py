@@ -62,10 +62,18 @@ def _is_worth_it(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
 
 
 def _product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """left @ right.T + bias, of two matrices."""
+    """left @ right.T + bias, of two matrices.
+
+    A `right` with gaps, such as a slice, is copied: oneDNN would take over a thousand times as long.
+    """
     # The operator that torch's own compiler puts in for linear layers.
-    made: Tensor = torch.ops.mkldnn._linear_pointwise(left, right, bias, "none", [], "")
+    made: Tensor = torch.ops.mkldnn._linear_pointwise(left, _dense(right), bias, "none", [], "")
     return made
+
+
+def _dense(matrix: Tensor) -> Tensor:
+    """The matrix or its transpose in row-major order without gaps: itself where it lies so, else a copy."""
+    return matrix if matrix.t().is_contiguous() else matrix.contiguous()
 
 
 class _Linear(torch.autograd.Function):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from regard.training import _products
@@ -32,6 +33,39 @@ def test_numbers_and_gradients_are_those_of_float64(has_bias: bool, monkeypatch:
     for one, other in zip((found, *ours), (wanted, *theirs), strict=True):
         assert one.dtype == torch.float32
         assert_close_to_largest(one, other, FP32_OF_LARGEST)
+
+
+_LAYOUTS = {
+    "a matrix": lambda rows, columns: torch.randn(rows, columns),
+    "its transpose": lambda rows, columns: torch.randn(columns, rows).t(),
+    "rows of a transpose": lambda rows, columns: torch.randn(columns, 3 * rows).t()[rows : 2 * rows],
+    "columns of a matrix": lambda rows, columns: torch.randn(rows, 2 * columns)[:, :columns],
+    "every second row": lambda rows, columns: torch.randn(2 * rows, columns)[::2],
+    "one row for all": lambda rows, columns: torch.randn(1, columns).expand(rows, columns),
+}
+
+
+@pytest.mark.parametrize("x_like", _LAYOUTS)
+@pytest.mark.parametrize("weight_like", _LAYOUTS)
+def test_one_dnn_gets_right_factors_without_gaps(
+    x_like: str, weight_like: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes over a thousand times as long for others; a test of the time would ask for AVX-512."""
+
+    def product(left: Tensor, right: Tensor, bias: Tensor | None, *_: Any) -> Tensor:
+        assert right.is_contiguous() or right.t().is_contiguous(), right.stride()
+        return functional.linear(left, right, bias)
+
+    monkeypatch.setattr(_products, "_WORTH_IT", 0)
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", product)
+    given = [_LAYOUTS[x_like](7, 5).requires_grad_(), _LAYOUTS[weight_like](11, 5).requires_grad_()]
+    with Products():
+        found = functional.linear(*given)
+    assert "_Linear" in type(found.grad_fn).__name__
+    ours = torch.autograd.grad(found.sum(), given)  # whose gradient is one number for all
+    theirs = torch.autograd.grad((given[0] @ given[1].t()).sum(), given)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_close_to_largest(one, other.double(), FP32_OF_LARGEST)
 
 
 def test_small_products_and_other_numbers_are_left_to_torch() -> None:
