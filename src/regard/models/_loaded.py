@@ -1,10 +1,11 @@
 """A network with its tokenizer, and where they came from: what every capability is a function of."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -89,6 +90,7 @@ def load_checkpoint(
     head: HeadKind | None = None,
     num_labels: int | None = None,
     labels: Sequence[str] = (),
+    dropout: Mapping[str, float] = MappingProxyType({}),
     seed: int = 0,
     leave_out: Sequence[str] = (),
 ) -> Loaded:
@@ -102,6 +104,7 @@ def load_checkpoint(
             for the stored one. What of it is not stored, or in another shape, is drawn as by `init_weights`
             and named in `Loaded.begun`; another kind of classifier's layers are not taken for it.
         num_labels, labels: how many a classifier tells apart, or their names; by default as stored.
+        dropout: rates in place of the stored ones, by the config's fields, such as {"dropout_p": 0.3}.
         seed: of the random numbers of a new head.
         leave_out: beginnings of the names of stored tensors that are not the network's, such as `fc.` of a
             head of your own. They are not read, and named in `Loaded.left_out`.
@@ -130,9 +133,8 @@ def load_checkpoint(
     with ThreadPoolExecutor(1) as beside:
         genuine = beside.submit(verify, source)
         try:
-            return _read(
-                source, dtype, device, _Asked(head, num_labels, tuple(labels), seed, tuple(leave_out))
-            )
+            asked = _Asked(head, num_labels, tuple(labels), dropout, seed, tuple(leave_out))
+            return _read(source, dtype, device, asked)
         finally:
             genuine.result()  # the first error: what else went wrong may come of it
 
@@ -143,6 +145,7 @@ class _Asked(NamedTuple):
     head: HeadKind | None
     num_labels: int | None
     labels: tuple[str, ...]
+    dropout: Mapping[str, float]
     seed: int
     leave_out: tuple[str, ...]
 
@@ -215,7 +218,7 @@ def _read(
                 f"{fields.file}: the field {depth!r} must be at most "
                 f"{len(tensors.names())}, the number of stored tensors; got {layers}."
             )
-    stored_config = family.read_config(fields, tensors.names())
+    stored_config = replace(family.read_config(fields, tensors.names()), **asked.dropout)
     config = asked.of(stored_config, fields)
     unread = asked.not_its(stored_config, config, family.keys, tensors.names())
     tensors = tensors.without(unread)

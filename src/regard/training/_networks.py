@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from os import PathLike
 from typing import Any
 
 from regard.checkpoints import HeadKind
@@ -34,6 +35,9 @@ _LIKE = {
     "decoder_vocab_size": "vocab_size",
 }
 """Fields that are as another, where they are not given."""
+
+_DROPOUT = "dropout_p"
+"""How the fields of dropout end; the one of this name is that of the sublayers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +73,7 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
             are named as settings, such as model.num_heads), or a checkpoint that cannot take the texts.
     """
     if wanted.start is not None:
-        return _further(wanted, head, more)
+        return _further(wanted, wanted.start, {"head": head, **more})
     kind = family_of(one_of("family", wanted.family, FAMILIES)).config
     known = {each.name for each in fields(kind)} - kind.ABSENT
     if "attention" in wanted.sizes and not issubclass(kind, TakesAttention):
@@ -91,8 +95,8 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
             "eos_token_id": special.sep if special.eos is None else special.eos,
             "decoder_start_token_id": special.pad if special.bos is None else special.bos,
             **more,
-            **_without_weights(wanted.sizes, kind),
             **wanted.sizes,
+            **_rates(wanted.sizes, kind, wanted.sizes.get("attention")),
         }
         given |= {name: given[one] for name, one in _LIKE.items() if name not in given}
         made = {name: value for name, value in given.items() if name in known and value is not None}
@@ -115,22 +119,58 @@ def _settings_named(fields: Collection[str]) -> Iterator[None]:
         raise InputError(f"model.{error}") from error
 
 
-def _without_weights(sizes: Mapping[str, Any], kind: type[Any]) -> dict[str, float]:
-    """No dropout of weights, where the attention has none."""
-    names = kind.ATTENTIONS if issubclass(kind, TakesAttention) else ()
-    choice = attention_named(sizes.get("attention"), names)
-    return {} if choice is None or choice.has_weights else {"attention_dropout_p": 0.0}
+def _rates(sizes: Mapping[str, Any], kind: type[Any], attention: Any) -> dict[str, float]:
+    """The rates of dropout that are given, and those that follow from them.
+
+    Where `dropout_p` is given, the others of the same default are as it is; where it is 0, all are. Attention
+    without weights has no dropout of weights.
+    """
+    own = {each.name: each.default for each in fields(kind) if each.name.endswith(_DROPOUT)}
+    given = {name: sizes[name] for name in own if sizes.get(name) is not None}
+    for name, rate in given.items():
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.0 <= rate < 1.0:
+            raise InputError(f"model.{name} must be a number from 0 to below 1; got {rate!r}.")
+    main = given.get(_DROPOUT)
+    found = {name: main for name in own if own[name] == own.get(_DROPOUT) or main == 0.0}
+    choice = attention_named(attention, kind.ATTENTIONS) if issubclass(kind, TakesAttention) else None
+    if choice is not None and not choice.has_weights and "attention_dropout_p" in own:
+        found["attention_dropout_p"] = 0.0
+    return {name: float(rate) for name, rate in {**found, **given}.items() if rate is not None}
 
 
-def _further(wanted: Wanted, head: HeadKind, more: Mapping[str, Any]) -> Transformer:
-    assert wanted.start is not None
+def _further(wanted: Wanted, start: str, more: Mapping[str, Any]) -> Transformer:
     if wanted.sizes:
+        rates = dropout_of(load_checkpoint(start).network.config, wanted.sizes, start)
+        more = {**more, "dropout": rates}
+    network = stored_network(start, seed=wanted.seed, **more)
+    check_length(network, wanted.length, start)
+    return network
+
+
+def dropout_of(config: Any, sizes: Mapping[str, Any], name: str) -> dict[str, float]:
+    """The rates of dropout in place of those of a network of that name and config, which keeps its sizes."""
+    own = [each.name for each in fields(config) if each.name.endswith(_DROPOUT)]
+    if strange := sorted({*sizes} - {*own}):
         raise InputError(
-            f"model must be left out: {wanted.start} has its sizes; got {', '.join(sorted(wanted.sizes))}."
+            f"model must be left out, or set {', '.join(own) or 'nothing'} alone: {name} has its sizes; "
+            f"got {', '.join(strange)}."
         )
-    network = our_own(load_checkpoint(wanted.start, head=head, seed=wanted.seed, **more).network)
-    check_length(network, wanted.length, wanted.start)
-    return network.float().train()
+    return _rates(sizes, type(config), getattr(config, "attention", None))
+
+
+def stored_network(name: str | PathLike[str], **more: Any) -> Transformer:
+    """The network of a checkpoint in training mode, in float32 and with the memory layout of a new one.
+
+    GPT-2's files hold q, k and v as slices of one transposed matrix, with which products are slow.
+
+    Args:
+        name: of the checkpoint.
+        more: arguments of `load_checkpoint`.
+    """
+    network = our_own(load_checkpoint(name, **more).network).float().train()
+    for parameter in network.parameters():
+        parameter.data = parameter.data.contiguous()
+    return network
 
 
 def check_length(network: Transformer, length: int, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from regard.core.errors import InputError
-from regard.models import FAMILIES, Transformer, family_of
+from regard.models import FAMILIES, Transformer, family_of, write_checkpoint
 from regard.models.deberta import DebertaConfig
 from regard.training._batch import Batch, side
 from regard.training._networks import Wanted, network_of
@@ -64,6 +65,47 @@ def new(family: str, **sizes: Any) -> Transformer:
 def test_sizes_that_cannot_be_are_named_as_settings(family: str, sizes: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=f"^{told}"):
         new(family, **sizes)
+
+
+def test_dropout_turned_off_or_changed_is_so_everywhere() -> None:
+    for family, sizes, wanted in [
+        ("gpt2", {"dropout_p": 0}, [0.0, 0.0, 0.0, 0.0]),
+        ("gpt2", {"dropout_p": 0.3, "attention_dropout_p": 0.2}, [0.3, 0.3, 0.2, 0.3]),
+        ("gpt2", {"dropout_p": 0.3, "attention": "linear"}, [0.3, 0.3, 0.0, 0.3]),
+        ("gpt2", {"embedding_dropout_p": 0.3}, [0.1, 0.3, 0.1, 0.1]),
+        ("bert", {"dropout_p": 0.3}, [0.3, 0.3, None]),
+        ("distilbert", {"dropout_p": 0.3}, [0.3, 0.3, 0.2]),
+        ("distilbert", {"dropout_p": 0.0}, [0.0, 0.0, 0.0]),
+        ("marian", {"dropout_p": 0.3}, [0.3, 0.0, 0.0, 0.0]),  # these are not dropped by default
+    ]:
+        config = new(family, **sizes).config
+        assert _rates(config) == wanted, (family, sizes)
+    for rate in (-0.1, 1.0, True, "half"):
+        with pytest.raises(InputError, match=r"^model\.dropout_p must be a number from 0 to below 1; got"):
+            new("gpt2", dropout_p=rate)
+
+
+def _rates(config: Any) -> list[float | None]:
+    kinds = ("dropout_p", "embedding_dropout_p", "attention_dropout_p", "activation_dropout_p")
+    return [getattr(config, each) for each in (*kinds, "classifier_dropout_p") if hasattr(config, each)]
+
+
+def test_a_checkpoint_takes_other_dropout_and_lies_as_a_new_network(tmp_path: Path) -> None:
+    def further(**sizes: Any) -> Transformer:
+        wanted = Wanted(start=str(folder), family="gpt2", sizes=sizes, length=29, seed=0)
+        return network_of(wanted, tokenizer(), head="language-model")
+
+    begun = new("gpt2")
+    folder = write_checkpoint(begun, tmp_path / "gpt2", tokenizer=tokenizer())
+    found = further(dropout_p=0.3, attention_dropout_p=0.0)
+    assert _rates(found.config) == [0.3, 0.3, 0.0, 0.3]
+    assert {each.p for each in found.modules() if isinstance(each, torch.nn.Dropout)} == {0.3}
+    for ours, theirs in zip(found.parameters(), begun.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+        assert ours.stride() == theirs.stride()  # a file of GPT-2 holds q, k and v as one transposed matrix
+    assert _rates(further().config) == [0.1] * 4
+    with pytest.raises(InputError, match=r"model must be left out, or set .*gpt2 has its sizes; got d_model"):
+        further(d_model=8)
 
 
 def test_texts_in_a_row_are_refused_by_the_setting_that_puts_them_there() -> None:

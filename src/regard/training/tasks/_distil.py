@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard.core.errors import InputError
-from regard.models import Transformer, load_checkpoint, new_network, our_own
+from regard.models import Transformer, new_network
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Row
 from regard.training._losses import cross_entropy, distillation
-from regard.training._networks import check_length, network_of
+from regard.training._networks import check_length, dropout_of, network_of, stored_network
 from regard.training.tasks._clm import NextToken
 from regard.training.tasks._mlm import MaskedTokens
 from regard.training.tasks._scores import of_language_model
@@ -88,7 +88,7 @@ class Distillation(Task):
     def made(cls, making: Making, options: Mapping[str, Any]) -> Self:
         wanted, name = making.wanted, cls.origin(None, options)
         assert name is not None
-        master = our_own(load_checkpoint(name).network).float()
+        master = stored_network(name)
         if len(master.prefixes) != 1 or not master.has_vocabulary_head:
             raise InputError(
                 "task.teacher must be an encoder or a decoder with a head over the vocabulary, such as one "
@@ -99,11 +99,8 @@ class Distillation(Task):
             config: Any = master.config
             student = network_of(wanted, making.tokenizer, head=config.head)
             return cls(student, making.tokenizer, master, **options)
-        if wanted.sizes:
-            raise InputError(
-                f"model must be left out: the student has the teacher's sizes; got {', '.join(wanted.sizes)}."
-            )
-        return cls(student_of(master), making.tokenizer, master, **options)
+        dropout = dropout_of(master.config, wanted.sizes, name)
+        return cls(student_of(master, **dropout), making.tokenizer, master, **options)
 
     @property
     def teacher(self) -> Transformer:
@@ -165,8 +162,12 @@ class Distillation(Task):
         return {"loss": loss, **terms, "perplexity": model["perplexity"], "accuracy": model["accuracy"]}
 
 
-def student_of(teacher: Transformer) -> Transformer:
+def student_of(teacher: Transformer, **changes: Any) -> Transformer:
     """A network of every second layer of another, with its embeddings and its head.
+
+    Args:
+        teacher: the other.
+        changes: fields of its config that are not the teacher's.
 
     Example:
         >>> from regard.models.bert import BertConfig
@@ -181,7 +182,7 @@ def student_of(teacher: Transformer) -> Transformer:
     a_layer = [each.name for each in fields(config) if each.name != "labels"]
     lists = {name: getattr(config, name) for name in a_layer if isinstance(getattr(config, name), tuple)}
     halved = {name: listed[::2] for name, listed in lists.items() if len(listed) == depth}
-    student = new_network(replace(config, num_layers=(depth + 1) // 2, **halved))
+    student = new_network(replace(config, num_layers=(depth + 1) // 2, **halved, **changes))
     state = {}
     for name, value in teacher.state_dict().items():
         found = _LAYER.fullmatch(name)

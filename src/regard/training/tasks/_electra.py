@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.models import Transformer, load_checkpoint, new_network, our_own
+from regard.models import Transformer, load_checkpoint, new_network
 from regard.models.electra import ElectraConfig, share_embeddings
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Row
 from regard.training._losses import NOT_A_TARGET, binary_entropy, cross_entropy
-from regard.training._networks import network_of
+from regard.training._networks import network_of, stored_network
 from regard.training._readout import predicted
 from regard.training.tasks._masking import Masked, masking_of
 from regard.training.tasks._scores import of_found
@@ -79,7 +79,7 @@ class ReplacedTokens(Masked):
         if making.wanted.start is not None:
             beside = Path(load_checkpoint(making.wanted.start).source.folder, GENERATOR)
             if beside.is_dir():
-                generator = our_own(load_checkpoint(beside).network).float().train()
+                generator = stored_network(beside)
         return cls(network, making.tokenizer, generator, **options)
 
     @property
