@@ -17,6 +17,9 @@ Example = Mapping[str, np.ndarray[Any, np.dtype[np.int64]]]
 Row = Sequence[Example]
 """What stands in one row of a batch: one example, or several that do not see each other."""
 
+Draws = Sequence[Sequence[np.random.Generator]]
+"""For each example of each row, where its random numbers come from."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Side:

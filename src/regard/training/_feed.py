@@ -1,10 +1,12 @@
 """The batches of a run: a pure function of the seed, the epoch and the process, whatever ran before."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from regard.training._batch import Batch
+import numpy as np
+
+from regard.training._batch import Batch, Example
 from regard.training._forms import Form
 from regard.training._losses import NOT_A_TARGET
 from regard.training._sampler import generator, share
@@ -57,19 +59,30 @@ class Feed:
                 numbers depend on. So they do not depend on how many processes there are.
         """
         draw = generator(self.seed, epoch, number, purpose="batch")
-        if picked is not None:
-            return self.task.batch([self.form.row(item) for item in picked], draw)
-        first = self.form.once()[0][:1]
-        empty = self.task.batch([self.form.row(item) for item in first], draw)
-        labels = empty.labels.new_full(empty.labels.shape, NOT_A_TARGET)
-        return replace(empty, labels=labels, counts=dict.fromkeys(empty.counts, 0), examples=0)
+        return self._batch(picked, lambda _: draw)
 
     def in_order(self) -> Iterator[Batch]:
-        """Every example once, for scoring, drawn alike each time: the share of this process.
+        """Every example once, for scoring: the share of this process.
 
-        All processes get as many batches; what some have too few of is without a target.
+        What is drawn for an example depends on what it holds alone. So scores depend neither on the seed nor
+        on which examples share a batch. All processes get as many batches; what some have too few of is
+        without a target.
         """
         plan = self.form.once()
         for start in range(0, len(plan), self.world):
             number = start + self.rank
-            yield self.batch(plan[number] if number < len(plan) else None, -1, number)
+            yield self._batch(plan[number] if number < len(plan) else None, _of_example)
+
+    def _batch(self, picked: Picked, draw: Callable[[Example], np.random.Generator]) -> Batch:
+        items = self.form.once()[0][:1] if picked is None else picked
+        rows = [self.form.row(item) for item in items]
+        made = self.task.batch(rows, [[draw(example) for example in row] for row in rows])
+        if picked is not None:
+            return made
+        labels = made.labels.new_full(made.labels.shape, NOT_A_TARGET)
+        return replace(made, labels=labels, counts=dict.fromkeys(made.counts, 0), examples=0)
+
+
+def _of_example(example: Example) -> np.random.Generator:
+    tokens = next(iter(example.values()))
+    return generator(0, *tokens, purpose="score")

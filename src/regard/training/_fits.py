@@ -84,7 +84,8 @@ def _kept_of(run: Run, rows: Sequence[Row]) -> int:
         return tensor
 
     run.task.train()
-    batch = run.task.batch(rows, generator(0, purpose="batch"))
+    draw = generator(0, purpose="batch")
+    batch = run.task.batch(rows, [[draw] * len(row) for row in rows])
     with saved_tensors_hooks(keep, lambda tensor: tensor), run.computing():
         state = run.task.state(batch)  # holds what is kept until it has been counted
     del state

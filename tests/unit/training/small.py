@@ -126,7 +126,8 @@ def data(task: Task) -> list[Any]:
 
 def batch(task: Task, chosen: Any = None, *, seed: int = 0) -> Batch:
     """A batch of rows, by default of each text in its own."""
-    return task.batch(rows(task) if chosen is None else chosen, np.random.default_rng(seed))
+    picked, draw = rows(task) if chosen is None else chosen, np.random.default_rng(seed)
+    return task.batch(picked, [[draw] * len(row) for row in picked])
 
 
 def loss(task: Task, made: Batch) -> torch.Tensor:

@@ -96,3 +96,18 @@ def test_the_command_prints_each_kind_of_span(tmp_path: Path) -> None:
     assert head.split() == ["precision", "recall", "f1", "spans"]
     assert row.split()[0] == "PLACE"
     assert row.split()[-1] == "24"
+
+
+@pytest.mark.parametrize("name", ["mlm", "electra", "distil", "clm"])
+def test_scores_do_not_depend_on_how_texts_are_put_together(name: str, tmp_path: Path) -> None:
+    settings = settings_of(name, tmp_path, steps=1)
+    place = train(settings, tmp_path / "run").folder
+    texts = Path(settings.data.train[0])
+    turned = tmp_path / "turned.jsonl"
+    turned.write_text("".join(reversed(texts.read_text().splitlines(keepends=True))))
+    ways = [(texts, ["batch.form=rows", f"batch.rows={rows}"]) for rows in (1, 2, 5)]
+    ways += [(texts, ["batch.form=packed"]), (texts, ["batch.form=rows", "seed=7"])]
+    ways += [(turned, ["batch.form=rows"])]
+    scores = [dict(score(place, [data], changes=changes).scores) for data, changes in ways]
+    for found in scores:
+        assert found == pytest.approx(scores[0], rel=1e-5, abs=1e-6)

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from regard.models import Transformer
 from regard.text import Tokenizer
-from regard.training._batch import Batch, Row, filled, labels_of, side
+from regard.training._batch import Batch, Draws, Row, filled, labels_of, side
 from regard.training._losses import NOT_A_TARGET, cross_entropy
 from regard.training.tasks._labels import Labelled, confusion
 from regard.training.tasks._scores import of_classes
@@ -85,8 +84,8 @@ class TextLabels(Labelled):
         parts = [tokens[at : at + size] for at, size in zip(starts, kept, strict=False)]
         return self._example(parts, example["label"])
 
-    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
-        del draw
+    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+        del draws
         examples = [each for [each] in rows]
         read = side([[each["tokens"]] for each in examples], pad_id=self.pad_id)
         if self.reads_types:

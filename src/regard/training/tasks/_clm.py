@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,7 +10,7 @@ from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import FamilyConfig, Transformer
 from regard.text import Tokenizer
-from regard.training._batch import Batch, Row, labels_of, side
+from regard.training._batch import Batch, Draws, Row, labels_of, side
 from regard.training._losses import NOT_A_TARGET, cross_entropy
 from regard.training._readout import loss_of, right, sums_of
 from regard.training.tasks._scores import of_language_model
@@ -68,8 +67,8 @@ class NextToken(Task):
     def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
         return {"tokens": example["tokens"][: length + 1]}
 
-    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
-        del draw
+    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+        del draws
         texts = [[each["tokens"] for each in row] for row in rows]
         labels = labels_of([[text[1:] for text in row] for row in texts])
         return Batch(

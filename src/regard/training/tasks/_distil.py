@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -13,7 +12,7 @@ from torch.nn import functional
 from regard.core.errors import InputError
 from regard.models import Transformer, new_network
 from regard.text import Tokenizer
-from regard.training._batch import Batch, Row
+from regard.training._batch import Batch, Draws, Row
 from regard.training._losses import cross_entropy, distillation
 from regard.training._networks import check_length, dropout_of, network_of, stored_network
 from regard.training.tasks._clm import NextToken
@@ -125,8 +124,8 @@ class Distillation(Task):
     def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
         return self.like.cut(example, length)
 
-    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
-        made = self.like.batch(rows, draw)
+    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+        made = self.like.batch(rows, draws)
         tokens = int(made.source.is_token.sum())
         return replace(
             made, counts={"distillation": tokens, "language": made.counts["loss"], "cosine": tokens}

@@ -13,7 +13,7 @@ from regard.core.errors import InputError
 from regard.models import Transformer, load_checkpoint, new_network
 from regard.models.electra import ElectraConfig, share_embeddings
 from regard.text import Tokenizer
-from regard.training._batch import Batch, Row
+from regard.training._batch import Batch, Draws, Row
 from regard.training._losses import NOT_A_TARGET, binary_entropy, cross_entropy
 from regard.training._networks import network_of, stored_network
 from regard.training._readout import predicted
@@ -90,9 +90,12 @@ class ReplacedTokens(Masked):
     def beside(self) -> Mapping[str, Transformer]:
         return {GENERATOR: self.generator}
 
-    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
-        made = super().batch(rows, draw)
-        chance = torch.from_numpy(draw.random(made.labels.shape))
+    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+        made = super().batch(rows, draws)
+        chance = torch.zeros(made.labels.shape, dtype=torch.float64)
+        for place, row in enumerate(zip(rows, draws, strict=True)):
+            own = [draw.random(len(each["tokens"])) for each, draw in zip(*row, strict=True)]
+            chance[place, : sum(map(len, own))] = torch.from_numpy(np.concatenate(own))
         tokens = int(made.source.is_token.sum())
         counts = {"generator": made.counts["loss"], "discriminator": tokens}
         return replace(made, counts=counts, more={"chance": chance})

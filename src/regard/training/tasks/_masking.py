@@ -7,7 +7,7 @@ import numpy as np
 
 from regard.core.errors import InputError
 from regard.text import Frame, Tokenizer
-from regard.training._batch import Batch, Row, labels_of, side
+from regard.training._batch import Batch, Draws, Row, labels_of, side
 from regard.training._losses import NOT_A_TARGET
 from regard.training.tasks._task import Task, Values
 
@@ -99,8 +99,11 @@ class Masked(Task):
     def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
         return next(self.split(example, length))
 
-    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
-        masked = [[self.masking(each["tokens"], each["words"], draw) for each in row] for row in rows]
+    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+        masked = [
+            [self.masking(each["tokens"], each["words"], draw) for each, draw in zip(*row, strict=True)]
+            for row in zip(rows, draws, strict=True)
+        ]
         labels = labels_of([[labels for _, labels in row] for row in masked])
         return Batch(
             source=side([[seen for seen, _ in row] for row in masked], pad_id=self.pad_id),

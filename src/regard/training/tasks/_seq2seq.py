@@ -12,7 +12,7 @@ from regard.core.errors import InputError
 from regard.decoding import Beams, decode_texts
 from regard.models import Transformer
 from regard.text import Tokenizer
-from regard.training._batch import Batch, Row, labels_of, side
+from regard.training._batch import Batch, Draws, Row, labels_of, side
 from regard.training._losses import NOT_A_TARGET, cross_entropy, kl_divergence
 from regard.training._readout import loss_of, right, sums_of
 from regard.training.tasks._bleu import USUAL, of_translations, signatures, texts_scored
@@ -107,8 +107,8 @@ class Translation(Task):
             for name, ids in example.items()
         }
 
-    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
-        del draw
+    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+        del draws
         labels = labels_of([[each["target"] for each in row] for row in rows])
         read = [[self.shifted(each["target"]) for each in row] for row in rows]
         return Batch(

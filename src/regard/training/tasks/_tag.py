@@ -5,13 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from regard.models import Transformer
 from regard.text import Tokenizer
-from regard.training._batch import Batch, Row, labels_of, side
+from regard.training._batch import Batch, Draws, Row, labels_of, side
 from regard.training._losses import NOT_A_TARGET, cross_entropy
 from regard.training.tasks._labels import Labelled
 from regard.training.tasks._scores import of_found
@@ -90,8 +89,8 @@ class WordTags(Labelled):
         after = len(self.frame.after)
         return {name: [*ids[: length - after], *ids[len(ids) - after :]] for name, ids in example.items()}
 
-    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
-        del draw
+    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+        del draws
         labels = labels_of([[each["labels"] for each in row] for row in rows])
         return Batch(
             source=side([[each["tokens"] for each in row] for row in rows], pad_id=self.pad_id),

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from torch import Tensor, nn
 
 from regard.checkpoints import HeadKind
@@ -17,7 +16,7 @@ from regard.core.errors import InputError
 from regard.data import Unit
 from regard.models import Network, Output, Transformer
 from regard.text import Tokenizer, TokenizerKind
-from regard.training._batch import Batch, Row
+from regard.training._batch import Batch, Draws, Row
 from regard.training._networks import Wanted, network_of
 from regard.training._settings import FormName
 
@@ -189,8 +188,8 @@ class Task(nn.Module, ABC):
         """An example that is too long without what is too much."""
 
     @abstractmethod
-    def batch(self, rows: Sequence[Row], draw: np.random.Generator) -> Batch:
-        """A micro-batch of rows; all that is random in it comes from `draw`."""
+    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+        """A micro-batch of rows; all that is random in it comes from `draws`."""
 
     @abstractmethod
     def forward(self, batch: Batch) -> dict[str, Tensor]:
