@@ -86,8 +86,8 @@ def test_a_mistake_leaves_no_run_that_stands_in_the_way(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run("clm a.txt -o run --steps 1 --tokenizer gone.json", monkeypatch) == 2
-    assert run(f"clm a.txt -o run --steps 1 {SMALL}", monkeypatch) == 0
-    assert run(f"clm a.txt -o run --steps 2 {SMALL}", monkeypatch) == 2
+    assert run(f"clm a.txt -o run --steps 2 {SMALL}", monkeypatch) == 0
+    assert run(f"clm a.txt -o run --steps 3 {SMALL}", monkeypatch) == 2
 
 
 def test_ctrl_c_says_how_to_go_on(

@@ -37,11 +37,11 @@ def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
 
 
 def cosine(step: int, warmup: int, steps: int) -> float:
-    """s / w, then (1 + cos(pi t)) / 2, where t goes from 0 to 1 after warming up.
+    """s / w, then (1 + cos(pi t)) / 2, where t goes from 0 after warming up to 1 one step after the last.
 
     Example:
-        >>> [round(cosine(step, 2, 10), 3) for step in (1, 2, 6, 10)]
-        [0.5, 1.0, 0.5, 0.0]
+        >>> [round(cosine(step, 2, 9), 3) for step in (1, 2, 6, 9, 10)]
+        [0.5, 1.0, 0.5, 0.038, 0.0]
 
     Source: Loshchilov and Hutter 2017, arXiv 1608.03983, equation 5, without restarts.
     """
@@ -49,11 +49,11 @@ def cosine(step: int, warmup: int, steps: int) -> float:
 
 
 def linear(step: int, warmup: int, steps: int) -> float:
-    """s / w, then 1 - t.
+    """s / w, then 1 - t, with t as in `cosine`: the last step still moves.
 
     Example:
-        >>> [linear(step, 2, 10) for step in (1, 2, 6, 10)]
-        [0.5, 1.0, 0.5, 0.0]
+        >>> [linear(step, 2, 9) for step in (1, 2, 6, 9)]
+        [0.5, 1.0, 0.5, 0.125]
 
     Source: Devlin et al. 2019, arXiv 1810.04805, appendix A.2.
     """
@@ -64,8 +64,8 @@ def stable(step: int, warmup: int, steps: int) -> float:
     """Warm-up, stable, decay: s / w, then 1, then over the last fifth of the steps 1 - sqrt(t).
 
     Example:
-        >>> [stable(step, 2, 20) for step in (1, 2, 16, 17, 20)]
-        [0.5, 1.0, 1.0, 0.5, 0.0]
+        >>> [round(stable(step, 2, 15), 3) for step in (1, 2, 12, 13, 15)]
+        [0.5, 1.0, 1.0, 0.5, 0.134]
 
     Source: Hu et al. 2024, arXiv 2404.06395, section 4; the decay by a square root: Haegele et al. 2024,
     arXiv 2405.18392, section 3.
@@ -93,7 +93,8 @@ def learning_rate(
         name: one of `SCHEDULES`.
         step: 1 is the first.
         peak: where the share is 1.
-        floor: what it falls to; of "constant" and "inverse-sqrt", below which it does not fall.
+        floor: what it would be one step after the last; of "constant" and "inverse-sqrt", below which it
+            does not fall.
         warmup: steps that it rises over.
         steps: of the whole training.
 
@@ -101,8 +102,8 @@ def learning_rate(
         InputError: an unknown schedule.
 
     Example:
-        >>> learning_rate("cosine", 2000, peak=1e-3, floor=1e-4, warmup=100, steps=2000)
-        0.0001
+        >>> round(learning_rate("cosine", 1050, peak=1e-3, floor=1e-4, warmup=100, steps=1999), 6)
+        0.00055
     """
     share = SCHEDULES[one_of("schedule", name, SCHEDULES)](step, warmup, steps)
     if step < warmup:
@@ -112,5 +113,7 @@ def learning_rate(
     return floor + (peak - floor) * share
 
 
-def _through(step: int, begin: int, end: int) -> float:
-    return min(1.0, max(0.0, (step - begin) / max(1, end - begin)))
+def _through(step: int, begin: int, steps: int) -> float:
+    """How far a step is between the last at the peak and the first after the run."""
+    begin = max(1, begin)
+    return min(1.0, max(0.0, (step - begin) / max(1, steps + 1 - begin)))
