@@ -11,7 +11,7 @@ from regard.core.errors import CheckpointError, InputError
 from regard.data import ParallelRows, Row, Rows, TextSource, Unit, open_sources
 from regard.training._examples import Examples
 from regard.training._sampler import generator
-from regard.training._settings import DataSettings
+from regard.training._settings import DataSettings, Settings
 from regard.training._tagged import CONLL, TaggedRows
 from regard.training.tasks._task import Task
 
@@ -116,12 +116,23 @@ class Side:
         return Rows(files, columns, unit=unit, csv=csv, encoding=encoding)
 
 
-def unit_of(settings: DataSettings, own: Unit) -> Unit:
-    """What one text is: as the settings say, else the objective's own, which only plain text can have."""
-    if settings.unit is not None:
-        return settings.unit
-    sources = open_sources((*settings.train, *settings.valid), csv=settings.csv, encoding=settings.encoding)
-    return own if all(isinstance(each, TextSource) for each in sources) else "line"
+def unit_of(settings: Settings, kind: type[Task]) -> Unit:
+    """What one text is: as the settings say, else the objective's own, which only plain text can have.
+
+    Raises:
+        InputError: files that cannot be read, or have no pairs where the objective reads pairs.
+    """
+    data = settings.data
+    train, valid = (
+        all(isinstance(each, TextSource) for each in open_sources(files, csv=data.csv, encoding=data.encoding))
+        for files in (data.train, data.valid or data.train)
+    )
+    if "target" in kind.reads and not data.train_target and train:
+        raise InputError(
+            f"data.train_target must name the other side of the texts: {settings.objective} reads pairs. Or "
+            "give files with columns, such as CSV."
+        )
+    return data.unit or (kind.unit if train and valid else "line")
 
 
 def write_examples(

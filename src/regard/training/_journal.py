@@ -1,6 +1,7 @@
 """What a run has told: a line of JSON for each report, and TensorBoard's format where that is installed."""
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,17 +23,28 @@ class Journal:
             taken back.
         on_report: gets each report too.
         ranks: the processes.
+        say: is told which lines cannot be read; they are left out, and the run goes on.
     """
 
     def __init__(
-        self, folder: Path, *, step: int, on_report: Callable[[Mapping[str, Any]], None], ranks: Ranks
+        self,
+        folder: Path,
+        *,
+        step: int,
+        on_report: Callable[[Mapping[str, Any]], None],
+        ranks: Ranks,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._file: TextIO | None = None
         self._board: Any = None
         self._on_report = on_report
         if ranks.is_first:
             path = folder / JOURNAL
-            kept = [line for line in read_journal(folder) if line["step"] <= step] if path.exists() else []
+            told = list(_lines(folder)) if path.exists() else []
+            for number, line in told:
+                if line is None:
+                    say(f"line {number} of {path} cannot be read and is left out")
+            kept = [line for _, line in told if line is not None and line["step"] <= step]
             write_whole(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
             self._file = path.open("a", encoding="utf-8")
             self._board = _board(folder, step)
@@ -45,6 +57,11 @@ class Journal:
             self._file.close()
         if self._board is not None:
             self._board.close()
+
+    def to_disk(self) -> None:
+        """Wait until all that was written is on disk: a checkpoint comes after the lines of its steps."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
 
     def write(self, report: Mapping[str, Any]) -> None:
         """One line; "step" is in it."""
@@ -63,17 +80,30 @@ def read_journal(folder: Path) -> Iterator[dict[str, Any]]:
     """The reports of a run. A last line that was cut short by a crash is left out.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, or a line of it cannot be read.
     """
-    path = folder / JOURNAL
+    for number, line in _lines(folder):
+        if line is None:
+            raise InputError(
+                f"line {number} of {folder / JOURNAL} cannot be read; remove it, or go on with the run."
+            )
+        yield line
+
+
+def _lines(folder: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Each whole line with its number, from 1; None for one that is no report."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = (folder / JOURNAL).read_bytes().split(b"\n")
     except OSError as error:
         raise InputError(
             f"{folder} must be the folder of a run, with {JOURNAL}: {error.strerror}."
         ) from error
-    for line in lines[:-1]:  # a whole line ends with a line break
-        yield json.loads(line)
+    for number, line in enumerate(lines[:-1], 1):  # a whole line ends with a line break
+        try:
+            report = json.loads(line)
+            yield number, report if isinstance(report["step"], int) else None
+        except (ValueError, TypeError, KeyError, RecursionError):
+            yield number, None
 
 
 def _board(folder: Path, step: int) -> Any:

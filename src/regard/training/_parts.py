@@ -4,9 +4,11 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from regard.core.errors import InputError
 from regard.core.files import write_whole
+from regard.core.json import read_object
 from regard.models import load_checkpoint
 from regard.text import Tokenizer
 from regard.training._data import Side, unit_of, write_examples
@@ -19,9 +21,18 @@ from regard.training.tasks import Making, Task
 from regard.training.tasks._task import Values
 
 
-def sides_of(settings: Settings, kind: type[Task]) -> list[Side]:
-    """What is learned from, and what is scored on."""
-    data = replace(settings.data, unit=unit_of(settings.data, kind.unit))
+def sides_of(settings: Settings, kind: type[Task], unit: Any = None) -> list[Side]:
+    """What is learned from, and what is scored on.
+
+    Args:
+        settings: of the run.
+        kind: the objective.
+        unit: what one text is, where a run knows it: its files may be gone since they were encoded.
+
+    Raises:
+        InputError: files that cannot be read, or have no pairs where the objective reads pairs.
+    """
+    data = replace(settings.data, unit=unit or unit_of(settings, kind))
     fields = kind.fields(settings.task)
     columns = {name: getattr(data, name) or kind.named.get(name, name) for name in fields}
     return [
@@ -83,9 +94,10 @@ def encode_side(settings: Settings, task: Task, side: Side, folder: Path, say: C
     if side.is_valid and not side.is_there:
         return
     if about.exists():
-        then = json.loads(about.read_text(encoding="utf-8"))["files"]
+        then: Any = read_object(about)["files"]
         for file, now in side.files().items():
-            if now != then.get(file):
+            is_told = side.is_valid and not side.settings.valid  # of a part of the same files
+            if now != then.get(file) and not is_told:
                 say(f"{file} is not what it was when the run began; it goes on with the texts of then")
         return
     folder.parent.mkdir(exist_ok=True)
@@ -101,7 +113,7 @@ def encode_side(settings: Settings, task: Task, side: Side, folder: Path, say: C
     )
     for told in taken.told(settings.batch.length):
         say(told)
-    write_whole(about, json.dumps({**asdict(taken), "files": files}).encode())
+    write_whole(about, json.dumps({**asdict(taken), "files": files, "unit": side.settings.unit}).encode())
 
 
 def feed_of(settings: Settings, task: Task, folder: Path, *, rank: int = 0, world: int = 1) -> Feed:

@@ -1,6 +1,5 @@
 """A run's folder: its settings, tokenizer and examples are made once, and read from then on."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import InputError
+from regard.core.json import read_object
 from regard.core.locks import locked
-from regard.data import TextSource, open_sources
 from regard.text import Tokenizer
 from regard.training._checkpoints import last_checkpoint
 from regard.training._claim import claim, make_folder
@@ -58,7 +57,8 @@ def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterato
         free = partial(_free, settings, kind, begun)
         ranks.together(lambda: claim(folder, settings, say, step=begun, free=free, made=_MADE))
         ranks.together(lambda: _remove_unfinished(folder))
-        sides = sides_of(settings, kind)
+        about = folder / DATA / "train.json"
+        sides = sides_of(settings, kind, read_object(about).get("unit") if about.is_file() else None)
         ranks.together(lambda: make_tokenizer(settings, kind, sides[0], folder / TOKENIZER, say))
         yield _run(settings, kind, sides, folder, ranks, say)
 
@@ -84,9 +84,7 @@ def _run(
     )
     assert train is not None
     file = folder / DATA / "valid.json"
-    about: Any = (
-        {"bytes": 0, "samples": ()} if valid is None else json.loads(file.read_text(encoding="utf-8"))
-    )
+    about: Any = {"bytes": 0, "samples": ()} if valid is None else read_object(file)
     return Run(
         folder=folder,
         settings=settings,
@@ -109,14 +107,6 @@ def check(settings: Settings) -> type[Task]:
     check_names(settings.task, list(kind.options()), "task")
     if not settings.data.train:
         raise InputError("data.train must name at least one file.")
-    wants_pairs = "target" in kind.reads and not settings.data.train_target
-    data = settings.data
-    sources = open_sources(data.train, csv=data.csv, encoding=data.encoding) if wants_pairs else []
-    if wants_pairs and all(isinstance(each, TextSource) for each in sources):
-        raise InputError(
-            f"data.train_target must name the other side of the texts: {settings.objective} reads pairs. Or "
-            "give files with columns, such as CSV."
-        )
     if "-" in (*settings.data.train, *settings.data.train_target):
         raise InputError("data.train must be files: - is read once, and training reads its texts again.")
     if settings.steps is not None and settings.epochs is not None:

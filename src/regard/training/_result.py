@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.core.json import read_object
 from regard.models import write_checkpoint
 from regard.training._card import card_of
 from regard.training._checkpoints import Checkpoints, Progress
@@ -87,6 +88,6 @@ def finish(run: Run, module: nn.Module, checkpoints: Checkpoints, progress: Prog
         if is_better(scores[run.best], progress.best, bigger=bigger):
             write_model(run, module, progress.step, scores)
     model = run.folder / MODEL
-    kept: dict[str, Any] = json.loads((model / _SCORES).read_text(encoding="utf-8"))
+    kept: Any = read_object(model / _SCORES)
     step, signatures = kept.pop("step"), kept.pop("signatures", {})
     return Result(folder=run.folder, model=model, step=step, scores=kept, signatures=signatures)

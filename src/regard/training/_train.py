@@ -104,7 +104,7 @@ def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[
     watch = Watch(run, module, progress.step)
     watch.look(progress.step)
 
-    with Journal(run.folder, step=progress.step, on_report=on_report, ranks=ranks) as journal:
+    with Journal(run.folder, step=progress.step, ranks=ranks, on_report=on_report, say=on_message) as journal:
         while progress.step < run.steps and not run.is_patience_over(progress):
             for picked in run.train.steps(progress.epoch, done=progress.done):
                 began = time.perf_counter()
@@ -125,6 +125,7 @@ def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[
                 if run.is_due(settings.save_every, progress.step) or run.is_due(
                     settings.evaluate_every, progress.step
                 ):
+                    journal.to_disk()
                     checkpoints.save(module, made, progress)
                 if progress.step == run.steps or run.is_patience_over(progress):
                     break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
+from regard.core.errors import CheckpointError, InputError
 from regard.models import load_checkpoint
 from regard.training import read_journal, train
 from regard.training._prepare import prepare
@@ -104,3 +106,31 @@ def test_tensorboard_reads_what_the_journal_has(tmp_path: Path) -> None:
     told = {each["step"]: each["loss"] for each in read_journal(tmp_path / "run") if "loss" in each}
     assert {each.step: each.value for each in events.Scalars("loss")} == pytest.approx(told)
     assert [each.step for each in events.Scalars("valid_loss")] == [3, 6]
+
+
+def test_files_of_a_run_that_cannot_be_read(tmp_path: Path) -> None:
+    """What a power cut leaves in the log is left out; other files are named."""
+    settings, out = settings_of("classify", tmp_path), tmp_path / "run"
+    first, said = train(settings, out), list[str]()
+    whole = list(read_journal(out))
+    shutil.rmtree(out / "checkpoints" / "step-6")
+    log = out / "metrics.jsonl"
+    lines = log.read_bytes().split(b"\n")
+    strange = [b"\0\0", b"[7]", b"null", b"{}", b'{"step": "2"}', b"\xff", lines[1][:9]]
+    log.write_bytes(b"\n".join([lines[0], *strange, *lines[1:-1], b"\0\0\0", lines[0][:5]]))
+    with pytest.raises(InputError, match=r"^line 2 of .*metrics\.jsonl cannot be read; remove it, or go on"):
+        list(read_journal(out))
+    again = train(settings, out, on_message=said.append)
+    assert again == first
+    assert [{**each, "seconds": 0} for each in read_journal(out)] == [
+        {**each, "seconds": 0} for each in whole
+    ]
+    places = [int(each.split()[1]) for each in said if "cannot be read and is left out" in each]
+    assert places == [*range(2, 2 + len(strange)), len(lines) + len(strange)]
+    for name in ("labels.json", "data/train.json", "data/valid.json", "model/scores.json", "settings.json"):
+        content = (out / name).read_bytes()
+        for damage in (b"", b"\0\0", content[:9]):
+            (out / name).write_bytes(damage)
+            with pytest.raises(CheckpointError, match=f"{name}.*(cannot be read|not valid)"):
+                train(settings, out)
+        (out / name).write_bytes(content)

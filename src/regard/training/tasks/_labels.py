@@ -7,8 +7,9 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from regard.core.errors import InputError
+from regard.core.errors import CheckpointError, InputError
 from regard.core.files import write_whole
+from regard.core.wording import reason
 from regard.models import Transformer, load_checkpoint
 from regard.text import Tokenizer
 from regard.training._networks import network_of
@@ -50,8 +51,13 @@ class Labelled(Task):
         if not file.exists():
             labels = cls._gathered(making)
             write_whole(file, json.dumps(labels, ensure_ascii=False, indent=2).encode() + b"\n")
-        labels = json.loads(file.read_text(encoding="utf-8"))
-        return {"labels": tuple(labels), "num_labels": len(labels)}
+        try:
+            kept = tuple(map(str, json.loads(file.read_bytes())))
+        except (OSError, ValueError, TypeError) as error:
+            raise CheckpointError(
+                f"{file} cannot be read ({reason(error)}); choose another folder, or put back what it held."
+            ) from error
+        return {"labels": kept, "num_labels": len(kept)}
 
     @classmethod
     def _gathered(cls, making: Making) -> list[str]:
