@@ -1,12 +1,13 @@
 """`regard eval`: what a model is worth on files."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli._options import JsonOption, console, print_json
-from regard.cli._progress import say
+from regard.cli._progress import Progress, left
 from regard.core.printable import printable
 
 if TYPE_CHECKING:
@@ -39,23 +40,34 @@ def eval(
     """
     from regard.training import score
 
-    found = score(
-        model, data, target=target or (), objective=objective, changes=changes or (), on_message=say
-    )
+    began = time.monotonic()
+    with Progress("tokens") as progress:
+        found = score(
+            model,
+            data,
+            target=target or (),
+            objective=objective,
+            changes=changes or (),
+            on_message=progress.tell,
+            on_progress=lambda done, of: progress.show(done, of, left(done, of, time.monotonic() - began)),
+        )
     if as_json:
         print_json(
             {
                 "model": found.model,
                 "objective": found.objective,
                 "examples": found.examples,
+                "tokens": found.tokens,
                 "scores": dict(found.scores),
                 **found.details,
             }
         )
         return
-    drawn = console()
+    drawn, texts = console(), "text" if found.examples == 1 else "texts"
     drawn.print(
-        f"{found.model} as {found.objective}: {found.examples:,} examples", markup=False, soft_wrap=True
+        f"{found.model} as {found.objective}: {found.examples:,} {texts}, {found.tokens:,} tokens",
+        markup=False,
+        soft_wrap=True,
     )
     drawn.print(_table({name: f"{value:.4f}" for name, value in found.scores.items()}))
     if "confusion" in found.details:

@@ -1,6 +1,6 @@
 """Scores of a task on a set."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
@@ -52,8 +52,17 @@ def written(module: nn.Module, run: Run) -> dict[str, float]:
 
 
 @torch.no_grad()
-def sums_over(module: nn.Module, run: Run, batches: Iterable[Batch]) -> dict[str, Any]:
-    """What an objective sums over batches, of all processes: numbers, and nested lists of them."""
+def sums_over(
+    module: nn.Module, run: Run, batches: Iterable[Batch], on_tokens: Callable[[int], None] = lambda _: None
+) -> dict[str, Any]:
+    """What an objective sums over batches, of all processes: numbers, and nested lists of them.
+
+    Args:
+        module: the task as it is spread over the processes.
+        run: the run.
+        batches: those of this process.
+        on_tokens: is told how many tokens a batch had.
+    """
     module.eval()
     sums: dict[str, Tensor] = {}
     for batch in batches:
@@ -62,6 +71,7 @@ def sums_over(module: nn.Module, run: Run, batches: Iterable[Batch]) -> dict[str
         found |= {f"targets.{name}": torch.tensor(count) for name, count in batch.counts.items()}
         for name, value in found.items():
             sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu().double()
+        on_tokens(batch.tokens)
     module.train()
     flat = torch.cat([each.flatten() for each in sums.values()]).tolist()
     added = run.ranks.sums({str(place): value for place, value in enumerate(flat)})

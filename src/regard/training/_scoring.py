@@ -12,7 +12,6 @@ from regard.models import Loaded, Network, load_checkpoint
 from regard.training._claim import SETTINGS
 from regard.training._configuration import read_settings
 from regard.training._evaluate import sums_over, written
-from regard.training._examples import Examples
 from regard.training._names import check_names
 from regard.training._parts import encode_side, feed_of, sides_of, task_of
 from regard.training._prepare import check
@@ -33,7 +32,7 @@ class Scored:
     Attributes:
         model: what was scored.
         objective: as which objective.
-        examples: how many.
+        examples, tokens: how many texts, and how many tokens were read of them.
         scores: numbers by name.
         details: what is more than a number, as JSON has it: the confusion of labels, kinds of spans, how
             BLEU was computed.
@@ -42,6 +41,7 @@ class Scored:
     model: str
     objective: str
     examples: int
+    tokens: int
     scores: Mapping[str, float]
     details: Mapping[str, Any]
 
@@ -54,6 +54,7 @@ def score(
     objective: str | None = None,
     changes: Sequence[str] = (),
     on_message: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Scored:
     """Score the model of a run, or any checkpoint, on files.
 
@@ -66,6 +67,7 @@ def score(
         objective: what is scored; None for the run's own, or what the checkpoint's head is for.
         changes: of the settings, as in `read_settings`.
         on_message: gets what is being done, in words.
+        on_progress: gets how many tokens have been read, of how many about.
 
     Raises:
         InputError: a checkpoint without the head that the objective needs, or data that cannot be used.
@@ -103,10 +105,17 @@ def score(
     )
     check(settings)
     with TemporaryDirectory(prefix="regard-") as place:
-        return _scored(settings, loaded, Path(place), str(model), on_message)
+        return _scored(settings, loaded, Path(place), str(model), on_message, on_progress)
 
 
-def _scored(settings: Settings, loaded: Loaded, place: Path, name: str, say: Callable[[str], None]) -> Scored:
+def _scored(
+    settings: Settings,
+    loaded: Loaded,
+    place: Path,
+    name: str,
+    say: Callable[[str], None],
+    on_progress: Callable[[int, int], None],
+) -> Scored:
     _, side = sides_of(settings, kind := TASKS[settings.objective])
     tokenizer = loaded.require_tokenizer()
     task = task_of(settings, kind, tokenizer, loaded.family, rows=(), folder=place)
@@ -130,13 +139,24 @@ def _scored(settings: Settings, loaded: Loaded, place: Path, name: str, say: Cal
         ranks=ranks,
         samples=about["samples"],
     )
-    sums = sums_over(task, run, feed.in_order())
+    examples, read = feed.form.examples, 0
+    of = sum(int(examples.lengths(column).sum()) for column in feed.form.columns)
+
+    def count(tokens: int) -> None:
+        nonlocal read
+        read += tokens
+        on_progress(read, of)
+
+    sums = sums_over(task, run, feed.in_order(), count)
+    if task.samples:
+        say(f"writing {len(run.samples):,} texts for {' and '.join(task.signatures)}")
     own = written(task, run) if task.samples else {}
     signed = {"signatures": run.signatures} if task.samples else {}
     return Scored(
         model=name,
         objective=settings.objective,
-        examples=len(Examples.open(folder)),
+        examples=len(examples),
+        tokens=read,
         scores=task.scores(sums) | own,
         details=task.details(sums) | signed,
     )

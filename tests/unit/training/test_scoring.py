@@ -79,11 +79,14 @@ def test_the_command_prints_scores_and_the_confusion(tmp_path: Path) -> None:
     assert sum(map(sum, found["confusion"])) == found["examples"] == 12
     assert [sum(row) for row in found["confusion"]] == [3, 3, 6]
     shown = CliRunner().invoke(app, words).stdout
-    assert "as classify: 12 examples" in shown
+    assert "as classify: 12 texts, 90 tokens" in shown
     assert f"accuracy  {result.scores['accuracy']:.4f}" in shown
     assert shown.split("taken for (column):\n")[1].split()[:3] == ["both", "money", "water"]
     model = load_checkpoint(result.model)
-    assert score(result.model, settings.data.train).scores == result.scores
+    told: list[tuple[int, int]] = []
+    again = score(result.model, settings.data.train, on_progress=lambda *each: told.append(each))
+    assert again.scores == result.scores
+    assert (told[-1], again.tokens, len(told)) == ((90, 90), 90, 6)  # a call a batch
     plain = write_checkpoint(model.network, tmp_path / "copy", tokenizer=model.tokenizer)
     assert score(plain, settings.data.train).scores["accuracy"] == result.scores["accuracy"]
 
