@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +26,12 @@ from integration.training_runs import (
     run_out_of_memory,
     settings_of,
     start,
+    stop,
     wait_for,
+    while_first,
 )
-from regard.training import Settings, read_journal
+from regard.core.errors import InputError
+from regard.training import Settings, _ranks, read_journal, train
 from tolerances import FP64, TRAINED_FP32
 
 
@@ -170,6 +177,30 @@ def test_a_process_that_is_killed_ends_the_other(place: Path, tmp_path: Path) ->
     assert "Error: another process of the run " in started.told()[0]
 
 
+def test_a_process_is_waited_for_as_long_as_it_works(place: Path, tmp_path: Path) -> None:
+    settings = settings_of(place, steps=1)
+    before = (while_first, time.sleep, 5)
+    ended = run(settings, tmp_path / "slow", tmp_path / "errors", world=2, before=before)
+    assert ended.end() == [0, 0], ended.told()
+    started = start(settings, tmp_path / "run", tmp_path / "errors", world=2, before=(while_first, stop))
+    started.processes[1].join(SECONDS)
+    assert started.processes[1].exitcode == 1
+    started.processes[0].kill()
+    assert "TrainingError: another process of the run " in started.told()[0]
+
+
+def test_a_process_that_finds_no_others_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_ranks, "_START", timedelta(seconds=1))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "MASTER_PORT": port, "MASTER_ADDR": "127.0.0.1"}
+    for name, value in place.items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(InputError, match=r"^WORLD_SIZE is 2, and the other processes cannot be"):
+        train(settings_of(tmp_path), tmp_path / "run")
+
+
 def test_data_that_cannot_be_used_ends_both(place: Path, tmp_path: Path) -> None:
     settings = settings_of(place, data={"longer": "refuse"}, batch={"length": 3, "form": "rows"})
     ended = run(settings, tmp_path / "run", tmp_path / "errors", world=2)
@@ -180,16 +211,34 @@ def test_data_that_cannot_be_used_ends_both(place: Path, tmp_path: Path) -> None
     assert other.startswith("OtherProcessError: ")
 
 
-def test_torchrun_as_it_is_typed(place: Path, tmp_path: Path) -> None:
+def torchrun(place: Path, out: Path, steps: int) -> list[str]:
+    """A command that is typed in a folder with a text."""
     settings_of(place)
     sizes = ["d_model=12", "num_layers=1", "num_heads=3", "d_ff=17"]
     changes = [f"model.{each}" for each in sizes] + ["batch.length=13", "batch.rows=3"]
-    command = [
+    return [
         *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
-        *("-m", "regard", "train", "clm", "text.txt", "-o", str(tmp_path / "run")),
-        *("--tokenizer", "tokenizer", "--steps", "2"),
+        *("-m", "regard", "train", "clm", "text.txt", "-o", str(out)),
+        *("--tokenizer", "tokenizer", "--steps", str(steps)),
         *(word for each in changes for word in ("--set", each)),
     ]
+
+
+def test_the_last_process_says_so_where_torchrun_is_gone_too(place: Path, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    with said.open("w") as file:
+        started = subprocess.Popen(torchrun(place, tmp_path / "run", 10**6), cwd=place, stderr=file)
+        log = tmp_path / "run" / "metrics.jsonl"
+        wait_for(lambda: log.exists() and log.stat().st_size)
+        children = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
+        started.kill()
+        started.wait()
+        os.kill(int(children[-1]), signal.SIGKILL)
+    wait_for(lambda: "regard: another process of the run ended without a word" in said.read_text())
+
+
+def test_torchrun_as_it_is_typed(place: Path, tmp_path: Path) -> None:
+    command = torchrun(place, tmp_path / "run", 2)
     ended = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ended.returncode == 0, ended.stderr
     assert len(ended.stdout.splitlines()) == 1

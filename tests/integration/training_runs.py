@@ -7,10 +7,12 @@ import itertools
 import json
 import os
 import resource
+import signal
 import socket
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,7 +23,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from regard.text import write_tokenizer
-from regard.training import Progress, Settings, read_journal, read_settings, train
+from regard.training import Progress, Settings, _ranks, read_journal, read_settings, train
 from regard.training._evaluate import evaluate
 from regard.training._prepare import prepare
 from regard.training._ranks import Ranks
@@ -153,6 +155,17 @@ def at(pattern: str, moment: str, act: Callable[..., object], *arguments: Any) -
                     real(source, target)
 
         setattr(os, name, renamed)
+
+
+def while_first(act: Callable[..., object], *arguments: Any) -> None:
+    """The first process does something before the texts are there; the others wait 3 s for it."""
+    _ranks._PATIENCE, _ranks._BEAT = timedelta(seconds=3), 0.5
+    at("data/train", "before", act, *arguments)
+
+
+def stop() -> None:
+    """Stand still, as a machine does that is gone."""
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def hang(mark: Path) -> None:

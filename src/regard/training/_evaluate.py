@@ -45,9 +45,12 @@ def written(module: nn.Module, run: Run) -> dict[str, float]:
     """Scores of what the network writes itself: the first process lets it write, the others wait."""
     network = run.ranks.gathered(run.task.saved, module)
     found: dict[str, float] = {}
-    if run.ranks.is_first:
+
+    def write() -> None:
         with run.computing():
-            found = run.task.written(network.to(run.ranks.device), run.samples)
+            found.update(run.task.written(network.to(run.ranks.device), run.samples))
+
+    run.ranks.together(write)
     return dict(run.ranks.from_first(found))
 
 

@@ -3,8 +3,9 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from threading import Event, Thread
 from typing import Any, cast
 
 import torch
@@ -16,11 +17,18 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.core.errors import InputError, OtherProcessError
+from regard.core.wording import reason
 from regard.models import Network, Transformer, new_network
 from regard.training.tasks._task import Task
 
-_PATIENCE = timedelta(days=7)
-"""How long processes wait for the first, which may have many texts to encode."""
+_START = timedelta(minutes=5)
+"""How long a process looks for the others when a run begins."""
+
+_PATIENCE = timedelta(minutes=30)
+"""How long processes wait for the first without hearing of it. That is torch's time for a step too."""
+
+_BEAT = 60.0
+"""Seconds between two signs of life of the first, which may have many texts to encode."""
 
 _GRACE = 2.0
 """Seconds that a process with nothing to say stays: torchrun ends all of them as soon as one has ended."""
@@ -51,15 +59,16 @@ class Ranks:
         if self.world > 1 and not dist.is_initialized():
             if on_gpu:
                 torch.cuda.set_device(self.device)
+            backend = "nccl" if on_gpu else "gloo"
             try:
-                self._store, _, _ = next(rendezvous("env://"))
-            except ValueError as error:
+                self._store, _, _ = next(rendezvous("env://", timeout=_START))
+                dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.world)
+            except (ValueError, dist.DistError) as error:
+                told = reason(error).split(" Exception raised from")[0]
                 raise InputError(
-                    f"WORLD_SIZE is {self.world}, and the other processes cannot be found ({error}); start "
+                    f"WORLD_SIZE is {self.world}, and the other processes cannot be found ({told}); start "
                     "the run by torchrun, or without WORLD_SIZE."
                 ) from error
-            backend = "nccl" if on_gpu else "gloo"
-            dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.world)
         self._waiting = dist.new_group(backend="gloo", timeout=_PATIENCE) if self.world > 1 else None
 
     @property
@@ -81,13 +90,21 @@ class Ranks:
         if self._store is None:
             return error
         if not isinstance(error, OtherProcessError):
-            try:
-                if self._store.add("failed", 1) == 1:
-                    return error
-            except dist.DistError:
-                pass  # the process that kept the store is gone, and had its say
+            # Who keeps the store may stand still, or be gone: torchrun, which says nothing here, or the first
+            # process, which had its say.
+            answers: list[int] = []
+            asking = Thread(target=self._ask, args=(answers,), daemon=True)
+            asking.start()
+            asking.join(5 * _GRACE)
+            by_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+            if answers == [1] or asking.is_alive() or (by_torchrun and not answers):
+                return error
         time.sleep(_GRACE)
         return OtherProcessError("another process of the run has ended, and says why.")
+
+    def _ask(self, answers: list[int]) -> None:
+        with suppress(dist.DistError):
+            answers.append(self._store.add("failed", 1))
 
     def wait(self) -> None:
         """Until all processes are here."""
@@ -99,7 +116,8 @@ class Ranks:
         error = None
         if self.is_first:
             try:
-                work()
+                with self._heard():
+                    work()
             except Exception as raised:
                 error = raised
         has_failed = self.from_first(error is not None)
@@ -118,11 +136,35 @@ class Ranks:
 
     def from_first(self, value: Any) -> Any:
         """What the first process has, on all."""
-        if self.world == 1:
-            return value
-        box = [value]
+        is_last = self.world == 1
+        while not is_last:
+            value, is_last = self._broadcast(value, is_last=True)
+        return value
+
+    def _broadcast(self, value: Any, *, is_last: bool) -> tuple[Any, bool]:
+        box = [value, is_last]
         dist.broadcast_object_list(box, src=0, group=self._waiting)
-        return box[0]
+        return box[0], box[1]
+
+    @contextmanager
+    def _heard(self) -> Iterator[None]:
+        """While the first process works, the others hear now and then that it does."""
+        over = Event()
+
+        def beat() -> None:
+            with suppress(RuntimeError):  # the others are gone, as the first will see
+                while not over.wait(_BEAT):
+                    self._broadcast(None, is_last=False)
+
+        thread = Thread(target=beat, daemon=True)
+        if self.world > 1:
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if self.world > 1:
+                thread.join()
 
     def spread(self, task: Task, *, shard: bool) -> nn.Module:
         """The task on its device: alone, copied to each process (DDP), or its parameters divided (FSDP2).
