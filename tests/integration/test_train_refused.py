@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -179,23 +180,25 @@ def test_two_runs_in_one_folder(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint(tmp_path: Path) -> None:
     """A file is cut off, gone, or has one bit changed: each is noticed, and the checkpoint before goes on."""
-    settings, out = settings_of(tmp_path, steps=4, save_every=2), tmp_path / "run"
+    settings, out, said = settings_of(tmp_path, steps=4, save_every=2), tmp_path / "run", list[str]()
     first = train(settings, out)
     folder = out / "checkpoints" / "step-4"
-    whole = {path: path.read_bytes() for path in folder.iterdir()}
-    assert {path.name for path in whole} == {".metadata", "__0_0.distcp", "checksums.json", "state.json"}
-    for path, content in whole.items():
+    names = {path.name for path in folder.iterdir()}
+    assert names == {".metadata", "__0_0.distcp", "checksums.json", "state.json"}
+    for name in names:
+        path = folder / name
+        content = path.read_bytes()
         for damage in (b"", None, content.replace(content[-9:], bytes([content[-9] ^ 1]) + content[-8:])):
             path.unlink()
             if damage is not None:
                 path.write_bytes(damage)
-            with pytest.raises(
-                CheckpointError, match=r"step-4 cannot be read \(.+\)\. Remove it to go on from"
-            ):
-                train(settings, out)
-            path.write_bytes(content)
-    shutil.rmtree(folder)
-    assert train(settings, out) == first
+            assert train(settings, out, on_message=said.append) == first
+            assert re.search(r"step-4 cannot be read \(.+\)\. It is step-4\.damaged now;", said[0]), said
+            said.clear()
+    shutil.rmtree(folder.with_name("step-2"))
+    path.write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"step-4 cannot be read \(.+\)\. Remove it to go on from the"):
+        train(settings, out)
 
 
 def test_a_loss_that_is_no_number(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import re
 import shutil
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -131,10 +131,26 @@ class Checkpoints:
             raise _unreadable(folder, why(error)) from error
         return progress
 
-    def load_last(self, task: nn.Module, made: Sequence[Optimizer]) -> Progress:
-        """The state of the last one; without any, everything stays, and the run begins."""
+    def load_last(self, task: nn.Module, made: Sequence[Optimizer], say: Callable[[str], None]) -> Progress:
+        """The state of the last whole one; without any, everything stays, and the run begins.
+
+        A damaged one is put aside where there is one before it, which leads to the same parameters.
+        """
+        self.ranks.together(lambda: self._put_aside(say))
         steps = self.steps()
         return self.load(steps[-1], task, made) if steps else Progress()
+
+    def _put_aside(self, say: Callable[[str], None]) -> None:
+        while len(steps := self.steps()) > 1:
+            folder = self.path(steps[-1])
+            try:
+                _compare(folder)
+                break
+            except CheckpointError as error:
+                aside = folder.with_name(f"{folder.name}.damaged")
+                shutil.rmtree(aside, ignore_errors=True)
+                folder.rename(aside)
+                say(f"{str(error).split(' Remove it')[0]} It is {aside.name} now; the one before goes on.")
 
     def load_mean(self, count: int, task: nn.Module) -> None:
         """Give a task the mean of the parameters of the last checkpoints.
@@ -165,17 +181,7 @@ class Checkpoints:
 
     def _check(self, folder: Path) -> None:
         """Refuse a checkpoint whose files are not what was written."""
-
-        def compare() -> None:
-            try:
-                written, there = json.loads((folder / _SUMS).read_bytes()), _checksums(folder)
-            except (OSError, ValueError) as error:
-                raise _unreadable(folder, why(error)) from error
-            for name in sorted({*written, *there} - {_SUMS}):
-                if written.get(name) != there.get(name):
-                    raise _unreadable(folder, f"{name} is not what was written: its checksum differs")
-
-        self.ranks.together(compare)
+        self.ranks.together(lambda: _compare(folder))
 
     def _prune(self, progress: Progress) -> None:
         steps = self.steps()
@@ -185,6 +191,16 @@ class Checkpoints:
                 shutil.rmtree(gone, ignore_errors=True)
                 self.path(step).rename(gone)  # at once: what has the name of a checkpoint is whole
                 shutil.rmtree(gone)
+
+
+def _compare(folder: Path) -> None:
+    try:
+        written, there = json.loads((folder / _SUMS).read_bytes()), _checksums(folder)
+    except (OSError, ValueError) as error:
+        raise _unreadable(folder, why(error)) from error
+    for name in sorted({*written, *there} - {_SUMS}):
+        if written.get(name) != there.get(name):
+            raise _unreadable(folder, f"{name} is not what was written: its checksum differs")
 
 
 def last_checkpoint(folder: str | Path) -> int:

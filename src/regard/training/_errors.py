@@ -39,7 +39,13 @@ def in_words(error: Exception) -> Exception:
 
 
 def why(error: BaseException) -> str:
-    """Why a checkpoint failed, in a few words: of several processes, what the first had to say."""
+    """Why a checkpoint failed, in a few words: of several processes, what the first had to say.
+
+    Example:
+        >>> why(RuntimeError("unexpected pos 704 vs 598"))  # torch's writer drops what the system said
+        'is the disk full? unexpected pos 704 vs 598'
+    """
     if isinstance(error, CheckpointException):
         error = next((each for each, *_ in error.failures.values()), error)
-    return reason(error)
+    told = reason(error)
+    return f"is the disk full? {told}" if "unexpected pos" in told else told

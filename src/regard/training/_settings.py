@@ -90,7 +90,7 @@ class OptimiserSettings:
         name: "adamw", or "muon" for the matrices inside the layers and AdamW for the rest.
         lr: the peak of AdamW's learning rate.
         muon_lr: the peak of Muon's; None for `lr`, since its updates are scaled to the size of AdamW's.
-        floor: what the learning rate falls to, as a share of its peak.
+        floor: what the learning rate falls to after the last step, as a share of its peak.
         schedule: "constant", "cosine", "inverse-sqrt", "linear" or "stable"; None for the objective's own.
         warmup: steps that it rises over; None for a tenth of all.
         betas, eps: AdamW's.
@@ -118,7 +118,7 @@ class Settings:
         objective: "mlm", "clm", "seq2seq", "electra", "distil", "classify" or "tag".
         start: a checkpoint to train on from; None for a new network.
         family: of a new network, one of `regard.models.FAMILIES`; None for the objective's own.
-        model: fields of its config, such as {"d_model": 256}; a checkpoint has its own.
+        model: fields of its config, such as {"d_model": 256}; a checkpoint takes other dropout.
         task: what the objective itself can be told, such as {"masked": 0.3}.
         data, tokenizer, batch, optimiser: see there.
         steps: of the optimiser, in all; None for 2,000, or as `epochs` says.

@@ -94,7 +94,7 @@ def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[
     module = ranks.spread(run.task, shard=settings.shard)
     made = optimisers(module, settings.optimiser)
     checkpoints = Checkpoints(run.folder / CHECKPOINTS, keep=settings.keep, ranks=ranks)
-    progress = checkpoints.load_last(module, made)
+    progress = checkpoints.load_last(module, made, on_message)
     if ranks.is_first:
         for line in told(run):
             on_message(line)

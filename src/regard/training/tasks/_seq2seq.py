@@ -77,7 +77,7 @@ class Translation(Task):
         self.samples, self.beam = texts_scored(bleu_texts), beam
         self.signatures = signatures(bleu_tokenize) if self.samples else {}
         self.bleu_tokenize = bleu_tokenize
-        self.best = "bleu" if self.samples else "loss"
+        self.best = "chrf" if self.samples else "loss"  # low BLEU is mostly chance
         self.frames = tokenizer.bulk.frame(), tokenizer.target.bulk.frame()
         end = tokenizer.special_ids.eos
         if end is None and not self.frames[1].after:
