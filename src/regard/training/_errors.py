@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 
-from regard.core.errors import OutputError, RegardError, TrainingError
+from regard.core.errors import InputError, OutputError, RegardError, TrainingError
 from regard.core.wording import reason
 
 
@@ -29,6 +29,9 @@ def in_words(error: Exception) -> Exception:
             "another process of the run ended without a word, or cannot be reached; what was saved stays. "
             "Type the same command to go on."
         )
+    if isinstance(error, UnicodeEncodeError):
+        around = error.object[max(0, error.start - 20) : error.end + 20]
+        return InputError(f"names of files must be valid Unicode; got {around!r}. Rename it.")
     if isinstance(error, OSError):
         where = "the folder of the run" if error.filename is None else repr(str(error.filename))
         return OutputError(

@@ -2,15 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from torch import nn
 
 from regard.core.json import read_object
-from regard.models import write_checkpoint
+from regard.models import load_checkpoint, write_checkpoint
 from regard.training._card import card_of
 from regard.training._checkpoints import Checkpoints, Progress
 from regard.training._evaluate import evaluate
@@ -40,14 +41,44 @@ class Result:
     signatures: Mapping[str, str] = field(default_factory=dict)
 
 
+def check_model(run: Run, module: nn.Module) -> None:
+    """Write the model as it is before the first step, read it, and remove it.
+
+    What a trained model could not be written or read for ends the run here, and not after its steps.
+    """
+    write = _writer(run, module, 0, {})
+
+    def rehearse() -> None:
+        with TemporaryDirectory(prefix=".regard-", suffix=".tmp", dir=run.folder) as place:
+            write(Path(place, "whole"))
+            link = Path(place, "link")
+            link.symlink_to("whole")
+            load_checkpoint(link)
+
+    run.ranks.together(rehearse)
+
+
+def _writer(run: Run, module: nn.Module, step: int, scores: Mapping[str, float]) -> Callable[[Path], None]:
+    """What writes the present parameters into a new folder. All processes call this together."""
+    network = run.ranks.gathered(run.task.saved, module)
+    beside = {name: run.ranks.gathered(each, module) for name, each in run.task.beside.items()}
+    signatures = {"signatures": run.signatures} if scores and run.signatures else {}
+
+    def write(target: Path) -> None:
+        write_checkpoint(network, target, tokenizer=run.task.tokenizer, card=card_of(run, step, scores))
+        for name, each in beside.items():
+            write_checkpoint(each, target / name, tokenizer=run.task.tokenizer)
+        (target / _SCORES).write_text(json.dumps({"step": step, **scores, **signatures}), encoding="utf-8")
+
+    return write
+
+
 def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, float]) -> None:
     """Write the present parameters as the model of the run, in place of the one before.
 
     `model` is a link to a folder of `models`, so that there is a whole one at every moment.
     """
-    network = run.ranks.gathered(run.task.saved, module)
-    beside = {name: run.ranks.gathered(each, module) for name, each in run.task.beside.items()}
-    signatures = run.signatures if scores else {}
+    write_into = _writer(run, module, step, scores)
     above, link = run.folder / "models", run.folder / MODEL
 
     def write() -> None:
@@ -56,11 +87,7 @@ def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, flo
         target = above / f"step-{step}"
         if target.exists():  # the run was killed after this, and did the step again
             target = above / f"step-{step}-again"
-        write_checkpoint(network, target, tokenizer=run.task.tokenizer, card=card_of(run, step, scores))
-        for name, each in beside.items():
-            write_checkpoint(each, target / name, tokenizer=run.task.tokenizer)
-        kept = {"step": step, **scores, **({"signatures": signatures} if signatures else {})}
-        (target / _SCORES).write_text(json.dumps(kept), encoding="utf-8")
+        write_into(target)
         other = run.folder / f".{MODEL}.tmp"
         other.unlink(missing_ok=True)
         other.symlink_to(target.relative_to(run.folder))

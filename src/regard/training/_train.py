@@ -15,7 +15,7 @@ from regard.training._journal import Journal
 from regard.training._optimisers import optimisers, set_learning_rate
 from regard.training._prepare import prepare
 from regard.training._ranks import Ranks
-from regard.training._result import Result, finish, write_model
+from regard.training._result import Result, check_model, finish, write_model
 from regard.training._run import Run
 from regard.training._settings import Settings
 from regard.training._step import take_step
@@ -100,6 +100,8 @@ def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[
             on_message(line)
     if progress.step:
         on_message(f"going on from step {progress.step:,} of {run.steps:,}")
+    else:
+        check_model(run, module)
     check_best(module, run)
     watch = Watch(run, module, progress.step)
     watch.look(progress.step)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-from regard.core.errors import CheckpointError, InputError
+from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.models import load_checkpoint
 from regard.training import read_journal, train
 from regard.training._prepare import prepare
@@ -106,6 +106,27 @@ def test_tensorboard_reads_what_the_journal_has(tmp_path: Path) -> None:
     told = {each["step"]: each["loss"] for each in read_journal(tmp_path / "run") if "loss" in each}
     assert {each.step: each.value for each in events.Scalars("loss")} == pytest.approx(told)
     assert [each.step for each in events.Scalars("valid_loss")] == [3, 6]
+
+
+def test_what_a_model_is_refused_for_is_found_before_the_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of("clm", tmp_path)
+    odd = tmp_path / "t\udcff.jsonl"  # stands in the model's card
+    odd.write_bytes(Path(settings.data.train[0]).read_bytes())
+    named = replace(settings, data=replace(settings.data, train=(str(odd),)))
+    with pytest.raises(InputError, match=r"^names of files must be valid Unicode; got .*udcff\.jsonl"):
+        train(named, tmp_path / "odd")
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "symlink_to", fails)  # as on some file systems
+    with pytest.raises(OutputError, match=r"cannot be written \(Operation not permitted\)"):
+        train(settings, tmp_path / "unlinked")
+    for name in ("odd", "unlinked"):
+        assert not (tmp_path / name / "metrics.jsonl").exists()
+        assert not list((tmp_path / name).glob(".regard-*"))
 
 
 def test_files_of_a_run_that_cannot_be_read(tmp_path: Path) -> None:
