@@ -1,50 +1,14 @@
 """What a run is, in words and numbers: for who starts it, and for the card of its model."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from regard.training._feed import Feed
 from regard.training._run import Run
 
 
-@dataclass(frozen=True, kw_only=True)
-class About:
-    """The sizes of a run.
-
-    Attributes:
-        parameters: numbers of the network that is written, shared ones once.
-        vocabulary: entries of the tokenizer.
-        train, valid: texts and tokens to learn from and to score on; None for none.
-        steps: in all.
-        epochs: how often all of the data is read.
-    """
-
-    parameters: int
-    vocabulary: int
-    train: tuple[int, int]
-    valid: tuple[int, int] | None
-    steps: int
-    epochs: float
-
-
-def about(run: Run) -> About:
-    """The sizes of a run."""
-    network = run.task.saved
-    return About(
-        parameters=sum(each.numel() for each in network.parameters()),
-        vocabulary=run.task.tokenizer.vocab_size,
-        train=_amount(run.train),
-        valid=None if run.valid is None else _amount(run.valid),
-        steps=run.steps,
-        epochs=run.steps / max(1, len(run.train.steps(0))),
-    )
-
-
 def told(run: Run) -> list[str]:
     """What somebody should know before the first step, a line each."""
-    found = about(run)
-    texts, tokens = found.train
+    texts, tokens = amount(run.train)
     lines = [
         f"network: {network_told(run)}",
         f"tokenizer: {tokenizer_told(run)}",
@@ -52,9 +16,14 @@ def told(run: Run) -> list[str]:
         f"to score on: {valid_told(run)}",
     ]
     default = " (--steps and --epochs say otherwise)" if _is_default(run) else ""
-    epochs = f"{found.epochs:,.0f}" if found.epochs >= 100 else f"{found.epochs:.3g}"
-    lines.append(f"{found.steps:,} steps{default}, {epochs} epochs")
+    read = epochs(run)
+    lines.append(f"{run.steps:,} steps{default}, {read:{',.0f' if read >= 100 else '.3g'}} epochs")
     return lines
+
+
+def epochs(run: Run) -> float:
+    """How often all of the data is read."""
+    return run.steps / max(1, len(run.train.steps(0)))
 
 
 def network_told(run: Run) -> str:
@@ -85,7 +54,7 @@ def valid_told(run: Run) -> str:
     data = run.settings.data
     if run.valid is None:
         return "nothing (data.valid_share is 0)"
-    texts, tokens = _amount(run.valid)
+    texts, tokens = amount(run.valid)
     size = f"{texts:,} {_texts(texts)}, {tokens:,} tokens"
     if data.valid:
         return f"{size} of {', '.join(data.valid)}"
@@ -94,12 +63,8 @@ def valid_told(run: Run) -> str:
     return f"{size}: {where}"
 
 
-def scores_told(scores: Mapping[str, float]) -> str:
-    """Scores in words, such as "loss 1.7500, perplexity 5.7546"."""
-    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())
-
-
-def _amount(feed: Feed) -> tuple[int, int]:
+def amount(feed: Feed) -> tuple[int, int]:
+    """The texts and the tokens of a set."""
     examples, columns = feed.form.examples, feed.form.columns
     return len(examples), sum(int(examples.lengths(name).sum()) for name in columns)
 

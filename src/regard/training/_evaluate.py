@@ -64,8 +64,9 @@ def sums_over(
         module: the task as it is spread over the processes.
         run: the run.
         batches: those of this process.
-        on_tokens: is told how many tokens a batch had.
+        on_tokens: is told after each batch how many tokens have been read.
     """
+    tokens = 0
     module.eval()
     sums: dict[str, Tensor] = {}
     for batch in batches:
@@ -74,7 +75,8 @@ def sums_over(
         found |= {f"targets.{name}": torch.tensor(count) for name, count in batch.counts.items()}
         for name, value in found.items():
             sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu().double()
-        on_tokens(batch.tokens)
+        tokens += batch.tokens
+        on_tokens(tokens)
     module.train()
     flat = torch.cat([each.flatten() for each in sums.values()]).tolist()
     added = run.ranks.sums({str(place): value for place, value in enumerate(flat)})

@@ -1,6 +1,5 @@
 """Examples on disk: ragged rows of whole numbers, written once and mapped into memory by every process."""
 
-import hashlib
 import json
 import os
 import secrets
@@ -25,7 +24,7 @@ class Examples:
     """Examples of several columns, each a sequence of whole numbers below 2 ** 31, of any length.
 
     A folder of plain files: of each column its values, one example after the other, as int32, and where each
-    example ends, as int64. Opening it reads no values. May be pickled, and shared between processes.
+    example ends, as int64. Opening it reads no values.
 
     Example:
         >>> import tempfile
@@ -35,9 +34,9 @@ class Examples:
         (2, {'tokens': array([8], dtype=int32), 'label': array([0], dtype=int32)}, [3, 1])
     """
 
-    def __init__(self, folder: Path, count: int, columns: tuple[str, ...], mark: str) -> None:
+    def __init__(self, folder: Path, count: int, columns: tuple[str, ...]) -> None:
         """Use `write` or `open`."""
-        self.folder, self.columns, self.mark = folder, columns, mark
+        self.folder, self.columns = folder, columns
         self._count = count
         self._ends = {name: _mapped(folder, name, "ends", np.int64, count) for name in columns}
         self._values = {
@@ -85,14 +84,11 @@ class Examples:
         """
         about: Any = read_object(folder / _ABOUT)
         try:
-            return cls(folder, int(about["count"]), tuple(about["columns"]), str(about["mark"]))
+            return cls(folder, int(about["count"]), tuple(about["columns"]))
         except (KeyError, TypeError, ValueError, OSError) as error:
             raise CheckpointError(
                 f"{str(folder)!r} holds no whole examples ({reason(error)}); remove it, to make them anew."
             ) from error
-
-    def __reduce__(self) -> Any:
-        return type(self).open, (self.folder,)
 
     def __len__(self) -> int:
         return self._count
@@ -124,7 +120,6 @@ class _Column:
     def __init__(self, folder: Path, name: str) -> None:
         self._files = tuple((folder / f"{name}.{part}").open("xb") for part in ("values", "ends"))
         self._waiting = (array("i"), array("q"))
-        self._digests = (hashlib.sha256(), hashlib.sha256())
         self._end = 0
 
     def add(self, values: Sequence[int]) -> None:
@@ -137,18 +132,16 @@ class _Column:
             self._flush()
 
     def _flush(self) -> None:
-        for file, waiting, digest in zip(self._files, self._waiting, self._digests, strict=True):
-            digest.update(waiting)
+        for file, waiting in zip(self._files, self._waiting, strict=True):
             waiting.tofile(file)
             del waiting[:]
 
-    def close(self, *, whole: bool) -> str:
-        """Its mark. The files are on disk where it is whole."""
+    def close(self, *, whole: bool) -> None:
+        """The files are on disk where it is whole."""
         if whole:
             self._flush()
         for file in self._files:
             _close(file, whole)
-        return " ".join(digest.hexdigest() for digest in self._digests)
 
 
 def _close(file: IO[bytes], whole: bool) -> None:
@@ -177,11 +170,10 @@ def _write(folder: Path, rows: Iterable[Mapping[str, Sequence[int]]], columns: t
             raise InputError("rows must hold at least one example; there is none.")
         whole = True
     finally:
-        marks = [writer.close(whole=whole) for writer in writers.values()]
-    about: dict[str, Any] = {"count": count, "columns": columns}
-    about["mark"] = hashlib.sha256(json.dumps([columns, marks]).encode()).hexdigest()
+        for writer in writers.values():
+            writer.close(whole=whole)
     with (folder / _ABOUT).open("xb") as file:
-        file.write(json.dumps(about).encode())
+        file.write(json.dumps({"count": count, "columns": columns}).encode())
         file.flush()
         os.fsync(file.fileno())
 

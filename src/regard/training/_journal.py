@@ -40,11 +40,12 @@ class Journal:
         self._on_report = on_report
         if ranks.is_first:
             path = folder / JOURNAL
-            told = list(_lines(folder)) if path.exists() else []
-            for number, line in told:
+            kept = []
+            for number, line in _lines(folder) if path.exists() else ():
                 if line is None:
                     say(f"line {number} of {path} cannot be read and is left out")
-            kept = [line for _, line in told if line is not None and line["step"] <= step]
+                elif line["step"] <= step:
+                    kept.append(line)
             write_whole(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
             self._file = path.open("a", encoding="utf-8")
             self._board = _board(folder, step)

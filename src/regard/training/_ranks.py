@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from threading import Event, Thread
@@ -93,7 +94,12 @@ class Ranks:
             # Who keeps the store may stand still, or be gone: torchrun, which says nothing here, or the first
             # process, which had its say.
             answers: list[int] = []
-            asking = Thread(target=self._ask, args=(answers,), daemon=True)
+
+            def ask() -> None:
+                with suppress(dist.DistError):
+                    answers.append(self._store.add("failed", 1))
+
+            asking = Thread(target=ask, daemon=True)
             asking.start()
             asking.join(5 * _GRACE)
             by_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
@@ -101,15 +107,6 @@ class Ranks:
                 return error
         time.sleep(_GRACE)
         return OtherProcessError("another process of the run has ended, and says why.")
-
-    def _ask(self, answers: list[int]) -> None:
-        with suppress(dist.DistError):
-            answers.append(self._store.add("failed", 1))
-
-    def wait(self) -> None:
-        """Until all processes are here."""
-        if self.world > 1:
-            dist.barrier(self._waiting)
 
     def together(self, work: Callable[[], None]) -> None:
         """Work of the first process that the others wait for; where it fails, all fail."""
@@ -153,18 +150,15 @@ class Ranks:
 
         def beat() -> None:
             with suppress(RuntimeError):  # the others are gone, as the first will see
-                while not over.wait(_BEAT):
+                while self.world > 1 and not over.wait(_BEAT):
                     self._broadcast(None, is_last=False)
 
-        thread = Thread(target=beat, daemon=True)
-        if self.world > 1:
-            thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            if self.world > 1:
-                thread.join()
+        with ThreadPoolExecutor(1) as beside:
+            beside.submit(beat)
+            try:
+                yield
+            finally:
+                over.set()
 
     def spread(self, task: Task, *, shard: bool) -> nn.Module:
         """The task on its device: alone, copied to each process (DDP), or its parameters divided (FSDP2).

@@ -9,6 +9,7 @@ from typing import Any
 from regard.core.errors import InputError
 from regard.core.json import read_object
 from regard.models import Loaded, Network, load_checkpoint
+from regard.training._about import amount
 from regard.training._claim import SETTINGS
 from regard.training._configuration import read_settings
 from regard.training._evaluate import sums_over, written
@@ -32,7 +33,7 @@ class Scored:
     Attributes:
         model: what was scored.
         objective: as which objective.
-        examples, tokens: how many texts, and how many tokens were read of them.
+        examples, tokens: how many texts, and how many tokens they have.
         scores: numbers by name.
         details: what is more than a number, as JSON has it: the confusion of labels, kinds of spans, how
             BLEU was computed.
@@ -139,15 +140,8 @@ def _scored(
         ranks=ranks,
         samples=about["samples"],
     )
-    examples, read = feed.form.examples, 0
-    of = sum(int(examples.lengths(column).sum()) for column in feed.form.columns)
-
-    def count(tokens: int) -> None:
-        nonlocal read
-        read += tokens
-        on_progress(read, of)
-
-    sums = sums_over(task, run, feed.in_order(), count)
+    examples, told = amount(feed)
+    sums = sums_over(task, run, feed.in_order(), lambda done: on_progress(done, told))
     if task.samples:
         say(f"writing {len(run.samples):,} texts for {' and '.join(task.signatures)}")
     own = written(task, run) if task.samples else {}
@@ -155,8 +149,8 @@ def _scored(
     return Scored(
         model=name,
         objective=settings.objective,
-        examples=len(examples),
-        tokens=read,
+        examples=examples,
+        tokens=told,
         scores=task.scores(sums) | own,
         details=task.details(sums) | signed,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +35,7 @@ def test_what_is_written_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     wanted = rows()
     written = Examples.write(tmp_path / "a", iter(wanted), COLUMNS)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
-    for examples in (written, Examples.open(tmp_path / "a"), pickle.loads(pickle.dumps(written))):
+    for examples in (written, Examples.open(tmp_path / "a")):
         assert (len(examples), examples.columns) == (50, COLUMNS)
         found = [{name: each.tolist() for name, each in example.items()} for example in examples]
         assert found == [{name: row[name] for name in COLUMNS} for row in wanted]
@@ -46,22 +45,6 @@ def test_what_is_written_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         written[50]
     with pytest.raises(ValueError, match="read-only"):
         written.flat("label")[0] = 1
-
-
-def test_the_mark_is_of_the_content(tmp_path: Path) -> None:
-    first = Examples.write(tmp_path / "a", rows(), COLUMNS)
-    moved = [dict(row) for row in rows()]
-    moved[0]["tokens"], moved[1]["tokens"] = [1, 2], [3]
-    other = [dict(row) for row in moved]
-    other[0]["tokens"], other[1]["tokens"] = [1], [2, 3]  # the same values, divided otherwise
-    marks = [
-        Examples.write(tmp_path / str(number), each, columns).mark
-        for number, (each, columns) in enumerate(
-            [(moved, COLUMNS), (other, COLUMNS), (rows(), COLUMNS[:1]), (rows(count=49), COLUMNS)]
-        )
-    ]
-    assert len({first.mark, *marks}) == 5
-    assert Examples.write(tmp_path / "again", iter(rows()), COLUMNS).mark == first.mark
 
 
 def test_a_column_of_nothing(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from regard.training import NOT_A_TARGET
 from regard.training.tasks import WordTags
 from regard.training.tasks._labels import confusion
 from regard.training.tasks._scores import of_classes, of_found
-from regard.training.tasks._spans import spans
+from regard.training.tasks._tag import spans
 from unit.training.small import TAGS, batch, network, rows, tasks
 
 NONE, B, IN, P = "O", "B-LOC", "I-LOC", "I-PER"

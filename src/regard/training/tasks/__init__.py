@@ -8,7 +8,6 @@ from regard.training.tasks._mlm import MaskedTokens
 from regard.training.tasks._seq2seq import Translation
 from regard.training.tasks._tag import WordTags
 from regard.training.tasks._task import Making, Task
-from regard.training.tasks._tasks import TASKS
 
 __all__ = [
     "TASKS",
@@ -22,3 +21,14 @@ __all__ = [
     "Translation",
     "WordTags",
 ]
+
+TASKS: dict[str, type[Task]] = {
+    "mlm": MaskedTokens,
+    "clm": NextToken,
+    "seq2seq": Translation,
+    "classify": TextLabels,
+    "tag": WordTags,
+    "electra": ReplacedTokens,
+    "distil": Distillation,
+}
+"""The objectives, by the name that is typed."""

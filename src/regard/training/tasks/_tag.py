@@ -14,7 +14,6 @@ from regard.training._batch import Batch, Draws, Row, labels_of, side
 from regard.training._losses import NOT_A_TARGET, cross_entropy
 from regard.training.tasks._labels import Labelled
 from regard.training.tasks._scores import of_found
-from regard.training.tasks._spans import is_bio, kinds_of, spans
 from regard.training.tasks._task import Values, run
 
 
@@ -138,3 +137,42 @@ class WordTags(Labelled):
     def details(self, sums: Mapping[str, Any]) -> dict[str, Any]:
         found = zip(self.kinds, sums.get("spans", ()), strict=True)
         return {"kinds": {kind: of_found(counts) | {"spans": counts[0]} for kind, counts in found}}
+
+
+def is_bio(tags: Sequence[str]) -> bool:
+    """Whether tags tell spans: each is "O", or begins with one of B-, I-, E- and S-.
+
+    Example:
+        >>> is_bio(["O", "B-LOC", "I-LOC"]), is_bio(["NOUN", "O"])
+        (True, False)
+    """
+    return all(tag == "O" or tag[:2] in ("B-", "I-", "E-", "S-") for tag in tags) and set(tags) != {"O"}
+
+
+def kinds_of(tags: Sequence[str]) -> tuple[str, ...]:
+    """The kinds of spans, in order."""
+    return tuple(sorted({tag[2:] for tag in tags if tag != "O"}))
+
+
+def spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """The spans that the tags of a text tell: kind, first word, and the word after the last.
+
+    An I- that does not go on from a word of its kind begins a span, as in IOB1 and in what a model says.
+
+    Example:
+        >>> sorted(spans(["B-LOC", "I-LOC", "B-LOC", "O", "I-PER", "I-LOC"]))
+        [('LOC', 0, 2), ('LOC', 2, 3), ('LOC', 5, 6), ('PER', 4, 5)]
+
+    Source: conlleval.pl, Tjong Kim Sang 2004, "endOfChunk" and "startOfChunk"; seqeval has the same rules.
+    """
+    found = set()
+    start, kind, before = 0, "", "O"
+    for place, tag in enumerate([*tags, "O"]):
+        prefix = tag[0]
+        goes_on = prefix in "IE" and before in "BI" and tag[2:] == kind
+        if not goes_on:
+            if before != "O":
+                found.add((kind, start, place))
+            start, kind = place, tag[2:]
+        before = prefix
+    return found
