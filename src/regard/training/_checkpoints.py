@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +115,19 @@ class Checkpoints:
                 f"({why(error)}); {last}. Make room, then type the same command to go on from there."
             ) from error
 
-    def load(self, step: int, task: nn.Module, made: Sequence[Optimizer]) -> Progress:
-        """Give a task and its optimisers the state of a checkpoint. All processes call it together.
+    def load_last(self, task: nn.Module, made: Sequence[Optimizer], say: Callable[[str], None]) -> Progress:
+        """Give a task and its optimisers the state of the last whole checkpoint; without any the run begins.
+
+        A damaged one is put aside where there is one before it, which leads to the same parameters. All
+        processes call it together.
 
         Raises:
-            CheckpointError: it is damaged, or of other parameters.
+            CheckpointError: the only one is damaged, or the last is of other parameters.
         """
-        folder = self.path(step)
-        self._check(folder)
+        self.ranks.together(lambda: self._put_aside(say))
+        if not (steps := self.steps()):
+            return Progress()
+        folder = self.path(steps[-1])
         try:
             progress = Progress(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
             state, optimiser = get_state_dict(task, made)
@@ -131,22 +137,15 @@ class Checkpoints:
             raise _unreadable(folder, why(error)) from error
         return progress
 
-    def load_last(self, task: nn.Module, made: Sequence[Optimizer], say: Callable[[str], None]) -> Progress:
-        """The state of the last whole one; without any, everything stays, and the run begins.
-
-        A damaged one is put aside where there is one before it, which leads to the same parameters.
-        """
-        self.ranks.together(lambda: self._put_aside(say))
-        steps = self.steps()
-        return self.load(steps[-1], task, made) if steps else Progress()
-
     def _put_aside(self, say: Callable[[str], None]) -> None:
-        while len(steps := self.steps()) > 1:
-            folder = self.path(steps[-1])
+        for step in reversed(steps := self.steps()):
+            folder = self.path(step)
             try:
                 _compare(folder)
                 break
             except CheckpointError as error:
+                if step == steps[0]:
+                    raise
                 aside = folder.with_name(f"{folder.name}.damaged")
                 shutil.rmtree(aside, ignore_errors=True)
                 folder.rename(aside)
@@ -161,7 +160,7 @@ class Checkpoints:
         total: dict[str, Any] = {}
         for step in steps:
             state: Any = {name: value.clone() for name, value in _parameters(task).items()}
-            self._check(self.path(step))
+            self.ranks.together(partial(_compare, self.path(step)))
             self._read({"task": state}, self.path(step))
             for name, value in state.items():
                 is_real = value.is_floating_point()
@@ -179,10 +178,6 @@ class Checkpoints:
         with _alone_is_fine():
             load(state, checkpoint_id=folder, no_dist=self.ranks.world == 1)
 
-    def _check(self, folder: Path) -> None:
-        """Refuse a checkpoint whose files are not what was written."""
-        self.ranks.together(lambda: _compare(folder))
-
     def _prune(self, progress: Progress) -> None:
         steps = self.steps()
         for step in steps[: -self.keep]:
@@ -194,6 +189,7 @@ class Checkpoints:
 
 
 def _compare(folder: Path) -> None:
+    """Refuse a checkpoint whose files are not what was written."""
     try:
         written, there = json.loads((folder / _SUMS).read_bytes()), _checksums(folder)
     except (OSError, ValueError) as error:
