@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from math import ceil, inf
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,13 @@ TOKENIZER, DATA = "tokenizer", "data"
 
 _FREE = ("keep", "save_every", "shard", "watch", "watch_every")
 """Settings that change no parameter: a run may go on with others."""
+
+_ABOVE_0 = (
+    *("steps", "epochs", "batch.rows", "batch.tokens", "batch.length", "batch.accumulate", "evaluate_every"),
+    *("save_every", "keep", "patience", "watch_every", "optimiser.lr", "optimiser.clip", "optimiser.muon_lr"),
+    "optimiser.eps",
+)
+"""Settings that must be above 0, where they are given."""
 
 _MADE = (TOKENIZER, DATA, LABELS)
 
@@ -111,31 +119,12 @@ def check(settings: Settings) -> type[Task]:
         raise InputError("data.train must be files: - is read once, and training reads its texts again.")
     if settings.steps is not None and settings.epochs is not None:
         raise InputError("steps must be None where epochs says how long to train; give one of them.")
-    for name, value in {
-        "steps": settings.steps,
-        "epochs": settings.epochs,
-        "batch.rows": settings.batch.rows,
-        "batch.tokens": settings.batch.tokens,
-        "batch.length": settings.batch.length,
-        "batch.accumulate": settings.batch.accumulate,
-        "evaluate_every": settings.evaluate_every,
-        "save_every": settings.save_every,
-        "keep": settings.keep,
-        "patience": settings.patience,
-        "watch_every": settings.watch_every,
-        "optimiser.lr": settings.optimiser.lr,
-        "optimiser.clip": settings.optimiser.clip,
-        "optimiser.muon_lr": settings.optimiser.muon_lr,
-        "optimiser.eps": settings.optimiser.eps,
-    }.items():
+    for name in _ABOVE_0:
+        value = attrgetter(name)(settings)
         if value is not None and not 0 < value < inf:
             raise InputError(f"{name} must be above 0; got {value}.")
-    for name, value in {
-        "average": settings.average,
-        "optimiser.warmup": settings.optimiser.warmup,
-        "optimiser.weight_decay": settings.optimiser.weight_decay,
-        "seed": settings.seed,
-    }.items():
+    for name in ("average", "optimiser.warmup", "optimiser.weight_decay", "seed"):
+        value = attrgetter(name)(settings)
         if value is not None and not 0 <= value < inf:
             raise InputError(f"{name} must be at least 0; got {value}.")
     if not 0.0 <= settings.optimiser.floor <= 1.0:
