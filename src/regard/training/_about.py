@@ -15,7 +15,8 @@ def told(run: Run) -> list[str]:
         f"to learn from: {texts:,} {_texts(texts)}, {tokens:,} tokens",
         f"to score on: {valid_told(run)}",
     ]
-    default = " (--steps and --epochs say otherwise)" if _is_default(run) else ""
+    is_default = run.settings.steps is None and run.settings.epochs is None
+    default = " (--steps and --epochs say otherwise)" if is_default else ""
     read = epochs(run)
     lines.append(f"{run.steps:,} steps{default}, {read:{',.0f' if read >= 100 else '.3g'}} epochs")
     return lines
@@ -76,7 +77,3 @@ def _origin(run: Run) -> str | None:
 
 def _texts(count: int) -> str:
     return "text" if count == 1 else "texts"
-
-
-def _is_default(run: Run) -> bool:
-    return run.settings.steps is None and run.settings.epochs is None

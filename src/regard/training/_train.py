@@ -71,7 +71,7 @@ def train(
         2
     """
     ranks = Ranks()
-    say = on_message if ranks.is_first else _silence
+    say = on_message if ranks.is_first else lambda _: None
     try:
         with prepare(settings, Path(folder), ranks, say) as run:
             return _train(run, on_report, say)
@@ -82,10 +82,6 @@ def train(
         raise told from error
     finally:
         ranks.end()
-
-
-def _silence(_: str) -> None:
-    """What the processes but the first say."""
 
 
 def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[str], None]) -> Result:
