@@ -124,7 +124,7 @@ def unit_of(settings: Settings, kind: type[Task]) -> Unit:
     """
     data = settings.data
     train, valid = (
-        all(isinstance(each, TextSource) for each in open_sources(files, csv=data.csv, encoding=data.encoding))
+        all(isinstance(one, TextSource) for one in open_sources(files, csv=data.csv, encoding=data.encoding))
         for files in (data.train, data.valid or data.train)
     )
     if "target" in kind.reads and not data.train_target and train:

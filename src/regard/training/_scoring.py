@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from regard.core.errors import InputError
+from regard.core.errors import InputError, RegardError
 from regard.core.json import read_object
 from regard.models import Loaded, Network, load_checkpoint
 from regard.training._about import amount
@@ -72,6 +73,7 @@ def score(
 
     Raises:
         InputError: a checkpoint without the head that the objective needs, or data that cannot be used.
+        RegardError: scores that are not finite.
 
     Example:
         >>> import pathlib, tempfile
@@ -142,6 +144,9 @@ def _scored(
     )
     examples, told = amount(feed)
     sums = sums_over(task, run, feed.in_order(), lambda done: on_progress(done, told))
+    scores = task.scores(sums)
+    if not all(map(isfinite, scores.values())):
+        raise RegardError(f"model gives scores that are not finite: the weights of {name} are damaged.")
     if task.samples:
         say(f"writing {len(run.samples):,} texts for {' and '.join(task.signatures)}")
     own = written(task, run) if task.samples else {}
@@ -151,7 +156,7 @@ def _scored(
         objective=settings.objective,
         examples=examples,
         tokens=told,
-        scores=task.scores(sums) | own,
+        scores=scores | own,
         details=task.details(sums) | signed,
     )
 

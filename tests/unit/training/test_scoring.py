@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from regard.cli._app import app
-from regard.core.errors import InputError
+from regard.core.errors import InputError, RegardError
 from regard.models import load_checkpoint, write_checkpoint
 from regard.training import score, train
 from regard.training.tasks import NextToken
@@ -38,6 +39,16 @@ def test_a_checkpoint_is_scored_as_what_its_head_is_for(tmp_path: Path) -> None:
     assert found.scores["loss"] == pytest.approx(sum(wanted) / len(wanted), rel=1e-6)
     letters = sum(map(len, ["the river bank", "a loan of the bank"]))
     assert found.scores["bits_per_byte"] == pytest.approx(sum(wanted) / math.log(2) / letters, rel=1e-6)
+
+
+def test_damaged_weights_have_no_score(tmp_path: Path) -> None:
+    made = network("gpt2")
+    with torch.no_grad():
+        made.stack("decoder").layers[-1].ffn.output.weight[0, 0] = math.nan
+    folder = write_checkpoint(made, tmp_path / "gpt2", tokenizer=tokenizer(ends=False))
+    (tmp_path / "a.txt").write_text("the river bank\n")
+    with pytest.raises(RegardError, match=r"scores that are not finite: the weights of .* are damaged"):
+        score(folder, [tmp_path / "a.txt"])
 
 
 def _ids(task: Any, texts: list[str]) -> Any:
