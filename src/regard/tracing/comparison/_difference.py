@@ -23,56 +23,34 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class KindDifference:
-    """How one kind of attention differs.
+    """How one kind of attention differs; NaN where there is no head."""
 
-    Attributes:
-        queries, keys: Which tokens are partners.
-        divergence: (layers, heads), the Jensen-Shannon divergence in bits; NaN where there is no head.
-        compared: (layers, heads), the share of attention that lies on keys with partners.
-        most: (layers, heads), the largest difference of two weights, whatever its sign.
-    """
-
-    queries: Pairs
+    queries: Pairs  # which tokens are partners
     keys: Pairs
-    divergence: _Floats
-    compared: _Floats
-    most: _Floats
+    divergence: _Floats  # (layers, heads), Jensen-Shannon, in bits
+    compared: _Floats  # (layers, heads), the share of attention that lies on keys with partners
+    most: _Floats  # (layers, heads), the largest difference of two weights, without its sign
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WordLikeness:
-    """How alike the vectors of the words are that two texts share.
-
-    Attributes:
-        words: The words, in order.
-        places: Where each begins among the tokens of the first text.
-        layers: What each embedding layer is called.
-        cosines: (words, layers), NaN where a vector is zero.
-    """
+    """How alike the vectors of the words are that two texts share."""
 
     words: tuple[str, ...]
-    places: tuple[int, ...]
-    layers: tuple[str, ...]
-    cosines: _Floats
+    places: tuple[int, ...]  # where each word begins among the tokens of the first text
+    layers: tuple[str, ...]  # what each embedding layer is called
+    cosines: _Floats  # (words, layers), NaN where a vector is zero
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Difference:
-    """How two runs differ: the second less the first.
-
-    Attributes:
-        between: "texts" or "models".
-        names: What the two are.
-        kinds: The kinds of attention that both have.
-        likeness: Of the words that two texts share; None where there is none.
-        left_out: What is not there, each with the reason.
-    """
+    """How two runs differ: the second less the first."""
 
     between: Literal["texts", "models"]
     names: tuple[str, str]
-    kinds: Mapping[Kind, KindDifference]
-    likeness: WordLikeness | None = None
-    left_out: Mapping[str, str]
+    kinds: Mapping[Kind, KindDifference]  # of attention that both have
+    likeness: WordLikeness | None = None  # None where the texts share no word
+    left_out: Mapping[str, str]  # what is missing, each with the reason
 
     def facts(self) -> dict[str, Any]:
         """What a page holds of it: plain values, with six digits."""

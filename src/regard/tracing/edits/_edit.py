@@ -92,36 +92,24 @@ class Edit(ABC):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Texts:
-    """What a pass reads.
+    """What a pass reads."""
 
-    Args:
-        encodings: of each stack's text, whose words can be looked up; none of a batch of ids.
-        lengths: how many tokens each stack reads, where that is known.
-        masks: what the caller says of each stack's tokens.
-    """
-
-    encodings: Mapping[StackKind, Encoding]
-    lengths: Mapping[StackKind, int]
-    masks: Mapping[StackKind, Mask | None]
+    encodings: Mapping[StackKind, Encoding]  # of each stack's text; none of a batch of ids
+    lengths: Mapping[StackKind, int]  # tokens of each stack, where known
+    masks: Mapping[StackKind, Mask | None]  # what the caller says of each stack's tokens
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:
-    """One tap that an edit writes.
-
-    Args:
-        edit, site, kind, layer, tap: which.
-        sources: of each of `edit.traces()`, what it has at the same tap.
-        row: the row of the batch that is written; None for all.
-    """
+    """One tap that an edit writes."""
 
     edit: Edit
     site: Site
     kind: Kind
     layer: Layer
     tap: str
-    sources: tuple[Captured, ...] = ()
-    row: int | None = None
+    sources: tuple[Captured, ...] = ()  # of each of `edit.traces()`, its tensor at the same tap
+    row: int | None = None  # of the batch; None for all
 
     def __str__(self) -> str:
         return self.tap if not self.site.axes else f"{self.kind} {self.site.name} of layer {self.layer}"

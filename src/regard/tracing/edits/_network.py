@@ -76,11 +76,8 @@ def _of_inner(name: str) -> Any:
 class EditedNetwork(Network):
     """A network around another, whose taps it writes; its parameters are the other's own.
 
-    Args:
-        inner: the network, which stays as it is.
-        targets: what is written, in the order in which edits that meet are made.
-        tokenizer: names the tokens that come as ids; None where there is none.
-        encodings: of the text that the next pass reads; None where it comes as ids alone.
+    `targets` are written in this order where they meet. `tokenizer` names the tokens that come as ids, and
+    `encodings` are of the text that the next pass reads; None where it comes as ids alone.
     """
 
     def __init__(

@@ -27,19 +27,12 @@ Positions = Selector | None
 
 @dataclass(frozen=True)
 class Site:
-    """A kind of tensor that every layer has, or a single tap.
-
-    Args:
-        name: what it is called.
-        axes: those that can be chosen from, in order, after the batch; "head" are the heads of k and v there.
-        tap: the name of its tap, inside the layer; None where `taps` says it.
-        of_attention: whether it belongs to one of the layer's attentions, so that "cross" has it too.
-    """
+    """A kind of tensor that every layer has, or a single tap."""
 
     name: str
-    axes: tuple[Axis, ...]
-    tap: str | None = None
-    of_attention: bool = True
+    axes: tuple[Axis, ...]  # that can be chosen from, in order, after the batch; "head" of k and v is theirs
+    tap: str | None = None  # its name inside the layer; None where `taps` gives it
+    of_attention: bool = True  # whether it belongs to an attention, so that "cross" has it too
 
     @property
     def is_matrix(self) -> bool:

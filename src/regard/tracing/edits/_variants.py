@@ -27,12 +27,8 @@ def outputs_of(
 ) -> Iterator[Output]:
     """What a network gives on a trace's text with each edit by itself, in order, without gradients.
 
-    Args:
-        network: what runs.
-        trace: whose text.
-        variants: the edits; None is no edit.
-        batch: how many run in one pass; by default as many as have 2,048 tokens, and 2^26 logits, together.
-        logits: as in `Network.forward`.
+    The variant None is no edit. By default, as many run in one pass (`batch`) as have 2,048 tokens, and 2^26
+    logits, together.
     """
     rows = _fitting(network, trace, logits) if batch is None else whole("batch", batch, least=1)
     known = [edit for edit in variants if edit is not None]

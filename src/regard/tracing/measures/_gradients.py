@@ -87,14 +87,9 @@ def watched_pass(
     names: Sequence[str],
     write: Callable[[str, Tensor], Tensor | None] | None = None,
 ) -> tuple[Output, dict[str, Tensor], Tensor]:
-    """One pass with a graph: the output, the tensors at some taps, and the number.
+    """One pass with a graph: the output, the tensors at the taps `names`, and the number `of` it.
 
-    Args:
-        trace: whose tokens.
-        network: what runs.
-        of: what is differentiated.
-        names: the taps.
-        write: may put another tensor in the place of one; None leaves it.
+    `write` may put another tensor in the place of one; where it returns None, the tensor stays.
     """
     check_function("of", of, "from the model's output to one number")
     if torch.is_inference_mode_enabled():

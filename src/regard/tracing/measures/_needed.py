@@ -37,10 +37,8 @@ def attention_tap(network: Network, kind: Kind, layer: int) -> str:
 
 
 def projection_of(trace: Trace, kind: Kind, layer: int) -> Projection:
-    """The output projection of one attention layer of a trace's model.
-
-    Raises:
-        InputError: the model is not at hand, or its projection cannot be seen.
+    """The output projection of one attention layer; an InputError without the model, or where it is not
+    visible.
     """
     found = trace.require_model().network.projection(kind, layer)
     if found is None:

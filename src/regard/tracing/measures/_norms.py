@@ -17,19 +17,8 @@ def pull_back(norm: nn.Module | None, x: Tensor, u: Tensor) -> tuple[Tensor, Ten
         LayerNorm  y = (x - mean x) r g + b,  r = 1 / sqrt(var x + eps):  u' = r (u g - mean(u g)),  c = u . b
         RMSNorm    y = x r g,  r = 1 / sqrt(mean x^2 + eps):              u' = r u g,                c = 0
 
-    Only r is frozen: to subtract the mean is linear.
-
-    Args:
-        norm: None is the identity.
-        x: (.., d), what the norm was given.
-        u: (.., d), directions after it.
-
-    Example:
-        >>> norm = nn.LayerNorm(3)
-        >>> x, u = torch.tensor([1.0, 2.0, 6.0]).double(), torch.tensor([1.0, 0.0, 0.0]).double()
-        >>> back, constant = pull_back(norm.double(), x, u)
-        >>> bool((back @ x + constant - norm(x) @ u).abs() < 1e-12)
-        True
+    Only r is frozen: to subtract the mean is linear. x is what the norm was given, and u directions after it,
+    both (.., d); a norm of None is the identity.
 
     Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", section "Handling Layer
     Normalization".

@@ -14,11 +14,7 @@ from regard.tracing.run import run_again
 
 
 def logits_of_layers(trace: Trace, layers: Sequence[int], rows: Sequence[int]) -> Iterator[Tensor]:
-    """What the model's last norm and head make of the states after each number of layers.
-
-    Yields:
-        For each of the layers (rows, vocab_size), in the model's type.
-    """
+    """What the model's last norm and head make of the states after each of the layers: (rows, vocab_size)."""
     edited = trace.require_model().network
     network, kind = edited.plain, outermost(edited)
     hidden = hidden_of(trace, kind)
@@ -43,10 +39,8 @@ def outermost(network: Network) -> StackKind:
 
 
 def check_head(trace: Trace) -> None:
-    """Refuse a model without a head that gives every position a logit for each token.
-
-    Raises:
-        InputError: there is none; a table of learned embeddings is not taken for one.
+    """Refuse a model without a head that gives every position a logit for each token; a table of learned
+    embeddings is not taken for one.
     """
     if not trace.require_model().network.has_vocabulary_head:
         raise InputError(

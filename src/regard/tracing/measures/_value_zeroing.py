@@ -85,10 +85,8 @@ def value_zeroing_blocks(trace: Trace, kind: "Kind", layer: int) -> Iterator[Ten
     """The same of all tokens, some keys at a time: (queries, some keys), in the order of the keys.
 
     Each block is a part of a second's work on a model for a laptop, and nothing runs between two of them: a
-    notebook goes on with other work, or leaves off. So there is no limit of time.
-
-    Raises:
-        InputError: as `value_zeroing`, before the first block at the latest.
+    notebook goes on with other work, or leaves off. So there is no limit of time. Errors are those of
+    `value_zeroing`, before the first block.
     """
     rows, keys = (list(range(len(side.encoding.tokens))) for side in trace.sides(kind))
     trace.require_model()
@@ -157,11 +155,7 @@ def _by_layer(
 
 
 class _Given(nn.Module):
-    """In the place of an attention: its output, which is known.
-
-    Args:
-        output: (.., positions, d_model).
-    """
+    """In the place of an attention: its output (.., positions, d_model), which is known."""
 
     def __init__(self, output: Tensor) -> None:
         super().__init__()

@@ -31,40 +31,24 @@ _WAY_OUT = "without --live (in Python: trace.page()) regard draws its attention 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LiveModel:
-    """A model as a live page holds it.
+    """A model as a live page holds it."""
 
-    Args:
-        description: sizes, and where each tensor is; plain values for JSON: see static/live/model.js.
-        weights: the packed tensors.
-        rounded: the model with the weights that the browser computes with.
-    """
-
-    description: dict[str, Any]
+    description: dict[str, Any]  # sizes, and where each tensor is, for JSON: see static/live/model.js
     weights: LiveWeights
-    rounded: Loaded
+    rounded: Loaded  # the model with the weights that the browser computes with
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiveLoss:
-    """What the 8 bits change, over some texts.
+    """What the 8 bits change, over some texts."""
 
-    Args:
-        texts: how many.
-        weight: the largest difference of an attention weight.
-        embedding: the smallest cosine between a token's contextual embedding and Python's.
-    """
-
-    texts: int
-    weight: float
-    embedding: float
+    texts: int  # how many
+    weight: float  # the largest difference of an attention weight
+    embedding: float  # the smallest cosine between a token's contextual embedding and Python's
 
 
 def live_model(loaded: Loaded) -> LiveModel:
-    """Pack a model.
-
-    Raises:
-        InputError: a model that a live page cannot run; the message names why.
-    """
+    """Pack a model; an InputError says why a live page cannot run it."""
     network = _checked(loaded)
     (kind,) = network.prefixes
     head, config = network.head, network.config
@@ -102,15 +86,7 @@ def live_model(loaded: Loaded) -> LiveModel:
 
 
 def live_loss(loaded: Loaded, rounded: Loaded, texts: Iterable[tuple[str, str | None]]) -> LiveLoss:
-    """Compare a model with the one that a page runs.
-
-    Example:
-        >>> import regard
-        >>> loaded = regard.load().loaded
-        >>> loss = live_loss(loaded, live_model(loaded).rounded, [("a man fishing on a river bank", None)])
-        >>> loss.weight < 0.05 and loss.embedding > 0.998
-        True
-    """
+    """Compare a model with the one that a page runs."""
     count, weight, embedding = 0, 0.0, 1.0
     for text, pair in texts:
         count += 1

@@ -19,12 +19,7 @@ from regard.tracing.patterns import (
 
 
 def live_names(kind: Kind) -> dict[str, Any]:
-    """The facts that static/live/naming.js reads, for the default patterns of a kind.
-
-    Example:
-        >>> [each["rule"] for each in live_names("decoder")["patterns"]][-3:]
-        [{'occurrence': 0}, {'sink': True}, {'broadcast': 2}]
-    """
+    """The facts that static/live/naming.js reads, for the default patterns of a kind."""
     patterns = default_patterns(kind)
     names = [each.name for each in patterns]
     # JSON has no whole numbers of 128 bits.

@@ -30,19 +30,10 @@ _NOT_OF_HEADS = ("largest_at", "received", "top_keys", "top_weights")
 
 
 def page_heads(trace: Trace, heads: Iterable[PageHead], said: str = "values") -> list[HeadName]:
-    """The heads that a page shall hold, or their values, each with its kind and counted from 0.
+    """The heads that a page holds, or their values, each with its kind and counted from 0.
 
-    Args:
-        trace: the trace.
-        heads: (layer, head), of every kind of attention that has it, (kind, layer, head), or a layer.
-        said: what they are given as, for the message.
-
-    Example:
-        >>> import regard
-        >>> page_heads(regard.load().trace("time flies"), [(0, 3), ("encoder", -1, -1)])
-        [('encoder', 0, 3), ('encoder', 5, 11)]
-        >>> len(page_heads(regard.load().trace("time flies"), [2]))
-        12
+    Given are (layer, head), of every kind of attention that has it, (kind, layer, head), or a layer. `said`
+    is the argument that messages name.
     """
     found: list[HeadName] = []
     for each in heads:
@@ -103,10 +94,7 @@ def head_statistics(trace: Trace, kind: Kind) -> HeadStatistics:
 def positions_record(trace: Trace, kind: StackKind, *, every: bool = False) -> PositionsRecord:
     """How a stack knows positions: in words, and what it added to each token of the text.
 
-    Args:
-        trace: the trace.
-        kind: the stack.
-        every: whether what it adds at the places beyond the text is there too, as many as a page holds.
+    With `every`, also what it adds beyond the text, at as many places as a page holds.
     """
     table = trace.passage(kind).positions
     if every and table is not None:

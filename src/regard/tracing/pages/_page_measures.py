@@ -38,16 +38,11 @@ Measures = dict[Kind, tuple[MeasureRecord, ...]]
 def measures_of(
     trace: Trace, asked: Sequence[str] = (), of: Scalar | None = None
 ) -> tuple[Measures, dict[str, str]]:
-    """The measures of a page: the norms where they can be had, and what is asked for.
+    """The measures of each kind of attention for a page, and the reason for each that is left out.
 
-    Args:
-        trace: the trace.
-        asked: "norm", "value_zeroing", "rollout", "gradient".
-        of: what "gradient" is the gradient of, as in `Trace.attention_gradients`; by default the largest
-            logit after a decoder's last token.
-
-    Returns:
-        The measures of each kind of attention, and the reason for each that is left out.
+    The norms are there where they can be had, and what is asked for: "norm", "value_zeroing", "rollout",
+    "gradient". The gradient is that of `of`, as in `Trace.attention_gradients`; by default of the largest
+    logit after a decoder's last token.
     """
     names = check_measures(asked)
     if of is not None and "gradient" not in names:
@@ -93,10 +88,8 @@ def _finished(work: Work) -> MeasureRecord:
 def live_measures(
     trace: Trace, of: Scalar | None = None, way: str = "widget(of=lambda output: ...)"
 ) -> LiveMeasures:
-    """All measures that a notebook can have, none of them worked out yet.
-
-    Returns:
-        What there is of each kind, what there is not and why, and how a layer is worked out.
+    """All measures that a notebook can have, none worked out yet, and the reason for each that it cannot
+    have.
     """
     left: dict[str, str] = {}
     for name in MEASURES:

@@ -21,18 +21,10 @@ _TOP = 5  # neurons that are named, of each token and layer
 
 
 def story_record(trace: Trace, kind: StackKind, around: int = 0) -> StoryRecord | None:
-    """The way of a stack's tokens through it.
+    """The way of a stack's tokens through it; `around` is in the middle where not all are held.
 
-    Args:
-        trace: the trace.
-        kind: the stack.
-        around: the token that is in the middle where not all are held.
-
-    Returns:
-        The story; None where the trace does not have the residual stream.
-
-    Raises:
-        RegardError: a layer's steps do not lead to what was recorded.
+    None where the trace does not have the residual stream. A RegardError where a layer's steps do not lead to
+    what was recorded.
     """
     passage = trace.passage(kind)
     if not passage.keeping.hidden or passage.keeping.layers is not None or passage.learned is None:

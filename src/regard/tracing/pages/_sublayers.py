@@ -32,17 +32,10 @@ class Step:
 
 
 def steps_around(trace: Trace, kind: Kind, index: int, row: int) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """The steps of one position before and after its attention, worked out in float64.
+    """The steps of one position (`row`) before and after its attention, worked out in float64.
 
-    Args:
-        trace: the trace; what its attentions gave is taken from it.
-        kind: the attention in the middle.
-        index: its layer.
-        row: the position.
-
-    Returns:
-        The steps from the layer's input to what the attention reads, and from what it gave to the layer's
-        output. Both are empty where they cannot be seen: see `sublayers`.
+    First from the layer's input to what the attention reads, then from what it gave to the layer's output.
+    Both are empty where they cannot be seen: see `sublayers`.
     """
     parts = sublayers(trace, stack_of(kind), index, [row], widen=True)
     walked = [step for part in parts for step in part.steps]
@@ -73,17 +66,9 @@ def sublayers(
 ) -> list[Sublayer]:
     """The way of some positions through a layer: its attentions, and its feed-forward network.
 
-    Args:
-        trace: the trace; what its attentions gave is taken from it.
-        kind: the stack.
-        index: the layer.
-        rows: the positions.
-        widen: whether to work in float64, which takes a copy of the layer's weights.
-
-    Returns:
-        The sublayers, the last with the stack's last norm. None of them where they cannot be seen: a trace
-        without its model, or one through the lens or of edits, and layers in which positions see each other
-        outside attention (DeBERTa's convolution).
+    The last ends with the stack's last norm. With `widen` it works in float64, on a copy of the layer's
+    weights. There are none where they cannot be seen: a trace without its model, or one through the lens or
+    of edits, and layers in which positions see each other outside attention (DeBERTa's convolution).
     """
     network = None if trace.loaded is None else trace.loaded.network
     stack = None if network is None or network.written else network.stack(kind)

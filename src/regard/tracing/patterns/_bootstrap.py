@@ -13,12 +13,7 @@ FEWEST_UNITS = 8
 
 
 def query_draws(seed: int) -> np.random.Generator:
-    """What draws the queries of fewer than ten texts: of each resample, a Poisson(1) count for each query.
-
-    Example:
-        >>> query_draws(0).poisson(1.0, (2, 3)).tolist()
-        [[4, 0, 1], [2, 0, 0]]
-    """
+    """What draws the queries of fewer than ten texts: of each resample, a Poisson(1) count for each query."""
     return np.random.default_rng((seed, 1))
 
 
@@ -42,31 +37,18 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Effects:
-    """What a layer's heads do over the corpus, each (heads, patterns).
+    """What a layer's heads do over the corpus, each (heads, patterns)."""
 
-    Args:
-        effect: see `heads`; NaN where nothing counts.
-        low, high: the ends of its interval; NaN where there are fewer than eight units.
-        mass: the mean over the rows that count.
-        captured: the sum over them, divided by all rows that were asked.
-        queries: how many rows count.
-    """
-
-    effect: np.ndarray
-    low: np.ndarray
+    effect: np.ndarray  # see `heads`; NaN where nothing counts
+    low: np.ndarray  # the ends of its interval; NaN where there are fewer than eight units
     high: np.ndarray
-    mass: np.ndarray
-    captured: np.ndarray
-    queries: np.ndarray
+    mass: np.ndarray  # the mean over the rows that count
+    captured: np.ndarray  # the sum over them, divided by all rows that were asked
+    queries: np.ndarray  # how many rows count
 
 
 class Draws:
-    """How often each text, and each query of it, counts in each resample: the same for every layer.
-
-    Args:
-        resamples: B.
-        seed: of the draws.
-    """
+    """How often each text, and each query of it, counts in each resample: the same for every layer."""
 
     def __init__(self, *, resamples: int, seed: int) -> None:
         self.resamples = resamples
@@ -96,9 +78,7 @@ class Bootstrap:
     Uncertainty for Massive Data Streams"). Drawn are texts, since the rows of a text hang together; from
     fewer than ten texts single queries, whose intervals are about these texts and no others.
 
-    Args:
-        shape: heads, patterns.
-        draws: of the texts and queries, shared by the layers.
+    `shape` is (heads, patterns); all layers share the draws.
     """
 
     def __init__(self, shape: tuple[int, int], draws: Draws) -> None:
@@ -172,7 +152,7 @@ class Bootstrap:
 
 
 def _quantile(ordered: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Of each sorted row the quantile that is wanted of it, without its NaN, which stand last.
+    """The wanted quantile of each sorted row, without its NaN, which stand last.
 
     As numpy's nanquantile, which goes row by row and takes a hundred times as long.
     """

@@ -18,10 +18,7 @@ class Examples:
     """For each layer, head and pattern the rows that give most to the pattern's keys, of several texts.
 
     A text's second row comes after every text's first. Of equal ones the first stays. Only texts that are
-    still somebody's example are kept.
-
-    Args:
-        shapes: for each layer its heads and patterns.
+    still somebody's example are kept. `shapes` are each layer's heads and patterns.
     """
 
     def __init__(self, shapes: list[tuple[int, int]]) -> None:
@@ -75,15 +72,7 @@ _NUMBERS = ("effect", "low", "high", "mass", "captured")
 
 
 class Counter:
-    """One kind of attention: what has been counted of each of its layers.
-
-    Args:
-        trace: the first text.
-        kind: of attention.
-        patterns: which are looked for.
-        layer, head: only these.
-        resamples, seed: of the bootstrap.
-    """
+    """One kind of attention: what has been counted of each of its layers, or of one layer or head only."""
 
     def __init__(
         self,

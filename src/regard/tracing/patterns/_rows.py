@@ -13,28 +13,16 @@ from regard.tracing.patterns._patterns import Broadcast, HeadPattern, KeyPattern
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Asked:
-    """The patterns, worked out for one text: which keys, and which queries are asked.
+    """The patterns, worked out for one text: which keys, and which queries are asked."""
 
-    Args:
-        patterns: the patterns, and in the last axis of `Rows` their order.
-        places: int64 (queries, m), the keys of the row patterns side by side; -1 for none.
-        of_places: for each row pattern, by its place among the patterns, its columns of `places`.
-        values: (keys, c), ones at the keys of each part of the key patterns, side by side.
-        of_values: the same for the key patterns.
-        asked: bool (queries, patterns), whether a query counts: special tokens do not, and a key of a key
-            pattern does not count as its query.
-        plain: bool (keys,), what `Broadcast` may choose: neither special nor a key of a key pattern.
-        shared: whether queries and keys are the same tokens.
-    """
-
-    patterns: tuple[HeadPattern, ...]
-    places: Tensor
-    of_places: dict[int, slice]
-    values: Tensor
-    of_values: dict[int, slice]
-    asked: Tensor
-    plain: Tensor
-    shared: bool
+    patterns: tuple[HeadPattern, ...]  # in the order of the last axis of `Rows`
+    places: Tensor  # int64 (queries, m), the keys of the row patterns side by side; -1 for none
+    of_places: dict[int, slice]  # of each row pattern, by its place in `patterns`, the columns in `places`
+    values: Tensor  # (keys, c), ones at the keys of each part of the key patterns, side by side
+    of_values: dict[int, slice]  # of each key pattern, likewise
+    asked: Tensor  # bool (queries, patterns); not special tokens, nor a key pattern's keys for it
+    plain: Tensor  # bool (keys,), what `Broadcast` may choose: neither special nor in a key pattern
+    shared: bool  # whether queries and keys are the same tokens
 
     @classmethod
     def of(cls, sides: Sides, patterns: Sequence[HeadPattern]) -> "Asked":
@@ -213,22 +201,13 @@ def measure(inputs: AttentionInputs, asked: Asked, seen: Seen) -> Rows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Read:
-    """What the two passes read, on the CPU.
+    """What the two passes read, on the CPU."""
 
-    Args:
-        at_places: (heads, queries, m), the weights at the places of the row patterns.
-        in_values: (heads, queries, c), the weights in the parts of the key patterns.
-        largest_at: int64 (heads, queries), the key with the largest weight.
-        received: (heads, keys), the sums over the queries.
-        chosen: for each `Broadcast`, by its place among the patterns, int64 (heads, n) the keys that it
-            chose, and (heads, odd queries, n) their weights.
-    """
-
-    at_places: Tensor
-    in_values: Tensor
-    largest_at: Tensor
-    received: Tensor
-    chosen: dict[int, tuple[Tensor, Tensor]]
+    at_places: Tensor  # (heads, queries, m), the weights at the places of the row patterns
+    in_values: Tensor  # (heads, queries, c), the weights in the parts of the key patterns
+    largest_at: Tensor  # int64 (heads, queries), the key with the largest weight
+    received: Tensor  # (heads, keys), the sums over the queries
+    chosen: dict[int, tuple[Tensor, Tensor]]  # each: keys (heads, n), (heads, odd queries, n)
 
     @classmethod
     def of(cls, inputs: AttentionInputs, asked: Asked) -> "_Read":

@@ -10,12 +10,7 @@ from regard.core.files import write_whole
 
 
 def check_heads_file(path: Path) -> None:
-    """Refuse a file that `HeadTable.write` could not write, before the work is done.
-
-    Raises:
-        InputError: an ending other than .parquet.
-        MissingExtraError: pyarrow is not installed.
-    """
+    """Refuse a file that `HeadTable.write` could not write, before the work is done."""
     if path.suffix.lower() != ".parquet":
         raise InputError(f"the table's file must end in .parquet; got {str(path)!r}.")
     pyarrow()

@@ -10,17 +10,9 @@ MOST_SECONDS = 600.0
 
 
 def check_cost(what: str, *, seconds: float, num_bytes: float, device: torch.device, way_out: str) -> None:
-    """Refuse what is forecast not to fit.
+    """Refuse what takes more than ten minutes, or more memory than is free, by a forecast for two cores.
 
-    Args:
-        what: it is, for the message.
-        seconds: a forecast, for two cores.
-        num_bytes: what it holds at once.
-        device: where.
-        way_out: what to ask for instead.
-
-    Raises:
-        InputError: more than ten minutes, or more memory than is free.
+    `what` is it, and `way_out` what to ask for instead, both for the message.
     """
     free = free_bytes(device)
     if seconds > MOST_SECONDS:

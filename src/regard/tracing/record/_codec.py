@@ -88,12 +88,7 @@ _WORD = ("text", "span", "sequence", "tokens")
 
 
 class Writer:
-    """Takes records apart.
-
-    Attributes:
-        tensors: what belongs into the file, by name, each densely packed.
-        objects: masks and biases, as JSON.
-    """
+    """Takes records apart: `tensors` by name, densely packed, and masks and biases as JSON (`objects`)."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
@@ -103,14 +98,9 @@ class Writer:
         self._alive: list[object] = []  # an id means something for as long as its object lives
 
     def write(self, value: Any, at: str) -> Any:
-        """A value as JSON.
+        """A value as JSON; its place in the trace, `at`, names its tensors.
 
-        Args:
-            value: a record, a tensor, or a plain value.
-            at: its place in the trace, which names its tensors.
-
-        Raises:
-            InputError: something that no file can hold, such as an arbitrary predicate.
+        An InputError refuses what no file can hold, such as an arbitrary predicate.
         """
         if value is None or isinstance(value, bool | int | float | str):
             return value
@@ -172,12 +162,7 @@ class Writer:
 
 
 class Reader:
-    """Puts records together again.
-
-    Args:
-        tensors: gives a tensor by its name.
-        objects: what `Writer.objects` was.
-    """
+    """Puts records together again, of tensors by their names and of what `Writer.objects` was."""
 
     def __init__(self, tensors: Callable[[str], Tensor], objects: list[Any]) -> None:
         self._tensors = tensors
@@ -185,10 +170,8 @@ class Reader:
         self._objects: dict[int, Any] = {}
 
     def read(self, value: Any) -> Any:
-        """What was written.
-
-        Raises:
-            KeyError, TypeError, ValueError, IndexError, RegardError: what was written is damaged.
+        """What was written; a KeyError, TypeError, ValueError, IndexError or RegardError where it is
+        damaged.
         """
         if isinstance(value, list):
             return tuple(self.read(each) for each in value)

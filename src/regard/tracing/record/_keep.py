@@ -28,20 +28,8 @@ T = TypeVar("T")
 class Partial(Sequence[T]):
     """A sequence of which a trace kept a part: as long as the whole, an error where an item is missing.
 
-    Args:
-        kept: the items that there are, by their places.
-        length: how many there were.
-        what: what an item is, for messages: "attention layer".
-        numbers: what the places are called, where that is not 0, 1, ...
-        why: the reason that some are missing, with the way out.
-
-    Example:
-        >>> layers = Partial({2: "c"}, 3, what="layer", why="only layer 2 was kept")
-        >>> len(layers), layers[2], layers[-1]
-        (3, 'c', 'c')
-        >>> layers[0]
-        Traceback (most recent call last):
-        regard.core.errors.InputError: layer 0 is not in this trace: only layer 2 was kept
+    For messages: `what` an item is, `numbers` that call the places where they are not 0, 1, ..., and `why`
+    some are missing, with the way out.
     """
 
     def __init__(
@@ -90,9 +78,6 @@ class ScoreInputs(AttentionInputs):
     """The record of a trace that keeps no values: scores and weights are functions of it, contexts are not.
 
     Reading `v` raises an InputError that says so; everything else is as in `AttentionInputs`.
-
-    Raises:
-        InputError: as `AttentionInputs`.
     """
 
     def __init__(self, *, q: Tensor, k: Tensor, **others: Any) -> None:
@@ -102,11 +87,7 @@ class ScoreInputs(AttentionInputs):
 
     @property
     def v(self) -> Tensor:
-        """Not kept.
-
-        Raises:
-            InputError: always.
-        """
+        """Not kept: always an InputError."""
         raise InputError(
             'values are not in this trace, which was kept with keep="qk": that is enough for weights and '
             'scores. Trace again with keep="qkv" or keep="all".'
@@ -265,11 +246,8 @@ def _give_back_after(kept: Tensor) -> None:
 
 
 class _Memory:
-    """Where some tensors are, in the type they are kept in; views of one piece of memory stay views of one.
-
-    Args:
-        tensors: all that is kept.
-        dtype: what they become; None for what they are.
+    """Where some tensors are, in the type they are kept in (of None, their own); views of one piece of memory
+    stay views of one.
     """
 
     def __init__(self, tensors: Sequence[Tensor], dtype: torch.dtype | None) -> None:

@@ -18,34 +18,20 @@ _WRITTEN = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What tells a model from others.
+    """What tells a model from others."""
 
-    Args:
-        family: as in `Loaded`.
-        lens: the class of the model of transformers, where it was seen through the lens.
-        sizes: by name.
-        config: a hash of the config, and of the names and shapes of all parameters.
-        dtype: of the parameters.
-        mark: a hash of up to 1,024 entries of each parameter.
-        values: two entries of each.
-    """
-
-    family: str
-    lens: str | None
-    sizes: dict[str, int]
-    config: str
-    dtype: str
-    mark: str
-    values: list[float]
+    family: str  # as in `Loaded`
+    lens: str | None  # the class of the model of transformers, where it was seen through the lens
+    sizes: dict[str, int]  # by name
+    config: str  # a hash of the config, and of the names and shapes of all parameters
+    dtype: str  # of the parameters
+    mark: str  # a hash of up to 1,024 entries of each parameter
+    values: list[float]  # two entries of each
 
     def check(self, loaded: Loaded, where: str) -> None:
-        """Raise InputError, naming what differs, if the model is another one.
+        """Raise InputError, naming what differs and `where`, if the model is another one.
 
         A model that was loaded in another type is the same if its values are, to the precision of the lesser.
-
-        Args:
-            loaded: the model.
-            where: of which file, for the message.
         """
         found = self._difference(origin_of(loaded))
         if found is not None:

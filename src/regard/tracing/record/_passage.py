@@ -33,22 +33,14 @@ class AttentionTrace:
 
 
 class ScoreTrace(AttentionTrace):
-    """An attention layer of a trace that keeps queries and keys, and nothing of what the model made of them.
-
-    Args:
-        inputs: a record without values.
-    """
+    """An attention layer of a trace that keeps queries and keys, and no values or contexts."""
 
     def __init__(self, inputs: ScoreInputs) -> None:
         self.__dict__.update(inputs=inputs, output=None)
 
     @property
     def context(self) -> Tensor:
-        """Not kept.
-
-        Raises:
-            InputError: always.
-        """
+        """Not kept: always an InputError."""
         raise InputError(
             'contexts are not in this trace, which was kept with keep="qk": that is enough for weights and '
             'scores. Trace again with keep="qkv" or keep="all".'

@@ -22,15 +22,9 @@ Numbers = int | slice | list[int] | tuple[int, ...] | range | None
 
 
 def chosen_of(name: str, tokens: Encoding | int, selector: Selector | None) -> tuple[int, ...]:
-    """The positions that are meant, in the order given; of None all.
+    """The positions that are meant, in the order given; of None all. An InputError where there are none.
 
-    Args:
-        name: of the argument, for the message.
-        tokens: of the text; or how many there are, of a batch, where no word has one place.
-        selector: which.
-
-    Raises:
-        InputError: a token or word that is not there, or none at all.
+    `tokens` are those of the text; or their number, of a batch, where no word has one place.
     """
     count = tokens if isinstance(tokens, int) else len(tokens.tokens)
     if selector is None or isinstance(selector, slice):
@@ -45,11 +39,7 @@ def chosen_of(name: str, tokens: Encoding | int, selector: Selector | None) -> t
 
 
 def token_of(name: str, tokens: Encoding | int, selector: WordOrToken) -> tuple[int, ...]:
-    """The token at an index, or the tokens of a word.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The token at an index, or the tokens of a word."""
     count = tokens if isinstance(tokens, int) else len(tokens.tokens)
     if isinstance(selector, str | tuple) and not isinstance(tokens, int):
         return tokens.find(selector)
@@ -65,10 +55,8 @@ def token_of(name: str, tokens: Encoding | int, selector: WordOrToken) -> tuple[
 
 
 def within(name: str, chosen: slice, count: int) -> tuple[int, ...]:
-    """The numbers from 0 to count - 1 that a slice picks.
-
-    Raises:
-        InputError: bounds that are no whole numbers, or a step of 0.
+    """The numbers from 0 to count - 1 that a slice picks; an InputError for bounds that are no whole
+    numbers.
     """
     try:
         return tuple(range(count)[chosen])
@@ -86,16 +74,9 @@ def positions_of(
 
 
 def numbers_of(name: str, value: object, count: int, *, others: Sequence[str] = ()) -> tuple[Any, ...]:
-    """The numbers from 0 to count - 1 that are meant; each once, in the order given.
+    """The numbers from 0 to count - 1 that are meant, each once, in the order given; see `Numbers`.
 
-    Args:
-        name: of the argument, for messages.
-        value: see `Numbers`.
-        count: how many there are.
-        others: names that may stand for one.
-
-    Raises:
-        InputError: one that is not there, or none at all.
+    `others` are names that may stand for one.
     """
     if value is None:
         return tuple(range(count))

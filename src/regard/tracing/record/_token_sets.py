@@ -14,12 +14,7 @@ from regard.text import Encoding, Token, Word
 
 
 class TokenSets:
-    """What there is to be asked of attention between two sequences.
-
-    Args:
-        of_queries, of_keys: their tokens.
-        cross: whether they are different sequences, so that no query is at a key's position.
-    """
+    """Sets of tokens of two sequences; if `cross`, they differ, and no query is at a key's position."""
 
     def __init__(self, of_queries: Encoding, of_keys: Encoding, *, cross: bool) -> None:
         self._cross = cross
@@ -118,11 +113,10 @@ def _delivered(tensor: Tensor) -> Tensor:
 
 
 def is_punctuation(token: Token, words: Sequence[Word]) -> bool:
-    """Whether a token shows nothing but punctuation; the apostrophe of "isn't" is of a word, and none.
+    """Whether a token shows nothing but punctuation; the apostrophe of "isn't" is part of a word, so it is
+    not.
 
-    Args:
-        token: any; of one that came as an id, without a text, its piece tells.
-        words: those of its text; () where there are none.
+    Of a token that came as an id, without a text (no words), its piece tells.
     """
     if token.special or (words and token.word is not None and _is_spelled(words[token.word].text)):
         return False

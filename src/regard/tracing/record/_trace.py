@@ -253,11 +253,7 @@ class Trace(Stacks):
 
 
 def check_trace(name: str, value: object) -> Trace:
-    """Check that an argument is a trace, and return it.
-
-    Raises:
-        InputError: it is no trace.
-    """
+    """Check that an argument is a trace, and return it."""
     if not isinstance(value, Trace):
         raise InputError(f"{name} must be a trace, as model.trace gives it; got {type(value).__name__}.")
     return value

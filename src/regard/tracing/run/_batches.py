@@ -75,10 +75,7 @@ def padded(encodings: Sequence[Encoding], device: torch.device) -> tuple[Tensor,
 def of_one(kept: Mapping[str, Any], item: int, length_at: Callable[[str], tuple[int, int]]) -> dict[str, Any]:
     """What a pass over several texts kept, of one of them: copies, so that the others can be let go.
 
-    Args:
-        kept: by the names of taps; see `Listening`.
-        item: which text.
-        length_at: at a tap, the text's queries (or tokens) and its keys.
+    `kept` is by the names of taps; `length_at` gives the text's queries (or tokens) and its keys at a tap.
     """
     copies = _Copies(item)
     found: dict[str, Any] = {}
@@ -96,11 +93,7 @@ def of_one(kept: Mapping[str, Any], item: int, length_at: Callable[[str], tuple[
 
 
 class _Copies:
-    """Tensors of one text, copied out of those of several; what layers share stays shared.
-
-    Args:
-        item: which text.
-    """
+    """Tensors of one text, copied out of those of several; what layers share stays shared."""
 
     def __init__(self, item: int) -> None:
         self._item = item

@@ -29,12 +29,7 @@ _ATTENTIONS = ("attention", "cross_attention")
 
 
 class Listening:
-    """Listeners for one pass, and what they have kept.
-
-    Args:
-        network: what will run.
-        keeping: what is kept.
-    """
+    """Listeners for one pass, and what they have kept."""
 
     def __init__(self, network: Network, keeping: Keeping) -> None:
         self._network, self._keeping = network, keeping

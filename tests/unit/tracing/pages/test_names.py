@@ -5,6 +5,7 @@ import pytest
 import regard
 from regard.tracing import trace_ids
 from regard.tracing.pages import _names
+from regard.tracing.pages._live_names import live_names
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, names_of
 from unit.models import tiny
 from unit.tracing.stacks import loaded as of_network
@@ -56,3 +57,8 @@ def test_each_kind_has_its_own_patterns() -> None:
     # A decoder that has read its start token alone shows nothing.
     alone = trace_ids(of_network(tiny.both(), tokenizer=False), [3, 5, 7], [4])
     assert list(names_of(alone, MOST_OF_A_WIDGET)["kinds"]) == ["encoder"]
+
+
+def test_a_live_page_is_told_what_each_default_pattern_looks_for() -> None:
+    rules = [each["rule"] for each in live_names("decoder")["patterns"]]
+    assert rules[-3:] == [{"occurrence": 0}, {"sink": True}, {"broadcast": 2}]

@@ -16,6 +16,7 @@ from regard.models.bert import BertConfig
 from regard.models.bert import build as build_bert
 from regard.positions import Rotary
 from regard.tracing import HeadCard, heads, heads_of_trace
+from regard.tracing.patterns._bootstrap import query_draws
 from tolerances import WEIGHTS
 from unit.tracing import heads_by_hand as by_hand
 from unit.tracing.heads_by_hand import scored, shuffled, traced
@@ -241,3 +242,7 @@ def test_a_hand_made_llama() -> None:
     ids = [each % VOCAB for each in range(31)]
     table = heads(bare(network), [ids])
     assert [card.pattern for card in table.cards] == ["previous", "none"]
+
+
+def test_the_draws_of_queries_follow_from_the_seed() -> None:
+    assert query_draws(0).poisson(1.0, (2, 3)).tolist() == [[4, 0, 1], [2, 0, 0]]
