@@ -62,13 +62,8 @@ class Blocks:
 
 
 def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
-    """What the page's row source reads, but for what each head has of its own: see `add_heads`.
-
-    Args:
-        record: What to show.
-
-    Returns:
-        Plain values for JSON, which name blocks, and the blocks.
+    """What the page's row source reads, for JSON, and the blocks that it names; not what each head has of its
+    own: see `add_heads`.
     """
     blocks = Blocks()
     kinds = {}
@@ -95,12 +90,10 @@ def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
 
 
 def add_heads(packed: Packed, facts: dict[str, Any], blocks: Blocks, difference: float) -> None:
-    """Puts q, k and dense biases into a page's facts and blocks, of the heads that it holds.
+    """Put q, k and dense biases of the heads that a page holds into its facts and blocks, as `packed` has
+    them.
 
-    Args:
-        packed: These, as the page carries them.
-        facts, blocks: What `facts_of` made; they are added to.
-        difference: What the page states as the largest difference.
+    The page states `difference` as the largest one.
     """
     facts |= {"encoding": packed.encoding, "difference": difference, "every": packed.every}
     for kind, layers in packed.layers.items():

@@ -24,18 +24,11 @@ def choose_heads(
     encoding: Encoding,
     alone: bool = False,
 ) -> HeldHeads:
-    """The heads that a page holds.
+    """The heads that a page holds, the same of all its runs; with `alone`, those that are asked for and no
+    others.
 
-    Args:
-        records: The runs of the page; of all of them it holds the same heads.
-        asked: Heads that it holds in any case.
-        room: Bytes that q, k, and dense biases may take.
-        pictures: Bytes that it takes besides where it does not hold all of them.
-        encoding: How they are stored.
-        alone: Whether it holds these and no others.
-
-    Raises:
-        InputError: What is asked for, and one head of each kind, do not fit.
+    `room` is the bytes that q, k and dense biases may take, and `pictures` those that it takes besides where
+    it does not hold all. An InputError where what is asked for, and one head of each kind, do not fit.
     """
     every = list(_names(records))
     if not alone and all_bytes(records, encoding) <= room:

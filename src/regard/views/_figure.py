@@ -65,13 +65,7 @@ def write_figure(figure: "Figure", path: Path) -> None:
 
 
 def save_sheet(sheet: Sheet, path: Path) -> None:
-    """Write a sheet: an SVG by regard itself, a PNG or PDF through matplotlib.
-
-    Raises:
-        InputError: an ending other than .pdf, .png or .svg.
-        MissingExtraError: matplotlib is needed and not installed.
-        OutputError: the file cannot be written.
-    """
+    """Write a sheet: an SVG by regard itself, a PNG or PDF through matplotlib."""
     check_format(path)
     if path.suffix.lower() == ".svg":
         write_whole(path, svg_of(sheet).encode())
@@ -82,9 +76,7 @@ def save_sheet(sheet: Sheet, path: Path) -> None:
 def figure_of(sheet: Sheet) -> "Figure":
     """The sheet as a figure of its size, a point for a point.
 
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        InputError: a text from right to left: matplotlib would set its letters the wrong way round.
+    A text from right to left is an InputError: matplotlib would set its letters the wrong way round.
     """
     figure = new_figure(width=sheet.width / _POINTS, height=sheet.height / _POINTS)
     _check_direction(shape.text for shape in sheet.shapes if isinstance(shape, Text))

@@ -40,14 +40,8 @@ def widget_facts(
 ) -> list[dict[str, Any]]:
     """What the widget knows from the start of each run: tokens, sizes, positions, and no weights.
 
-    Args:
-        runs: The runs.
-        movement: The facts of one word in all of them, or None.
-        difference: The facts of how the second differs from the first, or None.
-        writing: The facts of how the decoder's text was written, or None.
-
-    Returns:
-        For each run its facts and blocks, as plain values: see static/notebook/source.js.
+    With the facts of one word in all runs, of how the second differs from the first, and of how the decoder's
+    text was written, where there are any. Plain values: see static/notebook/source.js.
     """
     found = []
     for run in runs:

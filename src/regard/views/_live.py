@@ -87,11 +87,7 @@ _Name = tuple[RecordKind, MeasureName, int]
 
 
 class Measured:
-    """The measures of one run as far as they are worked out.
-
-    Args:
-        run: The run.
-    """
+    """The measures of one run as far as they are worked out."""
 
     def __init__(self, run: LiveRun) -> None:
         self._run = run
@@ -99,14 +95,10 @@ class Measured:
         self._kept: OrderedDict[_Name, MeasureRecord] = OrderedDict()
 
     def go_on(self, kind: RecordKind, name: MeasureName, number: int) -> dict[str, Any]:
-        """Works on one layer for a part of a second.
+        """Work on one layer for a part of a second.
 
-        Returns:
-            `done`, the share that is worked out, and `seconds` that it took; with 1, `most`, what a full line
-            of each head stands for, and `of`, what a gradient is of.
-
-        Raises:
-            InputError: It cannot be had.
+        `done` is the share that is worked out, and `seconds` what it took; with 1, `most` is what a full line
+        of each head stands for, and `of` what a gradient is of. An InputError where it cannot be had.
         """
         asked = (kind, name, number)
         began, spent, done = perf_counter(), [0.0], 1.0
@@ -151,10 +143,8 @@ class Measured:
         queries: npt.NDArray[np.int64],
         weights: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.floating[Any]]],
     ) -> npt.NDArray[np.floating[Any]]:
-        """Of some queries of a head, (len(queries), keys); `weights` gives theirs.
-
-        Raises:
-            NotKept: They are not worked out.
+        """Of some queries of a head, (len(queries), keys); `weights` gives theirs. NotKept where not worked
+        out.
         """
         _, layer = self._known(asked)
         found: npt.NDArray[np.floating[Any]]

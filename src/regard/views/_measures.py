@@ -33,10 +33,8 @@ def matrix_bytes(matrices: int, queries: int, keys: int) -> int:
 
 
 def add_matrices(record: AttentionRecord, facts: dict[str, Any], blocks: Blocks) -> dict[str, str]:
-    """Puts the measures that have matrices of their own into a page's facts and blocks.
-
-    Returns:
-        The measures that the page does not have, each with the reason.
+    """Put the measures that have matrices of their own into a page's facts; the reason for each that it
+    lacks.
     """
     left = dict(record.left_out)
     for kind in record.kinds:
@@ -51,14 +49,7 @@ def add_matrices(record: AttentionRecord, facts: dict[str, Any], blocks: Blocks)
 def add_norms(
     record: AttentionRecord, packed: Packed, facts: dict[str, Any], blocks: Blocks, left: dict[str, str]
 ) -> None:
-    """Puts the norms, which the page multiplies its weights by, before the other measures.
-
-    Args:
-        record: What is shown.
-        packed: Its q and k, as the page carries them.
-        facts, blocks: They are added to.
-        left: What `add_matrices` returned; it is added to.
-    """
+    """Put the norms, which the page multiplies its weights by, before the other measures; adds to `left`."""
     for kind in record.kinds:
         for measure in record.measures.get(kind, ()):
             if measure.name == "norm":

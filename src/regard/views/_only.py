@@ -14,22 +14,6 @@ def only_heads(record: AttentionRecord, names: Sequence[HeadName]) -> AttentionR
     """The record with the layers of these heads alone, without measures, positions and story.
 
     Of other heads it has neither statistics nor names; their numbers stay, so that head 11 is still head 11.
-
-    Args:
-        record: The run.
-        names: Which heads.
-
-    Raises:
-        InputError: There are none.
-
-    Example:
-        >>> from regard.views import LayerRecord, PageToken, Side
-        >>> q = np.zeros((4, 3, 5), np.float32)
-        >>> layers = {"encoder": tuple(LayerRecord(layer=i, q=q, k=q, scale=1.0) for i in range(2))}
-        >>> side = Side(text="a", tokens=(PageToken(text="a"),) * 3)
-        >>> record = AttentionRecord(model="m", encoder=side, layers=layers)
-        >>> [layer.layer for layer in only_heads(record, [("encoder", 1, 3)]).layers["encoder"]]
-        [1]
     """
     if not names:
         raise InputError("only: wanted at least one head, such as (5, 11), got none")

@@ -249,11 +249,8 @@ def pack_records(
 ) -> tuple[HeldHeads, list[Packed]]:
     """The heads that the page holds, and their q and k: in 16 bits if that keeps each weight, else in 32.
 
-    Args:
-        records: The runs.
-        heads, values, max_mb: As in `render_page`.
-        size: Bytes of all else.
-        alone: Whether it holds these heads and no others.
+    `size` is the bytes of all else; with `alone` it holds these heads and no others; the rest as in
+    `render_page`.
     """
     if max_mb is not None and not max_mb > 0:
         raise InputError(f"max_mb: wanted millions of bytes, a number above 0, or None, got {max_mb!r}")
@@ -288,16 +285,10 @@ def _data(run: tuple[dict[str, Any], Blocks], prefix: str = "") -> str:
 
 
 def _round_up(value: float) -> float:
-    """Rounds up to two significant digits, so that what is stated holds.
+    """Round up to two significant digits, so that what is stated holds.
 
     A float32 weight is itself only known to float32's spacing below 1, and two libraries that are both right
     differ by it, or by two of it: that much is added.
-
-    Example:
-        >>> _round_up(3.11e-5)
-        3.2e-05
-        >>> _round_up(0.0)
-        2.4e-07
     """
     value += 2 * float(np.finfo(np.float32).eps)
     digits = 1 - math.floor(math.log10(value))

@@ -32,11 +32,9 @@ _LARGEST = 32767
 class Values:
     """An array as a page carries it.
 
-    Attributes:
-        stored: int16 or float32.
-        steps: float32, the value of one integer step, of whose bits a page holds the upper half: see
-            `quantize`; None where float32 is stored. q and k have one for each head and dimension, a dense
-            bias one for each head and query.
+    The steps are the value of one integer, of whose bits a page holds the upper half: see `quantize`; None
+    where float32 is stored. q and k have one for each head and dimension, a dense bias one for each head and
+    query.
     """
 
     stored: npt.NDArray[np.int16] | npt.NDArray[np.float32]
@@ -45,22 +43,14 @@ class Values:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PackedLayer:
-    """A layer as a page carries it.
-
-    Attributes:
-        q, k: Its queries and keys.
-        bias: Its dense bias; None where there is none: one by distance is short, and stays float32.
-        weights: Its weights, where they are given; else None.
-        heads: The query heads that these are of, in order; k has those that they need, in order.
-        shown: The layer that a reader of the packed numbers computes with, to the bit; zero in other heads.
-    """
+    """A layer as a page carries it."""
 
     q: Values
     k: Values
-    bias: Values | None
-    shown: LayerRecord
-    heads: tuple[int, ...]
-    weights: Values | None = None
+    bias: Values | None  # if dense; one by distance is short, and stays float32
+    shown: LayerRecord  # what a reader of the packed numbers computes with, to the bit; zero in other heads
+    heads: tuple[int, ...]  # the query heads, in order; k has those that they need, in order
+    weights: Values | None = None  # where they are given
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -84,16 +74,7 @@ class Packed:
 
 
 def pack(record: AttentionRecord, held: HeldHeads, encoding: Encoding) -> Packed:
-    """Packs q, k and dense biases of some heads of a record.
-
-    Args:
-        record: The record.
-        held: The heads.
-        encoding: How.
-
-    Returns:
-        The packed arrays, with the difference they make, measured.
-    """
+    """Pack q, k and dense biases of some heads of a record, and measure the difference that it makes."""
     every = _every(record, held)
     rounded = encoding == "int16"
     layers = {
@@ -175,24 +156,11 @@ def rows_as_values(array: npt.NDArray[np.float32]) -> tuple[Values, npt.NDArray[
 
 
 def quantize(values: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
-    """Rounds to 16-bit integers with one step per (head, dimension).
+    """Round (heads, tokens, head_dim), finite, to int16 with one float32 step per (head, dimension).
 
     A step of its own for each dimension matters: a few dimensions of a head are often ten times larger than
     the rest, and would otherwise take the others' precision. Steps are rounded up to eight bits of precision,
     those of bfloat16: of a sentence they would else be a seventh of what q and k take.
-
-    Args:
-        values: float32 (heads, tokens, head_dim), finite.
-
-    Returns:
-        int16 of the same shape, and the steps, float32 (heads, head_dim).
-
-    Example:
-        >>> integers, steps = quantize(np.array([[[1.0, 0.0], [-2.0, 0.0]]], dtype=np.float32))
-        >>> integers[0].tolist()
-        [[16257, 0], [-32514, 0]]
-        >>> bool(abs(integers[0, 0, 0] * steps[0, 0] - 1.0) < 1e-4)
-        True
     """
     steps = (np.abs(values).max(axis=1) / np.float32(_LARGEST)).astype(np.float32)
     steps = ((steps.view(np.uint32) + 0xFFFF) & 0xFFFF0000).view(np.float32)
@@ -204,31 +172,17 @@ def quantize(values: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int16], np
 
 
 def dequantize(integers: npt.NDArray[np.int16], steps: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """The float32 numbers that a reader of the integers computes with, to the bit.
-
-    Args:
-        integers: int16 (heads, tokens, head_dim).
-        steps: float32 (heads, head_dim).
-
-    Returns:
-        float32 (heads, tokens, head_dim).
-    """
+    """The float32 (heads, tokens, head_dim) that a reader of the integers computes with, to the bit."""
     return integers.astype(np.float32) * steps[:, None, :]
 
 
 def largest_changes(
     one: LayerRecord, other: LayerRecord, every: int = 1, heads: Iterable[int] | None = None
 ) -> npt.NDArray[np.float32]:
-    """The largest difference between the weights of two layers, at each key of each head.
+    """The largest difference between the weights of two layers of the same sizes, at each key of each head.
 
-    Args:
-        one: The layer.
-        other: What is read of it: other q, k and dense bias, of the same sizes.
-        every: Compare one query in so many, the last one always.
-        heads: Which heads; by default all.
-
-    Returns:
-        (heads, keys), one more column where there are sinks: absolute differences; 0 for other heads.
+    One query in `every` is compared, the last one always. (heads, keys), one more column where there are
+    sinks; 0 for other heads.
     """
     largest = np.zeros((one.heads, one.keys + (one.sinks is not None)), np.float32)
     for head in range(one.heads) if heads is None else heads:

@@ -163,15 +163,10 @@ HeadName = tuple[RecordKind, int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldHeads:
-    """The heads that a page holds.
+    """The heads that a page holds."""
 
-    Attributes:
-        heads: Of each (kind, layer) the numbers of its heads, in order.
-        every: Whether these are all.
-    """
-
-    heads: Mapping[tuple[RecordKind, int], tuple[int, ...]]
-    every: bool
+    heads: Mapping[tuple[RecordKind, int], tuple[int, ...]]  # of each (kind, layer), in order
+    every: bool  # whether these are all
 
     def of(self, kind: RecordKind, layer: LayerRecord) -> tuple[int, ...]:
         """Those of a layer."""

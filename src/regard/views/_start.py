@@ -111,19 +111,7 @@ def far_links(weights: _Floats, far: npt.NDArray[np.bool_]) -> _Floats:
 
         link_i = max over j, far_ij, of weight_ij
 
-    Args:
-        weights: (queries, keys).
-        far: Of the same shape, whether a key counts.
-
-    Returns:
-        (queries,), NaN where no key counts.
-
-    Example:
-        >>> weights = np.array([[0.1, 0.6, 0.2, 0.1], [0.0, 0.2, 0.3, 0.5]])
-        >>> far_links(weights, np.array([[0, 0, 1, 1], [0, 0, 0, 1]], bool)).tolist()
-        [0.2, 0.5]
-        >>> far_links(weights, np.array([[0, 0, 1, 1], [0, 0, 0, 0]], bool)).tolist()
-        [0.2, nan]
+    (queries,), NaN where no key counts.
     """
     largest = np.where(far, weights, -1.0).max(axis=1, initial=-1.0)
     return np.where(far.any(axis=1), largest, np.nan)
@@ -137,14 +125,7 @@ def find_difference(
     The head has the largest divergence of those that the page holds, and the query is the content word whose
     row differs most in it: the sum over the keys with partners of |weight of the other - weight of the one|.
 
-    Args:
-        one, other: The runs.
-        held: The heads that the page holds.
-        difference: How the other differs.
-
-    Returns:
-        As `find_start`; `pin` counts the tokens of both, as the page shows them. None where nothing can be
-        compared.
+    As `find_start`; `pin` counts the tokens of both, as the page shows them. None if nothing can be compared.
     """
     return _first(_most_different(one, other, held, difference, kind) for kind in difference["kinds"])
 

@@ -22,24 +22,7 @@ def head_statistics(record: AttentionRecord, kind: RecordKind) -> HeadStatistics
     """Statistics of a record that came without: of weights that were given, there is no trace to ask.
 
     They are means over all queries by the definitions of `regard.tracing.Statistics`, of what a page knows of
-    tokens.
-
-    Args:
-        record: The record.
-        kind: Which of its kinds.
-
-    Returns:
-        By name, (layers, heads); NaN where a layer has fewer heads.
-
-    Example:
-        >>> from regard.views._records import (Side)
-        >>> layer = LayerRecord.given(0, np.array([[[1, 0], [0.5, 0.5]]], np.float32))
-        >>> side = Side(text="a b", tokens=(PageToken(text="a"), PageToken(text="b")))
-        >>> found = head_statistics(
-        ...     AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)}), "encoder"
-        ... )
-        >>> {name: float(values[0, 0]) for name, values in found.items() if name.startswith("to_")}
-        {'to_first': 0.75, 'to_self': 0.75, 'to_previous': 0.5, 'to_next': 0.0}
+    tokens: by name, (layers, heads); NaN where a layer has fewer heads.
     """
     layers = record.layers[kind]
     of_keys = record.sides(kind)[1]

@@ -19,21 +19,8 @@ _MOST_NAME = 40
 def still(text: str, record: AttentionRecord, hint: str) -> str:
     """A record's first head as HTML: a picture up to 128 tokens, and beyond it the strongest weights.
 
-    Args:
-        text: What it is, in a line.
-        record: What is shown of.
-        hint: What the reader can do for more; lines are lines.
-
-    Returns:
-        HTML without scripts, styles of its own, or anything to load.
-
-    Example:
-        >>> from regard.views import LayerRecord, Side
-        >>> side = Side(text="a b", tokens=(PageToken(text="a"), PageToken(text="b")))
-        >>> layer = LayerRecord.given(0, np.full((1, 2, 2), 0.5, np.float32))
-        >>> record = AttentionRecord(model="mine", encoder=side, layers={"encoder": (layer,)})
-        >>> still("Page(mine)", record, "page.write(...)").startswith("<p><code>Page(mine)</code>")
-        True
+    `text` says in a line what it is, and `hint` what the reader can do for more; its lines are lines. Without
+    scripts, styles of its own, or anything to load.
     """
     kind = record.kinds[0]
     layer = record.layers[kind][0]

@@ -22,26 +22,14 @@ _Places = npt.NDArray[np.int64]
 
 
 def sampled(queries: _Places, height: int) -> _Places:
-    """So many of some queries, evenly spaced.
-
-    Example:
-        >>> sampled(np.arange(10), 3).tolist()
-        [1, 5, 8]
-    """
+    """So many of some queries, evenly spaced."""
     return queries[((np.arange(height) + 0.5) * len(queries) / height).astype(np.int64)]
 
 
 def binned(rows: npt.NDArray[np.floating[Any]], keys: _Places, width: int) -> npt.NDArray[np.floating[Any]]:
     """The largest of some rows' numbers in each of so many bins of keys, whatever its sign: (rows, width).
 
-    Args:
-        rows: (rows, keys), with a sink's column or without.
-        keys: Which keys; one past the last is a sink, of which rows without one have 0.
-        width: Bins.
-
-    Example:
-        >>> binned(np.array([[1.0, 5.0, 2.0, 3.0]]), np.array([0, 2, 3]), 2).tolist()
-        [[2.0, 3.0]]
+    One key past the last is a sink, of which rows without one have 0.
     """
     picked = np.pad(rows, ((0, 0), (0, 1)))[:, keys]
     first = np.searchsorted(np.arange(len(keys)) * width // len(keys), np.arange(width))

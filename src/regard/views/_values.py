@@ -38,20 +38,10 @@ def add_values(
     wanted: Sequence[HeadName],
     room: int,
 ) -> Held:
-    """Puts the values into a page's facts and blocks: all while they fit, otherwise of the wanted heads.
+    """Put the values into a page's facts and blocks: all while they fit in `room` bytes, else of the wanted
+    heads.
 
-    Args:
-        record: What is shown.
-        packed: Its q and k, as the page carries them.
-        facts, blocks: What `facts_of` made of them; they are added to.
-        wanted: Heads whose values are held in any case.
-        room: Bytes that all values may take.
-
-    Returns:
-        Which heads' values the page holds.
-
-    Raises:
-        InputError: A wanted head has no values.
+    An InputError where a wanted head has no values.
     """
     chosen = _chosen(record, wanted)
     encodings: tuple[Encoding, ...] = ("float32",) if packed.encoding == "float32" else ("int16", "float32")
@@ -78,11 +68,7 @@ def add_values(
 
 
 def wanted_bytes(record: AttentionRecord, wanted: Sequence[HeadName]) -> int:
-    """What the values of the wanted heads take in a page at most.
-
-    Raises:
-        InputError: A wanted head has no values.
-    """
+    """What the values of the wanted heads take in a page at most; an InputError where one has none."""
     return _bytes(record, _chosen(record, wanted), "float32")
 
 

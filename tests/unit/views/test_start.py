@@ -17,6 +17,7 @@ from regard.views import (
     render_page,
 )
 from regard.views._records import HeldHeads
+from regard.views._start import far_links
 from unit.views.conftest import facts_of
 
 
@@ -143,3 +144,10 @@ def test_of_a_text_that_was_written_the_rows_that_wrote_it_count() -> None:
     assert find_start(record, every_head(record), 2) == {**given, "head": 1, "pin": 3}
     page = render_page(record, writing={"first": 3, "steps": []})
     assert facts_of(page.html)["start"] == {**given, "head": 1, "pin": 3}
+
+
+@pytest.mark.parametrize(("last", "wanted"), [((0, 0, 0, 1), [0.2, 0.5]), ((0, 0, 0, 0), [0.2, np.nan])])
+def test_far_links_are_the_largest_weights_that_count(last: tuple[int, ...], wanted: list[float]) -> None:
+    weights = np.array([[0.1, 0.6, 0.2, 0.1], [0.0, 0.2, 0.3, 0.5]])
+    far = np.array([(0, 0, 1, 1), last], bool)
+    assert far_links(weights, far) == pytest.approx(wanted, nan_ok=True)

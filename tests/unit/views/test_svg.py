@@ -164,3 +164,11 @@ def test_straight_lines_and_numbers() -> None:
     sheet.shapes.append(Curve(start=(0, 1.23456), end=(2, 3), colour="#000000"))
     assert 'd="M0 1.235L2 3"' in svg_of(sheet)
     assert legal("\ufffe\t\x0b") == "\ufffd\t\ufffd"
+    assert legal("a\x00b\ud800") == "a\ufffdb\ufffd"
+
+
+def test_text_cannot_become_a_tag() -> None:
+    sheet = Sheet(width=20, height=10, title="a<b", description="")
+    sheet.shapes.append(Text(x=1, y=5, text="<script>"))
+    assert "<script>" not in svg_of(sheet)
+    assert "&lt;script&gt;" in svg_of(sheet)
