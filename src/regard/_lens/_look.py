@@ -42,25 +42,15 @@ class LensConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Look:
-    """What was seen.
-
-    Args:
-        config: the sizes.
-        layout: where everything is.
-        norms: of each stack the module between its last layer and its output, if there is just one.
-        head: the output layer, if it makes the logits of the last hidden state by itself.
-        has_logits: whether the model gives logits.
-        takes_batches: whether it ran on two texts at once; a classifier without a padding token does not.
-        parity: how exactly the records give back what the model computed.
-    """
+    """What was seen."""
 
     config: LensConfig
     layout: Layout
-    norms: dict[StackKind, nn.Module | None]
-    head: nn.Linear | None
-    has_logits: bool
-    takes_batches: bool
-    parity: Parity
+    norms: dict[StackKind, nn.Module | None]  # what alone stands between a stack's last layer and its output
+    head: nn.Linear | None  # the output layer, if it makes the logits of the last hidden state by itself
+    has_logits: bool  # whether the model gives logits
+    takes_batches: bool  # of two texts; a classifier without a padding token does not
+    parity: Parity  # how exactly the records give back what the model computed
 
 
 def look_at(hf_model: Any, configs: list[Any]) -> Look:

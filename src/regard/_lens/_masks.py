@@ -33,15 +33,11 @@ def _forbids(values: Tensor) -> Tensor:
 
 
 def read_tensor(values: Tensor, known: Mask | None, *, zero_rows: bool) -> tuple[Mask | None, Bias | None]:
-    """The mask, or else the bias, that a mask's tensor amounts to.
+    """The mask, or else the bias, that a tensor broadcastable to (batch, heads, queries, keys) amounts to.
 
     A model that adds its mask attends to everything alike where a row allows nothing: the lowest number
-    swallows every score. No mask says that; the tensor as a bias does.
-
-    Args:
-        values: bool or floating point, broadcastable to (batch, heads, queries, keys).
-        known: the object that means the same, if there is one.
-        zero_rows: whether a row that allows nothing gives zeros here; only a bool mask can.
+    swallows every score. No mask says that; the tensor as a bias does. With `zero_rows` such a row gives
+    zeros, as only a bool mask can. `known` is the object that means the same, if there is one.
     """
     if values.dtype == torch.bool:
         if not zero_rows and bool((~values.any(dim=-1)).any()):
@@ -55,12 +51,8 @@ def read_tensor(values: Tensor, known: Mask | None, *, zero_rows: bool) -> tuple
 
 
 def read_rule(masking: Any, values: Tensor, arguments: dict[str, Any]) -> Mask | None:
-    """The object that means the same as the mask made with these arguments; None where it is not to be told.
-
-    Args:
-        masking: `transformers.masking_utils`.
-        values: the mask, (batch, 1, queries, keys).
-        arguments: what transformers' mask function was called with.
+    """The object that means the same as a mask (batch, 1, queries, keys) made with these arguments of
+    `transformers.masking_utils`; None where that cannot be told.
     """
     q_offset, kv_offset = arguments.get("q_offset", 0), arguments.get("kv_offset", 0)
     if arguments.get("use_vmap") or not (isinstance(q_offset, int) and isinstance(kv_offset, int)):

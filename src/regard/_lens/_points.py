@@ -27,34 +27,21 @@ class Site:
 
 @dataclass(frozen=True)
 class Point:
-    """A tap outside attention: the input or output of one execution of a module.
-
-    Args:
-        name: of the tap.
-        execution, side: where it is.
-        is_flat: whether it comes as (batch x positions, size).
-    """
+    """A tap outside attention: the input or output of one execution of a module."""
 
     name: str
     execution: Execution
     side: Literal["input", "output"]
-    is_flat: bool = False
+    is_flat: bool = False  # whether it comes as (batch x positions, size)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything is.
+    """Where everything is; `limits` are rows of a stack's table of positions, less those it starts after."""
 
-    Args:
-        prefixes: as in `regard.models.Network`.
-        sites: in the order of the forward pass.
-        points: the other taps, by name.
-        limits: the rows of a stack's table of positions, less those that it starts after.
-    """
-
-    prefixes: Mapping[StackKind, str]
-    sites: tuple[Site, ...]
-    points: Mapping[str, Point]
+    prefixes: Mapping[StackKind, str]  # as in `regard.models.Network`
+    sites: tuple[Site, ...]  # in the order of the forward pass
+    points: Mapping[str, Point]  # the other taps, by name
     limits: Mapping[StackKind, int | None] = field(default_factory=dict)
 
     def depth(self, kind: Kind) -> int:
@@ -89,13 +76,7 @@ OF_ATTENTION = ("q", "k", "v", "inputs", "scores", "weights", "context")
 
 
 def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, name: str) -> Layout:
-    """Name what a survey saw.
-
-    Args:
-        found: the survey.
-        token_ids, decoder_token_ids: what the model was given.
-        name: the model's, for messages.
-    """
+    """Name what a survey of these tokens saw; `name` is the model's, for messages."""
     kinds = [_kind(call, token_ids, decoder_token_ids, name) for call in found.calls]
     if decoder_token_ids is None:
         kind: StackKind = "decoder" if all(_is_causal(call) for call in found.calls) else "encoder"

@@ -20,13 +20,7 @@ from regard.core.errors import RegardError
 
 
 class Run:
-    """Listens to one forward pass.
-
-    Args:
-        layout: where everything is.
-        taps: listeners.
-        batch: how many rows of tokens the pass is of.
-    """
+    """Listens to one forward pass over `batch` rows of tokens."""
 
     def __init__(self, layout: Layout, taps: Taps, batch: int = 1) -> None:
         self._taps = taps

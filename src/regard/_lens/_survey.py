@@ -44,24 +44,15 @@ class SeenCall:
 
 @dataclass(eq=False)
 class Survey:
-    """What was seen.
+    """What was seen."""
 
-    Args:
-        calls: the attention calls, in order.
-        inputs, outputs: the main tensor that each execution of a module took and returned.
-        order: the executions as they began.
-        around: the executions within which each ran.
-        listed: the modules (by id) that stand in a list of modules: layers do.
-        result: what the model returned.
-    """
-
-    calls: list[SeenCall] = field(default_factory=list)
-    inputs: dict[Execution, Tensor] = field(default_factory=dict)
-    outputs: dict[Execution, Tensor] = field(default_factory=dict)
-    order: list[Execution] = field(default_factory=list)
-    around: dict[Execution, frozenset[Execution]] = field(default_factory=dict)
-    listed: frozenset[int] = frozenset()
-    result: Any = None
+    calls: list[SeenCall] = field(default_factory=list)  # the attention calls, in order
+    inputs: dict[Execution, Tensor] = field(default_factory=dict)  # the main tensor that each took
+    outputs: dict[Execution, Tensor] = field(default_factory=dict)  # the main tensor that each returned
+    order: list[Execution] = field(default_factory=list)  # the executions as they began
+    around: dict[Execution, frozenset[Execution]] = field(default_factory=dict)  # those it ran within
+    listed: frozenset[int] = frozenset()  # the modules (by id) that stand in a list of modules: layers do
+    result: Any = None  # what the model returned
 
 
 class _Watcher:

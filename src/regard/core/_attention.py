@@ -114,11 +114,8 @@ def attend_rows(
 ) -> Attention:
     """The arithmetic of attention for some queries over some keys: all that any of them may see.
 
-    Args:
-        inputs: the record, for everything but its q, k and v.
-        q, k, v: what the record has at these positions, padding silenced.
-        rows, columns: int64, the positions of q and of k and v.
-        taps: listeners at `scores` (the masked scores) and `weights`, who may change them.
+    q, k and v are the record's at the positions `rows` and `columns`, padding silenced; it gives all else.
+    Listeners at `scores` (the masked scores) and `weights` may change them.
     """
     scores, scaled, masked = score_rows(inputs, q, k, rows, columns)
     if taps is not None:

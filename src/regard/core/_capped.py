@@ -20,9 +20,7 @@ _BLOCK_ENTRIES = 2**18
 def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
     """softmax(softcap * tanh(scale * q k^T / softcap) + bias, masked) v, in float32 or wider.
 
-    Args:
-        inputs: the record, its padding silenced, without dropout and sinks; mask and bias are optional.
-        softcap: its cap.
+    The record's padding is silenced, and it has no dropout and no sinks.
     """
     q, heads, kv_heads = inputs.q, inputs.num_heads, inputs.k.shape[1]
     batch, dtype, group = q.shape[0], at_least_float32(q), heads // kv_heads

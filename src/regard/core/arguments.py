@@ -10,16 +10,7 @@ from regard.core.errors import InputError
 
 
 def whole(name: str, value: object, *, least: int, most: int | None = None) -> int:
-    """Check a whole number and its range; numpy's integers pass, a bool does not.
-
-    Args:
-        name: of the argument, for the message.
-        value: what came.
-        least, most: the ends, which are allowed.
-
-    Raises:
-        InputError: it is not a whole number, or out of range.
-    """
+    """Check a whole number and its range, ends included; numpy's integers pass, a bool does not."""
     try:
         # operator.index lets numpy's integers pass; a bool is an integer to it, and never meant as one.
         number = operator.index(value)  # type: ignore[arg-type]
@@ -33,11 +24,7 @@ def whole(name: str, value: object, *, least: int, most: int | None = None) -> i
 
 
 def number(name: str, value: object) -> float:
-    """Check a finite number; whole and numpy's numbers pass, a bool does not.
-
-    Raises:
-        InputError: it is not a finite number.
-    """
+    """Check a finite number; whole and numpy's numbers pass, a bool does not."""
     found = math.nan
     if not isinstance(value, bool | str | bytes):
         with suppress(TypeError, ValueError, OverflowError, RuntimeError):  # the last by a tensor of several
@@ -50,13 +37,9 @@ def number(name: str, value: object) -> float:
 def one_of(name: str, value: object, known: Iterable[str]) -> str:
     """Check one of several names; a near one is offered.
 
-    Raises:
-        InputError: it is none of them.
-
-    Example:
-        >>> one_of("kind", "cros", ("self", "cross"))
-        Traceback (most recent call last):
-        regard.core.errors.InputError: kind must be one of self, cross; got 'cros'. Did you mean 'cross'?
+    >>> one_of("kind", "cros", ("self", "cross"))
+    Traceback (most recent call last):
+    regard.core.errors.InputError: kind must be one of self, cross; got 'cros'. Did you mean 'cross'?
     """
     names = list(known)
     if isinstance(value, str) and value in names:
@@ -67,16 +50,6 @@ def one_of(name: str, value: object, known: Iterable[str]) -> str:
 
 
 def check_function(name: str, value: object, what: str, *, optional: bool = False) -> None:
-    """Check that a value can be called.
-
-    Args:
-        name: of the argument.
-        value: what came.
-        what: it is called with and gives, for the message.
-        optional: whether None will do.
-
-    Raises:
-        InputError: it cannot be called.
-    """
+    """Check that a value can be called; `what` says with what, and what it gives, for the message."""
     if not callable(value) and not (optional and value is None):
         raise InputError(f"{name} must be a function, {what}; got {type(value).__name__}.")

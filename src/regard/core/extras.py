@@ -9,12 +9,8 @@ from regard.core.errors import MissingExtraError
 def missing(needs: str, error: ImportError, *packages: str) -> MissingExtraError:
     """The error for optional packages, with the command that installs them wherever regard itself came from.
 
-    Raise it where an import fails: `raise missing("plots need", error, "matplotlib") from error`.
-
-    Args:
-        needs: what needs the packages, with its verb.
-        error: what the import raised. A package that is there and does not import says so.
-        packages: their names on the package index, as an extra of pyproject.toml lists them.
+    Raise it where an import fails: `raise missing("plots need", error, "matplotlib") from error`. Packages
+    have their names on the package index. One that is there and does not import says so.
     """
     *others, last = packages
     names = f"{', '.join(others)} and {last}" if others else last
@@ -26,11 +22,7 @@ def missing(needs: str, error: ImportError, *packages: str) -> MissingExtraError
 
 
 def pyarrow() -> tuple[Any, Any]:
-    """The modules `pyarrow` and `pyarrow.parquet`.
-
-    Raises:
-        MissingExtraError: pyarrow is not installed.
-    """
+    """The modules `pyarrow` and `pyarrow.parquet`."""
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:

@@ -13,13 +13,9 @@ from regard.core.errors import InputError, OutputError
 def write_whole(path: str | os.PathLike[str], content: bytes | Callable[[Path], None]) -> None:
     """Write a file under a temporary name beside its place, then rename it: readers never see a part of it.
 
-    Args:
-        path: the file. One that is there is replaced; a link is followed; its folder must exist.
-        content: the bytes, or a function that writes them to the path it is given.
-
-    Raises:
-        InputError: it is no path.
-        OutputError: it cannot be written; what was there before is still there, and nothing else is.
+    A file that is there is replaced; a link is followed; the folder must exist. `content` is the bytes, or a
+    function that writes them to the path it is given. After an OutputError what was there before is still
+    there, and nothing else is.
     """
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"path must be the path of a file; got {type(path).__name__}.")

@@ -8,20 +8,12 @@ from regard.core.wording import reason
 
 
 def read_object(file: Path) -> dict[str, object]:
-    """The JSON object in a file.
-
-    Raises:
-        CheckpointError: the file is missing or unreadable, or does not hold one strict JSON object.
-    """
+    """The JSON object in a file; a CheckpointError where there is no file with one strict JSON object."""
     return parse_object(_bytes(file), str(file))
 
 
 def read_objects(file: Path) -> list[dict[str, object]]:
-    """The list of JSON objects in a file, such as `modules.json`.
-
-    Raises:
-        CheckpointError: the file is missing or unreadable, or does not hold one strict JSON list of objects.
-    """
+    """The list of JSON objects in a file, such as `modules.json`; a CheckpointError where there is none."""
     value = _parse(_bytes(file), str(file))
     if not isinstance(value, list):
         raise CheckpointError(f"{file}: wanted a JSON list, got {json_kind(value)}")
@@ -47,9 +39,6 @@ def parse_object(data: bytes, where: str) -> dict[str, object]:
 
     A key that occurs twice is an error, because parsers disagree about which of the two counts, and so are
     `NaN` and `Infinity`, which are not JSON.
-
-    Raises:
-        CheckpointError: not UTF-8, not JSON, or not an object.
 
     >>> parse_object(b'{"hidden_size": 384}', "config.json")
     {'hidden_size': 384}

@@ -13,12 +13,8 @@ _SIGNS = _PICTURES | _C1 | _UNSEEN
 def printable(text: str) -> str:
     r"""The text in one line, with a visible sign for every character that a terminal would obey.
 
-    Args:
-        text: anything, such as a sentence from a stranger.
-
-    Returns:
-        The text with Unicode's pictures for the controls below a blank, and escapes for those above and for
-        the controls of bidirectional text.
+    Unicode's pictures stand for the controls below a blank, escapes for those above and for the controls of
+    bidirectional text.
     """
     return text.translate(_SIGNS)
 

@@ -89,14 +89,9 @@ def _drawn(shown: Shown, *, record: bool = False) -> "Console":
 def plain_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, gap: int = 2, bar: bool = False
 ) -> "RenderableType":
-    """A table without lines.
+    """A table without lines; `left` of the first columns are aligned to the left, numbers stand to the right.
 
-    Args:
-        columns: their headings.
-        rows: of as many cells.
-        left: how many of the first columns are aligned to the left; numbers stand to the right.
-        gap: blanks between two columns.
-        bar: whether the last column is a bar, which begins at the left.
+    `gap` is the blanks between two columns; a `bar` in the last column begins at the left.
     """
     from rich.table import Table
     from rich.text import Text

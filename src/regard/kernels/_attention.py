@@ -35,24 +35,16 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where the numbers of a head of a text are.
+    """Where the numbers of a head of a text are."""
 
-    Args:
-        queries, keys, values, context: the addresses of the first token's.
-        length: the tokens of the text.
-        step: floats from a token's queries, keys and values to the next one's.
-        width: the same of contexts.
-        scratch: the address of room for what is made of them.
-    """
-
-    queries: Any
+    queries: Any  # the address of the first token's; of keys, values and context too
     keys: Any
     values: Any
     context: Any
-    length: Any
-    step: Any
-    width: Any
-    scratch: Any
+    length: Any  # the tokens of the text
+    step: Any  # floats from a token's queries, keys and values to the next one's
+    width: Any  # the same of contexts
+    scratch: Any  # the address of room for what is made of them
 
 
 def together_of(target: Target) -> int:
@@ -70,14 +62,10 @@ def by_heads(
 ) -> None:
     """The function `attend`.
 
-    Args:
-        module: where it is written.
-        target: what it is for.
-        head_dim: entries of a query.
-        queries: writes the function that works so many queries' contexts out. Its arguments: the address of
-            the first query, what `begin` gives, the address of the first context, and the floats between two.
-        begin: writes what a head begins with; gives what finds a query's address by its number, and the
-            function's other arguments.
+    `queries` writes the function that works so many queries' contexts out; its arguments are the address of
+    the first query, what `begin` gives, the address of the first context, and the floats between two. `begin`
+    writes what a head begins with; it gives what finds a query's address by its number, and the function's
+    other arguments.
     """
     together = together_of(target)
     made_by = {count: queries(count) for count in {together, together // 2, 1}}

@@ -51,17 +51,11 @@ _PORTION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """How the entries of a weight are stored.
+    """How the entries of a weight are stored."""
 
-    Args:
-        element: the type of one.
-        widened: what writes the floats of a register of them.
-        scaled: whether every row of the weight has a factor.
-    """
-
-    element: Any
-    widened: Callable[[Any, Any], Any]
-    scaled: bool = False
+    element: Any  # the type of one
+    widened: Callable[[Any, Any], Any]  # what writes the floats of a register of them
+    scaled: bool = False  # whether every row of the weight has a factor
 
 
 def _of_bfloat16(b: Any, loaded: Any) -> Any:

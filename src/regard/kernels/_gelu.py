@@ -24,11 +24,7 @@ from regard.kernels._target import Target
 class Normal:
     """A polynomial of the normal distribution: Phi(x) = 1/2 + x p(2 x^2 / limit^2 - 1) for |x| <= limit.
 
-    Beyond, Phi is that of the limit.
-
-    Attributes:
-        limit: where it ends.
-        powers: of p, the constant first.
+    Beyond, Phi is that of the limit. `powers` are the coefficients of p, the constant first.
     """
 
     limit: float

@@ -10,12 +10,8 @@ from torch import Tensor
 class KernelProduct(ABC):
     """A `Product` whose kernel adds to what it is given: a bias for all rows, or a residual stream.
 
-    Args:
-        kernel: `product` of a module in `regard.kernels`.
-        weights: what it gets of the weight, and keeps.
-        width, depth: of the weight.
-        bias: float32 (width,), or None.
-        factors: the kernel's last arguments.
+    `kernel` is `product` of a module in `regard.kernels`, `weights` what it gets of the weight, and keeps,
+    and `factors` are its last arguments; bias: float32 (width,), or None.
     """
 
     def __init__(

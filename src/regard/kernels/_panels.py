@@ -16,21 +16,14 @@ def panel_of(target: Target) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The numbers that a kernel is told about a product, int64.
+    """The numbers that a kernel is told about a product, int64."""
 
-    Args:
-        out_step: floats from a row of the result to the next.
-        rows, width, depth: of the product.
-        at_once: rows that are made codes, and multiplied while these are in a cache.
-        with_gelu: whether GELU of the sums is wanted; 0 for no.
-    """
-
-    out_step: Any
+    out_step: Any  # floats from a row of the result to the next
     rows: Any
     width: Any
     depth: Any
-    at_once: Any
-    with_gelu: Any
+    at_once: Any  # rows that are made codes, and multiplied while these are in a cache
+    with_gelu: Any  # whether GELU of the sums is wanted; 0 for no
 
 
 def by_panels(
@@ -45,19 +38,11 @@ def by_panels(
     make_codes: Callable[[Any, Any], None],
     tile: Callable[[int, Any, Any, Any], None],
 ) -> None:
-    """Some rows at a time, all panels of these, in tiles of rows.
+    """Some rows at a time, all panels of these, in tiles of at most `most` rows, whose result is at `out`.
 
-    Args:
-        module: where GELU is written.
-        b: what writes the kernel.
-        target: what it is for.
-        sizes: of the product.
-        out: the address of the result.
-        most: rows of a tile.
-        normal: what GELU is made with.
-        make_codes: writes what makes the codes of rows, from the first on so many.
-        tile: writes the tile of so many rows: given the first row of those that have codes, the first of the
-            tile among these, and the first column.
+    `make_codes` writes what makes the codes of rows, from the first on so many. `tile` writes the tile of so
+    many rows: given the first row of those that have codes, the first of the tile among these, and the first
+    column.
     """
     activate = gelu(module, target, normal)
     with loop(b, whole(0), sizes.rows, sizes.at_once) as first:

@@ -87,8 +87,7 @@ def write_products(inputs: AttentionInputs, k: Tensor, place: Place, scores: Ten
 class MaskAndBias:
     """Mask and bias of a block, made once for all the heads and items that come one after the other.
 
-    Args:
-        floor: what a hidden score becomes.
+    A hidden score becomes `floor`.
     """
 
     def __init__(self, inputs: AttentionInputs, rows: range, keys: range, floor: float) -> None:

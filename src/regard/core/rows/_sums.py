@@ -24,11 +24,8 @@ _COLUMNS = 16
 class BlockSums:
     """What is multiplied with the weights of a block of rows, whatever the head.
 
-    Args:
-        keys: the block's keys.
-        values: (len(keys), C) of these keys, or None.
-        positions: int64 (rows,) on the CPU, where the rows stand among all keys, or None.
-        like: a tensor whose dtype and device are used.
+    `values` are (len(keys), C) of these keys, `positions` int64 (rows,), on the CPU, where the rows stand
+    among all keys; `like` has the dtype and device.
     """
 
     def __init__(self, keys: range, values: Tensor | None, positions: Tensor | None, like: Tensor) -> None:
