@@ -34,7 +34,7 @@ from regard.views._records import (
 )
 from regard.views._start import find_start
 from regard.views._story_record import SHOWN, StoryNeurons, StoryPart, StoryRecord, StoryRow
-from regard.views._values import Held, value_contexts
+from regard.views._values import value_contexts
 from regard.views._weights import weight_rows
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
 
@@ -50,7 +50,6 @@ __all__ = [
     "HeadName",
     "HeadPicture",
     "HeadStatistics",
-    "Held",
     "LayerRecord",
     "LiveMeasures",
     "LivePooling",

@@ -79,7 +79,7 @@ def svg_of(sheet: Sheet) -> str:
     parts = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" role="img" font-family={_quoted(FONTS)}>',
+        f'viewBox="0 0 {width} {height}" role="img" font-family={quoteattr(FONTS)}>',
         f"<title>{_text(sheet.title)}</title>",
         f"<desc>{_text(sheet.description)}</desc>",
         f'<rect width="{width}" height="{height}" fill="{_CARD}"/>',
@@ -132,10 +132,6 @@ def _number(value: float) -> str:
 
 def _text(text: str) -> str:
     return escape(legal(text))
-
-
-def _quoted(text: str) -> str:
-    return quoteattr(legal(text))
 
 
 def legal(text: str) -> str:

@@ -47,7 +47,7 @@ def add_thumbnails(record: AttentionRecord, held: HeldHeads, facts: dict[str, An
     for kind in record.kinds:
         sink = any(layer.sinks is not None for layer in record.layers[kind])
         made = {"all": _block(record, kind, held, blocks, specials=True, sink=sink)}
-        if _specials(record, kind) or sink:
+        if sink or any(token.special for side in record.sides(kind) for token in side.tokens):
             made["plain"] = _block(record, kind, held, blocks, specials=False, sink=sink)
         facts["kinds"][kind]["pictures"] = made
 
@@ -60,10 +60,6 @@ def thumbnail_bytes(record: AttentionRecord) -> int:
         for layers in record.layers.values()
         for layer in layers
     )
-
-
-def _specials(record: AttentionRecord, kind: RecordKind) -> bool:
-    return any(token.special for side in record.sides(kind) for token in side.tokens)
 
 
 def _block(

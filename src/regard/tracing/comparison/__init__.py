@@ -2,20 +2,17 @@
 
 from regard.tracing.comparison._compare import compare
 from regard.tracing.comparison._comparison import Comparison
-from regard.tracing.comparison._difference import Difference, KindDifference, WordLikeness, difference
+from regard.tracing.comparison._difference import Difference, difference
 from regard.tracing.comparison._divergence import Divergence, divergence
 from regard.tracing.comparison._likeness import Likeness
-from regard.tracing.comparison._movement import Movement, Projection, movement
+from regard.tracing.comparison._movement import Movement, movement
 
 __all__ = [
     "Comparison",
     "Difference",
     "Divergence",
-    "KindDifference",
     "Likeness",
     "Movement",
-    "Projection",
-    "WordLikeness",
     "compare",
     "difference",
     "divergence",

@@ -13,7 +13,6 @@ from regard.tracing.record._keep import (
     kept_tensor,
     places,
 )
-from regard.tracing.record._origin import Origin, origin_of
 from regard.tracing.record._passage import AttentionTrace, Passage, ScoreTrace, counted
 from regard.tracing.record._selectors import (
     Numbers,
@@ -21,7 +20,6 @@ from regard.tracing.record._selectors import (
     WordOrToken,
     chosen_of,
     numbers_of,
-    positions_of,
     token_of,
     unique,
     within,
@@ -37,7 +35,6 @@ __all__ = [
     "Keep",
     "Keeping",
     "Numbers",
-    "Origin",
     "Partial",
     "Passage",
     "ScoreInputs",
@@ -57,9 +54,7 @@ __all__ = [
     "kept_tensor",
     "numbers_of",
     "open_trace",
-    "origin_of",
     "places",
-    "positions_of",
     "save",
     "token_of",
     "told",
