@@ -127,7 +127,7 @@ def _train(
     )
     if done:
         on_message(f"going on from step {done:,} of {steps:,}")
-    with Journal(folder, step=done, on_report=on_report, ranks=Ranks()) as journal:
+    with Journal(folder, step=done, on_report=on_report, ranks=Ranks(), say=on_message) as journal:
         began = time.perf_counter()
         for step, examples in enumerate(_ahead(draws, done, steps), done + 1):
             now = settings.floor + (rate - settings.floor) * (1 - (step - 1) / steps)

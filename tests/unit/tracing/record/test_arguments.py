@@ -170,7 +170,7 @@ CALLS: dict[str, tuple[Callable[[Models], Call], dict[str, Any], dict[str, tuple
     "gradients of a model": (
         lambda m: m.model.gradients,
         {"text": TEXT, "of": first, "at": "embeddings.tokens"},
-        {"text": NO_TRACE},
+        {"text": NO_TRACE[:-1]},  # ["bank"] is a text in words
     ),
     "attention_gradients": (
         lambda m: m.trace.attention_gradients,
