@@ -170,7 +170,10 @@ PAGE = """
 import types, regard
 from regard.core.files import write_whole
 page = types.SimpleNamespace(heads="all", left_out={}, write=lambda path: write_whole(path, b"a page"))
-model = types.SimpleNamespace(trace=lambda *text, target: types.SimpleNamespace(page=lambda **options: page))
+model = types.SimpleNamespace(
+    trace=lambda *text, target: types.SimpleNamespace(page=lambda **options: page),
+    loaded=types.SimpleNamespace(notes=()),
+)
 sys.modules["regard._model"] = types.SimpleNamespace(load=lambda name: model)
 """
 

@@ -152,8 +152,8 @@ class Held:
             raise InputError("token_ids must be given: int64 (batch, N).")
         # Texts packed into one row have positions of their own, and a mask that is made for them.
         if "positions" not in given and not isinstance(given.get("mask"), Mask):
-            has = {"has_mask": "mask" in given, "has_types": "token_types" in given}
-            check_alone(self.loaded, given["token_ids"], **has)
+            types = "token_types" in given
+            check_alone(self.loaded, given["token_ids"], mask=given.get("mask"), has_types=types)
         output: Output = self.loaded.network(**given)
         return output
 

@@ -1,6 +1,7 @@
 """Token ids as a tokenizer hands them out: rows with padding, and which of them can be read alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any, Final
 
 import torch
@@ -91,23 +92,25 @@ def read_ids(
     for row, real, of_row in zip(rows, masks, types, strict=True):
         if real is None:
             _check_padding(loaded, row, name, of_decoder)
-        if of_row is None and not of_decoder:
-            _check_types(loaded, row, name)
         start, stop = (0, len(row)) if real is None else _text_of(real)
+        if of_row is None and not of_decoder:
+            _check_types(loaded, row[start:stop], name)
         of_tokens = None if of_row is None else of_row[start:stop]
         _check_known(loaded, of_tokens or ())
         found.append(Encoding.from_ids(row[start:stop], loaded.tokenizer, type_ids=of_tokens))
     return found
 
 
-def check_alone(loaded: Loaded, token_ids: Any, *, has_mask: bool, has_types: bool) -> None:
+def check_alone(loaded: Loaded, token_ids: Any, *, mask: Any, has_types: bool) -> None:
     """Raise InputError where rows of ids, (batch, N), cannot be read without a mask or token types."""
-    usable = isinstance(token_ids, Tensor) and token_ids.ndim == 2
-    for row in token_ids.tolist() if usable else ():  # the pass itself refuses the others
-        if not has_mask:
+    if not isinstance(token_ids, Tensor) or token_ids.ndim != 2:
+        return  # the pass itself refuses them
+    fits = isinstance(mask, Tensor) and mask.shape == token_ids.shape
+    for row, real in zip(token_ids.tolist(), mask.tolist() if fits else [None] * len(token_ids), strict=True):
+        if mask is None:
             _check_padding(loaded, row, "token_ids", False)
         if not has_types:
-            _check_types(loaded, row, "token_ids")
+            _check_types(loaded, row if real is None else list(compress(row, real)), "token_ids")
 
 
 def _check_padding(loaded: Loaded, ids: Sequence[int], name: str, of_decoder: bool) -> None:
