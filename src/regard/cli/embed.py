@@ -253,7 +253,7 @@ def _opener(model: str, wanted: Mapping[str, Any]) -> "OpenWork":
             from regard.embedding.job import open_model
 
             work = open_model(model, wanted, earlier)
-        for note in work.notes:
+        for note in work.about.get("notes", ()):
             say(f"note: {note}")
         if wanted["precision"] != "float32":
             typer.echo(f"regard: computed in {work.about['computed']}", err=True)

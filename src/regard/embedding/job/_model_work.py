@@ -57,7 +57,6 @@ class ModelWork:
             "bytes_at_a_time": self.characters,
             "versions": {"torch": torch.__version__, "tokenizers": tokenizers.__version__},
         }
-        self.notes = loaded.notes
         loss = self._embedder.computed.loss
         self.about: dict[str, Any] = {
             "model": loaded.source.name,
@@ -66,6 +65,7 @@ class ModelWork:
             # Not among what is settled: another processor measures the loss anew, in its own last digits.
             "computed": str(self._embedder.computed),
             "loss": None if loss is None else loss._asdict(),
+            "notes": list(loaded.notes),
         }
         # Of one word, since that has all columns.
         self.sample = self._columns(self._compute(["a"]), ["a"])
