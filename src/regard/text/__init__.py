@@ -14,7 +14,7 @@ from regard.text._special import SpecialIds
 from regard.text._tokenizer import Tokenizer
 from regard.text._tokens import Token, Word
 from regard.text._training import TokenizerKind, train_tokenizer
-from regard.text._words import split_words
+from regard.text._words import fold, split_words
 
 __all__ = [
     "Aligned",
@@ -30,6 +30,7 @@ __all__ = [
     "Words",
     "doubt",
     "each_text",
+    "fold",
     "read_back",
     "split_words",
     "train_tokenizer",

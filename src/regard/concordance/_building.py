@@ -1,0 +1,191 @@
+"""Making an index: every word of a corpus with its place, in one pass that goes on where it was stopped."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from regard.concordance._corpus import Entry, Reading, Word
+from regard.concordance._store import Store, writer
+from regard.core.errors import InputError
+from regard.data import Source
+from regard.text import fold
+
+# A transaction; what is lost where the process is killed.
+_TEXTS_AT_ONCE: Final = 4000
+
+# Characters. A longer text is cut where a sentence ends, so that a use costs one short pass of the model.
+LONGEST: Final = 1000
+
+
+@dataclass
+class Indexed:
+    """What came of indexing.
+
+    Attributes:
+        texts: how many texts the index has.
+        words: how many words, without punctuation.
+        put_aside: the rows that are no text: where, and why.
+    """
+
+    texts: int = 0
+    words: int = 0
+    put_aside: list[tuple[str, str]] = field(default_factory=list)
+
+
+def build_index(
+    paths: Sequence[Path],
+    folder: Path,
+    reading: Reading | None = None,
+    *,
+    progress: Callable[[int, str], object] | None = None,
+) -> Indexed:
+    """Index the words of a corpus: which stand where. Vectors come later, when a word is asked for.
+
+    Stopped, by whatever, the same call goes on where it was. More files may be added to a finished index.
+
+    Args:
+        paths: the files.
+        folder: of the index; a new one, or one of the same reading.
+        reading: how files are read.
+        progress: called now and then with the number of texts, and the file.
+
+    Returns:
+        How many texts and words the index has now.
+
+    Raises:
+        InputError: a file cannot be read or has changed since it was begun, or the index was made otherwise.
+        OutputError: the folder cannot be written to, or another process writes to it.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "a.txt").write_text("She sat on the bank of the river.\\nThe bank lent money.\\n")
+        >>> build_index([folder / "a.txt"], folder / "index")
+        Indexed(texts=2, words=12, put_aside=[])
+    """
+    reading = Reading() if reading is None else reading
+    found = Indexed()
+    with writer(folder) as store:
+        made = json.loads(json.dumps(asdict(reading)))
+        _check_same(store, made)
+        for source, kind in reading.sources(paths):
+            mark = _mark(source)
+            before = {each["name"]: each for each in store.manifest.get("sources", [])}
+            label = source.opened.label
+            state = before.get(label, {"name": label, "sha256": mark, "entries": 0, "whole": False})
+            if state["sha256"] != mark:
+                raise InputError(f"{source.opened.name} is not what it was when the index was begun; make a new index.")
+            if state["whole"]:
+                continue
+            entries = reading.entries(source, kind, lambda place, why: found.put_aside.append((place, why)))
+            _add(store, islice(entries, state["entries"], None), reading, state, before, progress)
+        store.finish()
+        found.texts = store.one("SELECT count(*) FROM text")
+        found.words = store.one("SELECT coalesce(sum(words), 0) FROM doc")
+        if not found.words:
+            raise InputError("corpus must have a word; these files have none.")
+    return found
+
+
+def _check_same(store: Store, made: dict[str, Any]) -> None:
+    earlier = store.manifest.get("reading")
+    if earlier is not None and earlier != made:
+        name = next(name for name in made if made[name] != earlier.get(name))
+        raise InputError(
+            f"{name} must be what the index was made with, {earlier.get(name)!r}; got {made[name]!r}. Make a new index."
+        )
+    with store.writing():
+        store.note(reading=made, finished=False)
+
+
+def _mark(source: Source) -> str:
+    digest = hashlib.sha256()
+    with source.opened.reading(raw=True) as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+class _Numbers:
+    """The next free numbers, and the number of each form."""
+
+    def __init__(self, store: Store) -> None:
+        self.doc, self.text, self.use, self.form = (
+            store.one(f"SELECT coalesce(max(id), 0) + 1 FROM {table}") for table in ("doc", "text", "use", "form")
+        )
+        self.of_form = {
+            (form, lemma, pos): (number, bool(is_word))
+            for number, form, lemma, pos, is_word in store.rows("SELECT id, form, lemma, pos, is_word FROM form")
+        }
+        self.new_forms: list[tuple[Any, ...]] = []
+
+    def of(self, form: str, word: Word) -> tuple[int, bool]:
+        key = form, word.lemma, word.pos
+        found = self.of_form.get(key)
+        if found is None:
+            found = self.of_form[key] = self.form, any(map(str.isalnum, form))
+            self.new_forms.append((self.form, form, fold(form), fold(word.lemma), word.pos, found[1]))
+            self.form += 1
+        return found
+
+
+def _add(
+    store: Store,
+    entries: Iterator[Entry],
+    reading: Reading,
+    state: dict[str, Any],
+    sources: dict[str, Any],
+    progress: Callable[[int, str], object] | None,
+) -> None:
+    """The texts of a file, a transaction at a time, each with how far the file is read."""
+    numbers, split = _Numbers(store), reading.splitter()
+    while True:
+        block = list(islice(entries, _TEXTS_AT_ONCE))
+        docs, texts, uses = [], [], []
+        for entry in block:
+            words = split(entry.body) if entry.words is None else entry.words
+            count = 0
+            ends = list(_parts(entry.body)) if entry.words is None else [len(entry.body)]
+            start, at = 0, 0
+            for end in ends:
+                texts.append((numbers.text, numbers.doc, start, entry.body[start:end]))
+                while at < len(words) and words[at].start < end:
+                    word = words[at]
+                    form, is_word = numbers.of(entry.body[word.start : word.stop], word)
+                    uses.append((numbers.use, numbers.text, word.start - start, word.stop - start, form))
+                    numbers.use += 1
+                    count += is_word
+                    at += 1
+                numbers.text += 1
+                start = end
+            meta = json.dumps({name: value for name, value in entry.meta.items() if value is not None})
+            docs.append((numbers.doc, state["name"], entry.place, entry.date, meta, count))
+            numbers.doc += 1
+        state |= {"entries": state["entries"] + len(block), "whole": len(block) < _TEXTS_AT_ONCE}
+        with store.writing():
+            store.db.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?, ?)", docs)
+            store.db.executemany("INSERT INTO text VALUES (?, ?, ?, ?)", texts)
+            store.db.executemany("INSERT INTO form VALUES (?, ?, ?, ?, ?, ?, 0)", numbers.new_forms)
+            store.db.executemany("INSERT INTO use VALUES (?, ?, ?, ?, ?)", uses)
+            store.note(sources=[*(sources | {state["name"]: state}).values()])
+        numbers.new_forms.clear()
+        if progress is not None:
+            progress(numbers.text - 1, state["name"])
+        if state["whole"]:
+            return
+
+
+def _parts(body: str) -> Iterator[int]:
+    """Where the parts of a text end: at the end of a sentence or a line if there is one, else at a blank."""
+    start = 0
+    while len(body) - start > LONGEST:
+        window = body[start : start + LONGEST]
+        ends = (window.rfind(mark, LONGEST // 2) for mark in ("\n", ". ", "? ", "! ", "。", " "))
+        cut = next((end + 1 for end in ends if end >= 0), LONGEST)
+        start += cut
+        yield start
+    yield len(body)

@@ -1,0 +1,161 @@
+"""The index on disk: one SQLite file with documents, texts, forms, uses and vectors."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import regex  # type: ignore[import-untyped, unused-ignore]
+
+from regard.core.errors import InputError, OutputError
+from regard.core.locks import locked
+
+VERSION: Final = 1
+"""Of what the file holds; an index of another version is refused."""
+
+FILE: Final = "index.sqlite"
+
+# A use is a word at a place. Uses are numbered in the order of the corpus, so that what stands beside one has the
+# numbers beside its own. Vectors come later, when somebody asks for them.
+_SCHEMA: Final = """
+CREATE TABLE manifest (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE doc (id INTEGER PRIMARY KEY, source TEXT NOT NULL, place TEXT NOT NULL, date TEXT, meta TEXT NOT NULL,
+                  words INTEGER NOT NULL);
+CREATE TABLE text (id INTEGER PRIMARY KEY, doc INTEGER NOT NULL, start INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE TABLE form (id INTEGER PRIMARY KEY, form TEXT NOT NULL, key TEXT NOT NULL, lemma TEXT NOT NULL,
+                   pos TEXT NOT NULL, is_word INTEGER NOT NULL, n INTEGER NOT NULL DEFAULT 0,
+                   UNIQUE (form, lemma, pos));
+CREATE TABLE use (id INTEGER PRIMARY KEY, text INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL,
+                  form INTEGER NOT NULL);
+CREATE TABLE vector (use INTEGER, size INTEGER, v BLOB NOT NULL, PRIMARY KEY (use, size)) WITHOUT ROWID;
+CREATE TABLE subcorpus (name TEXT PRIMARY KEY, conditions TEXT NOT NULL) WITHOUT ROWID;
+"""
+_INDEXES: Final = """
+CREATE INDEX IF NOT EXISTS form_key ON form (key);
+CREATE INDEX IF NOT EXISTS form_lemma ON form (lemma);
+CREATE INDEX IF NOT EXISTS use_form ON use (form);
+CREATE INDEX IF NOT EXISTS text_doc ON text (doc);
+CREATE INDEX IF NOT EXISTS doc_date ON doc (date);
+UPDATE form SET n = (SELECT count(*) FROM use WHERE use.form = form.id);
+ANALYZE;
+"""
+
+
+class Store:
+    """An index that is there.
+
+    Args:
+        folder: its folder.
+
+    Raises:
+        InputError: there is no index, it is of another version, or it is not finished.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / FILE).is_file():
+            raise InputError(f"index must be the folder of one, as `regard index` makes it; {str(folder)!r} is none.")
+        self.folder = folder
+        self.db = _connected(folder / FILE)
+        try:
+            self.manifest = self._manifest()
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"{str(folder / FILE)!r} is damaged ({error}); make the index again.") from error
+        if self.manifest.get("version") != VERSION:
+            raise InputError(
+                f"index must be of version {VERSION}; {str(folder)!r} is of {self.manifest.get('version')}. Make it again."
+            )
+
+    def _manifest(self) -> dict[str, Any]:
+        return {name: json.loads(value) for name, value in self.db.execute("SELECT name, value FROM manifest")}
+
+    def check_finished(self) -> None:
+        """Raise InputError for an index that is half made."""
+        if not self.manifest.get("finished"):
+            raise InputError(f"{str(self.folder)!r} is not finished: run the same `regard index` again, which goes on.")
+
+    def note(self, **values: Any) -> None:
+        """Write to the manifest, in the transaction that is open."""
+        self.manifest |= values
+        rows = [(name, json.dumps(value)) for name, value in values.items()]
+        self.db.executemany("INSERT OR REPLACE INTO manifest VALUES (?, ?)", rows)
+
+    def finish(self) -> None:
+        """Make what is searched by, once all uses are there."""
+        self.db.executescript(_INDEXES)
+        fields = self.rows("SELECT DISTINCT j.key FROM doc, json_each(doc.meta) j ORDER BY j.key")
+        with self.writing():
+            self.note(finished=True, fields=[name for (name,) in fields])
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A transaction: all of it is there afterwards, or nothing."""
+        try:
+            self.db.execute("BEGIN IMMEDIATE")
+            yield
+            self.db.execute("COMMIT")
+        except BaseException as error:
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError):
+                raise OutputError(f"{str(self.folder)!r} cannot be written to ({error}).") from error
+            raise
+
+    def rows(self, query: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        return self.db.execute(query, values).fetchall()
+
+    def one(self, query: str, values: Sequence[Any] = ()) -> Any:
+        """The first value of the first row; None where there is none."""
+        found = self.db.execute(query, values).fetchone()
+        return None if found is None else found[0]
+
+    @contextmanager
+    def of(self, uses: Iterable[int]) -> Iterator[None]:
+        """The numbers of some uses as the table `wanted (use)`, in their order by `rowid`."""
+        self.db.execute("CREATE TEMP TABLE wanted (use INTEGER)")
+        try:
+            self.db.executemany("INSERT INTO wanted VALUES (?)", ((int(use),) for use in uses))
+            yield
+        finally:
+            self.db.execute("DROP TABLE wanted")
+
+
+@contextmanager
+def writer(folder: Path) -> Iterator[Store]:
+    """The index to write to, made where it is not there; nobody else writes texts to it meanwhile."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{str(folder)!r} cannot be made ({error.strerror or error}).") from error
+    with locked(folder, ".writing"):
+        if not (folder / FILE).is_file():
+            if any(each.name != ".writing" for each in folder.iterdir()):
+                raise InputError(f"output must be a new folder or an index; {str(folder)!r} holds something else.")
+            fresh = folder / f"{FILE}.new"
+            with closing(_connected(fresh)) as db:
+                db.executescript(_SCHEMA)
+                db.execute("INSERT INTO manifest VALUES ('version', ?)", (json.dumps(VERSION),))
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                db.execute("PRAGMA journal_mode = DELETE")
+            fresh.rename(folder / FILE)
+        store = Store(folder)
+        try:
+            yield store
+        finally:
+            store.db.close()
+
+
+def _connected(file: Path) -> sqlite3.Connection:
+    # None: transactions begin where `writing` says. A write of another process is waited for.
+    db = sqlite3.connect(file, isolation_level=None, timeout=60, check_same_thread=False)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA temp_store = MEMORY")
+    db.create_function("regexp", 2, _matches, deterministic=True)
+    return db
+
+
+def _matches(pattern: str, value: object) -> bool:
+    return value is not None and regex.search(pattern, str(value)) is not None
