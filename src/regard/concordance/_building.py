@@ -78,7 +78,9 @@ def build_index(
             label = source.opened.label
             state = before.get(label, {"name": label, "sha256": mark, "entries": 0, "whole": False})
             if state["sha256"] != mark:
-                raise InputError(f"{source.opened.name} is not what it was when the index was begun; make a new index.")
+                raise InputError(
+                    f"{source.opened.name} is not what it was when the index was begun; make a new index."
+                )
             if state["whole"]:
                 continue
             entries = reading.entries(source, kind, lambda place, why: found.put_aside.append((place, why)))
@@ -96,7 +98,7 @@ def _check_same(store: Store, made: dict[str, Any]) -> None:
     if earlier is not None and earlier != made:
         name = next(name for name in made if made[name] != earlier.get(name))
         raise InputError(
-            f"{name} must be what the index was made with, {earlier.get(name)!r}; got {made[name]!r}. Make a new index."
+            f"{name} must be what the index was made with, {earlier.get(name)!r}; got {made[name]!r}."
         )
     with store.writing():
         store.note(reading=made, finished=False)
@@ -115,11 +117,14 @@ class _Numbers:
 
     def __init__(self, store: Store) -> None:
         self.doc, self.text, self.use, self.form = (
-            store.one(f"SELECT coalesce(max(id), 0) + 1 FROM {table}") for table in ("doc", "text", "use", "form")
+            store.one(f"SELECT coalesce(max(id), 0) + 1 FROM {table}")
+            for table in ("doc", "text", "use", "form")
         )
         self.of_form = {
             (form, lemma, pos): (number, bool(is_word))
-            for number, form, lemma, pos, is_word in store.rows("SELECT id, form, lemma, pos, is_word FROM form")
+            for number, form, lemma, pos, is_word in store.rows(
+                "SELECT id, form, lemma, pos, is_word FROM form"
+            )
         }
         self.new_forms: list[tuple[Any, ...]] = []
 

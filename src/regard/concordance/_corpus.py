@@ -81,8 +81,8 @@ class Reading:
             ending = path.suffix.lower()
             if ending in _TEI and self.format is None:
                 raise InputError(
-                    f"corpus must be text, JSON lines, CSV, Parquet, CoNLL-U or VRT; {str(path)!r} looks like TEI or "
-                    "other XML. Convert it, for example with the TEI stylesheets to text, or a tagger to CoNLL-U."
+                    f"corpus must be text, JSON lines, CSV, Parquet, CoNLL-U or VRT; {str(path)!r} is "
+                    "TEI or other XML. Convert it: to text by the TEI stylesheets, or by a tagger to CoNLL-U."
                 )
             kind = ANNOTATED.get(ending) if self.format is None else self.format
             plain = "text" if kind in ("conllu", "vrt") else kind
@@ -97,7 +97,9 @@ class Reading:
             yield from conllu(lines) if kind == "conllu" else vrt(lines, self.columns)
             return
         if isinstance(source, TextSource) and self.unit != "line":
-            for place, body in _paragraphs(source) if self.unit == "paragraph" else [("line 1", source.whole())]:
+            for place, body in (
+                _paragraphs(source) if self.unit == "paragraph" else [("line 1", source.whole())]
+            ):
                 yield Entry(body, None, place)
             return
         names = [self.text, *([self.date] if self.date else []), *self.meta]
@@ -110,11 +112,10 @@ class Reading:
             if reason is not None:
                 put_aside(place, reason)
                 continue
-            body, *others = record.values
-            known = dict(zip(names[1:], others, strict=True))
+            body = str(record.values[0])
+            known = dict(zip(names[1:], record.values[1:], strict=True))
             date = known.pop(self.date, None) if self.date else None
-            yield Entry(str(body), None, place, None if date is None else str(date), known)
-
+            yield Entry(body, None, place, None if date is None else str(date), known)
 
     def splitter(self) -> Callable[[str], list[Word]]:
         """How the words of a text are found where the corpus does not give them."""
@@ -132,7 +133,9 @@ def _lemmatised(language: str) -> Callable[[str], list[Word]]:
     try:
         lemmatizer.lemmatize("a", lang=language)
     except ValueError as error:
-        raise InputError(f"lemmas must be a language that simplemma knows, such as en; got {language!r}.") from error
+        raise InputError(
+            f"lemmas must be a language that simplemma knows, such as en; got {language!r}."
+        ) from error
     known: dict[str, str] = {}
 
     def split(body: str) -> list[Word]:
@@ -186,7 +189,9 @@ def conllu(lines: Iterator[str]) -> Iterator[Entry]:
             first = first or number
             fields = line.split("\t")
             if len(fields) < 4:
-                raise InputError(f"line {number} must have the columns of CoNLL-U, with tabs; got {line[:60]!r}.")
+                raise InputError(
+                    f"line {number} must have the columns of CoNLL-U, with tabs; got {line[:60]!r}."
+                )
             tokens.append(fields)
         elif tokens:
             body, words = _sentence(tokens, about.pop("text", None))
@@ -250,7 +255,9 @@ def vrt(lines: Iterator[str], columns: Sequence[str]) -> Iterator[Entry]:
             form = fields["word"]
             body += form if glue or not body else f" {form}"
             first = first or number
-            words.append(Word(len(body) - len(form), len(body), fields.get("lemma", ""), fields.get("pos", "")))
+            words.append(
+                Word(len(body) - len(form), len(body), fields.get("lemma", ""), fields.get("pos", ""))
+            )
             glue = False
             continue
         closes, name, rest = tag.groups()

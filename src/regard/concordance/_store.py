@@ -17,18 +17,18 @@ VERSION: Final = 1
 
 FILE: Final = "index.sqlite"
 
-# A use is a word at a place. Uses are numbered in the order of the corpus, so that what stands beside one has the
-# numbers beside its own. Vectors come later, when somebody asks for them.
+# A use is a word at a place. Uses are numbered in the order of the corpus, so that what stands beside one has
+# the numbers beside its own. Vectors come later, when somebody asks for them.
 _SCHEMA: Final = """
 CREATE TABLE manifest (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE doc (id INTEGER PRIMARY KEY, source TEXT NOT NULL, place TEXT NOT NULL, date TEXT, meta TEXT NOT NULL,
-                  words INTEGER NOT NULL);
+CREATE TABLE doc (id INTEGER PRIMARY KEY, source TEXT NOT NULL, place TEXT NOT NULL, date TEXT,
+                  meta TEXT NOT NULL, words INTEGER NOT NULL);
 CREATE TABLE text (id INTEGER PRIMARY KEY, doc INTEGER NOT NULL, start INTEGER NOT NULL, body TEXT NOT NULL);
 CREATE TABLE form (id INTEGER PRIMARY KEY, form TEXT NOT NULL, key TEXT NOT NULL, lemma TEXT NOT NULL,
                    pos TEXT NOT NULL, is_word INTEGER NOT NULL, n INTEGER NOT NULL DEFAULT 0,
                    UNIQUE (form, lemma, pos));
-CREATE TABLE use (id INTEGER PRIMARY KEY, text INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL,
-                  form INTEGER NOT NULL);
+CREATE TABLE use (id INTEGER PRIMARY KEY, text INTEGER NOT NULL, start INTEGER NOT NULL,
+                  stop INTEGER NOT NULL, form INTEGER NOT NULL);
 CREATE TABLE vector (use INTEGER, size INTEGER, v BLOB NOT NULL, PRIMARY KEY (use, size)) WITHOUT ROWID;
 CREATE TABLE subcorpus (name TEXT PRIMARY KEY, conditions TEXT NOT NULL) WITHOUT ROWID;
 """
@@ -55,7 +55,9 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         if not (folder / FILE).is_file():
-            raise InputError(f"index must be the folder of one, as `regard index` makes it; {str(folder)!r} is none.")
+            raise InputError(
+                f"index must be the folder of one, as `regard index` makes it; {str(folder)!r} is none."
+            )
         self.folder = folder
         self.db = _connected(folder / FILE)
         try:
@@ -64,16 +66,21 @@ class Store:
             raise InputError(f"{str(folder / FILE)!r} is damaged ({error}); make the index again.") from error
         if self.manifest.get("version") != VERSION:
             raise InputError(
-                f"index must be of version {VERSION}; {str(folder)!r} is of {self.manifest.get('version')}. Make it again."
+                f"index must be of version {VERSION}; {str(folder)!r} is of {self.manifest.get('version')}. "
+                "Make it again."
             )
 
     def _manifest(self) -> dict[str, Any]:
-        return {name: json.loads(value) for name, value in self.db.execute("SELECT name, value FROM manifest")}
+        return {
+            name: json.loads(value) for name, value in self.db.execute("SELECT name, value FROM manifest")
+        }
 
     def check_finished(self) -> None:
         """Raise InputError for an index that is half made."""
         if not self.manifest.get("finished"):
-            raise InputError(f"{str(self.folder)!r} is not finished: run the same `regard index` again, which goes on.")
+            raise InputError(
+                f"{str(self.folder)!r} is not finished: run the same `regard index` again, which goes on."
+            )
 
     def note(self, **values: Any) -> None:
         """Write to the manifest, in the transaction that is open."""
@@ -132,7 +139,9 @@ def writer(folder: Path) -> Iterator[Store]:
     with locked(folder, ".writing"):
         if not (folder / FILE).is_file():
             if any(each.name != ".writing" for each in folder.iterdir()):
-                raise InputError(f"output must be a new folder or an index; {str(folder)!r} holds something else.")
+                raise InputError(
+                    f"output must be a new folder or an index; {str(folder)!r} holds something else."
+                )
             fresh = folder / f"{FILE}.new"
             with closing(_connected(fresh)) as db:
                 db.executescript(_SCHEMA)

@@ -54,7 +54,8 @@ def select(
     )
     tables = JOINED if where else "use u"
     rows = store.rows(
-        f"SELECT u.id FROM {tables}{joins} WHERE u.form IN ({_list(forms[0])}) AND {condition} ORDER BY u.id", values
+        f"SELECT u.id FROM {tables}{joins} WHERE u.form IN ({_list(forms[0])}) AND {condition} ORDER BY u.id",
+        values,
     )
     if not rows:
         what = f"{word!r} with {', '.join(where)}" if where else f"{word!r}: its words never stand in a row"
@@ -104,8 +105,8 @@ def places(store: Store, found: Found) -> list[Place]:
     """Where uses stand, in their order."""
     with store.of(found.uses):
         rows = store.rows(
-            "SELECT u.id, t.id, t.body, u.start, v.stop, t.start, d.source, d.place, d.date, d.meta FROM wanted w "
-            f"JOIN use u ON u.id = w.use JOIN use v ON v.id = u.id + {found.size - 1} "
+            "SELECT u.id, t.id, t.body, u.start, v.stop, t.start, d.source, d.place, d.date, d.meta "
+            f"FROM wanted w JOIN use u ON u.id = w.use JOIN use v ON v.id = u.id + {found.size - 1} "
             "JOIN text t ON t.id = u.text JOIN doc d ON d.id = t.doc ORDER BY w.rowid"
         )
     return [Place(*row) for row in rows]
@@ -133,8 +134,8 @@ def neighbours(store: Store, found: Found, left: int, right: int) -> Neighbours:
         rows = np.array(
             store.rows(
                 "SELECT w.rowid - 1, v.id - u.id, v.form FROM wanted w JOIN use u ON u.id = w.use "
-                f"JOIN use v ON v.id BETWEEN u.id - {reach} AND u.id + {reach + found.size} AND v.text = u.text "
-                "JOIN form f ON f.id = v.form WHERE f.is_word ORDER BY w.rowid, v.id"
+                f"JOIN use v ON v.id BETWEEN u.id - {reach} AND u.id + {reach + found.size} "
+                "AND v.text = u.text JOIN form f ON f.id = v.form WHERE f.is_word ORDER BY w.rowid, v.id"
             ),
             np.int64,
         ).reshape(-1, 3)
@@ -171,8 +172,8 @@ def sort_order(store: Store, found: Found, keys: Sequence[str]) -> NDArray[np.in
         side, number = key[:1].upper(), key[1:]
         if key.lower() == "node":
             with store.of(found.uses):
-                query = "SELECT f.key FROM wanted w JOIN use u ON u.id = w.use JOIN form f ON f.id = u.form ORDER BY w.rowid"
-                columns.append(np.array([name for (name,) in store.rows(query)], object))
+                forms = store.rows("SELECT u.form FROM wanted w JOIN use u ON u.id = w.use ORDER BY w.rowid")
+            columns.append(np.array([names[form] for (form,) in forms], object))
             continue
         if side not in ("L", "R") or not number.isdigit() or not 1 <= int(number) <= 9:
             raise InputError(f"sort must be of L1 to L9, node and R1 to R9; got {key!r}.")

@@ -77,10 +77,13 @@ class UsageEmbedder:
                     word = span.text[span.start : span.stop]
                     raise InputError(f"word must leave a token; the tokenizer drops all of {word!r}.")
                 out[row] = vectors[inside].mean(0)
-        return out / np.linalg.norm(out, axis=1, keepdims=True)
+        out /= np.linalg.norm(out, axis=1, keepdims=True)
+        return out
 
 
-def usage_vectors(model: Any, rows: Sequence[tuple[Sequence[str], int]], layers: Sequence[int] | None = None) -> Vectors:
+def usage_vectors(
+    model: Any, rows: Sequence[tuple[Sequence[str], int]], layers: Sequence[int] | None = None
+) -> Vectors:
     """The vectors that the concordance uses, of words in sentences.
 
     Args:
@@ -93,7 +96,7 @@ def usage_vectors(model: Any, rows: Sequence[tuple[Sequence[str], int]], layers:
 
     Example:
         >>> import regard
-        >>> rows = [("She sat on the bank".split(), 4), ("the bank lent money".split(), 1), ("a river bank".split(), 2)]
+        >>> rows = [(["the", "river", "bank"], 2), (["a", "bank", "loan"], 1), (["a", "muddy", "bank"], 2)]
         >>> vectors = usage_vectors(regard.load(), rows)
         >>> bool(vectors[0] @ vectors[2] > vectors[0] @ vectors[1])
         True
@@ -128,18 +131,22 @@ class VectorCache:
         elif earlier != about:
             name = next(name for name in about if about[name] != earlier.get(name))
             raise InputError(
-                f"{name} must be that of the vectors that the index has, {earlier[name]}; got {about[name]}. Make a new "
-                "index, or remove its vectors with `regard index INDEX --forget-vectors`."
+                f"{name} must be that of the vectors that the index has, {earlier[name]}; got {about[name]}. "
+                "Make a new index."
             )
 
     def of(self, found: Found, progress: Callable[[int, int], object] | None = None) -> Vectors:
         """The vectors of uses, in their order."""
         known = self._known(found)
-        missing = Found(np.array([use for use in found.uses.tolist() if use not in known], np.int64), found.size)
+        missing = Found(
+            np.array([use for use in found.uses.tolist() if use not in known], np.int64), found.size
+        )
         if len(missing.uses):
             self._compute(missing, progress)
             known = self._known(found)
-        return np.stack([np.frombuffer(known[use], np.float16) for use in found.uses.tolist()]).astype(np.float32)
+        return np.stack([np.frombuffer(known[use], np.float16) for use in found.uses.tolist()]).astype(
+            np.float32
+        )
 
     def _known(self, found: Found) -> dict[int, bytes]:
         with self._store.of(found.uses):
@@ -151,14 +158,19 @@ class VectorCache:
         for at in range(0, total, _TEXTS_AT_ONCE):
             part = Found(missing.uses[at : at + _TEXTS_AT_ONCE], missing.size)
             vectors = self.embed([self.span(place) for place in places(self._store, part)]).astype(np.float16)
-            rows = zip(part.uses.tolist(), [missing.size] * len(vectors), map(np.ndarray.tobytes, vectors), strict=True)
+            rows = zip(
+                part.uses.tolist(),
+                [missing.size] * len(vectors),
+                map(np.ndarray.tobytes, vectors),
+                strict=True,
+            )
             with self._store.writing():
                 self._store.db.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", rows)
             if progress is not None:
                 progress(at + len(vectors), total)
 
     def span(self, place: Place) -> Span:
-        """A use with what the model reads around it: its text, and of a part of a long one what is beside it."""
+        """A use with what the model reads around it: its text, and beside a part of a long one some more."""
         before, after = (
             self._store.one(
                 "SELECT o.body FROM text t JOIN text o ON o.id = t.id + ? AND o.doc = t.doc WHERE t.id = ?",

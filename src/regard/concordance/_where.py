@@ -14,7 +14,14 @@ JOINED: Final = "use u JOIN form f ON f.id = u.form JOIN text t ON t.id = u.text
 """What the conditions are about."""
 
 _CONDITION: Final = re.compile(r"\s*([\w.:-]+)\s*(!=|>=|<=|!~|=|>|<|~)\s*(.*)", re.DOTALL)
-_OWN: Final = {"form": "f.form", "lemma": "f.lemma", "pos": "f.pos", "date": "d.date", "source": "d.source", "text": "t.body"}
+_OWN: Final = {
+    "form": "f.form",
+    "lemma": "f.lemma",
+    "pos": "f.pos",
+    "date": "d.date",
+    "source": "d.source",
+    "text": "t.body",
+}
 MOST_WORDS: Final = 8
 """Of a phrase."""
 
@@ -24,9 +31,8 @@ def conditions(store: Store, where: Sequence[str]) -> tuple[str, list[Any]]:
 
     Args:
         store: the index.
-        where: each `NAME OP VALUE`, or `@NAME` for a subcorpus that was saved. A name is form, lemma, pos, date,
-            source, text, or a field of the corpus. OP is = != < <= > >=, or ~ !~ for a regular expression. A value
-            that is a number is compared as one.
+        where: each `NAME OP VALUE`, or `@NAME` for a subcorpus that was saved. A name is form, lemma, pos,
+            date, source, text, or a field of the corpus. OP is = != < <= > >=, or ~ !~ for an expression.
 
     Raises:
         InputError: what is no condition, or a name that the corpus does not have.
@@ -37,7 +43,9 @@ def conditions(store: Store, where: Sequence[str]) -> tuple[str, list[Any]]:
             saved = store.one("SELECT conditions FROM subcorpus WHERE name = ?", [each[1:]])
             if saved is None:
                 names = [name for (name,) in store.rows("SELECT name FROM subcorpus ORDER BY name")]
-                raise InputError(f"where must name a saved subcorpus; {each!r} is none of {', '.join(names) or 'none'}.")
+                raise InputError(
+                    f"where must name a saved subcorpus; {each!r} is none of {', '.join(names) or 'none'}."
+                )
             inner, more = conditions(store, saved.split("\n"))
             parts.append(inner)
             values += more
@@ -62,7 +70,9 @@ def _compared(column: str, sign: str, value: str, values: list[Any]) -> str:
         try:
             regex.compile(value)
         except regex.error as error:
-            raise InputError(f"where must have a regular expression behind {sign}; {value!r} is none ({error}).") from error
+            raise InputError(
+                f"where must have a regular expression behind {sign}; {value!r} is none ({error})."
+            ) from error
         values.append(value)
         return f"{'NOT ' * (sign == '!~')}regexp(?, {column})"
     values.append(_number(value) if sign[0] in "<>" else value)
@@ -82,8 +92,8 @@ def forms_of(store: Store, word: str) -> list[tuple[int, ...]]:
 
     Args:
         store: the index.
-        word: a word, as it is written or as a lemma, without regard to case; `/PATTERN/` is a regular expression for a
-            form; several words ("gave up") stand for each other's neighbours.
+        word: a word, as it is written or as a lemma, without regard to case; `/PATTERN/` is a regular
+            expression for a form; several words are a phrase.
 
     Raises:
         InputError: a word that the corpus does not have; the nearest ones are named.
@@ -112,7 +122,8 @@ def _nearest(store: Store, key: str) -> str:
 
     size = len(key)
     rows = store.rows(
-        "SELECT key, sum(n) FROM form WHERE is_word AND length(key) BETWEEN ? AND ? GROUP BY key", [size - 2, size + 2]
+        "SELECT key, sum(n) FROM form WHERE is_word AND length(key) BETWEEN ? AND ? GROUP BY key",
+        [size - 2, size + 2],
     )
     counts = dict(rows)
     near = sorted(get_close_matches(key, list(counts), n=5, cutoff=0.7), key=lambda each: -counts[each])[:3]

@@ -1,0 +1,155 @@
+"""The concordance: what can be asked of an index."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.checkpoints import DEFAULT_MODEL
+from regard.concordance._lines import Line, Lines, ranked
+from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of
+from regard.concordance._store import Store
+from regard.concordance._uses import Found, places, select, sort_order
+from regard.concordance._vectors import UsageEmbedder, VectorCache, Vectors
+from regard.core.arguments import whole
+from regard.core.errors import InputError
+from regard.models import load_checkpoint
+
+
+class Concordance:
+    """An index of a corpus, by words and by meaning.
+
+    Args:
+        path: the folder of an index, as `regard index` or `build_index` makes it.
+        model: a `regard.Model`, its name or its folder; None for that of the index's vectors, or the default.
+        layers: as of `UsageEmbedder`; None for those of the index's vectors.
+
+    Raises:
+        InputError: there is no index, or it is of another version, not finished, or of another model.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from regard.concordance import build_index
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "a.txt").write_text(
+        ...     "They fished from the bank of a river.\\nThe bank lent money.\\nReeds grow on the bank.\\n"
+        ... )
+        >>> _ = build_index([folder / "a.txt"], folder / "index")
+        >>> found = Concordance(folder / "index").find("bank", sentence="She sat on the bank of the stream.")
+        >>> [line.place.where for line in found]
+        ['line 1', 'line 3', 'line 2']
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], model: Any = None, *, layers: Sequence[int] | None = None
+    ) -> None:
+        self._store = Store(Path(path))
+        self._store.check_finished()
+        self._model, self._layers = model, layers
+
+    def __repr__(self) -> str:
+        texts, words = self._store.rows("SELECT count(*), (SELECT sum(words) FROM doc) FROM text")[0]
+        return f"Concordance({str(self._store.folder)!r}, {texts:,} texts, {words:,} words)"
+
+    @cached_property
+    def vectors(self) -> VectorCache:
+        """The vectors of uses, of which those that are missing are computed with the model."""
+        about = self._store.manifest.get("meaning") or {}
+        model = about.get("model") if self._model is None else self._model
+        if model is None or isinstance(model, str | os.PathLike):
+            model = load_checkpoint(DEFAULT_MODEL if model is None else model)
+        layers = about.get("layers") if self._layers is None else self._layers
+        return VectorCache(self._store, UsageEmbedder(getattr(model, "loaded", model), layers))
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What a likeness says of senses: as `regard tune-layer` left it, or as regard ships it."""
+        own = self._store.manifest.get("calibration")
+        return (
+            shipped(self.vectors.embed)
+            if own is None
+            else Calibration(**own | {"unsure": tuple(own["unsure"])})
+        )
+
+    def find(
+        self,
+        word: str | None = None,
+        *,
+        sentence: str | None = None,
+        where: Sequence[str] = (),
+        k: int | None = 20,
+        sort: Sequence[str] = (),
+        sample: int | None = None,
+        seed: int = 0,
+        more: Sequence[int] = (),
+        less: Sequence[int] = (),
+        why: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Lines:
+        """The uses of a word: as they come, sorted, or those first that mean what it means in a sentence.
+
+        Args:
+            word: a word in any case, a lemma that the corpus has, several words in a row ("gave up"), or a
+                regular expression ("/banks?/"). None: the one that the sentence marks.
+            sentence: where it means what is looked for. One that stands there twice is marked: "*bank*".
+            where: conditions, such as "genre=news", "date>=1990", "text~river"; all must hold.
+            k: the most lines; None for all.
+            sort: by the words around: "L1" is the one before, "R2" the second after, "node" the word itself.
+            sample: so many uses at random, before anything else.
+            seed: of the sample.
+            more, less: numbers of uses (`Line.place.use`) that are what is looked for, and that are not.
+            why: whether each line tells which words around it make it like the sentence.
+            progress: called with (done, total) while vectors are computed.
+
+        Returns:
+            The lines, with a probability that the sense is the same where the model is calibrated.
+
+        Raises:
+            InputError: a word, a condition or a number that is none of the corpus's.
+        """
+        k = None if k is None else whole("k", k, least=1)
+        span = None if sentence is None else span_of(sentence, word)
+        if word is None:
+            if span is None:
+                raise InputError("word must be given, or a sentence in which it is marked.")
+            word = span.text[span.start : span.stop]
+        found = select(self._store, word, where, sample=sample, seed=seed)
+        total = len(found.uses)
+        if span is None and not len(more):
+            if less or why:
+                raise InputError("less and why go with a sentence, or with more.")
+            order = sort_order(self._store, found, sort) if sort else np.arange(total)
+            chosen = Found(found.uses[order[:k]], found.size)
+            about = f"sorted by {', '.join(sort)}" if sort else "in the order of the corpus"
+            return Lines(tuple(Line(place) for place in places(self._store, chosen)), total, about)
+        if sort:
+            raise InputError("sort does not go with a sentence, by whose meaning lines are ranked.")
+        vectors = self.vectors.of(found, progress)
+        query = self._query(span, found, vectors, more, less)
+        lines = ranked(places(self._store, found), vectors @ query, self.calibration, most=k)
+        if why:
+            embed = self.vectors.embed
+            lines = tuple(
+                replace(line, reasons=tuple(reasons(embed, self.vectors.span(line.place), query)))
+                for line in lines
+            )
+        return Lines(lines, total, "the likest in meaning first")
+
+    def _query(
+        self, span: Any, found: Found, vectors: Vectors, more: Sequence[int], less: Sequence[int]
+    ) -> Vectors:
+        at = {use: place for place, use in enumerate(found.uses.tolist())}
+        examples = []
+        for name, uses in (("more", more), ("less", less)):
+            if odd := [use for use in uses if use not in at]:
+                raise InputError(
+                    f"{name} must be uses of this word, by the number that a line has; got {odd[0]}."
+                )
+            examples.append(vectors[[at[use] for use in uses]])
+        start = np.zeros(vectors.shape[1], np.float32) if span is None else self.vectors.embed([span])[0]
+        return refined(start, *examples)

@@ -1,0 +1,161 @@
+"""Concordance lines: each use with what stands to its left and right."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from regard.concordance._meaning import Reason
+from regard.concordance._uses import Place
+from regard.core.shown import Shown
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_SHOWN: Final = 34
+"""Characters on either side of the word, in a terminal."""
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A use of a word in its context.
+
+    Attributes:
+        place: where it stands.
+        similarity: to what was asked for, a cosine; None where nobody asked for a meaning.
+        probability: that the sense is the same; None where that is not calibrated.
+        answer: "same", "unsure" or "other", likewise.
+        reasons: the words that make it like the query, where they were asked for.
+        label: of its sense, where it has one.
+    """
+
+    place: Place
+    similarity: float | None = None
+    probability: float | None = None
+    answer: str | None = None
+    reasons: tuple[Reason, ...] = ()
+    label: str | None = None
+
+    @property
+    def left(self) -> str:
+        """What stands before the word in its text."""
+        return self.place.body[: self.place.start]
+
+    @property
+    def right(self) -> str:
+        """What stands after it."""
+        return self.place.body[self.place.stop :]
+
+
+@dataclass(frozen=True, eq=False)
+class Lines(Shown):
+    """Concordance lines, in order.
+
+    Attributes:
+        lines: each of them.
+        total: how many uses there are, of which these are a part.
+        about: how they were ordered, in words.
+    """
+
+    lines: tuple[Line, ...]
+    total: int
+    about: str = ""
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, index: int) -> Line:
+        return self.lines[index]
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(self.lines)
+
+    def __repr__(self) -> str:
+        return f"Lines({len(self)} of {self.total} uses)"
+
+    def first(self, count: int) -> "Lines":
+        """The first of them."""
+        return replace(self, lines=self.lines[:count])
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A dictionary for each: number, left, node, right, where it stands, and what is known of it.
+
+        `start` and `stop` are code points of the row of the corpus that `source` and `place` name.
+        """
+        ranked = any(line.similarity is not None for line in self.lines)
+        rows = []
+        for line in self.lines:
+            place = line.place
+            row: dict[str, Any] = {
+                "use": place.use,
+                "left": line.left,
+                "node": place.node,
+                "right": line.right,
+                "source": place.source,
+                "place": place.where,
+                "start": place.offset + place.start,
+                "stop": place.offset + place.stop,
+                "date": place.date,
+            }
+            if ranked:
+                row |= {"similarity": line.similarity, "probability": line.probability, "answer": line.answer}
+            if any(each.label is not None for each in self.lines):
+                row["sense"] = line.label
+            if any(each.reasons for each in self.lines):
+                row["reasons"] = [{"word": each.word, "drop": each.drop} for each in line.reasons]
+            rows.append(row | {f"meta.{name}": value for name, value in json.loads(place.meta).items()})
+        return rows
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        from rich.text import Text
+
+        told = f"{len(self):,} of {self.total:,} use{'s' * (self.total != 1)}"
+        yield Text(f"{told}, {self.about}" if self.about else told)
+        yield Text()
+        for number, line in enumerate(self.lines, 1):
+            left, right = _one_line(line.left[-2 * _SHOWN :]), _one_line(line.right[: 2 * _SHOWN])
+            shown = Text(f"{number:>4}  {_fitted(left, before=True)}")
+            shown.append(line.place.node, style="bold")
+            shown.append(_fitted(right, before=False).rstrip())
+            yield shown
+            about = [
+                line.label,
+                None if line.probability is None else f"{line.answer}, {100 * line.probability:.0f} %",
+                None if line.similarity is None else f"cosine {line.similarity:.3f}",
+                f"use {line.place.use}",
+                f"{line.place.where} of {line.place.source}",
+                line.place.date,
+            ]
+            yield Text("      " + "   ".join(filter(None, about)), style="dim")
+            if line.reasons:
+                words = ", ".join(f"{each.word} {each.drop:+.3f}" for each in line.reasons)
+                yield Text(f"      because of {words}", style="dim")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).join((" " * text[:1].isspace(), " " * text[-1:].isspace()))
+
+
+def _fitted(text: str, *, before: bool) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    if not before:
+        return set_cell_size(text, _SHOWN)
+    while cell_len(text) > _SHOWN:
+        text = text[1:]
+    return " " * (_SHOWN - cell_len(text)) + text
+
+
+def ranked(
+    places: Sequence[Place], cosines: np.ndarray[Any, Any], calibration: Any, *, most: int | None
+) -> tuple[Line, ...]:
+    """Lines by their likeness, the likest first; of equals in the order of the corpus."""
+    order = np.argsort(-cosines, kind="stable")[:most]
+    lines = []
+    for at in order.tolist():
+        probability = None if calibration is None else float(calibration(cosines[at]))
+        answer = None if probability is None else calibration.answer(probability)
+        lines.append(Line(places[at], float(cosines[at]), probability, answer))
+    return tuple(lines)

@@ -1,0 +1,153 @@
+"""How alike two uses are, what that says of their senses, and which words of the context say so."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from regard.concordance._vectors import Span, UsageEmbedder, Vectors
+from regard.core.errors import InputError
+from regard.text import fold, split_words
+
+Answer = str
+"""What a probability says: "same", "unsure" or "other"."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The probability that two uses of a word have one sense, of the cosine of their vectors.
+
+        p = 1 / (1 + exp(-(slope cos + intercept)))
+
+    Args:
+        slope, intercept: fitted on pairs that people have judged, as many of one sense as of two.
+        unsure: probabilities between these say neither.
+        fitted_on: what they were fitted on.
+
+    Source: Platt 1999, "Probabilistic outputs for support vector machines".
+    """
+
+    slope: float
+    intercept: float
+    unsure: tuple[float, float] = (0.4, 0.6)
+    fitted_on: str = ""
+
+    def __call__(self, cosine: Any) -> Any:
+        """The probability, of a number or an array."""
+        return 1.0 / (1.0 + np.exp(-(self.slope * np.asarray(cosine, np.float64) + self.intercept)))
+
+    def answer(self, probability: float) -> Answer:
+        """What a probability says."""
+        low, high = self.unsure
+        return "same" if probability > high else "other" if probability < low else "unsure"
+
+
+# By the mark of a model's weights, and the layers. Fitted by `regard tune-layer` on Word in Context (Pilehvar
+# and Camacho-Collados 2019, arXiv 1808.09121).
+_SHIPPED: Final[dict[tuple[str, tuple[int, ...]], Calibration]] = {}
+
+
+def shipped(embed: UsageEmbedder) -> Calibration | None:
+    """The calibration that comes with regard for a model and its layers; None where there is none."""
+    return _SHIPPED.get((embed.loaded.mark(), embed.layers))
+
+
+def span_of(sentence: str, word: str | None) -> Span:
+    """The word that is meant in a sentence: the one between asterisks, or the one place where a word stands.
+
+    Raises:
+        InputError: no word is marked or given; or it is not there, or there more than once.
+
+    Example:
+        >>> span_of("She sat on the *bank*.", None)
+        Span(text='She sat on the bank.', start=15, stop=19)
+    """
+    marks = [place for place, letter in enumerate(sentence) if letter == "*"]
+    if len(marks) == 2 and marks[1] > marks[0] + 1:
+        first, second = marks
+        return Span(
+            sentence[:first] + sentence[first + 1 : second] + sentence[second + 1 :], first, second - 1
+        )
+    if word is None:
+        raise InputError(
+            f'sentence must have its word between asterisks, as in "on the *bank*"; got {sentence!r}.'
+        )
+    asked = [fold(word[start:stop]) for start, stop in split_words(word)]
+    words = split_words(sentence)
+    keys = [fold(sentence[start:stop]) for start, stop in words]
+    found = [place for place in range(len(keys)) if keys[place : place + len(asked)] == asked]
+    if len(found) != 1:
+        times = "not there" if not found else f"there {len(found)} times"
+        raise InputError(
+            f'word must stand in the sentence once; {word!r} is {times}. Mark the one meant: "*{word}*".'
+        )
+    first, last = found[0], found[0] + len(asked) - 1
+    return Span(sentence, words[first][0], words[last][1])
+
+
+def refined(query: Vectors, more: Vectors, less: Vectors) -> Vectors:
+    """A direction after examples: q + mean(more) - mean(less) / 2, of length 1.
+
+    Source: Rocchio 1971, "Relevance feedback in information retrieval".
+    """
+    moved = query + (more.mean(0) if len(more) else 0) - (less.mean(0) / 2 if len(less) else 0)
+    length = float(np.linalg.norm(moved))
+    if not math.isfinite(length) or length == 0:
+        raise InputError("less must leave something of the query; give other examples.")
+    return (moved / length).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A word of the context, and by how much the likeness falls when it is hidden.
+
+    Attributes:
+        word: as it stands.
+        start: where.
+        drop: the cosine with the word less that without it.
+    """
+
+    word: str
+    start: int
+    drop: float
+
+
+def reasons(embed: UsageEmbedder, span: Span, query: Vectors, *, most: int = 5) -> list[Reason]:
+    """The words of the context that make a use like the query, the strongest first.
+
+    Each word is hidden in its turn: [MASK] stands for it, or where the model has none it is left out.
+
+    Source: occlusion; Zeiler and Fergus 2014, arXiv 1311.2901, section 4.2.
+    """
+    tokenizer = embed.loaded.require_tokenizer()
+    mask = tokenizer.special_ids.mask
+    hidden = "" if mask is None else tokenizer.token_of(mask)
+    others = [
+        (start, stop)
+        for start, stop in split_words(span.text)
+        if (stop <= span.start or start >= span.stop) and any(map(str.isalnum, span.text[start:stop]))
+    ]
+    if not others:
+        return []
+    without = []
+    for start, stop in others:
+        moved = len(hidden) - (stop - start) if start < span.start else 0
+        text = span.text[:start] + hidden + span.text[stop:]
+        without.append(Span(text, span.start + moved, span.stop + moved))
+    cosines = embed([span, *without]) @ query
+    drops = cosines[0] - cosines[1:]
+    order = np.argsort(-drops, kind="stable")[:most]
+    return [Reason(span.text[slice(*others[at])], others[at][0], float(drops[at])) for at in order]
+
+
+def neighbours_of(vectors: Vectors, labelled: Vectors, labels: Sequence[str], count: int = 5) -> list[str]:
+    """The label of most of the nearest labelled uses, of each vector; of equals the nearest's."""
+    names = np.array(labels, object)
+    nearest = np.argsort(-(vectors @ labelled.T), axis=1, kind="stable")[:, :count]
+    found = []
+    for row in nearest:
+        own = names[row].tolist()
+        found.append(max(own, key=lambda each: (own.count(each), -own.index(each))))
+    return found
