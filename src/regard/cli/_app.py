@@ -11,6 +11,7 @@ import typer
 from regard._version import __version__
 from regard.cli import (
     compare,
+    drift,
     embed,
     eval,
     explain,
@@ -21,6 +22,7 @@ from regard.cli import (
     models,
     prune,
     scaling,
+    senses,
     tokenizer,
     train,
     translate,
@@ -67,6 +69,11 @@ _COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
     ),
     fill.fill: ("Guess the words behind masks.", '"The man sat on the river [MASK]." -m bert-base-uncased'),
     scaling.scaling: ("Measure what attention costs as texts grow.", "--lengths 512,1024,2048 -o cost.svg"),
+    senses.senses: (
+        "Put the uses of a word into groups by what they mean.",
+        "news bank --file bank.json --page bank.html",
+    ),
+    drift.drift: ("Measure how the use of a word differs between periods.", "news bank --bins 1950,1980"),
     eval.eval: ("Score a model on files, as while it is trained.", "run test.csv --json"),
 }
 for _run, (_does, _example) in _COMMANDS.items():

@@ -3,17 +3,26 @@
 from regard.concordance._building import Indexed, build_index
 from regard.concordance._concordance import Concordance
 from regard.concordance._corpus import Reading
+from regard.concordance._drift import Change, Drift, Measure
+from regard.concordance._likelihood import likelihood
 from regard.concordance._lines import Line, Lines
 from regard.concordance._meaning import Calibration
+from regard.concordance._senses import Sense, Senses
 from regard.concordance._vectors import usage_vectors
 
 __all__ = [
     "Calibration",
+    "Change",
     "Concordance",
+    "Drift",
     "Indexed",
     "Line",
     "Lines",
+    "Measure",
     "Reading",
+    "Sense",
+    "Senses",
     "build_index",
+    "likelihood",
     "usage_vectors",
 ]

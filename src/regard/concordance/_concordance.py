@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from regard.checkpoints import DEFAULT_MODEL
+from regard.concordance import _senses
+from regard.concordance._drift import Drift, drift, parts_of
 from regard.concordance._lines import Line, Lines, ranked
 from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of
+from regard.concordance._senses import Senses
 from regard.concordance._store import Store
 from regard.concordance._uses import Found, places, select, sort_order
 from regard.concordance._vectors import UsageEmbedder, VectorCache, Vectors
@@ -153,3 +156,99 @@ class Concordance:
             examples.append(vectors[[at[use] for use in uses]])
         start = np.zeros(vectors.shape[1], np.float32) if span is None else self.vectors.embed([span])[0]
         return refined(start, *examples)
+
+    def senses(
+        self,
+        word: str,
+        *,
+        where: Sequence[str] = (),
+        groups: int | None = None,
+        file: str | os.PathLike[str] | None = None,
+        sample: int | None = None,
+        seed: int = 0,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Senses:
+        """The uses of a word in groups: found by their vectors, or labelled by the examples in a file.
+
+        Args:
+            word, where, sample, seed, progress: as of `find`.
+            groups: so many groups; None for as many as are stable, which may be one.
+            file: a JSON file, `{"word": ..., "senses": {name: [sentences with the *word* marked]}}`. Where it
+                is not there, the groups that are found are written to it, to be named, merged and split by
+                hand. Where it is, it labels the uses of this index: by logistic regression on the vectors of
+                its examples, with "unsure" for what is not likely enough.
+
+        Raises:
+            InputError: as of `find`, a file that is none, or of another word.
+            MissingExtraError: scikit-learn is not installed.
+        """
+        found = select(self._store, word, where, sample=sample, seed=seed)
+        file = None if file is None else Path(file)
+        return _senses.senses(
+            self._store, self.vectors, word, found, groups=groups, file=file, seed=seed, progress=progress
+        )
+
+    def teach(
+        self,
+        word: str,
+        file: str | os.PathLike[str],
+        ask: Callable[[Line, Sequence[str]], str | None],
+        *,
+        where: Sequence[str] = (),
+        most: int = 20,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> int:
+        """Ask for the senses of those uses that would decide most; each answer is saved at once.
+
+        Args:
+            word, where, progress: as of `find`.
+            file: of the senses, as of `senses`; what is in it is known, and not asked again.
+            ask: called with a line, whose `label` and `probability` are what is guessed so far, and with the
+                names that there are; returns a name, "" to pass the line over, or None to stop.
+            most: so many answers.
+
+        Returns:
+            How many lines were labelled. `senses(word, file=file)` then labels all.
+        """
+        found = select(self._store, word, where)
+        return _senses.teach(
+            self._store, self.vectors, word, found, Path(file), ask, most=most, progress=progress
+        )
+
+    def drift(
+        self,
+        word: str,
+        by: str = "date",
+        *,
+        bins: Sequence[str] = (),
+        where: Sequence[str] = (),
+        file: str | os.PathLike[str] | None = None,
+        samples: int = 999,
+        seed: int = 0,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Drift:
+        """How the use of a word differs between periods, or between parts of the corpus.
+
+        Args:
+            word, where, progress: as of `find`.
+            by: "date", or a field of the corpus, whose values are the parts.
+            bins: dates at which periods begin; without any, a date that halves the uses.
+            file: of the senses; without it, they are the groups that `senses` finds.
+            samples: of the bootstrap, and permutations.
+            seed: of the draws.
+
+        Raises:
+            InputError: as of `find`; or what parts the uses in fewer than two, or in too many.
+        """
+        found = select(self._store, word, where)
+        parted = parts_of(places(self._store, found), by, bins)
+        senses = self.senses(word, where=where, file=file, seed=seed, progress=progress)
+        with self._store.of(found.uses):
+            docs = self._store.rows(
+                "SELECT t.doc FROM wanted w JOIN use u ON u.id = w.use JOIN text t ON t.id = u.text "
+                "ORDER BY w.rowid"
+            )
+        vectors = self.vectors.of(found)
+        return drift(
+            word, senses.lines, [doc for (doc,) in docs], vectors, parted, samples=samples, seed=seed
+        )

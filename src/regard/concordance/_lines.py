@@ -102,7 +102,7 @@ class Lines(Shown):
             if ranked:
                 row |= {"similarity": line.similarity, "probability": line.probability, "answer": line.answer}
             if any(each.label is not None for each in self.lines):
-                row["sense"] = line.label
+                row |= {"sense": line.label, "probability": line.probability}
             if any(each.reasons for each in self.lines):
                 row["reasons"] = [{"word": each.word, "drop": each.drop} for each in line.reasons]
             rows.append(row | {f"meta.{name}": value for name, value in json.loads(place.meta).items()})
@@ -122,7 +122,9 @@ class Lines(Shown):
             yield shown
             about = [
                 line.label,
-                None if line.probability is None else f"{line.answer}, {100 * line.probability:.0f} %",
+                None
+                if line.probability is None
+                else f"{line.answer or 'likely'}, {100 * line.probability:.0f} %",
                 None if line.similarity is None else f"cosine {line.similarity:.3f}",
                 f"use {line.place.use}",
                 f"{line.place.where} of {line.place.source}",

@@ -37,11 +37,13 @@ def widget_facts(
     movement: Facts | None = None,
     difference: Facts | None = None,
     writing: Facts | None = None,
+    senses: Facts | None = None,
 ) -> list[dict[str, Any]]:
     """What the widget knows from the start of each run: tokens, sizes, positions, and no weights.
 
-    With the facts of one word in all runs, of how the second differs from the first, and of how the decoder's
-    text was written, where there are any. Plain values: see static/notebook/source.js.
+    With the facts of one word in all runs, of how the second differs from the first, of how the decoder's text
+    was written, and of a word's uses in groups, where there are any. Plain values: see
+    static/notebook/source.js.
     """
     found = []
     for run in runs:
@@ -72,6 +74,8 @@ def widget_facts(
         found[0]["facts"]["compared"] = difference
     if writing is not None:
         found[0]["facts"]["writing"] = writing
+    if senses is not None:
+        found[0]["facts"]["senses"] = senses
     return found
 
 

@@ -47,7 +47,7 @@ class Page:
         values: Whether it holds the values (v) of all heads, of some, or none: see `render_page`.
         heads: Whether it holds q and k of all heads, or only of those that fit.
         held: The heads that it holds, of each (kind, layer).
-        records, movement, difference, writing: What it was made from, for a notebook.
+        records, movement, difference, writing, senses: What it was made from, for a notebook.
         left_out: Measures that it does not have, though they were asked for or are always wanted, and why.
         live_difference: Of a live page the largest difference of an attention weight between its model and
             Python's, over some texts; else None.
@@ -64,6 +64,7 @@ class Page:
     movement: Facts | None = field(default=None, repr=False, compare=False)
     difference: Facts | None = field(default=None, repr=False, compare=False)
     writing: Facts | None = field(default=None, repr=False, compare=False)
+    senses: Facts | None = field(default=None, repr=False, compare=False)
     left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
     live_difference: float | None = None
 
@@ -89,6 +90,7 @@ class Page:
             movement=self.movement,
             difference=self.difference,
             writing=self.writing,
+            senses=self.senses,
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
@@ -105,6 +107,7 @@ def render_page(
     difference: Facts | None = None,
     training: Facts | None = None,
     writing: Facts | None = None,
+    senses: Facts | None = None,
     values: Sequence[HeadName] = (),
     heads: Sequence[HeadName] = (),
     max_mb: float | None = MOST_MB,
@@ -118,11 +121,13 @@ def render_page(
 
     Args:
         records: What to show: one run, with a movement one of each text, with a difference two, with a
-            training one of each step, of which the page opens on the last.
+            training one of each step, of which the page opens on the last, with senses one of each traced
+            use.
         movement: The facts of one word in all of them; the page opens with it.
         difference: The facts of how the second differs from the first; the page opens with it.
         training: The facts of the steps that the runs are of, one text in a network that is trained.
         writing: The facts of how the decoder's text was written, step by step; the page opens with it.
+        senses: The facts of a word's uses in groups; the page opens with them.
         values: Heads, (kind, layer, head), whose values the page holds in any case. It holds those of all
             heads while it stays under 8 MB with them.
         heads: Heads that the page holds in any case, where not all fit. The others that it holds are the
@@ -180,6 +185,8 @@ def render_page(
         runs[0][0]["training"] = training
     if writing is not None:
         runs[0][0]["writing"] = writing
+    if senses is not None:
+        runs[0][0]["senses"] = senses
     if live is not None:
         runs[0][0]["live"] = live_facts(replace(live, weight=_round_up(live.weight)))
     plain = sum(len(text.encode()) for text in (style_packed, script_packed, loader, page))
@@ -233,6 +240,7 @@ def render_page(
         movement=movement,
         difference=difference,
         writing=writing,
+        senses=senses,
         left_out={name: reason for each in left for name, reason in each.items()},
         live_difference=None if live is None else _round_up(live.weight),
     )

@@ -24,6 +24,7 @@ def make_widget(
     movement: Facts | None = None,
     difference: Facts | None = None,
     writing: Facts | None = None,
+    senses: Facts | None = None,
 ) -> Any:
     """The interactive view as a notebook widget; Python computes its numbers on demand.
 
@@ -32,6 +33,7 @@ def make_widget(
         movement: The facts of one word in all of them.
         difference: The facts of how the second differs from the first.
         writing: The facts of how the decoder's text was written.
+        senses: The facts of a word's uses in groups, of some of which there is a run.
 
     Returns:
         An `anywidget.AnyWidget`; its trait `address` is what is chosen, as in a page's address. Its `close()`
@@ -40,7 +42,7 @@ def make_widget(
     Raises:
         MissingExtraError: anywidget is not installed.
     """
-    facts = {"runs": widget_facts(runs, movement, difference, writing)}
+    facts = {"runs": widget_facts(runs, movement, difference, writing, senses)}
     widget = _widget_class()(facts=json.dumps(facts, allow_nan=False, separators=(",", ":")))
     widget.kernel = Kernel(runs)
     return widget

@@ -5,7 +5,14 @@ from regard.tracing.pages._explanation import Explanation
 from regard.tracing.pages._live_page import live_page
 from regard.tracing.pages._notebook import display, mimebundle, widget, writing_bundle, writing_widget
 from regard.tracing.pages._page import page_record
-from regard.tracing.pages._pages import comparison_page, difference_page, page, write_page, writing_page
+from regard.tracing.pages._pages import (
+    comparison_page,
+    difference_page,
+    page,
+    senses_page,
+    write_page,
+    writing_page,
+)
 from regard.tracing.pages._picture import plot
 from regard.tracing.pages._sublayers import Step
 
@@ -21,6 +28,7 @@ __all__ = [
     "page",
     "page_record",
     "plot",
+    "senses_page",
     "widget",
     "write_page",
     "writing_bundle",

@@ -137,6 +137,20 @@ def writing_page(
     return render_page(record, writing=writing, heads=page_heads(trace, heads, "heads"), max_mb=max_mb)
 
 
+def senses_page(traces: Sequence[Trace], senses: dict[str, Any], *, max_mb: float | None = MOST_MB) -> Page:
+    """The interactive page of a word's uses in groups, and of the attention in some of their texts.
+
+    Args:
+        traces: of the texts of the uses that `senses["traced"]` names, in its order.
+        senses: the map, the groups and the lines, see views/static/senses/view.js.
+        max_mb: as in `Trace.page`, of all runs together.
+
+    Raises:
+        InputError: attention that a page cannot draw.
+    """
+    return render_page(*map(page_record, traces), senses=senses, max_mb=max_mb)
+
+
 def comparison_page(
     traces: Sequence[Trace],
     word: str | Sequence[str],

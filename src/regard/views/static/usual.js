@@ -6,7 +6,8 @@ import { VIEW as MODEL } from "./model/view.js";
 import { VIEW as MOVEMENT } from "./movement/view.js";
 import { VIEW as NEURON } from "./neuron/view.js";
 import { VIEW as POSITIONS } from "./positions/view.js";
+import { VIEW as SENSES } from "./senses/view.js";
 import { VIEW as STORY } from "./story/view.js";
 
 /** @type {import("./base/types").Offer[]} */
-export const USUAL = [MOVEMENT, DIFFERENCE, HEADS, STORY, MODEL, NEURON, POSITIONS];
+export const USUAL = [MOVEMENT, DIFFERENCE, SENSES, HEADS, STORY, MODEL, NEURON, POSITIONS];

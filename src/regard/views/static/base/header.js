@@ -4,6 +4,7 @@ import { makeMenu } from "./controls.js";
 import { formatDifference, make, readable } from "./dom.js";
 import { heldOf, makeHeld } from "./held.js";
 import { quantities } from "./measures.js";
+import { runsOf } from "./source.js";
 import { THEMES } from "./state.js";
 import { makeTitle } from "./title.js";
 import { notKnown } from "./units.js";
@@ -21,7 +22,7 @@ function counted(count, one) {
 
 // The texts, for makeTitle: of a pair A and B, of two stacks what each reads.
 function textsOf(source, run) {
-  const { movement, compared, sides } = source.facts;
+  const { movement, compared, senses, sides } = source.facts;
   const several = movement ? movement.texts : compared?.between === "texts" ? compared.names : null;
   if (several) {
     // Of several runs, only that on show has its tokens here; of two that are compared, run 0 is their difference.
@@ -32,6 +33,14 @@ function textsOf(source, run) {
       stack: i === shown ? "encoder" : null,
       sequence: 0,
     }));
+  }
+  if (senses) {
+    const { label, title } = runsOf(source.facts)[run];
+    const said = `${senses.word}, ${counted(senses.total, "use")}, ${counted(senses.groups.length, "group")}`;
+    return [
+      { badge: "Word", text: said, stack: null, sequence: 0 },
+      { badge: label, text: title, stack: "encoder", sequence: 0 },
+    ];
   }
   const { encoder, decoder } = sides;
   const stack = encoder ? "encoder" : "decoder";
@@ -96,6 +105,14 @@ export function makeHeader(source, state, views, host) {
   });
   const texts = textsOf(source, state.values.run);
   host.title(`${readable(texts[0].text).slice(0, 60)} · regard`);
+  const title = makeTitle(source, state, texts);
+  if (facts.senses) {
+    // The line whose attention is shown elsewhere would be taken for the one that is read.
+    const [, part] = title.querySelectorAll(".part");
+    const show = () => part.toggleAttribute("hidden", state.values.view === "senses");
+    state.listen((changed) => changed.has("view") && show());
+    show();
+  }
   const { compared } = facts;
   const models =
     compared && compared.between === "models" ? compared.names.map((name, i) => `${i + 1} ${name}`) : [facts.model];
@@ -119,7 +136,7 @@ export function makeHeader(source, state, views, host) {
       "div",
       { class: "inside" },
       make("span", { class: "brand" }, "regard"),
-      makeTitle(source, state, texts),
+      title,
       said,
       make("span", { class: "buttons" }, makeExact(source), ask),
       ...(held ? [held] : []),

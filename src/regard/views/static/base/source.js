@@ -322,7 +322,8 @@ export function arrived(source, ask) {
 
 // The runs whose attention a page can show, [{ label, title }]; none where there is but one. Of two that are
 // compared, the first is their difference.
-export function runsOf({ movement, compared }) {
+export function runsOf({ movement, compared, senses }) {
+  if (senses) return senses.traced.map((_, i) => usesRun(senses, i));
   if (movement) return movement.texts.map((title, i) => ({ label: `Sentence ${i + 1}`, title }));
   if (!compared) return [];
   const one = compared.between === "texts" ? "Text" : "Model";
@@ -330,6 +331,13 @@ export function runsOf({ movement, compared }) {
     { label: "Difference", title: "The second less the first" },
     ...compared.names.map((title, i) => ({ label: `${one} ${i + 1}`, title })),
   ];
+}
+
+// Of the uses of a word: those of a sense are numbered.
+function usesRun({ traced, lines }, i) {
+  const { sense, left, node, right } = lines[traced[i]];
+  const number = traced.slice(0, i + 1).filter((use) => lines[use].sense === sense).length;
+  return { label: `${sense}, line ${number}`, title: left + node + right };
 }
 
 // The source of the run that the address says, which is one of several or their difference; read(place) makes that
@@ -344,7 +352,7 @@ export function chosenRun(facts, address, read) {
 // The source of a page. The names of the blocks of further runs begin with the run.
 export function fileSource(readBlock) {
   const facts = JSON.parse(readBlock("facts"));
-  const { movement, compared, training, start } = facts;
+  const { movement, compared, senses, training, start } = facts;
   if (training) {
     const runs = training.steps.map((_, place) => {
       const read = (name) => readBlock(place === 0 ? name : `run${place}-${name}`);
@@ -355,6 +363,6 @@ export function fileSource(readBlock) {
   return chosenRun(facts, location.hash, (place) => {
     if (place === 0) return new FileSource(facts, readBlock);
     const read = (name) => readBlock(`run${place}-${name}`);
-    return new FileSource({ ...JSON.parse(read("facts")), movement, compared }, read);
+    return new FileSource({ ...JSON.parse(read("facts")), movement, compared, senses }, read);
   });
 }

@@ -1,6 +1,6 @@
 // The bar between the header and the view: which view, and which attention where a model has several.
 
-import { makeChoice } from "./controls.js";
+import { makeChoice, makeSelect } from "./controls.js";
 import { make, readable } from "./dom.js";
 import { KIND_NAMES } from "./header.js";
 import { ACROSS, onKeys, placeIn } from "./keys.js";
@@ -49,16 +49,24 @@ function makeKinds(source, state) {
   return element;
 }
 
-// Of several runs, whose attention is shown. Another run has other tokens: the page starts anew with it.
+const SIDE_BY_SIDE = 5;
+
+// Of several runs, whose attention is shown, as buttons or, of many, as a list. Another run has other tokens: the page starts anew with it.
 function makeRuns(source, state, host) {
-  const { element } = makeChoice({
-    name: "run",
-    legend: "Whose attention",
-    options: runsOf(source.facts).map(({ label, title }, i) => [String(i), label, readable(title)]),
-    value: () => String(state.values.run),
-    choose: (run) => state.set({ run: Number(run), pin: null, hover: null, also: [] }),
-  });
-  const update = () => (element.hidden = ["movement", "difference"].includes(state.values.view));
+  const runs = runsOf(source.facts);
+  const choose = (run) => state.set({ run: Number(run), pin: null, hover: null, also: [] });
+  const list = makeSelect("Whose attention", choose, "");
+  const buttons = () =>
+    makeChoice({
+      name: "run",
+      legend: "Whose attention",
+      options: runs.map(({ label, title }, i) => [String(i), label, readable(title)]),
+      value: () => String(state.values.run),
+      choose,
+    });
+  list.update("", () => runs.map(({ label, title }, i) => [i, `${label}: ${readable(title)}`]), state.values.run);
+  const { element } = runs.length > SIDE_BY_SIDE ? list : buttons();
+  const update = () => (element.hidden = ["movement", "difference", "senses"].includes(state.values.view));
   state.listen((changed) => {
     if (changed.has("view")) update();
     if (changed.has("run")) setTimeout(() => host.restart()); // once the address says it

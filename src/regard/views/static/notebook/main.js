@@ -59,7 +59,7 @@ function render({ model, el }) {
           strip.update();
         }, SETTLED);
     };
-    const { movement, compared } = runs[0].facts;
+    const { movement, compared, senses } = runs[0].facts;
     const source = chosenRun(runs[0].facts, model.get("address"), (place) => {
       const name = `${client}.${place}`;
       const channel = {
@@ -68,7 +68,7 @@ function render({ model, el }) {
           listenTo("msg:custom", (message, buffers) => message.client === name && listener(message, buffers)),
       };
       const { facts, blocks } = runs[place];
-      const one = new KernelSource({ facts: { ...facts, movement, compared }, blocks }, place, channel, tell);
+      const one = new KernelSource({ facts: { ...facts, movement, compared, senses }, blocks }, place, channel, tell);
       sources.push(one);
       return one;
     });

@@ -1,0 +1,62 @@
+"""`regard drift`: how the use of a word differs between periods or parts of a corpus."""
+
+from typing import Annotated
+
+import typer
+
+from regard.cli._options import JsonOption, console, print_json
+from regard.cli._progress import Progress
+from regard.cli.senses import (
+    IndexArgument,
+    OwnModelOption,
+    SeedOption,
+    SensesOption,
+    WhereOption,
+    WordArgument,
+    opened,
+)
+
+
+def drift(
+    index: IndexArgument,
+    word: WordArgument,
+    by: Annotated[
+        str, typer.Option("--by", metavar="FIELD", help="date, or a field whose values are the parts.")
+    ] = "date",
+    bins: Annotated[
+        str | None,
+        typer.Option("--bins", metavar="DATES", help="Where periods begin: 1950,1980. Default: two halves."),
+    ] = None,
+    file: SensesOption = None,
+    where: WhereOption = None,
+    samples: Annotated[
+        int, typer.Option("--samples", metavar="N", help="Bootstrap samples, and permutations.")
+    ] = 999,
+    seed: SeedOption = 0,
+    model: OwnModelOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how the use of a word differs between periods, or between parts of a corpus.
+
+    APD is the average distance between a use here and one there, PRT the inverse cosine of the mean vectors,
+    JSD the Jensen-Shannon divergence of the shares of the senses, in bits. Each has a 95 % interval (a
+    bootstrap over documents), its mean where documents are dealt at random, and the p of that. Of two parts,
+    the lines are shown that set each apart most.
+    """
+    dates = [] if bins is None else [each for each in bins.split(",") if each.strip()]
+    with Progress("uses") as progress:
+        found = opened(index, model).drift(
+            word,
+            by,
+            bins=dates,
+            where=where or [],
+            file=file,
+            samples=samples,
+            seed=seed,
+            progress=progress.show,
+        )
+    if as_json:
+        lines = [[each.to_rows() for each in change.lines] for change in found.changes]
+        print_json({"word": found.word, "left_out": found.left_out, "rows": found.to_rows(), "lines": lines})
+        return
+    console().print(found)

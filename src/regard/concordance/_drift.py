@@ -1,0 +1,254 @@
+"""How the use of a word differs between periods or parts of a corpus."""
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.concordance._lines import Lines
+from regard.concordance._uses import Place
+from regard.concordance._vectors import Vectors
+from regard.core.errors import InputError
+from regard.core.shown import Shown, plain_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_MOST_PARTS: Final = 6
+_MEASURES: Final = ("apd", "prt", "jsd")
+_AT_ONCE: Final = 100
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number for how far two parts are from each other.
+
+    Attributes:
+        value: the number.
+        low, high: of 95 in 100 bootstrap samples; whole documents are drawn, with replacement.
+        chance: its mean where the documents are dealt to the two parts at random.
+        p: the share of such deals that are as far apart or farther, the true one among them.
+    """
+
+    value: float
+    low: float
+    high: float
+    chance: float
+    p: float
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """How two parts of a corpus differ in their use of a word.
+
+    Attributes:
+        first, second: the parts.
+        uses: of each.
+        apd: average pairwise distance, mean (1 - cos) over all pairs of a use here and one there.
+        prt: 1 / cos of the two mean vectors.
+        jsd: the Jensen-Shannon divergence of the shares of the senses, in bits; None of one sense.
+        lines: for each part the uses that set it apart most: those without which the means were nearest.
+
+    Source: Kutuzov and Giulianelli 2020, arXiv 2005.00050, for APD and PRT.
+    """
+
+    first: str
+    second: str
+    uses: tuple[int, int]
+    apd: Measure
+    prt: Measure
+    jsd: Measure | None
+    lines: tuple[Lines, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Drift(Shown):
+    """The changes between each two parts.
+
+    Attributes:
+        word: whose uses they are.
+        changes: of each pair of parts, in their order.
+        left_out: how many uses have no date, or no such field.
+    """
+
+    word: str
+    changes: tuple[Change, ...]
+    left_out: int = 0
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row for each measure of each pair."""
+        return [
+            {
+                "first": each.first,
+                "second": each.second,
+                "uses_first": each.uses[0],
+                "uses_second": each.uses[1],
+            }
+            | {"measure": name}
+            | vars(measure)
+            for each in self.changes
+            for name in _MEASURES
+            if (measure := getattr(each, name)) is not None
+        ]
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        from rich.text import Text
+
+        yield Text(f"{self.word}{f', without {self.left_out:,} uses that have none' * (self.left_out > 0)}\n")
+        rows = []
+        for row in self.to_rows():
+            value, low, high, chance = (f"{row[name]:.3f}" for name in ("value", "low", "high", "chance"))
+            pair = f"{row['first']} ({row['uses_first']:,}) | {row['second']} ({row['uses_second']:,})"
+            rows.append([pair, row["measure"].upper(), value, f"{low} to {high}", chance, f"{row['p']:.3f}"])
+        yield plain_table(["parts (uses)", "measure", "value", "95 %", "by chance", "p"], rows, left=2)
+        for each in self.changes if len(self.changes) == 1 else ():
+            for name, lines in zip((each.first, each.second), each.lines, strict=True):
+                yield Text(f"\nWhat sets {name} apart", style="bold")
+                yield from lines._parts()
+
+
+def parts_of(places: Sequence[Place], by: str, bins: Sequence[str]) -> tuple[list[str | None], list[str]]:
+    """The part that each use is in, None where it has none; and the parts in their order.
+
+    Args:
+        places: the uses.
+        by: "date", or a field of the corpus, whose values are the parts.
+        bins: dates at which periods begin; without any, a date that halves the uses.
+
+    Raises:
+        InputError: no such field, dates that do not begin with a year, or fewer than two parts, or too many.
+    """
+    values: list[Any]
+    if by == "date":
+        values = [None if each.date is None else _date("date", each.date) for each in places]
+        known = sorted(each for each in values if each is not None)
+        begins = {_date("bins", each): each.strip() for each in bins}
+        if not bins and known:
+            middle = known[len(known) // 2]
+            middle = middle if middle > known[0] else next((each for each in known if each > middle), middle)
+            begins = {middle: "-".join(f"{number:02d}" for number in middle)}
+        starts = sorted(begins)
+        names = [
+            f"before {begins[starts[0]]}" if starts else "",
+            *(f"from {begins[each]}" for each in starts),
+        ]
+        parts = [None if each is None else names[bisect_right(starts, each)] for each in values]
+    else:
+        if bins:
+            raise InputError("bins must be left out where by is not date: they are where periods begin.")
+        values = [json.loads(each.meta).get(by) for each in places]
+        parts = [None if each is None else str(each) for each in values]
+        names = sorted({each for each in parts if each is not None})
+    names = [name for name in names if name in parts]
+    if not 2 <= len(names) <= _MOST_PARTS:
+        raise InputError(
+            f"by must part the uses into 2 to {_MOST_PARTS}; {by!r} gives {len(names)}"
+            f"{': ' * bool(names)}{', '.join(names[:8])}. Choose others with where, or for dates with bins."
+        )
+    return parts, names
+
+
+def _date(name: str, text: str) -> tuple[int, ...]:
+    if re.match(r"\s*\d{3,}", text) is None:
+        raise InputError(f"{name} must begin with a year, as in 1950 or 1950-03-01; got {text!r}.")
+    return tuple(map(int, re.findall(r"\d+", text)))
+
+
+def drift(
+    word: str,
+    lines: Lines,
+    docs: Sequence[int],
+    vectors: Vectors,
+    parted: tuple[Sequence[str | None], Sequence[str]],
+    *,
+    samples: int = 999,
+    most: int = 5,
+    seed: int = 0,
+) -> Drift:
+    """The change between each two parts.
+
+    Args:
+        word: whose uses they are.
+        lines: the uses, with the label of each one's sense.
+        docs: the document of each: what is drawn and dealt, for uses in one document are not independent.
+        vectors: of the uses.
+        parted: see `parts_of`.
+        samples: of the bootstrap, and deals.
+        most: so many lines for each part.
+        seed: of the draws.
+    """
+    unit = np.asarray(vectors, np.float64)
+    unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)
+    part, kinds = np.array(parted[0], object), sorted({str(line.label) for line in lines})
+    sense = np.array([kinds.index(str(line.label)) for line in lines])
+    changes = []
+    for names in combinations(parted[1], 2):
+        rows = np.flatnonzero((part == names[0]) | (part == names[1]))
+        doc = np.unique(np.array(docs)[rows], return_inverse=True)[1]
+        # Of each document how many uses, their sum, and how many of each sense.
+        sums = np.zeros((doc.max() + 1, 1 + unit.shape[1] + len(kinds)))
+        np.add.at(sums, doc, np.c_[np.ones(len(rows)), unit[rows], np.eye(len(kinds))[sense[rows]]])
+        here = np.zeros(len(sums), bool)
+        here[doc[part[rows] == names[0]]] = True
+        measures = _measured(sums, unit.shape[1], here, samples, np.random.default_rng(seed))
+        own = [np.flatnonzero(part == name) for name in names]
+        way = unit[own[0]].mean(0) - unit[own[1]].mean(0)
+        best = [
+            at[np.argsort(sign * (unit[at] @ way), kind="stable")]
+            for sign, at in zip((-1, 1), own, strict=True)
+        ]
+        changes.append(
+            Change(
+                *names,
+                (len(own[0]), len(own[1])),
+                measures[0],
+                measures[1],
+                measures[2] if len(kinds) > 1 else None,
+                tuple(Lines(tuple(lines[at] for at in each[:most].tolist()), len(each)) for each in best),
+            )
+        )
+    return Drift(word, tuple(changes), sum(each is None for each in parted[0]))
+
+
+def _measured(sums: Any, size: int, here: Any, samples: int, rng: np.random.Generator) -> list[Measure]:
+    """APD, PRT and JSD of the documents `here` and the others, with intervals and p."""
+    places = [np.flatnonzero(here), np.flatnonzero(~here)]
+    true = _measures(sums, size, here[None].astype(float), ~here[None])
+    dealt, drawn = [], []
+    for at in range(0, samples, _AT_ONCE):
+        count = min(_AT_ONCE, samples - at)
+        deals = rng.permuted(np.tile(here, (count, 1)), axis=1)
+        dealt.append(_measures(sums, size, deals.astype(float), ~deals))
+        weights = np.zeros((2, count, len(sums)))
+        for side, own in enumerate(places):
+            weights[side][:, own] = rng.multinomial(len(own), np.full(len(own), 1 / len(own)), size=count)
+        drawn.append(_measures(sums, size, *weights))
+    chance, spread = np.concatenate(dealt, 1), np.concatenate(drawn, 1)
+    # As far as rounding goes, equal: deals that come out as the true one.
+    p = (1 + (chance >= true - 1e-12).sum(1)) / (1 + samples)
+    low, high = np.quantile(spread, [0.025, 0.975], axis=1)
+    return [Measure(*map(float, each)) for each in zip(true[:, 0], low, high, chance.mean(1), p, strict=True)]
+
+
+def _measures(sums: Any, size: int, first: Any, second: Any) -> NDArray[np.float64]:
+    """(3, draws): APD, PRT and JSD where documents count as often as weights, (draws, documents), say.
+
+    The mean of cosines over all pairs is the product of the two means.
+    """
+    a, b = (weights @ sums for weights in (first, second))
+    a, b = a[:, 1:] / a[:, :1], b[:, 1:] / b[:, :1]
+    product = (a[:, :size] * b[:, :size]).sum(1)
+    lengths = np.linalg.norm(a[:, :size], axis=1) * np.linalg.norm(b[:, :size], axis=1)
+    p, q = a[:, size:], b[:, size:]
+    middle = (p + q) / 2
+    jsd = sum(
+        (each * np.log2(np.where(each > 0, each / np.where(middle > 0, middle, 1), 1))).sum(1) / 2
+        for each in (p, q)
+    )
+    return np.stack([1 - product, lengths / product, jsd])
