@@ -38,8 +38,8 @@ def drift(
 ) -> None:
     """Measure how the use of a word differs between periods, or between parts of a corpus.
 
-    APD is the average distance between a use here and one there, PRT the inverse cosine of the mean vectors,
-    JSD the Jensen-Shannon divergence of the shares of the senses, in bits. Each has a 95 % interval (a
+    APD is the average distance between a use here and one there, PRT the distance of the mean vectors, JSD
+    the Jensen-Shannon divergence of the shares of the senses, in bits. Each has a 95 % interval (a
     bootstrap over documents), its mean where documents are dealt at random, and the p of that. Of two parts,
     the lines are shown that set each apart most.
     """

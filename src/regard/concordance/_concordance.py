@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from regard.checkpoints import DEFAULT_MODEL
-from regard.concordance import _senses
+from regard.concordance import _examples, _senses
 from regard.concordance._drift import Drift, drift, parts_of
 from regard.concordance._lines import Line, Lines, ranked
 from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of
@@ -211,7 +211,7 @@ class Concordance:
             How many lines were labelled. `senses(word, file=file)` then labels all.
         """
         found = select(self._store, word, where)
-        return _senses.teach(
+        return _examples.teach(
             self._store, self.vectors, word, found, Path(file), ask, most=most, progress=progress
         )
 

@@ -51,7 +51,7 @@ class Change:
         first, second: the parts.
         uses: of each.
         apd: average pairwise distance, mean (1 - cos) over all pairs of a use here and one there.
-        prt: 1 / cos of the two mean vectors.
+        prt: 1 - cos of the two mean vectors; the source has 1 / cos, which is in the same order.
         jsd: the Jensen-Shannon divergence of the shares of the senses, in bits; None of one sense.
         lines: for each part the uses that set it apart most: those without which the means were nearest.
 
@@ -251,4 +251,4 @@ def _measures(sums: Any, size: int, first: Any, second: Any) -> NDArray[np.float
         (each * np.log2(np.where(each > 0, each / np.where(middle > 0, middle, 1), 1))).sum(1) / 2
         for each in (p, q)
     )
-    return np.stack([1 - product, lengths / product, jsd])
+    return np.stack([1 - product, 1 - product / lengths, jsd])

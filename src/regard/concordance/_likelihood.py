@@ -18,7 +18,7 @@ def likelihood(counts_a: Any, counts_b: Any) -> NDArray[np.float64]:
 
     Example:
         >>> likelihood([10, 90], [2, 98]).round(2).tolist()
-        [6.07, -6.07]
+        [6.16, -6.16]
 
     Source: Dunning 1993, "Accurate methods for the statistics of surprise and coincidence".
     """
