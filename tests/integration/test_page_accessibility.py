@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 import regard
 from integration import head_page
+from regard.concordance import Concordance, build_index
 from regard.tracing import Trace, comparison_page
 from regard.training import film
 from regard.views import Page, render_page
@@ -24,6 +25,7 @@ TEXTS = ["w3 w5 w7 w1", "w9 w5 w2 w1 w4"]
 PAGES = {
     "movement": ("movement", "heads", "model", "neuron", "positions"),
     "difference": ("difference", "heads", "model"),
+    "senses": ("senses", "heads"),
     "pair": ("heads", "story", "model", "neuron", "positions"),
     "decoder": ("heads", "story", "model", "neuron", "positions"),
     "both": ("writing", "heads", "story", "model", "neuron", "positions"),
@@ -39,17 +41,19 @@ COLOURS = {
     "light": {
         "movement": ("movement",),
         "difference": PAGES["difference"],
+        "senses": ("senses",),
         "pair": PAGES["pair"],
         "both": ("writing",),
         "held": ("heads",),
         "training": ("training",),
     },
-    "dark": {"movement": ("movement",), "difference": PAGES["difference"]},
+    "dark": {"movement": ("movement",), "difference": PAGES["difference"], "senses": ("senses",)},
 }
 # A view that is the same on several pages is asked once: the words of a page change neither roles nor names.
 ASKED = {
     "movement": ("movement",),
     "difference": PAGES["difference"],
+    "senses": PAGES["senses"],
     "pair": PAGES["pair"],
     "decoder": (),  # its states below are asked
     "both": ("writing", "heads"),
@@ -76,6 +80,7 @@ NEW_COLOURS = {
         *(f"view=story&kind=cross&step={step}&pin=query-1" for step in (4, 6)),
     ],
     "training": ["view=training&at=1"],
+    "senses": ["view=senses&use=1&sense=2"],
     "decoder": ["view=heads&row=2"],
     "held": ["view=heads&layer=1&head=5"],
 }
@@ -112,6 +117,14 @@ def _some_heads() -> Page:
     return page
 
 
+def _senses(folder: Path, model: regard.Model) -> Page:
+    """Of a word in two groups, in lines of which the page holds six."""
+    lines = [f"w3 w{1 + i} w7 w1" if i % 2 else f"w9 w2 w{1 + i} w7 w8" for i in range(14)]
+    (folder / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
+    build_index([folder / "lines.txt"], folder / "index")
+    return Concordance(folder / "index", model).senses("w7", groups=2).page()
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page of each sort, of models with random weights."""
@@ -126,6 +139,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made: dict[str, Page] = {
         "movement": comparison_page([one, other], "w5"),
         "difference": one.difference_page(other),
+        "senses": _senses(folder, encoder),
         "pair": pair.page(measures=["value_zeroing"]),
         "decoder": decoder.page(),
         "both": both.page(),

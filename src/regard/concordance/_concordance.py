@@ -240,6 +240,7 @@ class Concordance:
         Raises:
             InputError: as of `find`; or what parts the uses in fewer than two, or in too many.
         """
+        samples = whole("samples", samples, least=1)
         found = select(self._store, word, where)
         parted = parts_of(places(self._store, found), by, bins)
         senses = self.senses(word, where=where, file=file, seed=seed, progress=progress)

@@ -100,15 +100,22 @@ class Drift(Shown):
     def _parts(self) -> "Iterator[RenderableType]":
         from rich.text import Text
 
-        yield Text(f"{self.word}{f', without {self.left_out:,} uses that have none' * (self.left_out > 0)}\n")
-        rows = []
-        for row in self.to_rows():
-            value, low, high, chance = (f"{row[name]:.3f}" for name in ("value", "low", "high", "chance"))
-            pair = f"{row['first']} ({row['uses_first']:,}) | {row['second']} ({row['uses_second']:,})"
-            rows.append([pair, row["measure"].upper(), value, f"{low} to {high}", chance, f"{row['p']:.3f}"])
-        yield plain_table(["parts (uses)", "measure", "value", "95 %", "by chance", "p"], rows, left=2)
-        for each in self.changes if len(self.changes) == 1 else ():
-            for name, lines in zip((each.first, each.second), each.lines, strict=True):
+        yield Text(self.word + f", without {self.left_out:,} uses that have none" * (self.left_out > 0))
+        for each in self.changes:
+            (first, here), (second, there) = zip((each.first, each.second), each.uses, strict=True)
+            yield Text(f"\n{first}, {here:,} uses | {second}, {there:,} uses", style="bold")
+            told = {name: measure for name in _MEASURES if (measure := getattr(each, name)) is not None}
+            yield plain_table(
+                ["", "value", "95 %", "by chance", "p"],
+                [
+                    [name.upper(), f"{of.value:.3f}", f"{of.low:.3f} to {of.high:.3f}"]
+                    + [f"{of.chance:.3f}", f"{of.p:.3f}"]
+                    for name, of in told.items()
+                ],
+            )
+            for name, lines in (
+                zip((first, second), each.lines, strict=True) if len(self.changes) == 1 else ()
+            ):
                 yield Text(f"\nWhat sets {name} apart", style="bold")
                 yield from lines._parts()
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from regard.concordance._meaning import Reason
 from regard.concordance._uses import Place
+from regard.core.printable import printable
 from regard.core.shown import Shown
 
 if TYPE_CHECKING:
@@ -117,11 +118,11 @@ class Lines(Shown):
         for number, line in enumerate(self.lines, 1):
             left, right = _one_line(line.left[-2 * _SHOWN :]), _one_line(line.right[: 2 * _SHOWN])
             shown = Text(f"{number:>4}  {_fitted(left, before=True)}")
-            shown.append(line.place.node, style="bold")
+            shown.append(printable(line.place.node), style="bold")
             shown.append(_fitted(right, before=False).rstrip())
             yield shown
             about = [
-                line.label,
+                None if line.label is None else printable(line.label),
                 None
                 if line.probability is None
                 else f"{line.answer or 'likely'}, {100 * line.probability:.0f} %",
@@ -137,7 +138,7 @@ class Lines(Shown):
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split()).join((" " * text[:1].isspace(), " " * text[-1:].isspace()))
+    return printable(" ".join(text.split())).join((" " * text[:1].isspace(), " " * text[-1:].isspace()))
 
 
 def _fitted(text: str, *, before: bool) -> str:

@@ -25,6 +25,7 @@ from regard.concordance._store import Store
 from regard.concordance._uses import Found, neighbours, places
 from regard.concordance._vectors import VectorCache, Vectors
 from regard.core.errors import InputError
+from regard.core.printable import printable
 from regard.core.shown import Shown
 from regard.decoding import fill
 from regard.models import Loaded
@@ -106,7 +107,7 @@ class Senses(Shown):
 
         yield Text(f"{self.word}: {len(self.lines):,} uses. {self.about}")
         for each in self.groups:
-            yield Text(f"\n{each.name}   {100 * each.share:.0f} %", style="bold")
+            yield Text(f"\n{printable(each.name)}   {100 * each.share:.0f} %", style="bold")
             for what, words in (("beside it", each.neighbours), ("in its place", each.substitutes)):
                 if words:
                     yield Text(f"{what}: {', '.join(word for word, _ in words)}")
