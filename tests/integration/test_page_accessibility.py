@@ -25,7 +25,7 @@ TEXTS = ["w3 w5 w7 w1", "w9 w5 w2 w1 w4"]
 PAGES = {
     "movement": ("movement", "heads", "model", "neuron", "positions"),
     "difference": ("difference", "heads", "model"),
-    "senses": ("senses", "heads"),
+    "senses": ("senses", "heads", "model", "neuron", "positions"),
     "pair": ("heads", "story", "model", "neuron", "positions"),
     "decoder": ("heads", "story", "model", "neuron", "positions"),
     "both": ("writing", "heads", "story", "model", "neuron", "positions"),
@@ -53,7 +53,7 @@ COLOURS = {
 ASKED = {
     "movement": ("movement",),
     "difference": PAGES["difference"],
-    "senses": PAGES["senses"],
+    "senses": ("senses",),
     "pair": PAGES["pair"],
     "decoder": (),  # its states below are asked
     "both": ("writing", "heads"),

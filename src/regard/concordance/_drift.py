@@ -104,20 +104,16 @@ class Drift(Shown):
         for each in self.changes:
             (first, here), (second, there) = zip((each.first, each.second), each.uses, strict=True)
             yield Text(f"\n{first}, {here:,} uses | {second}, {there:,} uses", style="bold")
-            told = {name: measure for name in _MEASURES if (measure := getattr(each, name)) is not None}
-            yield plain_table(
-                ["", "value", "95 %", "by chance", "p"],
-                [
-                    [name.upper(), f"{of.value:.3f}", f"{of.low:.3f} to {of.high:.3f}"]
-                    + [f"{of.chance:.3f}", f"{of.p:.3f}"]
-                    for name, of in told.items()
-                ],
-            )
-            for name, lines in (
-                zip((first, second), each.lines, strict=True) if len(self.changes) == 1 else ()
-            ):
-                yield Text(f"\nWhat sets {name} apart", style="bold")
-                yield from lines._parts()
+            rows = []
+            for name in _MEASURES:
+                if (of := getattr(each, name)) is not None:
+                    between = f"{of.low:.3f} to {of.high:.3f}"
+                    rows.append([name.upper(), f"{of.value:.3f}", between, f"{of.chance:.3f}", f"{of.p:.3f}"])
+            yield plain_table(["", "value", "95 %", "by chance", "p"], rows)
+            if len(self.changes) == 1:
+                for name, lines in zip((first, second), each.lines, strict=True):
+                    yield Text(f"\nWhat sets {name} apart", style="bold")
+                    yield from lines._parts()
 
 
 def parts_of(places: Sequence[Place], by: str, bins: Sequence[str]) -> tuple[list[str | None], list[str]]:

@@ -196,7 +196,7 @@ def _members(lines: Sequence[Line], vectors: Vectors) -> list[tuple[str, NDArray
     for row, line in enumerate(lines):
         rows[str(line.label)].append(row)
     found = []
-    for name, own in sorted(rows.items(), key=lambda item: (item[0] == UNSURE, -len(item[1]))):
+    for name, own in sorted(rows.items(), key=lambda item: (item[0] == UNSURE, -len(item[1]), item[0])):
         at = np.array(own)
         found.append((name, at[np.argsort(-(vectors[at] @ vectors[at].mean(0)), kind="stable")]))
     return found
