@@ -1,7 +1,7 @@
 """The groups of a word's uses, and senses in a file."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +118,23 @@ def test_one_group_of_one_cloud_and_of_few() -> None:
             InputError, match="groups must be 2 or more, and fewer than the 200 distinct uses"
         ):
             grouping(cloud, count)
+
+
+def _long(rng: np.random.Generator) -> np.ndarray:
+    """A normal cloud that is long: halves part it in the same way, and yet it is one."""
+    return rng.standard_normal((150, 6)) * (4, 1, 1, 1, 1, 1)
+
+
+def _sphere(rng: np.random.Generator) -> np.ndarray:
+    """A sphere: clearer in parts than a normal cloud, but halves part it otherwise."""
+    points = rng.standard_normal((120, 4))
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("cloud", [_long, _sphere])
+def test_one_group_where_only_one_condition_holds(cloud: Callable[[np.random.Generator], np.ndarray]) -> None:
+    labels, _, about = grouping(cloud(np.random.default_rng(1)).astype(np.float32))
+    assert set(labels.tolist()) == {0}, about
 
 
 @pytest.mark.parametrize("apart", [3, 4, 5])

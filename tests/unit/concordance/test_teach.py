@@ -1,10 +1,12 @@
 """Senses from labels: the head learns them, and asks first about what decides most."""
 
+from typing import cast
+
 import numpy as np
 import pytest
 
 from regard.concordance._meaning import neighbours_of
-from regard.concordance._teach import fit, next_use
+from regard.concordance._teach import Head, fit, next_use
 from regard.core.errors import InputError
 
 
@@ -57,3 +59,12 @@ def test_asks_about_what_is_new_and_not_known() -> None:
     assert row is not None
     assert labels[row] == "c"
     assert next_use(vectors[:2], [0, 1], None) is None
+
+
+def test_asks_where_the_head_is_unsure() -> None:
+    class Known:
+        def probabilities(self, vectors: np.ndarray) -> np.ndarray:
+            sure = np.where(np.arange(len(vectors)) == 3, 0.55, 0.9)
+            return np.stack([sure, 1 - sure], axis=1)
+
+    assert next_use(np.eye(6, dtype=np.float32), [0, 1], cast(Head, Known())) == 3
