@@ -69,23 +69,25 @@ def build_index(
     """
     reading = Reading() if reading is None else reading
     found = Indexed()
+    sources = _identified(reading.sources(paths))
     with writer(folder) as store:
         made = json.loads(json.dumps(asdict(reading)))
-        _check_same(store, made)
-        for source, kind in reading.sources(paths):
-            mark = _mark(source)
-            before = {each["name"]: each for each in store.manifest.get("sources", [])}
-            label = source.opened.label
-            state = before.get(label, {"name": label, "sha256": mark, "entries": 0, "whole": False})
-            if state["sha256"] != mark:
-                raise InputError(
-                    f"{source.opened.name} is not what it was when the index was begun; make a new index."
-                )
+        known = _check_same(store, made, sources)
+        for mark, (label, source, kind) in sources.items():
+            state = known.setdefault(mark, {"name": label, "sha256": mark, "entries": 0, "whole": False})
             if state["whole"]:
                 continue
-            entries = reading.entries(source, kind, lambda place, why: found.put_aside.append((place, why)))
-            _add(store, islice(entries, state["entries"], None), reading, state, before, progress)
-        store.finish()
+            if store.manifest["finished"]:
+                with store.writing():
+                    store.note(finished=False)
+
+            def put_aside(place: str, why: str, file: str = label) -> None:
+                found.put_aside.append((f"{place} of {file}", why))
+
+            entries = reading.entries(source, kind, put_aside)
+            _add(store, islice(entries, state["entries"], None), reading, state, known, progress)
+        if not store.manifest["finished"]:
+            store.finish()
         found.texts = store.one("SELECT count(*) FROM text")
         found.words = store.one("SELECT coalesce(sum(words), 0) FROM doc")
         if not found.words:
@@ -93,15 +95,43 @@ def build_index(
     return found
 
 
-def _check_same(store: Store, made: dict[str, Any]) -> None:
+def _identified(sources: Sequence[tuple[Source, str]]) -> dict[str, tuple[str, Source, str]]:
+    """The files by what they hold, each with its name: with folders, where names alone are not enough."""
+    parts = [(*(each.opened.path or Path()).absolute().parts[:-1], each.opened.label) for each, _ in sources]
+    labels: list[str] = []
+    for depth in range(1, max(map(len, parts)) + 1):
+        labels = ["/".join(each[-depth:]) for each in parts]
+        if len(set(labels)) == len(labels):
+            break
+    found: dict[str, tuple[str, Source, str]] = {}
+    for label, (source, kind) in zip(labels, sources, strict=True):
+        first = found.setdefault(_mark(source), (label, source, kind))
+        if first[1] is not source:
+            raise InputError(f"corpus must name a file once; {label!r} and {first[0]!r} hold the same.")
+    return found
+
+
+def _check_same(
+    store: Store, made: dict[str, Any], sources: dict[str, tuple[str, Source, str]]
+) -> dict[str, dict[str, Any]]:
+    """The files that the index knows, by what they hold."""
     earlier = store.manifest.get("reading")
-    if earlier is not None and earlier != made:
+    if earlier is None:
+        with store.writing():
+            store.note(reading=made, finished=False, sources=[])
+    elif earlier != made:
         name = next(name for name in made if made[name] != earlier.get(name))
         raise InputError(
             f"{name} must be what the index was made with, {earlier.get(name)!r}; got {made[name]!r}."
         )
-    with store.writing():
-        store.note(reading=made, finished=False)
+    known = {each["sha256"]: each for each in store.manifest["sources"]}
+    names = {each["name"] for each in known.values()}
+    if changed := [label for mark, (label, *_) in sources.items() if mark not in known and label in names]:
+        raise InputError(
+            f"corpus must be what it was when the index was begun; {changed[0]!r} has changed. "
+            "Make a new index."
+        )
+    return known
 
 
 def _mark(source: Source) -> str:
@@ -129,11 +159,11 @@ class _Numbers:
         self.new_forms: list[tuple[Any, ...]] = []
 
     def of(self, form: str, word: Word) -> tuple[int, bool]:
-        key = form, word.lemma, word.pos
+        key = form, fold(word.lemma), word.pos
         found = self.of_form.get(key)
         if found is None:
             found = self.of_form[key] = self.form, any(map(str.isalnum, form))
-            self.new_forms.append((self.form, form, fold(form), fold(word.lemma), word.pos, found[1]))
+            self.new_forms.append((self.form, form, fold(form), *key[1:], found[1]))
             self.form += 1
         return found
 
@@ -154,9 +184,8 @@ def _add(
         for entry in block:
             words = split(entry.body) if entry.words is None else entry.words
             count = 0
-            ends = list(_parts(entry.body)) if entry.words is None else [len(entry.body)]
             start, at = 0, 0
-            for end in ends:
+            for end in _parts(entry.body, words):
                 texts.append((numbers.text, numbers.doc, start, entry.body[start:end]))
                 while at < len(words) and words[at].start < end:
                     word = words[at]
@@ -176,7 +205,7 @@ def _add(
             store.db.executemany("INSERT INTO text VALUES (?, ?, ?, ?)", texts)
             store.db.executemany("INSERT INTO form VALUES (?, ?, ?, ?, ?, ?, 0)", numbers.new_forms)
             store.db.executemany("INSERT INTO use VALUES (?, ?, ?, ?, ?)", uses)
-            store.note(sources=[*(sources | {state["name"]: state}).values()])
+            store.note(sources=[*sources.values()])
         numbers.new_forms.clear()
         if progress is not None:
             progress(numbers.text - 1, state["name"])
@@ -184,13 +213,18 @@ def _add(
             return
 
 
-def _parts(body: str) -> Iterator[int]:
-    """Where the parts of a text end: at the end of a sentence or a line if there is one, else at a blank."""
-    start = 0
+def _parts(body: str, words: Sequence[Word]) -> Iterator[int]:
+    """Where the parts of a text end: behind a sentence or a line if there is one, else between two words."""
+    start, at = 0, 0
     while len(body) - start > LONGEST:
         window = body[start : start + LONGEST]
         ends = (window.rfind(mark, LONGEST // 2) for mark in ("\n", ". ", "? ", "! ", "。", " "))
-        cut = next((end + 1 for end in ends if end >= 0), LONGEST)
-        start += cut
-        yield start
+        cut = start + next((end + 1 for end in ends if end >= 0), LONGEST)
+        while at < len(words) and words[at].stop <= cut:
+            at += 1
+        if at < len(words) and words[at].start < cut:  # not within a word
+            cut = words[at].start if words[at].start > start else words[at].stop
+        start = cut
+        if start < len(body):
+            yield start
     yield len(body)

@@ -3,19 +3,23 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import unescape
 
+from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.core.extras import missing
-from regard.data import Source, TextSource, no_text, open_sources
+from regard.data import FORMATS, Source, TextSource, no_text, open_sources
 from regard.text import split_words
 
 ANNOTATED: Final = {".conllu": "conllu", ".conll": "conllu", ".vrt": "vrt", ".vert": "vrt"}
 """Formats with the words given, by the ends of file names."""
 
 _TEI: Final = (".xml", ".tei")
+_PACKED: Final = (".gz", ".zst", ".zstd", ".bz2", ".xz")
+_COLUMNS: Final = ("word", "pos", "lemma", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,40 +74,61 @@ class Reading:
     delimiter: str | None = None
     encoding: str = "utf-8"
 
+    def __post_init__(self) -> None:
+        one_of("unit", self.unit, ("line", "paragraph", "file"))
+        if self.format is not None:
+            one_of("format", self.format, (*FORMATS, *dict.fromkeys(ANNOTATED.values())))
+        for name in self.columns:
+            one_of("columns", name, _COLUMNS)
+        if self.columns.count("word") != 1:
+            raise InputError(f"columns must name word once; got {','.join(self.columns)}.")
+
     def sources(self, paths: Sequence[Path]) -> list["tuple[Source, str]"]:
         """The files, each with its format.
 
         Raises:
             InputError: one cannot be read, or is of no format that is read.
         """
+        given = self.format in ANNOTATED.values()
+        opened = open_sources(
+            paths,
+            format="text" if given else self.format,
+            delimiter=self.delimiter,
+            encoding=self.encoding,
+        )
         found = []
-        for path in paths:
-            ending = path.suffix.lower()
+        for source in opened:
+            ends = Path(source.opened.label.lower()).suffixes
+            ending = next((each for each in reversed(ends) if each not in _PACKED), "")
             if ending in _TEI and self.format is None:
                 raise InputError(
-                    f"corpus must be text, JSON lines, CSV, Parquet, CoNLL-U or VRT; {str(path)!r} is "
-                    "TEI or other XML. Convert it: to text by the TEI stylesheets, or by a tagger to CoNLL-U."
+                    "corpus must be text, JSON lines, CSV, Parquet, CoNLL-U or VRT; "
+                    f"{source.opened.name!r} is TEI or other XML. "
+                    "Convert it: to text by the TEI stylesheets, or by a tagger to CoNLL-U."
                 )
-            kind = ANNOTATED.get(ending) if self.format is None else self.format
-            plain = "text" if kind in ("conllu", "vrt") else kind
-            opened = open_sources([path], format=plain, delimiter=self.delimiter, encoding=self.encoding)
-            found += [(source, kind or source.opened.format) for source in opened]
+            kind = self.format or ANNOTATED.get(ending) or source.opened.format
+            if kind in FORMATS:
+                source.check(self._names)
+            found.append((source, kind))
         return found
+
+    @property
+    def _names(self) -> list[str]:
+        return [self.text, *([self.date] if self.date else []), *self.meta]
 
     def entries(self, source: Source, kind: str, put_aside: Callable[[str, str], object]) -> Iterator[Entry]:
         """The texts of a file; rows that are none go to `put_aside`, with their place and the reason."""
-        if kind in ("conllu", "vrt"):
-            lines = (str(record.values[0] or "") for record in source.records(("text",)))
-            yield from conllu(lines) if kind == "conllu" else vrt(lines, self.columns)
+        if kind not in FORMATS:
+            lines, date = _lines(source), self.date or "date"
+            yield from conllu(lines, date) if kind == "conllu" else vrt(lines, self.columns, date)
             return
-        if isinstance(source, TextSource) and self.unit != "line":
-            for place, body in (
-                _paragraphs(source) if self.unit == "paragraph" else [("line 1", source.whole())]
-            ):
-                yield Entry(body, None, place)
+        if kind == "text" and self.unit == "paragraph":
+            yield from _paragraphs(source, put_aside)
             return
-        names = [self.text, *([self.date] if self.date else []), *self.meta]
-        source.check(names)
+        if isinstance(source, TextSource) and self.unit == "file":
+            yield Entry(source.whole(), None, "line 1")
+            return
+        names = self._names
         for record in source.records((self.text,), names[1:]):
             place = f"{source.unit} {record.line}"
             reason = record.reason or no_text(f"column {self.text!r}", record.values[0])
@@ -114,8 +139,8 @@ class Reading:
                 continue
             body = str(record.values[0])
             known = dict(zip(names[1:], record.values[1:], strict=True))
-            date = known.pop(self.date, None) if self.date else None
-            yield Entry(body, None, place, None if date is None else str(date), known)
+            when = known.pop(self.date, None) if self.date else None
+            yield Entry(body, None, place, None if when is None else str(when), known)
 
     def splitter(self) -> Callable[[str], list[Word]]:
         """How the words of a text are found where the corpus does not give them."""
@@ -150,25 +175,36 @@ def _lemmatised(language: str) -> Callable[[str], list[Word]]:
     return split
 
 
-def _paragraphs(source: TextSource) -> Iterator[tuple[str, str]]:
+def _paragraphs(source: Source, put_aside: Callable[[str, str], object]) -> Iterator[Entry]:
     held: list[str] = []
     first = 1
     for record in source.records(("text",)):
-        line = str(record.values[0] or "")
+        if record.reason is not None:
+            put_aside(f"line {record.line}", record.reason)
+            continue
+        line = str(record.values[0])
         if line.strip():
             first = first if held else record.line
             held.append(line)
         elif held:
-            yield f"line {first}", "\n".join(held)
+            yield Entry("\n".join(held), None, f"line {first}")
             held = []
     if held:
-        yield f"line {first}", "\n".join(held)
+        yield Entry("\n".join(held), None, f"line {first}")
 
 
-def conllu(lines: Iterator[str]) -> Iterator[Entry]:
+def _lines(source: Source) -> Iterator[str]:
+    for record in source.records(("text",)):
+        if record.reason is not None:
+            raise InputError(f"line {record.line} of {source.opened.name}: {record.reason}.")
+        yield str(record.values[0])
+
+
+def conllu(lines: Iterator[str], date: str = "date") -> Iterator[Entry]:
     """The sentences of CoNLL-U: words as they stand in the text, with lemma and universal part of speech.
 
     Words of a multiword token ("del" for "de el") are one, as written, and their lemmas are joined by "+".
+    What a comment `# meta::NAME = VALUE` says holds for all of its document.
 
     Source: https://universaldependencies.org/format.html
     """
@@ -176,28 +212,33 @@ def conllu(lines: Iterator[str]) -> Iterator[Entry]:
     of_document: dict[str, str] = {}
     tokens: list[list[str]] = []
     first = 0
-    for number, line in enumerate((*lines, ""), 1):
+    for number, line in enumerate(chain(lines, [""]), 1):
         if line.startswith("#"):
             name, _, value = (part.strip() for part in line[1:].partition("="))
-            if name.startswith(("newdoc", "newpar")):
-                of_document = {} if name.startswith("newdoc") else of_document
-                name = "document" if name.startswith("newdoc") else "paragraph"
-                of_document |= {name: value}
+            if name.startswith("newdoc"):
+                of_document = {"document": value}
+            elif name.startswith("newpar"):
+                of_document["paragraph"] = value
+            elif name.startswith("meta::"):
+                of_document[name.removeprefix("meta::")] = value
             elif value:
                 about[name] = value
         elif line.strip():
             first = first or number
             fields = line.split("\t")
-            if len(fields) < 4:
+            if len(fields) < 4 or not _NUMBER.fullmatch(fields[0]):
                 raise InputError(
-                    f"line {number} must have the columns of CoNLL-U, with tabs; got {line[:60]!r}."
+                    f"line {number} must have the columns of CoNLL-U, by tabs; got {line[:60]!r}."
                 )
             tokens.append(fields)
         elif tokens:
-            body, words = _sentence(tokens, about.pop("text", None))
-            date = about.get("date") or of_document.get("date")
-            yield Entry(body, words, f"line {first}", date, {**of_document, **about})
+            text = about.pop("text", None)
+            known = {**of_document, **about}
+            yield Entry(*_sentence(tokens, text), f"line {first}", known.pop(date, None), known)
             about, tokens, first = {}, [], 0
+
+
+_NUMBER: Final = re.compile(r"\d+([-.]\d+)?")
 
 
 def _sentence(tokens: list[list[str]], text: str | None) -> tuple[str, list[Word]]:
@@ -206,6 +247,7 @@ def _sentence(tokens: list[list[str]], text: str | None) -> tuple[str, list[Word
     for fields in tokens:
         number, form, lemma, pos = fields[:4]
         glued = len(fields) > 9 and "SpaceAfter=No" in fields[9]
+        lemma, pos = ("" if value == "_" and form != "_" else value for value in (lemma, pos))
         if "." in number:
             continue
         if "-" in number:
@@ -215,44 +257,59 @@ def _sentence(tokens: list[list[str]], text: str | None) -> tuple[str, list[Word
             whole, lemmas, kinds, after = surface[-1]
             surface[-1] = whole, f"{lemmas}+{lemma}".strip("+"), f"{kinds}+{pos}".strip("+"), after
         else:
-            surface.append((form, "" if lemma == "_" and form != "_" else lemma, pos, not glued))
-    rebuilt = "".join(form + " " * after for form, _, _, after in surface).rstrip()
-    words, at, body = [], 0, rebuilt if text is None else text
-    for form, lemma, pos, _ in surface:
-        start = body.find(form, at)
-        if start < 0:  # the text is not what the words say: the words are
-            return _sentence(tokens, rebuilt)
-        at = start + len(form)
-        words.append(Word(start, at, lemma, pos))
+            surface.append((form, lemma, pos, not glued))
+    words, at, blank = [], 0, False
+    body, agrees = "" if text is None else text, text is not None
+    if agrees:
+        for form, lemma, pos, _ in surface:
+            start = body.find(form, at)
+            if start < 0 or body[at:start].strip():
+                agrees = False  # the text is not what the words say: the words are
+                break
+            at = start + len(form)
+            words.append(Word(start, at, lemma, pos))
+    if not agrees:
+        body, words = "", []
+        for form, lemma, pos, after in surface:
+            body += " " * blank + form
+            words.append(Word(len(body) - len(form), len(body), lemma, pos))
+            blank = after
     return body, words
 
 
-_TAG: Final = re.compile(r"<(/?)(\w+)([^>]*)>\s*$")
-_ATTRIBUTE: Final = re.compile(r'([\w:-]+)\s*=\s*"([^"]*)"')
+_TAG: Final = re.compile(r"<(/?)([A-Za-z][\w:.-]*)((?:\s[^\t]*)?)>")
+_ATTRIBUTE: Final = re.compile(r"""([\w:.-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 
 
-def vrt(lines: Iterator[str], columns: Sequence[str]) -> Iterator[Entry]:
+def vrt(lines: Iterator[str], columns: Sequence[str], date: str = "date") -> Iterator[Entry]:
     """The sentences of vertical text: a word a line with its columns, between tags; `<g/>` glues two words.
+
+    The attributes of tags are what is known. Where an inner tag has a name that an outer one has, it is
+    called TAG_NAME: the `id` of `<s>` within a `<text id="...">` is `s_id`.
 
     Source: https://cwb.sourceforge.io/files/CWB_Encoding_Tutorial.pdf, section 2
     """
-    if "word" not in columns:
-        raise InputError(f"columns must name word; got {', '.join(columns)}.")
     open_tags: dict[str, dict[str, str]] = {}
     body, glue, first = "", False, 0
     words: list[Word] = []
 
     def made() -> Entry:
-        known = {name: value for tags in open_tags.values() for name, value in tags.items()}
-        return Entry(body, words, f"line {first}", known.pop("date", None), known)
+        known: dict[str, str] = {}
+        for tag, attributes in open_tags.items():
+            known |= {f"{tag}_{name}" if name in known else name: each for name, each in attributes.items()}
+        return Entry(body, words, f"line {first}", known.pop(date, None), known)
 
     for number, line in enumerate(lines, 1):
-        tag = _TAG.fullmatch(line.strip())
+        bare = line.strip()
+        if not bare or bare.startswith(("<?", "<!--")):
+            continue
+        empty = bare.endswith("/>")
+        tag = _TAG.fullmatch(f"{bare[:-2]}>" if empty else bare)
         if tag is None:
-            if not line.strip():
-                continue
-            fields = dict(zip(columns, map(_entities, line.rstrip("\n").split("\t")), strict=False))
-            form = fields["word"]
+            fields = dict(zip(columns, map(_entities, line.rstrip("\r\n").split("\t")), strict=False))
+            form = fields.get("word", "")
+            if not form:
+                raise InputError(f"line {number} must have a word in its columns; got {line[:60]!r}.")
             body += form if glue or not body else f" {form}"
             first = first or number
             words.append(
@@ -268,8 +325,9 @@ def vrt(lines: Iterator[str], columns: Sequence[str]) -> Iterator[Entry]:
             body, words, first = "", [], 0
         if closes:
             open_tags.pop(name, None)
-        elif not rest.rstrip().endswith("/"):
-            open_tags[name] = {key: _entities(value) for key, value in _ATTRIBUTE.findall(rest)}
+        elif not empty:
+            attributes = _ATTRIBUTE.findall(rest)
+            open_tags[name] = {key: _entities(double or single) for key, double, single in attributes}
     if words:
         yield made()
 

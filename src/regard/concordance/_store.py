@@ -59,9 +59,11 @@ class Store:
                 f"index must be the folder of one, as `regard index` makes it; {str(folder)!r} is none."
             )
         self.folder = folder
-        self.db = _connected(folder / FILE)
         try:
+            self.db = _connected(folder / FILE)
             self.manifest = self._manifest()
+        except sqlite3.OperationalError as error:
+            raise OutputError(f"{str(folder)!r} must be yours to write in ({error}).") from error
         except sqlite3.DatabaseError as error:
             raise InputError(f"{str(folder / FILE)!r} is damaged ({error}); make the index again.") from error
         if self.manifest.get("version") != VERSION:
@@ -93,7 +95,7 @@ class Store:
         self.db.executescript(_INDEXES)
         fields = self.rows("SELECT DISTINCT j.key FROM doc, json_each(doc.meta) j ORDER BY j.key")
         with self.writing():
-            self.note(finished=True, fields=[name for (name,) in fields])
+            self.note(finished=True, fields=[name for (name,) in fields if '"' not in name])
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -138,11 +140,14 @@ def writer(folder: Path) -> Iterator[Store]:
         raise OutputError(f"{str(folder)!r} cannot be made ({error.strerror or error}).") from error
     with locked(folder, ".writing"):
         if not (folder / FILE).is_file():
-            if any(each.name != ".writing" for each in folder.iterdir()):
-                raise InputError(
-                    f"output must be a new folder or an index; {str(folder)!r} holds something else."
-                )
             fresh = folder / f"{FILE}.new"
+            for each in folder.iterdir():
+                if each.name.startswith(fresh.name):  # of a process that was killed
+                    each.unlink()
+                elif each.name != ".writing":
+                    raise InputError(
+                        f"output must be a new folder or an index; {str(folder)!r} holds something else."
+                    )
             with closing(_connected(fresh)) as db:
                 db.executescript(_SCHEMA)
                 db.execute("INSERT INTO manifest VALUES ('version', ?)", (json.dumps(VERSION),))

@@ -120,11 +120,13 @@ class Neighbours:
         row: of each the place of its use among those that were asked for.
         distance: -1 is the word before the use, 1 the one after it.
         form: its form.
+        use: its own number as a use.
     """
 
     row: NDArray[np.int64]
     distance: NDArray[np.int64]
     form: NDArray[np.int64]
+    use: NDArray[np.int64]
 
 
 def neighbours(store: Store, found: Found, left: int, right: int) -> Neighbours:
@@ -133,19 +135,20 @@ def neighbours(store: Store, found: Found, left: int, right: int) -> Neighbours:
     with store.of(found.uses):
         rows = np.array(
             store.rows(
-                "SELECT w.rowid - 1, v.id - u.id, v.form FROM wanted w JOIN use u ON u.id = w.use "
-                f"JOIN use v ON v.id BETWEEN u.id - {reach} AND u.id + {reach + found.size} "
-                "AND v.text = u.text JOIN form f ON f.id = v.form WHERE f.is_word ORDER BY w.rowid, v.id"
+                "SELECT w.rowid - 1, v.id - u.id, v.form, v.id "
+                "FROM wanted w CROSS JOIN use u ON u.id = w.use CROSS JOIN use v "
+                f"ON v.id BETWEEN u.id - {reach} AND u.id + {reach + found.size} AND +v.text = u.text "
+                "CROSS JOIN form f ON f.id = v.form WHERE f.is_word ORDER BY w.rowid, v.id"
             ),
             np.int64,
-        ).reshape(-1, 3)
-    row, step, form = rows.T
+        ).reshape(-1, 4)
+    row, step, form, use = rows.T
     distance = np.zeros_like(step)
     for sign, side in ((-1, step < 0), (1, step >= found.size)):
         at = np.flatnonzero(side)[::sign]
         distance[at] = sign * _ranks(row[at])
     kept = (distance != 0) & (distance >= -left) & (distance <= right)
-    return Neighbours(row[kept], distance[kept], form[kept])
+    return Neighbours(row[kept], distance[kept], form[kept], use[kept])
 
 
 def _ranks(rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """Conditions on uses: on the word, its text, its date and what else the corpus knows."""
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -13,71 +14,110 @@ from regard.text import fold, split_words
 JOINED: Final = "use u JOIN form f ON f.id = u.form JOIN text t ON t.id = u.text JOIN doc d ON d.id = t.doc"
 """What the conditions are about."""
 
-_CONDITION: Final = re.compile(r"\s*([\w.:-]+)\s*(!=|>=|<=|!~|=|>|<|~)\s*(.*)", re.DOTALL)
-_OWN: Final = {
-    "form": "f.form",
-    "lemma": "f.lemma",
-    "pos": "f.pos",
-    "date": "d.date",
-    "source": "d.source",
-    "text": "t.body",
+_CONDITION: Final = re.compile(r"\s*([^=!<>~@]+?)\s*(!=|>=|<=|!~|=|>|<|~)\s*(.*)", re.DOTALL)
+OF_USE: Final = {"form": "f.form", "lemma": "f.lemma", "pos": "f.pos", "text": "t.body"}
+"""What is not the same for all of a document."""
+
+_OWN: Final = OF_USE | {"date": "d.date", "source": "d.source"}
+_DATED: Final = "CASE WHEN d.date GLOB '[0-9][0-9][0-9][0-9]*' THEN substr(d.date, 1, {}) END"
+_OF_DATE: Final = {
+    "month": _DATED.format(7),
+    "year": _DATED.format(4),
+    "decade": f"{_DATED.format(3)} || '0s'",
 }
 MOST_WORDS: Final = 8
 """Of a phrase."""
 
 
-def conditions(store: Store, where: Sequence[str]) -> tuple[str, list[Any]]:
+def plain(store: Store, where: Sequence[str]) -> list[str]:
+    """Conditions with those of saved subcorpora in the place of their names.
+
+    Raises:
+        InputError: a name that was not saved.
+    """
+    found = list[str]()
+    for each in where:
+        if not each.startswith("@"):
+            found.append(each)
+            continue
+        saved = store.one("SELECT conditions FROM subcorpus WHERE name = ?", [each[1:]])
+        if saved is None:
+            names = [f"@{name}" for (name,) in store.rows("SELECT name FROM subcorpus ORDER BY name")]
+            known = f"one of {', '.join(names)}" if names else "saved before"
+            raise InputError(f"where must name a subcorpus that is {known}; got {each!r}.")
+        found += json.loads(saved)
+    return found
+
+
+def conditions(store: Store, where: Sequence[str], *, of_documents: bool = False) -> tuple[str, list[Any]]:
     """The SQL of conditions that must all hold, and its values; "1" without any.
 
     Args:
         store: the index.
         where: each `NAME OP VALUE`, or `@NAME` for a subcorpus that was saved. A name is form, lemma, pos,
-            date, source, text, or a field of the corpus. OP is = != < <= > >=, or ~ !~ for an expression.
+            text, source, date, month, year, decade ("1990s"), or a field of the corpus, also as `meta.NAME`.
+            OP is = != < <= > >=, or ~ !~ for a regular expression.
+        of_documents: leaves out what is about single uses or texts.
 
     Raises:
         InputError: what is no condition, or a name that the corpus does not have.
     """
     parts, values = ["1"], list[Any]()
-    for each in where:
-        if each.startswith("@"):
-            saved = store.one("SELECT conditions FROM subcorpus WHERE name = ?", [each[1:]])
-            if saved is None:
-                names = [name for (name,) in store.rows("SELECT name FROM subcorpus ORDER BY name")]
-                raise InputError(
-                    f"where must name a saved subcorpus; {each!r} is none of {', '.join(names) or 'none'}."
-                )
-            inner, more = conditions(store, saved.split("\n"))
-            parts.append(inner)
-            values += more
-            continue
+    for each in plain(store, where):
         found = _CONDITION.fullmatch(each)
         if found is None:
             raise InputError(f"where must be NAME=VALUE, with = != < <= > >= ~ or !~; got {each!r}.")
         name, sign, value = found.groups()
-        column = _OWN.get(name)
-        if column is None:
-            fields = store.manifest.get("fields", [])
-            if name not in fields:
-                known = ", ".join([*_OWN, *fields])
-                raise InputError(f"where must name a field that the corpus has: {known}; got {name!r}.")
-            column = f"json_extract(d.meta, '$.\"{name}\"')"
-        parts.append(_compared(column, sign, value, values))
+        column = column_of(store, name, "where")
+        if not (of_documents and name in OF_USE):
+            parts.append(_compared(column, sign, value, values))
     return " AND ".join(parts), values
+
+
+def save_subcorpus(store: Store, name: str, where: Sequence[str]) -> None:
+    """Keep conditions under a name, for `@NAME` among others; a subcorpus of that name is replaced.
+
+    Raises:
+        InputError: no condition, one that is none, or another name than one of letters, digits, _ and -.
+    """
+    if not where or not re.fullmatch(r"[\w-]+", name):
+        raise InputError(f"name must be of letters, digits, _ and -, with conditions; got {name!r}, {where}.")
+    conditions(store, where)
+    with store.writing():
+        values = [name, json.dumps(plain(store, where))]
+        store.db.execute("INSERT OR REPLACE INTO subcorpus VALUES (?, ?)", values)
+
+
+def column_of(store: Store, name: str, argument: str) -> str:
+    """The SQL of what a name stands for: a field of the corpus, or what every use has.
+
+    Raises:
+        InputError: the corpus has no such field.
+    """
+    fields = store.manifest.get("fields", [])
+    field = name.removeprefix("meta.")
+    if field in fields and name not in _OWN:
+        path = field.replace("'", "''")
+        return f"json_extract(d.meta, '$.\"{path}\"')"
+    found = None if (argument, name) == ("by", "text") else (_OWN | _OF_DATE).get(name)
+    if found is None:
+        known = ", ".join([*_OWN, *_OF_DATE, *fields])
+        raise InputError(f"{argument} must name a field that the corpus has: {known}; got {name!r}.")
+    return found
 
 
 def _compared(column: str, sign: str, value: str, values: list[Any]) -> str:
     if sign in ("~", "!~"):
-        try:
-            regex.compile(value)
-        except regex.error as error:
-            raise InputError(
-                f"where must have a regular expression behind {sign}; {value!r} is none ({error})."
-            ) from error
+        _expression("where", value)
         values.append(value)
         return f"{'NOT ' * (sign == '!~')}regexp(?, {column})"
-    values.append(_number(value) if sign[0] in "<>" else value)
-    kind = "REAL" if isinstance(values[-1], float) else "TEXT"
-    return f"CAST({column} AS {kind}) {sign} ?"
+    if sign in ("=", "!="):  # what has no such field is not equal
+        values.append(value)
+        return f"CAST({column} AS TEXT) IS {'NOT ' * (sign == '!=')}?"
+    values.append(_number(value))
+    if isinstance(values[-1], str):
+        return f"CAST({column} AS TEXT) {sign} ?"
+    return f"({column} GLOB '[-+.0-9]*' AND CAST({column} AS REAL) {sign} ?)"
 
 
 def _number(value: str) -> float | str:
@@ -99,22 +139,34 @@ def forms_of(store: Store, word: str) -> list[tuple[int, ...]]:
         InputError: a word that the corpus does not have; the nearest ones are named.
     """
     if len(word) > 2 and word[0] == word[-1] == "/":
-        pattern = regex.compile(word[1:-1], regex.IGNORECASE)
+        pattern = _expression("word", word[1:-1])
         fitting = tuple(id for id, form in store.rows("SELECT id, form FROM form") if pattern.fullmatch(form))
         if not fitting:
             raise InputError(f"word must fit a form of the corpus; {word!r} fits none.")
         return [fitting]
-    parts = [word[start:stop] for start, stop in split_words(word)]
+    parts = [word] if _ids(store, word) else []
+    for each in [] if parts else word.split():
+        parts += [each] if _ids(store, each) else [each[start:stop] for start, stop in split_words(each)]
     if not 1 <= len(parts) <= MOST_WORDS:
         raise InputError(f"word must be a word, or up to {MOST_WORDS} in a row; got {word!r}.")
-    found = []
-    for part in parts:
-        key = fold(part)
-        ids = store.rows("SELECT id FROM form WHERE key = ?1 OR lemma = ?1", [key])
-        if not ids:
-            raise InputError(f"word must be one of the corpus; {part!r} is none.{_nearest(store, key)}")
-        found.append(tuple(id for (id,) in ids))
+    found = [_ids(store, part) for part in parts]
+    if not all(found):
+        odd = parts[found.index(())]
+        raise InputError(f"word must be one of the corpus; {odd!r} is none.{_nearest(store, fold(odd))}")
     return found
+
+
+def _ids(store: Store, word: str) -> tuple[int, ...]:
+    key = fold(word)
+    rows = store.rows("SELECT id FROM form WHERE key = ?1 OR lemma = ?1", [key]) if key else []
+    return tuple(id for (id,) in rows)
+
+
+def _expression(argument: str, value: str) -> Any:
+    try:
+        return regex.compile(value, regex.IGNORECASE if argument == "word" else 0)
+    except regex.error as error:
+        raise InputError(f"{argument} must be a regular expression; {value!r} is none ({error}).") from error
 
 
 def _nearest(store: Store, key: str) -> str:
