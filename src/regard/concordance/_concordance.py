@@ -12,12 +12,14 @@ import numpy as np
 from regard.checkpoints import DEFAULT_MODEL
 from regard.concordance import _examples, _senses
 from regard.concordance._drift import Drift, drift, parts_of
+from regard.concordance._counts import UNITS, Counts, by_field, collocates, frequencies, keywords
 from regard.concordance._lines import Line, Lines, ranked
 from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of
 from regard.concordance._senses import Senses
 from regard.concordance._store import Store
 from regard.concordance._uses import Found, places, select, sort_order
 from regard.concordance._vectors import UsageEmbedder, VectorCache, Vectors
+from regard.concordance._where import save_subcorpus
 from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.models import load_checkpoint
@@ -116,6 +118,8 @@ class Concordance:
             InputError: a word, a condition or a number that is none of the corpus's.
         """
         k = None if k is None else whole("k", k, least=1)
+        sample = None if sample is None else whole("sample", sample, least=1)
+        whole("seed", seed, least=0)
         span = None if sentence is None else span_of(sentence, word)
         if word is None:
             if span is None:
@@ -142,6 +146,79 @@ class Concordance:
                 for line in lines
             )
         return Lines(lines, total, "the likest in meaning first")
+
+    def count(
+        self,
+        word: str | None = None,
+        *,
+        by: str = "form",
+        where: Sequence[str] = (),
+        against: Sequence[str] = (),
+        k: int | None = 50,
+    ) -> Counts:
+        """How often a word is used, or each word: by its form, or by what is known of its text.
+
+        Args:
+            word: as of `find`; None for all words.
+            by: "form", "lemma", "pos", or what `where` may name: a field of the corpus, "date", "year", ...
+            where: as of `find`. Rates are those among all words of the texts that it allows.
+            against: other conditions, or "rest". Then the keywords: the words that are more frequent where
+                `where` holds than where these do, by log-likelihood.
+            k: the most rows; None for all.
+
+        Raises:
+            InputError: a word, a field or a condition that is none of the corpus's.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> from regard.concordance import build_index
+            >>> folder = Path(tempfile.mkdtemp())
+            >>> _ = (folder / "a.txt").write_text("The bank of the river.\n")
+            >>> _ = build_index([folder / "a.txt"], folder / "index")
+            >>> Concordance(folder / "index").count(k=1).to_rows()
+            [{'form': 'the', 'count': 2, 'per_million': 400000.0}]
+        """
+        k = None if k is None else whole("k", k, least=1)
+        if against:
+            if word is not None:
+                raise InputError("against must be left out with a word: it is for all words.")
+            return keywords(self._store, where, against, by=by, k=k)
+        return (frequencies if by in UNITS else by_field)(self._store, word, where, by=by, k=k)
+
+    def collocates(
+        self,
+        word: str,
+        *,
+        span: tuple[int, int] = (5, 5),
+        by: str = "form",
+        where: Sequence[str] = (),
+        k: int | None = 50,
+    ) -> Counts:
+        """The words that stand near a word more often than elsewhere, by log-likelihood.
+
+        Args:
+            word, where, k: as of `count`.
+            span: so many words before and after it.
+            by: "form" or "lemma".
+
+        Raises:
+            InputError: as of `count`.
+        """
+        span = whole("span", span[0], least=0, most=50), whole("span", span[1], least=0, most=50)
+        found = select(self._store, word, where)
+        about = (
+            f"within {span[0]} before and {span[1]} after {len(found.uses):,} uses of {word}, and elsewhere"
+        )
+        return collocates(self._store, found, span=span, by=by, where=where, k=k, about=about)
+
+    def save_subcorpus(self, name: str, where: Sequence[str]) -> None:
+        """Keep conditions under a name, so that "@NAME" stands for them; one of that name is replaced.
+
+        Raises:
+            InputError: a condition or a name that is none.
+        """
+        save_subcorpus(self._store, name, where)
 
     def _query(
         self, span: Any, found: Found, vectors: Vectors, more: Sequence[int], less: Sequence[int]

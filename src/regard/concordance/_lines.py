@@ -9,14 +9,15 @@ import numpy as np
 
 from regard.concordance._meaning import Reason
 from regard.concordance._uses import Place
-from regard.core.printable import printable
+from regard.core.printable import excerpt, printable
 from regard.core.shown import Shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_SHOWN: Final = 34
-"""Characters on either side of the word, in a terminal."""
+_WIDTH: Final = 80
+_SHOWN: Final = 32
+"""Cells of a terminal for what stands before the word."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,42 +111,47 @@ class Lines(Shown):
         return rows
 
     def _parts(self) -> "Iterator[RenderableType]":
+        from rich.cells import cell_len, set_cell_size
         from rich.text import Text
 
         told = f"{len(self):,} of {self.total:,} use{'s' * (self.total != 1)}"
         yield Text(f"{told}, {self.about}" if self.about else told)
         yield Text()
-        for number, line in enumerate(self.lines, 1):
-            left, right = _one_line(line.left[-2 * _SHOWN :]), _one_line(line.right[: 2 * _SHOWN])
-            shown = Text(f"{number:>4}  {_fitted(left, before=True)}")
-            shown.append(printable(line.place.node), style="bold")
-            shown.append(_fitted(right, before=False).rstrip())
-            yield shown
+        gutter = max((len(str(line.place.use)) for line in self.lines), default=0)
+        for line in self.lines:
+            left, right = (_one_line(each) for each in (line.left[-2 * _WIDTH :], line.right[:_WIDTH]))
+            node = excerpt(line.place.node, _SHOWN)
+            shown = Text(f"{line.place.use:>{gutter}}  ", style="dim", no_wrap=True, overflow="crop")
+            shown.append(_before(left), style="not dim").append(node, style="not dim bold")
+            rest = _WIDTH - gutter - 2 - _SHOWN - cell_len(node)
+            yield shown.append(set_cell_size(right, rest).rstrip(), style="not dim")
+            if line.similarity is None and line.label is None:
+                continue
             about = [
                 None if line.label is None else printable(line.label),
                 None
                 if line.probability is None
                 else f"{line.answer or 'likely'}, {100 * line.probability:.0f} %",
                 None if line.similarity is None else f"cosine {line.similarity:.3f}",
-                f"use {line.place.use}",
-                f"{line.place.where} of {line.place.source}",
+                printable(f"{line.place.where} of {line.place.source}"),
                 line.place.date,
             ]
-            yield Text("      " + "   ".join(filter(None, about)), style="dim")
+            indent = " " * (gutter + 2)
+            yield Text(indent + "   ".join(filter(None, about)), style="dim")
             if line.reasons:
                 words = ", ".join(f"{each.word} {each.drop:+.3f}" for each in line.reasons)
-                yield Text(f"      because of {words}", style="dim")
+                yield Text(f"{indent}because of {printable(words)}", style="dim")
 
 
 def _one_line(text: str) -> str:
-    return printable(" ".join(text.split())).join((" " * text[:1].isspace(), " " * text[-1:].isspace()))
+    inner = " ".join(text.split())
+    return printable(inner.join((" " * text[:1].isspace(), " " * (inner != "" and text[-1:].isspace()))))
 
 
-def _fitted(text: str, *, before: bool) -> str:
-    from rich.cells import cell_len, set_cell_size
+def _before(text: str) -> str:
+    """The end of a text in so many cells, to the right."""
+    from rich.cells import cell_len
 
-    if not before:
-        return set_cell_size(text, _SHOWN)
     while cell_len(text) > _SHOWN:
         text = text[1:]
     return " " * (_SHOWN - cell_len(text)) + text

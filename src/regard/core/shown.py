@@ -1,12 +1,17 @@
 """Results that show themselves: as a table in a terminal, in `print`, in a notebook, and as a data frame."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from csv import DictWriter
 from importlib import import_module
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from regard.core.errors import InputError
 from regard.core.extras import missing, pyarrow
+from regard.core.files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -61,6 +66,35 @@ class Shown(ABC):
         except ImportError as error:
             raise missing("data frames need", error, "pandas") from error
         return pandas.DataFrame(self.to_rows())
+
+    def to_file(self, path: str | Path) -> None:
+        """Write the rows to a .csv, .jsonl or .parquet file, whole or not at all.
+
+        Raises:
+            InputError: another ending.
+            MissingExtraError: pyarrow is not installed, for Parquet.
+            OutputError: the file cannot be written.
+        """
+        path = Path(path)
+        rows = self.to_rows()
+        if path.suffix == ".parquet":
+            table, (_, parquet) = self.to_arrow(), pyarrow()
+            write_whole(path, lambda file: parquet.write_table(table, file))
+        elif path.suffix == ".jsonl":
+            lines = (json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) for row in rows)
+            write_whole(path, "".join(f"{line}\n" for line in lines).encode())
+        elif path.suffix == ".csv":
+            text = StringIO(newline="")
+            writer = DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)))
+            writer.writeheader()
+            for row in rows:
+                nested = {
+                    name: json.dumps(each) for name, each in row.items() if isinstance(each, list | dict)
+                }
+                writer.writerow(row | nested)
+            write_whole(path, text.getvalue().encode())
+        else:
+            raise InputError(f"output must end in .csv, .jsonl or .parquet; got {path.name!r}.")
 
     def to_arrow(self) -> Any:
         """The rows as an Arrow table.

@@ -1,0 +1,314 @@
+"""Counts: of words, over the parts of a corpus, in one part against another, and around a word."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.concordance._store import Store
+from regard.concordance._uses import Found, neighbours, select
+from regard.concordance._where import JOINED, column_of, conditions, forms_of
+from regard.core.arguments import one_of
+from regard.core.errors import InputError
+from regard.core.printable import excerpt, printable
+from regard.core.shown import Shown, plain_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Numbers = NDArray[np.float64]
+
+REST: Final = "rest"
+"""The part of a corpus that is all of it but another part."""
+
+UNITS: Final = {
+    "form": "f.key",
+    "lemma": "CASE f.lemma WHEN '' THEN f.key ELSE f.lemma END",
+    "pos": "f.pos",
+}
+"""By what words are counted."""
+
+_BAR: Final = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Counts(Shown):
+    """A table of counts.
+
+    Attributes:
+        rows: each a dictionary by the names of the columns.
+        total: how many rows there are, of which these are the first.
+        about: what was counted, in words.
+        dispersion: of a word over a field, from 0, even, to 1, in one part only; else None.
+        bar: the column that is drawn as bars too.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    total: int
+    about: str
+    dispersion: float | None = None
+    bar: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"Counts({len(self)} of {self.total} rows: {self.about})"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A dictionary for each row."""
+        return [dict(row) for row in self.rows]
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        from rich.text import Text
+
+        yield Text(printable(self.about))
+        yield Text()
+        lines = [[_cell(value) for value in row.values()] for row in self.rows]
+        longest = max((row[self.bar] for row in self.rows), default=0) if self.bar else 0
+        for line, row in zip(lines, self.rows, strict=True):
+            line += ["█" * round(_BAR * row[self.bar] / (longest or 1))] if self.bar else []
+        names = [name.replace("_", " ") for name in next(iter(self.rows), {})]
+        yield plain_table([*names, ""][: len(lines[0]) if lines else 0], lines, bar=self.bar is not None)
+        if self.total > len(self.rows):
+            yield Text(f"\n{self.total - len(self.rows):,} more rows", style="dim")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
+    return "-" if value is None else f"{value:,}" if type(value) is int else excerpt(str(value), 30)
+
+
+def log_likelihood(a: Any, b: Any, size_a: float, size_b: float) -> tuple[Numbers, Numbers]:
+    """How surely a word is more frequent in one sample than in another, and by how much.
+
+        G2 = 2 sum O ln(O / E)    over the word and all others, in both samples
+        log ratio = log2((a / size_a) / (b / size_b))    a count of 0 is taken as 0.5
+
+    Args:
+        a, b: the counts of words in the samples.
+        size_a, size_b: the words of each.
+
+    Returns:
+        G2, negative where the word is rarer in the first sample, and the log ratio.
+
+    Source: Dunning 1993, "Accurate methods for the statistics of surprise and coincidence"; Rayson and
+    Garside 2000, "Comparing corpora using frequency profiling". The ratio: Hardie 2014.
+    """
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    observed = np.stack([a, b, size_a - a, size_b - b])
+    both, total = a + b, size_a + size_b
+    expected = (
+        np.stack([both * size_a, both * size_b, (total - both) * size_a, (total - both) * size_b]) / total
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(observed > 0, observed * np.log(observed / expected), 0.0)
+    ratio = np.log2(np.maximum(a, 0.5) / size_a) - np.log2(np.maximum(b, 0.5) / size_b)
+    return np.copysign(np.maximum(2 * terms.sum(0), 0), a * size_b - b * size_a), ratio
+
+
+def dispersion(counts: Any, sizes: Any) -> float:
+    """How unevenly a word is spread over the parts of a corpus: 0 is even, 1 in the smallest part only.
+
+        DP = sum |counts / sum(counts) - sizes / sum(sizes)| / 2, divided by 1 - min(sizes) / sum(sizes)
+
+    NaN where there is but one part.
+
+    Source: Gries 2008, "Dispersions and adjusted frequencies in corpora"; Lijffijt and Gries 2012 (divisor).
+
+    Example:
+        >>> dispersion([3, 3], [100, 100]), dispersion([6, 0], [100, 100])
+        (0.0, 1.0)
+    """
+    counts, shares = np.asarray(counts, np.float64), np.asarray(sizes, np.float64)
+    shares = shares / shares.sum()
+    if len(shares) < 2:
+        return float("nan")
+    return float(np.abs(counts / counts.sum() - shares).sum() / 2 / (1 - shares.min()))
+
+
+class _Words:
+    """The forms of an index under the names by which they are counted."""
+
+    def __init__(self, store: Store, by: str) -> None:
+        self._store = store
+        one_of("by", by, UNITS)
+        if by == "lemma" and not store.one("SELECT 1 FROM form WHERE lemma != '' LIMIT 1"):
+            raise InputError(
+                "by must be form: the index has no lemmas. Make it with them, as with lemmas en."
+            )
+        rows = store.rows(f"SELECT f.id, {UNITS[by]}, f.is_word, f.n FROM form f")
+        self.names = list(dict.fromkeys(row[1] for row in rows))
+        places = {name: place for place, name in enumerate(self.names)}
+        self._code, self._words, self._n = np.zeros((3, max(row[0] for row in rows) + 1), np.int64)
+        for form, name, *of in rows:
+            self._code[form], (self._words[form], self._n[form]) = places[name], of
+
+    def of(self, forms: Any, times: Any = None) -> Numbers:
+        """How often each name is there, of forms."""
+        return np.bincount(self._code[np.asarray(forms, np.int64)], times, len(self.names)).astype(np.float64)
+
+    def under(self, where: Sequence[str], forms: Sequence[int] | None = None) -> Numbers:
+        """How often each name is there under conditions, of all words or of some forms."""
+        n = self._n
+        if where:
+            condition, values = conditions(self._store, where)
+            n = np.zeros_like(n)
+            found = self._store.rows(
+                "SELECT u.form, count(*) FROM use u NOT INDEXED CROSS JOIN form f ON f.id = u.form "
+                "CROSS JOIN text t ON t.id = u.text CROSS JOIN doc d ON d.id = t.doc "
+                f"WHERE {condition} GROUP BY u.form",
+                values,
+            )
+            for form, count in found:
+                n[form] = count
+        chosen = np.flatnonzero(self._words) if forms is None else np.array(forms, np.int64)
+        return self.of(chosen, n[chosen])
+
+
+def frequencies(store: Store, word: str | None, where: Sequence[str], *, by: str, k: int | None) -> Counts:
+    """The words of a corpus, or of one that is asked for its forms, lemmas or parts of speech."""
+    forms = None if word is None else forms_of(store, word)
+    if forms is not None and len(forms) > 1:
+        raise InputError(f"word must be one word to be counted by {by}; got {word!r}.")
+    words = _Words(store, by)
+    counts = words.under(where, None if forms is None else forms[0])
+    size = sum(_sizes(store, None, where).values())
+    found = sorted((-counts[at], words.names[at]) for at in np.flatnonzero(counts).tolist())
+    rows = tuple({by: name, "count": int(-n), "per_million": -1e6 * n / size} for n, name in found[:k])
+    return Counts(rows, len(found), _told(word, int(counts.sum()), size, where))
+
+
+def by_field(store: Store, word: str | None, where: Sequence[str], *, by: str, k: int | None) -> Counts:
+    """How often a word is used in the texts with each value of a field; without one, their words."""
+    sizes = _sizes(store, by, where)
+    counts, uses = sizes, sum(sizes.values())
+    if word is not None:
+        found = select(store, word, where)
+        with store.of(found.uses):
+            column = column_of(store, by, "by")
+            joined = f"wanted w CROSS JOIN {JOINED}"
+            counts = dict(
+                store.rows(f"SELECT {column}, count(*) FROM {joined} WHERE u.id = w.use GROUP BY 1")
+            )
+        uses = len(found.uses)
+    rows = [
+        {by: name, "count": (n := counts.get(name, 0)), "words": size, "per_million": 1e6 * n / size}
+        for name, size in sizes.items()
+    ]
+    told = _told(word, uses, sum(sizes.values()), where)
+    if word is None:
+        rows = [{by: row[by], "words": row["words"], "share": 100 * row["words"] / uses} for row in rows]
+        return Counts(tuple(_ordered(rows, "share"))[:k], len(rows), told, bar="share")
+    spread = dispersion([row["count"] for row in rows], list(sizes.values())) if len(rows) > 1 else None
+    told += "" if spread is None else f"; dispersion over {by} {spread:.2f}"
+    return Counts(tuple(_ordered(rows, "per_million"))[:k], len(rows), told, spread, "per_million")
+
+
+def keywords(store: Store, where: Sequence[str], against: Sequence[str], *, by: str, k: int | None) -> Counts:
+    """The words that are more frequent in one part of a corpus than in another, the surest first."""
+    rest, words = list(against) == [REST], _Words(store, by)
+    if rest and not where:
+        raise InputError("against must be conditions where there are none of where; got rest.")
+    every = words.under(())
+    a = words.under(where) if where else every - words.under(against)
+    b = every - a if rest else words.under(against)
+    if where and not rest and words.under([*where, *against]).any():
+        raise InputError("against must have no text of where; rest stands for all that are not in where.")
+    return _compared({by: words.names}, a, b, k, f"{_called(where)} against {_called(against)}")
+
+
+def collocates(
+    store: Store,
+    found: Found,
+    against: Found | None = None,
+    *,
+    span: tuple[int, int] = (5, 5),
+    by: str = "form",
+    where: Sequence[str] = (),
+    k: int | None = 50,
+    about: str = "",
+) -> Counts:
+    """The words that stand more often around some uses than around others, or than elsewhere.
+
+    A word at a place is counted once, however many of the uses are near. Punctuation does not count.
+
+    Args:
+        store: the index.
+        found: the uses.
+        against: other uses; None compares with the rest of the corpus, under the conditions of `where`.
+        span: so many words before and after.
+        by: "form" or "lemma".
+        where: see `against`.
+        k: the most rows; None for all.
+        about: the heading.
+    """
+    words = _Words(store, by)
+
+    def around(uses: Found) -> tuple[NDArray[np.int64], Numbers, Numbers]:
+        near = neighbours(store, uses, *span)
+        tokens, at = np.unique(near.use, return_index=True)
+        forms, left = near.form[at], near.distance[at] < 0
+        return tokens, words.of(forms[left]), words.of(forms[~left])
+
+    tokens, left, right = around(found)
+    if against is not None:
+        b = np.sum(around(against)[1:], 0)
+    else:
+        with store.of(np.setdiff1d(found.uses[:, None] + np.arange(found.size), tokens)):
+            own = store.rows(
+                "SELECT f.id FROM wanted w JOIN use u ON u.id = w.use "
+                "JOIN form f ON f.id = u.form AND f.is_word"
+            )
+        b = words.under(where) - left - right - words.of([form for (form,) in own])
+    return _compared({by: words.names, "left": left, "right": right}, left + right, b, k, about)
+
+
+def _compared(columns: dict[str, Any], a: Numbers, b: Numbers, k: int | None, about: str) -> Counts:
+    """The words of two samples, those first that are surest to be more frequent in the first."""
+    sizes = a.sum(), b.sum()
+    if not all(sizes):
+        raise InputError("against must leave words on both sides; one of them has none.")
+    g2, ratio = log_likelihood(a, b, *sizes)
+    there = np.flatnonzero(a + b)
+    order = there[np.argsort(-g2[there], kind="stable")]
+    columns = {**columns, "count": a, "other": b, "log_ratio": ratio, "g2": g2}
+    whole = ("left", "right", "count", "other")
+    rows = [
+        {name: int(each[at]) if name in whole else each[at] for name, each in columns.items()}
+        for at in order[:k].tolist()
+    ]
+    return Counts(tuple(rows), len(order), f"{about}: {sizes[0]:,.0f} and {sizes[1]:,.0f} words")
+
+
+def _sizes(store: Store, by: str | None, where: Sequence[str]) -> dict[Any, int]:
+    """The words of the texts with each value of a field."""
+    condition, values = conditions(store, where, of_documents=True)
+    column = "1" if by is None else column_of(store, by, "by")
+    query = f"SELECT {column}, sum(d.words) n FROM doc d WHERE {condition} GROUP BY 1 HAVING n > 0"
+    return dict(store.rows(query, values))
+
+
+def _ordered(rows: list[dict[str, Any]], column: str) -> list[dict[str, Any]]:
+    """Numbers and dates as they follow, anything else by size; what is unknown last."""
+    by = next(iter(rows[0])) if rows else ""
+    known = [row for row in rows if row[by] is not None]
+    if all(str(row[by])[:1].isdigit() for row in known):
+        known.sort(key=lambda row: (isinstance(row[by], str), row[by]))
+    else:
+        known.sort(key=lambda row: (-row[column], str(row[by])))
+    return known + [row for row in rows if row[by] is None]
+
+
+def _told(word: str | None, uses: int, size: int, where: Sequence[str]) -> str:
+    under = f" with {', '.join(where)}" if where else ""
+    if word is None:
+        return f"{uses:,} words{under}"
+    return f"{word}{under}: {uses:,} of {size:,} words, {1e6 * uses / max(size, 1):,.1f} per million"
+
+
+def _called(where: Sequence[str]) -> str:
+    return ", ".join(where) or REST
