@@ -12,12 +12,15 @@ from regard._version import __version__
 from regard.cli import (
     compare,
     drift,
+    count,
     embed,
     eval,
     explain,
     fill,
+    find,
     generate,
     heads,
+    index,
     look,
     models,
     prune,
@@ -56,6 +59,18 @@ _COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
     embed.embed: (
         "Embed many texts: words, tokens or sentences.",
         "texts.parquet --id-column id -o vectors",
+    ),
+    index.index: (
+        "Index a corpus by its words, for find and count.",
+        "corpus.jsonl --meta genre --date-column year -o corpus.index",
+    ),
+    find.find: (
+        "Find a word where it means what it means in a sentence.",
+        'corpus.index --in "She sat on the bank of the river." --word bank',
+    ),
+    count.count: (
+        "Count words: frequencies, keywords, collocates.",
+        "corpus.index --word bank --by genre",
     ),
     prune.prune: ("Write a smaller model without some heads.", "3.5,4.1 -o smaller"),
     heads.heads: (

@@ -2,20 +2,17 @@
 
 import json
 import re
-import signal
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from regard.cli._options import print_json, status
-from regard.cli._progress import PassedOver, Progress, duration, left, say, size
+from regard.cli._progress import PassedOver, Progress, duration, left, say, size, stoppable
 from regard.core.errors import InputError, RegardError
 from regard.core.printable import printable
 
@@ -78,14 +75,8 @@ def written(
     from regard.embedding.job import run, run_to_array
 
     call = run_to_array if output.suffix == ".npy" else partial(run, share=share)
-    try:
-        with _ended_by_signals(), JobProgress() as progress, spread(progress.tell) as workers:
-            summary = call(
-                rows, output, open_work, shard_rows=shard_rows, on_progress=progress, spread=workers
-            )
-    except (KeyboardInterrupt, _TerminatedError) as error:
-        say("stopped; the same command goes on where it was")
-        raise typer.Exit(143 if isinstance(error, _TerminatedError) else 130) from None
+    with stoppable(), JobProgress() as progress, spread(progress.tell) as workers:
+        summary = call(rows, output, open_work, shard_rows=shard_rows, on_progress=progress, spread=workers)
     if as_json:
         print_json(asdict(summary))
     _tell(summary, output, as_json)
@@ -156,23 +147,3 @@ def printed(inputs: "Inputs", open_work: "OpenWork", shard_rows: int, limit: Lim
         typer.echo(json.dumps(line, default=str))
     passed_over.end()
     limit.check(rows, passed_over.count)
-
-
-class _TerminatedError(BaseException):
-    """SIGTERM came; no error, so nothing catches it on the way."""
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Has SIGTERM end what runs as Ctrl-C does: files that are not whole go, and the lock is given back."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise _TerminatedError
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        sys.stderr.flush()

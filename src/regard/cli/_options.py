@@ -46,6 +46,18 @@ KindOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 
+IndexArgument = Annotated[
+    Path, typer.Argument(metavar="INDEX", help="The folder of an index, as regard index makes it.")
+]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="COND",
+        help='Only there, such as genre=news, "year>=1990", "text~river" or @NAME; all that are given.',
+    ),
+]
+
 # A copy of `checkpoints.DEFAULT_MODEL`, which cannot be imported without torch; a test compares the two.
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 

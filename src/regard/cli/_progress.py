@@ -1,7 +1,11 @@
 """How far a long command is, and what it says beside its result: on stderr."""
 
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Self
 
 import typer
@@ -62,6 +66,30 @@ class Progress:
             self._bar.console.print(f"regard: {printable(message)}", markup=False, highlight=False)
         else:
             say(message)
+
+
+class _TerminatedError(BaseException):
+    """SIGTERM came; no error, so nothing catches it on the way."""
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Has SIGTERM end what runs as Ctrl-C does: what is not whole goes, locks are given back."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise _TerminatedError
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except (KeyboardInterrupt, _TerminatedError) as error:
+        say("stopped; the same command goes on where it was")
+        raise typer.Exit(143 if isinstance(error, _TerminatedError) else 130) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if sys.stderr is not None:
+            sys.stderr.flush()
 
 
 class PassedOver:

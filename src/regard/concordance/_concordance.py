@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from regard.checkpoints import DEFAULT_MODEL
 from regard.concordance import _examples, _senses
 from regard.concordance._drift import Drift, drift, parts_of
 from regard.concordance._counts import UNITS, Counts, by_field, collocates, frequencies, keywords
@@ -22,7 +21,6 @@ from regard.concordance._vectors import UsageEmbedder, VectorCache, Vectors
 from regard.concordance._where import save_subcorpus
 from regard.core.arguments import whole
 from regard.core.errors import InputError
-from regard.models import load_checkpoint
 
 
 class Concordance:
@@ -64,6 +62,9 @@ class Concordance:
     @cached_property
     def vectors(self) -> VectorCache:
         """The vectors of uses, of which those that are missing are computed with the model."""
+        from regard.checkpoints import DEFAULT_MODEL
+        from regard.models import load_checkpoint
+
         about = self._store.manifest.get("meaning") or {}
         model = about.get("model") if self._model is None else self._model
         if model is None or isinstance(model, str | os.PathLike):
@@ -207,9 +208,8 @@ class Concordance:
         """
         span = whole("span", span[0], least=0, most=50), whole("span", span[1], least=0, most=50)
         found = select(self._store, word, where)
-        about = (
-            f"within {span[0]} before and {span[1]} after {len(found.uses):,} uses of {word}, and elsewhere"
-        )
+        near = f"{span[0]} words" if span[0] == span[1] else f"{span[0]} words before and {span[1]} after"
+        about = f"within {near} of {word}, {len(found.uses):,} uses, and elsewhere"
         return collocates(self._store, found, span=span, by=by, where=where, k=k, about=about)
 
     def save_subcorpus(self, name: str, where: Sequence[str]) -> None:

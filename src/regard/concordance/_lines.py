@@ -140,7 +140,8 @@ class Lines(Shown):
             yield Text(indent + "   ".join(filter(None, about)), style="dim")
             if line.reasons:
                 words = ", ".join(f"{each.word} {each.drop:+.3f}" for each in line.reasons)
-                yield Text(f"{indent}because of {printable(words)}", style="dim")
+                told = excerpt(f"{indent}because of {words}", _WIDTH)
+                yield Text(told, style="dim")
 
 
 def _one_line(text: str) -> str:

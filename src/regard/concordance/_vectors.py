@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from regard.concordance._store import Store
 from regard.concordance._uses import Found, Place, places
 from regard.core.errors import InputError
-from regard.embedding import Embedder, Mix, Request
-from regard.models import Loaded
+
+if TYPE_CHECKING:
+    from regard.models import Loaded
 
 Vectors = NDArray[np.float32]
 """(uses, d), each of length 1."""
@@ -42,7 +43,9 @@ class UsageEmbedder:
         InputError: a model that does not embed, or a layer that it does not have.
     """
 
-    def __init__(self, loaded: Loaded, layers: Sequence[int] | None = None) -> None:
+    def __init__(self, loaded: "Loaded", layers: Sequence[int] | None = None) -> None:
+        from regard.embedding import Embedder, Mix, Request
+
         depth = loaded.network.depth(next(iter(loaded.network.prefixes)))
         chosen = tuple(range(max(1, round(2 * depth / 3)), depth + 1)) if layers is None else tuple(layers)
         self.layers = Request(level="token", layer=Mix(chosen)).layers(depth)
