@@ -100,4 +100,7 @@ def index(
         aside = [{"place": place, "reason": why} for place, why in found.put_aside]
         print_json({"texts": found.texts, "words": found.words, "put_aside": aside})
         return
-    typer.echo(f"{found.texts:,} texts, {found.words:,} words in {duration(time.monotonic() - begun)}")
+    texts, words = (
+        f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((found.texts, "text"), (found.words, "word"))
+    )
+    typer.echo(f"{texts}, {words} in {duration(time.monotonic() - begun)}")

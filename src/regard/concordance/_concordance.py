@@ -175,7 +175,7 @@ class Concordance:
             >>> from pathlib import Path
             >>> from regard.concordance import build_index
             >>> folder = Path(tempfile.mkdtemp())
-            >>> _ = (folder / "a.txt").write_text("The bank of the river.\n")
+            >>> _ = (folder / "a.txt").write_text("The bank of the river.\\n")
             >>> _ = build_index([folder / "a.txt"], folder / "index")
             >>> Concordance(folder / "index").count(k=1).to_rows()
             [{'form': 'the', 'count': 2, 'per_million': 400000.0}]

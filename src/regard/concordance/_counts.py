@@ -177,8 +177,8 @@ def frequencies(store: Store, word: str | None, where: Sequence[str], *, by: str
     words = _Words(store, by)
     counts = words.under(where, None if forms is None else forms[0])
     size = sum(_sizes(store, None, where).values())
-    found = sorted((-counts[at], words.names[at]) for at in np.flatnonzero(counts).tolist())
-    rows = tuple({by: name, "count": int(-n), "per_million": -1e6 * n / size} for n, name in found[:k])
+    found = sorted((-int(counts[at]), words.names[at]) for at in np.flatnonzero(counts).tolist())
+    rows = tuple({by: name, "count": -n, "per_million": -1e6 * n / size} for n, name in found[:k])
     return Counts(rows, len(found), _told(word, int(counts.sum()), size, where))
 
 
@@ -218,7 +218,7 @@ def keywords(store: Store, where: Sequence[str], against: Sequence[str], *, by: 
     b = every - a if rest else words.under(against)
     if where and not rest and words.under([*where, *against]).any():
         raise InputError("against must have no text of where; rest stands for all that are not in where.")
-    return _compared({by: words.names}, a, b, k, f"{_called(where)} against {_called(against)}")
+    return _compared(by, words.names, {}, a, b, k, f"{_called(where)} against {_called(against)}")
 
 
 def collocates(
@@ -264,10 +264,12 @@ def collocates(
                 "JOIN form f ON f.id = u.form AND f.is_word"
             )
         b = words.under(where) - left - right - words.of([form for (form,) in own])
-    return _compared({by: words.names, "left": left, "right": right}, left + right, b, k, about)
+    return _compared(by, words.names, {"left": left, "right": right}, left + right, b, k, about)
 
 
-def _compared(columns: dict[str, Any], a: Numbers, b: Numbers, k: int | None, about: str) -> Counts:
+def _compared(
+    by: str, names: Sequence[str], columns: dict[str, Any], a: Numbers, b: Numbers, k: int | None, about: str
+) -> Counts:
     """The words of two samples, those first that are surest to be more frequent in the first."""
     sizes = a.sum(), b.sum()
     if not all(sizes):
@@ -278,7 +280,8 @@ def _compared(columns: dict[str, Any], a: Numbers, b: Numbers, k: int | None, ab
     columns = {**columns, "count": a, "other": b, "log_ratio": ratio, "g2": g2}
     whole = ("left", "right", "count", "other")
     rows = [
-        {name: int(each[at]) if name in whole else each[at] for name, each in columns.items()}
+        {by: names[at]}
+        | {name: (int if name in whole else float)(each[at]) for name, each in columns.items()}
         for at in order[:k].tolist()
     ]
     return Counts(tuple(rows), len(order), f"{about}: {sizes[0]:,.0f} and {sizes[1]:,.0f} words")

@@ -87,8 +87,10 @@ class Lines(Shown):
         `start` and `stop` are code points of the row of the corpus that `source` and `place` name.
         """
         ranked = any(line.similarity is not None for line in self.lines)
+        metas = [json.loads(line.place.meta) for line in self.lines]
+        fields = list(dict.fromkeys(name for meta in metas for name in meta))
         rows = []
-        for line in self.lines:
+        for line, meta in zip(self.lines, metas, strict=True):
             place = line.place
             row: dict[str, Any] = {
                 "use": place.use,
@@ -107,7 +109,7 @@ class Lines(Shown):
                 row |= {"sense": line.label, "probability": line.probability}
             if any(each.reasons for each in self.lines):
                 row["reasons"] = [{"word": each.word, "drop": each.drop} for each in line.reasons]
-            rows.append(row | {f"meta.{name}": value for name, value in json.loads(place.meta).items()})
+            rows.append(row | {f"meta.{name}": meta.get(name) for name in fields})
         return rows
 
     def _parts(self) -> "Iterator[RenderableType]":

@@ -116,7 +116,9 @@ def _compared(column: str, sign: str, value: str, values: list[Any]) -> str:
         return f"CAST({column} AS TEXT) IS {'NOT ' * (sign == '!=')}?"
     values.append(_number(value))
     if isinstance(values[-1], str):
-        return f"CAST({column} AS TEXT) {sign} ?"
+        # All days of a month are within it, as all of a year are within the year.
+        begins = f"substr({column}, 1, {len(value)})" if column == _OWN["date"] else column
+        return f"CAST({begins} AS TEXT) {sign} ?"
     return f"({column} GLOB '[-+.0-9]*' AND CAST({column} AS REAL) {sign} ?)"
 
 

@@ -1,0 +1,251 @@
+"""`regard index`, `find` and `count`: what they print and write, what they refuse, and how they end."""
+
+import csv
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from integration import test_cli
+from integration.test_cli import Run, columns, refused
+from regard.concordance import Concordance, Reading, build_index
+from regard.concordance._store import FILE
+from unit.concordance.conftest import write_rows
+from unit.concordance.test_building import content
+from unit.embedding.job.processes import wait_for
+
+run = test_cli.run
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("cli")
+    build_index([write_rows(folder / "rows.jsonl")], folder / "index", Reading(date="date", meta=("genre",)))
+    return str(folder / "index")
+
+
+def test_index(run: Run, tmp_path: Path) -> None:
+    corpus = write_rows(tmp_path / "rows.jsonl")
+    with corpus.open("a") as file:
+        file.write("{\n" * 12)
+    command = (
+        "index",
+        str(corpus),
+        "-o",
+        str(tmp_path / "index"),
+        "--meta",
+        "genre",
+        "--date-column",
+        "date",
+    )
+    done = run(*command)
+    assert (done.code, done.out[:21]) == (0, "6 texts, 53 words in ")
+    told = done.err.splitlines()
+    assert told[0].startswith("regard: line 7 of rows.jsonl is put aside: the line is not valid JSON")
+    assert (len(told), told[-1]) == (11, "regard: 2 more rows are put aside, 12 in all")
+    done = run(*command, "--json")
+    assert json.loads(done.out) == {"texts": 6, "words": 53, "put_aside": []}
+    vertical = run(
+        "index",
+        "-",
+        "-o",
+        str(tmp_path / "v"),
+        "--format",
+        "vrt",
+        "--vrt-columns",
+        "pos,word",
+        stdin=b"NN\tbank\n",
+    )
+    assert vertical.out.startswith("1 text, 1 word in ")
+
+
+def test_find(run: Run, index: str, tmp_path: Path) -> None:
+    done = run("find", index, "--word", "bank", "--sort", "L1,R1", "--where", "genre=news", "-k", "2")
+    assert done == (
+        0,
+        "2 of 3 uses, sorted by L1, R1\n\n"
+        "11                              The bank lent money to the Bank of England.\n"
+        "43  hey gave it up; she gave up the bank loan.\n",
+        "",
+    )
+    for ending in ("csv", "jsonl", "parquet"):
+        path = tmp_path / f"all.{ending}"
+        assert run("find", index, "-w", "bank", "-o", str(path)).out == f"6 of 6 uses in {path}\n"
+    with (tmp_path / "all.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert (rows[0]["left"], rows[0]["node"], rows[0]["right"]) == (
+        "She sat on the ",
+        "bank",
+        " of the river.",
+    )
+    assert rows == [
+        {name: str(value) if value is not None else "" for name, value in json.loads(line).items()}
+        for line in (tmp_path / "all.jsonl").read_text().splitlines()
+    ]
+    document = json.loads(run("find", index, "-w", "bank", "--sample", "2", "--json").out)
+    assert (document["total"], len(document["lines"])) == (2, 2)
+
+
+def test_find_by_meaning(run: Run, index: str) -> None:
+    options = ("--in", "They walked along the *bank* of the stream.", "--where", "genre!=")
+    done = run("find", index, *options, "-k", "3", "--why", "--json")
+    lines = json.loads(done.out)["lines"]
+    assert {line["place"] for line in lines[:2]} == {"line 1", "line 5"}
+    assert {"river", "sat"} & {each["word"] for line in lines[:2] for each in line["reasons"]}
+    assert [line["similarity"] for line in lines] == sorted(
+        (line["similarity"] for line in lines), reverse=True
+    )
+    shown = run(
+        "find", index, *options, "-k", "2", "--more", str(lines[1]["use"]), "--less", str(lines[2]["use"])
+    )
+    assert "because" not in shown.out
+    assert columns(shown.out) <= 80
+    assert shown.out.splitlines()[0].endswith("the likest in meaning first")
+
+
+def test_saved_conditions(run: Run, index: str) -> None:
+    done = run("find", index, "--save-where", "late", "--where", "date>=2000")
+    assert done == (0, "", "regard: --where @late stands for date>=2000 from now on\n")
+    assert run("find", index, "-w", "bank", "--where", "@late").out.startswith("2 of 2 uses")
+
+
+def test_count(run: Run, index: str, tmp_path: Path) -> None:
+    assert run("count", index, "-k", "1").out.splitlines() == [
+        "53 words",
+        "",
+        "form  count  per million",
+        "the       8      150,943",
+        "",
+        "26 more rows",
+    ]
+    found = json.loads(run("count", index, "-w", "bank", "--by", "genre", "--json").out)
+    assert (found["total"], len(found["rows"]), round(found["dispersion"], 2)) == (3, 3, 0.07)
+    keys = run("count", index, "--where", "genre=news", "--against", "rest", "-k", "2")
+    assert keys.out.startswith("genre=news against rest: 30 and 23 words\n")
+    near = run(
+        "count", index, "-w", "bank", "--collocates", "--span", "0,1", "-o", str(tmp_path / "near.csv")
+    )
+    assert (tmp_path / "near.csv").read_text().startswith("form,left,right,count,other,log_ratio,g2\n")
+    assert near.out == f"26 of 26 rows in {tmp_path / 'near.csv'}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("find", "INDEX"), "give --word, or --in with the word marked"),
+        (
+            ("find", "INDEX", "-w", "bnak"),
+            "--word must be one of the corpus; 'bnak' is none. Did you mean 'bank'",
+        ),
+        (("find", "INDEX", "-w", "bank", "--why"), "--less and --why go with --in or --more"),
+        (("find", "INDEX", "--in", "A *bank*.", "--sort", "L1"), "--sort does not go with --in"),
+        (("find", "INDEX", "--in", "A bank, a bank.", "-w", "bank"), "is there 2 times. Mark the one meant"),
+        (("find", "INDEX", "-w", "bank", "--where", "genr=x"), "--where must name a field"),
+        (("find", "INDEX", "-w", "bank", "-k", "0"), "-k must be a whole number, at least 1; got 0."),
+        (("find", "INDEX", "-w", "bank", "-o", "a.txt"), "--output must end in .csv, .jsonl or .parquet"),
+        (("find", "nowhere", "-w", "bank"), "INDEX must be the folder of one"),
+        (("find", "INDEX", "--save-where", "a b", "--where", "genre=x"), "name must be of letters"),
+        (("count", "INDEX", "--collocates"), "--collocates goes with --word"),
+        (("count", "INDEX", "--span", "2"), "--span goes with --collocates"),
+        (("count", "INDEX", "-w", "bank", "--collocates", "--span", "x"), "--span must be a number of words"),
+        (("count", "INDEX", "--lemmas", "--by", "pos"), "give --lemmas or --by, not both"),
+        (("count", "INDEX", "--lemmas"), "--by must be form: the index has no lemmas"),
+        (("count", "INDEX", "--against", "rest"), "--against must be conditions"),
+        (("index", "missing.txt", "-o", "new"), "missing.txt cannot be read"),
+        (("index", "corpus.xml", "-o", "new"), "CORPUS... must be text, JSON lines"),
+        (
+            ("index", "corpus.xml", "-o", "new", "--unit", "word"),
+            "--unit must be one of line, paragraph, file",
+        ),
+        (("index", "corpus.xml", "-o", "new", "--vrt-columns", "tag"), "--vrt-columns must be one of"),
+    ],
+)
+def test_what_is_refused(
+    run: Run,
+    index: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("corpus.xml").write_text("<TEI/>")
+    assert message in refused(run(*(index if word == "INDEX" else word for word in words)), 2)
+    assert [each.name for each in tmp_path.iterdir()] == ["corpus.xml"]
+
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def started(*arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "regard", *arguments]
+    return subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_killed_stopped_and_continued(tmp_path: Path) -> None:
+    """By SIGKILL at three instants, then by Ctrl-C."""
+    corpus, index = tmp_path / "corpus.txt", tmp_path / "index"
+    corpus.write_text("".join(f"Bank {n} of {n * 7}.\n" for n in range(13_000)))
+    command = ("index", str(corpus), "-o", str(index))
+
+    def texts() -> int:
+        if not (index / FILE).exists():
+            return -1
+        with closing(sqlite3.connect(index / FILE)) as db:
+            return int(db.execute("SELECT count(*) FROM text").fetchone()[0])
+
+    for wanted in (-1, 4000, 8000, 12_000):
+        process = started(*command)
+        wait_for(lambda wanted=wanted: index.exists() and texts() >= wanted)
+        stop = signal.SIGINT if wanted == 12_000 else signal.SIGKILL
+        process.send_signal(stop)
+        _, err = process.communicate()
+        if stop == signal.SIGINT and process.returncode:
+            assert (process.returncode, err) == (
+                130,
+                "regard: stopped; the same command goes on where it was\n",
+            )
+        assert texts() % 4000 == 0 or texts() in (-1, 13_000)
+    out, err = started(*command).communicate()
+    assert (out[:27], err) == ("13,000 texts, 52,000 words ", "")
+    build_index([corpus], tmp_path / "whole")
+    assert content(index) == content(tmp_path / "whole")
+
+
+def test_killed_while_vectors_are_computed(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"The bank of river {n}.\n" for n in range(700)))
+    index = tmp_path / "index"
+    build_index([tmp_path / "a.txt"], index)
+    store = Concordance(index)._store
+
+    def kept() -> int:
+        return int(store.one("SELECT count(*) FROM vector"))
+
+    command = ("find", str(index), "--word", "bank", "--in", "A *bank*.", "-k", "1", "--json")
+    process = started(*command)
+    wait_for(kept)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert kept() in (256, 512)
+    assert json.loads(started(*command).communicate()[0])["total"] == 700
+    assert kept() == 700
+    assert store.one("PRAGMA integrity_check") == "ok"
+
+
+def test_words_do_not_wait_for_torch(index: str) -> None:
+    script = (
+        "import sys; from regard.cli import main\n"
+        f"sys.argv = ['regard', 'find', {index!r}, '--word', 'bank', '-k', '1']\n"
+        "try: main()\n"
+        "except SystemExit as end: print('torch' in sys.modules, end.code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False 0", done.stderr

@@ -1,0 +1,48 @@
+"""Small corpora and their indexes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from regard.concordance import Concordance, Reading, build_index
+
+ROWS = [
+    ("She sat on the bank of the river.", "fiction", "1990-05-03"),
+    ("The bank lent money to the Bank of England.", "news", "1991"),
+    ("Banks lend, and the river floods its banks.", "news", "1991-02-01"),
+    ("He gave up. They gave it up; she gave up the bank loan.", "news", "2001"),
+    ("Reeds grow on the bank; the river was low.", "fiction", "2004-07-09"),
+    ("A bank, a river, a loan!", None, None),
+]
+"""Texts with a genre and a date."""
+
+Make = Callable[..., Concordance]
+
+
+def write_rows(path: Path) -> Path:
+    rows = [{"text": text, "genre": genre, "date": date} for text, genre, date in ROWS]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Concordance:
+    """The concordance of ROWS, which no test writes to."""
+    folder = tmp_path_factory.mktemp("small")
+    reading = Reading(date="date", meta=("genre",))
+    build_index([write_rows(folder / "rows.jsonl")], folder / "index", reading)
+    return Concordance(folder / "index")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Make:
+    """A function that indexes a text as a file of some name."""
+
+    def make(content: str, name: str = "corpus.txt", **reading: object) -> Concordance:
+        (tmp_path / name).write_text(content, "utf-8")
+        build_index([tmp_path / name], tmp_path / "index", Reading(**reading))  # type: ignore[arg-type]
+        return Concordance(tmp_path / "index")
+
+    return make

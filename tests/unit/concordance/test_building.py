@@ -1,0 +1,190 @@
+"""Indexes: whole, stopped anywhere, added to, refused."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.concordance import Concordance, Reading, _building, build_index
+from regard.concordance._store import FILE, Store
+from regard.core.errors import InputError, OutputError
+from regard.core.locks import locked
+from unit.concordance.conftest import ROWS, Make, write_rows
+
+TABLES = ("doc", "text", "form", "use")
+READING = Reading(date="date", meta=("genre",))
+
+
+def content(folder: Path) -> dict[str, list[Any]]:
+    with closing(sqlite3.connect(folder / FILE)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        found = {table: db.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in TABLES}
+        return found | {"manifest": dict(db.execute("SELECT * FROM manifest"))}  # type: ignore[dict-item]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "rows.jsonl")
+
+
+def test_every_word_is_where_it_says(small: Concordance) -> None:
+    bodies = [text for text, _, _ in ROWS]
+    uses = small._store.rows(
+        "SELECT d.place, t.start + u.start, t.start + u.stop, f.form FROM use u JOIN form f ON f.id = u.form "
+        "JOIN text t ON t.id = u.text JOIN doc d ON d.id = t.doc ORDER BY u.id"
+    )
+    for place, start, stop, form in uses:
+        assert bodies[int(place.removeprefix("line ")) - 1][start:stop] == form
+    assert [form for *_, form in uses[:5]] == ["She", "sat", "on", "the", "bank"]
+    assert len(uses) == 65
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "One sentence of some length stands here. " * 90,
+        "word " * 700,
+        "line\n" * 500,
+        "河岸上有一家銀行。" * 300,
+        "x" * 2500 + " " + "y" * 900 + " end " + "z" * 1500,
+        "ก" * 3000,
+    ],
+    ids=["sentences", "blanks", "lines", "chinese", "no-blank", "thai"],
+)
+@pytest.mark.parametrize("name", ["text.txt", "text.vrt"])
+def test_long_texts_are_cut_between_words(made: Make, text: str, name: str) -> None:
+    vertical = name == "text.vrt"
+    source = "\n".join(text.split()) if vertical else text
+    whole = " ".join(text.split()) if vertical else text
+    store = made(source, name, unit="file")._store
+    parts = store.rows("SELECT start, body FROM text ORDER BY id")
+    assert "".join(body for _, body in parts) == whole
+    assert all(whole[start : start + len(body)] == body for start, body in parts)
+    forms = store.rows(
+        "SELECT f.form, substr(t.body, u.start + 1, u.stop - u.start) FROM use u "
+        "JOIN form f ON f.id = u.form JOIN text t ON t.id = u.text"
+    )
+    assert all(form == cut for form, cut in forms)
+    longest = max(len(form) for form, _ in forms)
+    assert all(len(body) <= max(_building.LONGEST, longest + 1) for _, body in parts)
+    assert store.one("SELECT count(*) FROM doc") == 1
+
+
+@pytest.mark.parametrize("stop", range(1, 5))
+def test_stopped_anywhere_and_continued(
+    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int
+) -> None:
+    monkeypatch.setattr(_building, "_TEXTS_AT_ONCE", 2)
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"text": "A new Bank.", "genre": "news", "date": "1999"}\n')
+    assert build_index([rows, other], tmp_path / "whole", READING).texts == 7
+    calls = 0
+
+    def stopping(texts: int, file: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == stop:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_index([rows, other], tmp_path / "index", READING, progress=stopping)
+    with pytest.raises(InputError, match="is not finished: run the same `regard index` again"):
+        Concordance(tmp_path / "index")
+    build_index([rows, other], tmp_path / "index", READING)
+    assert content(tmp_path / "index") == content(tmp_path / "whole")
+
+
+def test_killed_before_the_file_has_its_name(rows: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for name in (".writing", f"{FILE}.new", f"{FILE}.new-wal", f"{FILE}.new-shm"):
+        (folder / name).write_text("rubbish")
+    assert build_index([rows], folder, READING).texts == 6
+    assert {each.name for each in folder.iterdir()} == {FILE}
+
+
+def test_more_files_are_added(rows: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    build_index([rows], index, READING)
+    before = content(index)
+    assert build_index([rows], index, READING).texts == 6
+    assert content(index) == before
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.jsonl").write_text(
+            f'{{"text": "A bank {folder}.", "genre": "", "date": ""}}\n'
+        )
+    both = [tmp_path / folder / "same.jsonl" for folder in "ab"]
+    assert build_index([rows, *both], index, READING).texts == 8
+    assert (
+        build_index(both[:1], index, READING).texts == 8
+    )  # it is the file that is there, under another name
+    found = Concordance(index).find("bank", k=None)
+    assert [line.place.source for line in found][-2:] == ["a/same.jsonl", "b/same.jsonl"]
+    assert len(found) == 8
+
+
+def test_case_of_lemmas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One form, with a lemma in two spellings; also in the second transaction, and after a stop."""
+    monkeypatch.setattr(_building, "_TEXTS_AT_ONCE", 1)
+    path = tmp_path / "a.conllu"
+    path.write_text("\n".join(f"1\tApples\t{lemma}\tNOUN\n" for lemma in ("Apple", "apple", "APPLE")))
+
+    def stopping(texts: int, file: str) -> None:
+        if texts == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_index([path], tmp_path / "index", progress=stopping)
+    build_index([path], tmp_path / "index")
+    assert Concordance(tmp_path / "index").count(by="lemma").to_rows() == [
+        {"lemma": "apple", "count": 3, "per_million": 1e6}
+    ]
+
+
+def test_what_is_refused_leaves_the_index_as_it_was(rows: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    build_index([rows], index, READING)
+    before = content(index)
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(rows.read_bytes())
+
+    def refused(match: str, paths: list[Path], reading: Reading = READING, folder: Path = index) -> None:
+        with pytest.raises((InputError, OutputError), match=match):
+            build_index(paths, folder, reading)
+
+    refused("meta must be what the index was made with", [rows], Reading(date="date"))
+    refused("cannot be read", [tmp_path / "missing.jsonl"])
+    refused("name a file once; 'copy.jsonl' and 'rows.jsonl' hold the same", [rows, copy])
+    refused("cannot be read", [tmp_path / "missing.jsonl"], folder=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    refused("holds something else", [rows], folder=tmp_path)
+    with locked(index, ".writing"):
+        refused("is being written to by another job", [rows])
+    rows.write_text('{"text": "Something else.", "genre": "x", "date": "y"}')
+    refused("'rows.jsonl' has changed", [rows])
+    assert content(index) == before
+    (tmp_path / "empty.txt").write_text("...\n")
+    refused("corpus must have a word", [tmp_path / "empty.txt"], Reading(), tmp_path / "none")
+
+
+def test_what_is_no_index(rows: Path, tmp_path: Path) -> None:
+    def refused(match: str, folder: Path) -> None:
+        with pytest.raises(InputError, match=match):
+            Concordance(folder)
+
+    refused("must be the folder of one", tmp_path)
+    refused("must be the folder of one", tmp_path / "missing")
+    index = tmp_path / "index"
+    build_index([rows], index, READING)
+    store = Store(index)
+    with store.writing():
+        store.note(version=0)
+    store.db.close()
+    refused("must be of version 1; .* is of 0. Make it again", index)
+    (index / FILE).write_bytes(b"SQLite format 3\0" + b"rubbish" * 99)
+    refused("is damaged", index)
+    (index / FILE).write_bytes(b"rubbish" * 99)
+    refused("is damaged", index)
