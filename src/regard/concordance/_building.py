@@ -37,8 +37,8 @@ class Indexed:
 
 
 def build_index(
-    paths: Sequence[Path],
-    folder: Path,
+    paths: Sequence[str | Path],
+    folder: str | Path,
     reading: Reading | None = None,
     *,
     progress: Callable[[int, str], object] | None = None,
@@ -70,7 +70,7 @@ def build_index(
     reading = Reading() if reading is None else reading
     found = Indexed()
     sources = _identified(reading.sources(paths))
-    with writer(folder) as store:
+    with writer(Path(folder)) as store:
         made = json.loads(json.dumps(asdict(reading)))
         known = _check_same(store, made, sources)
         for mark, (label, source, kind) in sources.items():

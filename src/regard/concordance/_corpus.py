@@ -83,7 +83,7 @@ class Reading:
         if self.columns.count("word") != 1:
             raise InputError(f"columns must name word once; got {','.join(self.columns)}.")
 
-    def sources(self, paths: Sequence[Path]) -> list["tuple[Source, str]"]:
+    def sources(self, paths: Sequence[str | Path]) -> list["tuple[Source, str]"]:
         """The files, each with its format.
 
         Raises:
