@@ -101,9 +101,8 @@ def log_likelihood(a: Any, b: Any, size_a: float, size_b: float) -> tuple[Number
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     observed = np.stack([a, b, size_a - a, size_b - b])
     both, total = a + b, size_a + size_b
-    expected = (
-        np.stack([both * size_a, both * size_b, (total - both) * size_a, (total - both) * size_b]) / total
-    )
+    others = total - both
+    expected = np.stack([both * size_a, both * size_b, others * size_a, others * size_b]) / total
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(observed > 0, observed * np.log(observed / expected), 0.0)
     ratio = np.log2(np.maximum(a, 0.5) / size_a) - np.log2(np.maximum(b, 0.5) / size_b)
@@ -137,9 +136,7 @@ class _Words:
         self._store = store
         one_of("by", by, UNITS)
         if by == "lemma" and not store.one("SELECT 1 FROM form WHERE lemma != '' LIMIT 1"):
-            raise InputError(
-                "by must be form: the index has no lemmas. Make it with them, as with lemmas en."
-            )
+            raise InputError("by must be form: the index has no lemmas; make it with those of en, say.")
         rows = store.rows(f"SELECT f.id, {UNITS[by]}, f.is_word, f.n FROM form f")
         self.names = list(dict.fromkeys(row[1] for row in rows))
         places = {name: place for place, name in enumerate(self.names)}
@@ -151,11 +148,13 @@ class _Words:
         """How often each name is there, of forms."""
         return np.bincount(self._code[np.asarray(forms, np.int64)], times, len(self.names)).astype(np.float64)
 
-    def under(self, where: Sequence[str], forms: Sequence[int] | None = None) -> Numbers:
+    def under(
+        self, where: Sequence[str], forms: Sequence[int] | None = None, *, of_documents: bool = False
+    ) -> Numbers:
         """How often each name is there under conditions, of all words or of some forms."""
         n = self._n
         if where:
-            condition, values = conditions(self._store, where)
+            condition, values = conditions(self._store, where, of_documents=of_documents)
             n = np.zeros_like(n)
             found = self._store.rows(
                 "SELECT u.form, count(*) FROM use u NOT INDEXED CROSS JOIN form f ON f.id = u.form "
@@ -163,8 +162,7 @@ class _Words:
                 f"WHERE {condition} GROUP BY u.form",
                 values,
             )
-            for form, count in found:
-                n[form] = count
+            n[[form for form, _ in found]] = [count for _, count in found]
         chosen = np.flatnonzero(self._words) if forms is None else np.array(forms, np.int64)
         return self.of(chosen, n[chosen])
 
@@ -185,27 +183,29 @@ def frequencies(store: Store, word: str | None, where: Sequence[str], *, by: str
 def by_field(store: Store, word: str | None, where: Sequence[str], *, by: str, k: int | None) -> Counts:
     """How often a word is used in the texts with each value of a field; without one, their words."""
     sizes = _sizes(store, by, where)
-    counts, uses = sizes, sum(sizes.values())
-    if word is not None:
-        found = select(store, word, where)
-        with store.of(found.uses):
-            column = column_of(store, by, "by")
-            joined = f"wanted w CROSS JOIN {JOINED}"
-            counts = dict(
-                store.rows(f"SELECT {column}, count(*) FROM {joined} WHERE u.id = w.use GROUP BY 1")
-            )
-        uses = len(found.uses)
-    rows = [
-        {by: name, "count": (n := counts.get(name, 0)), "words": size, "per_million": 1e6 * n / size}
-        for name, size in sizes.items()
-    ]
-    told = _told(word, uses, sum(sizes.values()), where)
+    size = uses = sum(sizes.values())
+    name = f"meta.{by}" if by in ("count", "words", "per_million", "share") else by
     if word is None:
-        rows = [{by: row[by], "words": row["words"], "share": 100 * row["words"] / uses} for row in rows]
-        return Counts(tuple(_ordered(rows, "share"))[:k], len(rows), told, bar="share")
+        rows = [{name: value, "words": n, "share": 100 * n / size} for value, n in sizes.items()]
+        return Counts(_ordered(rows, "share")[:k], len(rows), _told(None, uses, size, where), bar="share")
+    found = select(store, word, where)
+    with store.of(found.uses):
+        column, uses = column_of(store, by, "by"), len(found.uses)
+        joined = f"wanted w CROSS JOIN {JOINED} WHERE u.id = w.use"
+        counts = dict(store.rows(f"SELECT {column}, count(*) FROM {joined} GROUP BY 1"))
+    rows = [
+        {
+            name: value,
+            "count": counts.get(value, 0),
+            "words": n,
+            "per_million": 1e6 * counts.get(value, 0) / n,
+        }
+        for value, n in sizes.items()
+    ]
     spread = dispersion([row["count"] for row in rows], list(sizes.values())) if len(rows) > 1 else None
+    told = _told(word, uses, size, where)
     told += "" if spread is None else f"; dispersion over {by} {spread:.2f}"
-    return Counts(tuple(_ordered(rows, "per_million"))[:k], len(rows), told, spread, "per_million")
+    return Counts(_ordered(rows, "per_million")[:k], len(rows), told, spread, "per_million")
 
 
 def keywords(store: Store, where: Sequence[str], against: Sequence[str], *, by: str, k: int | None) -> Counts:
@@ -237,13 +237,10 @@ def collocates(
     A word at a place is counted once, however many of the uses are near. Punctuation does not count.
 
     Args:
-        store: the index.
-        found: the uses.
-        against: other uses; None compares with the rest of the corpus, under the conditions of `where`.
+        store, found: the uses.
+        against: other uses; None is all else in the documents for which `where` holds.
         span: so many words before and after.
-        by: "form" or "lemma".
-        where: see `against`.
-        k: the most rows; None for all.
+        by, k: "form" or "lemma"; the most rows.
         about: the heading.
     """
     words = _Words(store, by)
@@ -263,7 +260,7 @@ def collocates(
                 "SELECT f.id FROM wanted w JOIN use u ON u.id = w.use "
                 "JOIN form f ON f.id = u.form AND f.is_word"
             )
-        b = words.under(where) - left - right - words.of([form for (form,) in own])
+        b = words.under(where, of_documents=True) - left - right - words.of([form for (form,) in own])
     return _compared(by, words.names, {"left": left, "right": right}, left + right, b, k, about)
 
 
@@ -295,15 +292,16 @@ def _sizes(store: Store, by: str | None, where: Sequence[str]) -> dict[Any, int]
     return dict(store.rows(query, values))
 
 
-def _ordered(rows: list[dict[str, Any]], column: str) -> list[dict[str, Any]]:
+def _ordered(rows: list[dict[str, Any]], column: str) -> tuple[dict[str, Any], ...]:
     """Numbers and dates as they follow, anything else by size; what is unknown last."""
     by = next(iter(rows[0])) if rows else ""
-    known = [row for row in rows if row[by] is not None]
-    if all(str(row[by])[:1].isdigit() for row in known):
-        known.sort(key=lambda row: (isinstance(row[by], str), row[by]))
-    else:
-        known.sort(key=lambda row: (-row[column], str(row[by])))
-    return known + [row for row in rows if row[by] is None]
+    counted = all(row[by] is None or str(row[by])[:1].isdigit() for row in rows)
+
+    def key(row: dict[str, Any]) -> tuple[Any, ...]:
+        value = row[by]
+        return value is None, 0 if counted else -row[column], isinstance(value, str), value or 0
+
+    return tuple(sorted(rows, key=key))
 
 
 def _told(word: str | None, uses: int, size: int, where: Sequence[str]) -> str:

@@ -181,6 +181,11 @@ def test_lemmas_and_parts_of_speech(made: Make) -> None:
         ("VERB", 1),
     ]
     assert [row["form"] for row in concordance.count("bank", where=["pos=VERB"]).rows] == ["bank"]
+    near = concordance.collocates("bank", span=(0, 1), where=["pos=VERB"])  # "cash" is no verb
+    assert {row["form"]: (row["count"], row["other"]) for row in near.rows} == {
+        "cash": (1, 0),
+        "banks": (0, 1),
+    }
 
 
 @pytest.mark.parametrize(
