@@ -87,6 +87,8 @@ class Lines(Shown):
         `start` and `stop` are code points of the row of the corpus that `source` and `place` name.
         """
         ranked = any(line.similarity is not None for line in self.lines)
+        labelled = any(line.label is not None for line in self.lines)
+        reasoned = any(line.reasons for line in self.lines)
         metas = [json.loads(line.place.meta) for line in self.lines]
         fields = list(dict.fromkeys(name for meta in metas for name in meta))
         rows = []
@@ -105,9 +107,9 @@ class Lines(Shown):
             }
             if ranked:
                 row |= {"similarity": line.similarity, "probability": line.probability, "answer": line.answer}
-            if any(each.label is not None for each in self.lines):
+            if labelled:
                 row |= {"sense": line.label, "probability": line.probability}
-            if any(each.reasons for each in self.lines):
+            if reasoned:
                 row["reasons"] = [{"word": each.word, "drop": each.drop} for each in line.reasons]
             rows.append(row | {f"meta.{name}": meta.get(name) for name in fields})
         return rows

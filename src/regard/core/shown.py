@@ -100,10 +100,15 @@ class Shown(ABC):
         """The rows as an Arrow table.
 
         Raises:
+            InputError: a column has values of several kinds, as metadata may.
             MissingExtraError: pyarrow is not installed.
         """
         pa, _ = pyarrow()
-        return pa.Table.from_pylist(self.to_rows())
+        try:
+            return pa.Table.from_pylist(self.to_rows())
+        except pa.ArrowInvalid as error:
+            told = f"rows must have values of one kind in a column ({error}); write .jsonl or .csv."
+            raise InputError(told) from error
 
 
 def _drawn(shown: Shown, *, record: bool = False) -> "Console":

@@ -1,6 +1,7 @@
 """Neighbours, order and samples, beside a plain loop; and lines as they are drawn."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,6 +100,15 @@ def test_fields_that_a_row_lacks(made: Make) -> None:
     table = made("\n".join(rows), "a.jsonl", meta=("genre", "year")).find("bank").to_arrow()
     assert table.column("meta.genre").to_pylist() == [None, "news", None]
     assert table.column("meta.year").to_pylist() == [None, 3, 1]
+
+
+def test_fields_of_several_kinds(made: Make, tmp_path: Path) -> None:
+    rows = ['{"text": "a bank", "year": 3}', '{"text": "bank", "year": "about 4"}']
+    lines = made("\n".join(rows), "a.jsonl", meta=("year",)).find("bank")
+    with pytest.raises(InputError, match="values of one kind in a column"):
+        lines.to_file(tmp_path / "a.parquet")
+    assert not (tmp_path / "a.parquet").exists()
+    lines.to_file(tmp_path / "a.csv")
 
 
 def test_lines_as_they_are_drawn(made: Make) -> None:
