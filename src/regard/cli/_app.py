@@ -11,8 +11,8 @@ import typer
 from regard._version import __version__
 from regard.cli import (
     compare,
-    drift,
     count,
+    drift,
     embed,
     eval,
     explain,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli._csv_options import DelimiterOption, EscapeOption, NoHeaderOption
 from regard.cli._options import JsonOption, print_json, status
 from regard.cli._progress import Progress, duration, say, stoppable
 
@@ -57,10 +58,9 @@ def index(
         str | None,
         typer.Option("--lemmas", metavar="LANG", help="Look lemmas up, such as en, where CORPUS has none."),
     ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option("--delimiter", metavar="CHAR", help="The delimiter of CSV, if it is not a comma."),
-    ] = None,
+    delimiter: DelimiterOption = None,
+    escape: EscapeOption = None,
+    no_header: NoHeaderOption = False,
     encoding: Annotated[
         str,
         typer.Option("--encoding", metavar="NAME", help="The encoding of all but Parquet, such as cp1252."),
@@ -76,6 +76,7 @@ def index(
     begun = time.monotonic()
     with status("looking at the input"):
         from regard.concordance import Reading, build_index
+        from regard.data import Csv
 
         reading = Reading(
             text=text,
@@ -85,7 +86,7 @@ def index(
             format=format,
             columns=tuple(columns.split(",")),
             lemmas=lemmas,
-            delimiter=delimiter,
+            csv=Csv(delimiter=delimiter, escape=escape, header=not no_header),
             encoding=encoding,
         )
     with stoppable(), Progress() as progress:

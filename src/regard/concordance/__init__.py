@@ -3,9 +3,9 @@
 from regard.concordance._building import Indexed, build_index
 from regard.concordance._concordance import Concordance
 from regard.concordance._corpus import Reading
+from regard.concordance._counts import Counts
 from regard.concordance._drift import Change, Drift, Measure
 from regard.concordance._likelihood import likelihood
-from regard.concordance._counts import Counts
 from regard.concordance._lines import Line, Lines
 from regard.concordance._meaning import Calibration
 from regard.concordance._senses import Sense, Senses
@@ -15,8 +15,8 @@ __all__ = [
     "Calibration",
     "Change",
     "Concordance",
-    "Drift",
     "Counts",
+    "Drift",
     "Indexed",
     "Line",
     "Lines",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from regard.concordance import _examples, _senses
-from regard.concordance._drift import Drift, drift, parts_of
 from regard.concordance._counts import UNITS, Counts, by_field, collocates, frequencies, keywords
+from regard.concordance._drift import Drift, drift, parts_of
 from regard.concordance._lines import Line, Lines, ranked
 from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of
 from regard.concordance._senses import Senses

@@ -11,7 +11,7 @@ from xml.sax.saxutils import unescape
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.core.extras import missing
-from regard.data import FORMATS, Source, TextSource, no_text, open_sources
+from regard.data import FORMATS, Csv, Source, TextSource, no_text, open_sources
 from regard.text import split_words
 
 ANNOTATED: Final = {".conllu": "conllu", ".conll": "conllu", ".vrt": "vrt", ".vert": "vrt"}
@@ -61,7 +61,7 @@ class Reading:
         format: of all files; None goes by their names. "conllu" and "vrt" beside those of `regard.data`.
         columns: of VRT, what its columns are, of word, pos, lemma and _.
         lemmas: the language of the texts ("en"), whose lemmas are looked up where the corpus has none.
-        delimiter, encoding: as of `regard.data.open_sources`.
+        csv, encoding: as of `regard.data.open_sources`.
     """
 
     text: str = "text"
@@ -71,7 +71,7 @@ class Reading:
     format: str | None = None
     columns: tuple[str, ...] = ("word", "pos", "lemma")
     lemmas: str | None = None
-    delimiter: str | None = None
+    csv: Csv = field(default_factory=Csv)
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class Reading:
         opened = open_sources(
             paths,
             format="text" if given else self.format,
-            delimiter=self.delimiter,
+            csv=self.csv,
             encoding=self.encoding,
         )
         found = []

@@ -41,8 +41,8 @@ def widget_facts(
 ) -> list[dict[str, Any]]:
     """What the widget knows from the start of each run: tokens, sizes, positions, and no weights.
 
-    With the facts of one word in all runs, of how the second differs from the first, of how the decoder's text
-    was written, and of a word's uses in groups, where there are any. Plain values: see
+    With the facts of one word in all runs, of how the second differs from the first, of how the decoder's
+    text was written, and of a word's uses in groups, where there are any. Plain values: see
     static/notebook/source.js.
     """
     found = []

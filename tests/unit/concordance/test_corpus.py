@@ -8,6 +8,7 @@ import pytest
 from regard.concordance import Reading
 from regard.concordance._corpus import Entry, conllu, vrt
 from regard.core.errors import InputError
+from regard.data import Csv
 
 SPANISH = """# newdoc id = d1
 # meta::date = 1999
@@ -131,7 +132,7 @@ def read(
         ("a.txt", b"one\ntwo\n \n\nthree\n", {"unit": "paragraph"}, ["one\ntwo", "three"]),
         ("a.txt", b"one\r\n\r\ntwo\n", {"unit": "file"}, ["one\r\n\r\ntwo\n"]),
         ("a.txt", LATIN, {"encoding": "latin-1"}, ["café"]),
-        ("a.csv", b"body;x\none;1\ntwo;2\n", {"text": "body", "delimiter": ";"}, ["one", "two"]),
+        ("a.csv", b"body;x\none;1\ntwo;2\n", {"text": "body", "csv": Csv(delimiter=";")}, ["one", "two"]),
         ("a.conllu", CONLLU.encode(), {}, ["bank"]),
         ("a.conllu.gz", gzip.compress(CONLLU.encode()), {}, ["bank"]),
         ("a.dat", CONLLU.encode(), {"format": "conllu"}, ["bank"]),
