@@ -11,7 +11,6 @@ from regard.cli._options import (
     WhereOption,
     check_outputs,
     console,
-    model_at,
     print_json,
     status,
 )
@@ -85,7 +84,7 @@ def find(
     with status("opening the index"):
         from regard.concordance import Concordance
 
-        concordance = Concordance(index, None if model is None else model_at(model))
+        concordance = Concordance(index, model)
     if save_where is not None:
         concordance.save_subcorpus(save_where, where or ())
         say(f"--where @{save_where} stands for {', '.join(where or ())} from now on")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli._options import JsonOption, check_outputs, console, model_at, print_json, print_path, status
+from regard.cli._options import JsonOption, check_outputs, console, print_json, print_path, status
 from regard.cli._progress import Progress, say
 from regard.core.errors import InputError
 from regard.core.printable import printable
@@ -92,7 +92,7 @@ def opened(index: Path, model: str | None) -> "Concordance":
     with status(f"opening {index}"):
         from regard.concordance import Concordance
 
-        return Concordance(index, None if model is None else model_at(model))
+        return Concordance(index, model)
 
 
 def _ask(line: "Line", names: Sequence[str]) -> str | None:
