@@ -27,14 +27,13 @@ from regard.concordance._vectors import VectorCache, Vectors
 from regard.core.errors import InputError
 from regard.core.printable import printable
 from regard.core.shown import Shown
-from regard.decoding import fill
-from regard.models import Loaded
 from regard.text import fold
-from regard.tracing import senses_page, trace_text
-from regard.views import Page
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from regard.models import Loaded
+    from regard.views import Page
 
 _LIKELY: Final = 3.84
 """The log-likelihood of a neighbour at least (p = .05)."""
@@ -85,7 +84,7 @@ class Senses(Shown):
     stability: float | None
     about: str
     _vectors: Vectors = field(repr=False)
-    _loaded: Loaded = field(repr=False)
+    _loaded: "Loaded" = field(repr=False)
 
     def __repr__(self) -> str:
         return f"Senses({self.word!r}, {len(self.groups)} of {len(self.lines)} uses)"
@@ -113,12 +112,14 @@ class Senses(Shown):
                     yield Text(f"{what}: {', '.join(word for word, _ in words)}")
             yield from each.typical._parts()
 
-    def page(self) -> Page:
+    def page(self) -> "Page":
         """The interactive page: a map of the uses, each with its line, and the attention of typical ones.
 
         Raises:
             InputError: the model has attention that a page cannot draw.
         """
+        from regard.tracing import senses_page, trace_text
+
         at = {line.place.use: row for row, line in enumerate(self.lines)}
         typical = [[at[line.place.use] for line in each.typical] for each in self.groups]
         shown = [row for rows in typical for row in rows]
@@ -227,7 +228,7 @@ def _described(
     return tuple(groups)
 
 
-def _substitutes(loaded: Loaded, typical: Lines) -> tuple[tuple[str, float], ...]:
+def _substitutes(loaded: "Loaded", typical: Lines) -> tuple[tuple[str, float], ...]:
     network, tokenizer = loaded.network, loaded.require_tokenizer()
     mask = tokenizer.special_ids.mask
     if not network.has_vocabulary_head or list(network.prefixes) != ["encoder"] or mask is None:
@@ -243,6 +244,7 @@ def _substitutes(loaded: Loaded, typical: Lines) -> tuple[tuple[str, float], ...
 
 def _labelled(cache: VectorCache, lines: Sequence[Line], vectors: Vectors, examples: Examples) -> list[Line]:
     """Lines with the sense that the examples give them; those that are examples keep what the user said."""
+
     said = {(span.text, span.start): name for name, spans in examples.items() for span in spans}
     head = head_of(cache, examples)
     found = []
