@@ -229,6 +229,8 @@ def _described(
 
 
 def _substitutes(loaded: "Loaded", typical: Lines) -> tuple[tuple[str, float], ...]:
+    from regard.decoding import fill
+
     network, tokenizer = loaded.network, loaded.require_tokenizer()
     mask = tokenizer.special_ids.mask
     if not network.has_vocabulary_head or list(network.prefixes) != ["encoder"] or mask is None:
