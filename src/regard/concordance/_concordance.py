@@ -12,13 +12,14 @@ import numpy as np
 from regard.concordance import _examples, _senses
 from regard.concordance._counts import UNITS, Counts, by_field, collocates, frequencies, keywords
 from regard.concordance._drift import Drift, drift, parts_of
+from regard.concordance._anyword import AnyWord, make_any
 from regard.concordance._lines import Line, Lines, ranked
 from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of
 from regard.concordance._senses import Senses
 from regard.concordance._store import Store
 from regard.concordance._uses import Found, places, select, sort_order
-from regard.concordance._vectors import UsageEmbedder, VectorCache, Vectors
 from regard.concordance._where import save_subcorpus
+from regard.concordance._vectors import Span, UsageEmbedder, VectorCache, Vectors
 from regard.core.arguments import whole
 from regard.core.errors import InputError
 
@@ -72,7 +73,7 @@ class Concordance:
         layers = about.get("layers") if self._layers is None else self._layers
         return VectorCache(self._store, UsageEmbedder(getattr(model, "loaded", model), layers))
 
-    @property
+    @cached_property
     def calibration(self) -> Calibration | None:
         """What a likeness says of senses: as `regard tune-layer` left it, or as regard ships it."""
         own = self._store.manifest.get("calibration")
@@ -95,6 +96,7 @@ class Concordance:
         more: Sequence[int] = (),
         less: Sequence[int] = (),
         why: bool = False,
+        any_word: bool = False,
         progress: Callable[[int, int], object] | None = None,
     ) -> Lines:
         """The uses of a word: as they come, sorted, or those first that mean what it means in a sentence.
@@ -110,6 +112,9 @@ class Concordance:
             seed: of the sample.
             more, less: numbers of uses (`Line.place.use`) that are what is looked for, and that are not.
             why: whether each line tells which words around it make it like the sentence.
+            any_word: the other words that are used so, in place of this one; `embed_all` comes before. A word
+                is left out in all its forms, as far as the corpus has lemmas. No probabilities: those are of
+                two uses of one word.
             progress: called with (done, total) while vectors are computed.
 
         Returns:
@@ -126,6 +131,10 @@ class Concordance:
             if span is None:
                 raise InputError("word must be given, or a sentence in which it is marked.")
             word = span.text[span.start : span.stop]
+        if any_word:
+            if sort or sample is not None or k is None:
+                raise InputError("any_word goes with a number k, and without sort and sample.")
+            return self._other_words(word, span, k, where, more, less, why)
         found = select(self._store, word, where, sample=sample, seed=seed)
         total = len(found.uses)
         if span is None and not len(more):
@@ -140,12 +149,7 @@ class Concordance:
         vectors = self.vectors.of(found, progress)
         query = self._query(span, found, vectors, more, less)
         lines = ranked(places(self._store, found), vectors @ query, self.calibration, most=k)
-        if why:
-            embed = self.vectors.embed
-            lines = tuple(
-                replace(line, reasons=tuple(reasons(embed, self.vectors.span(line.place), query)))
-                for line in lines
-            )
+        lines = self._told(lines, query) if why else lines
         return Lines(lines, total, "the likest in meaning first")
 
     def count(
@@ -220,6 +224,49 @@ class Concordance:
         """
         save_subcorpus(self._store, name, where)
 
+    def _told(self, lines: tuple[Line, ...], query: Vectors) -> tuple[Line, ...]:
+        embed = self.vectors.embed
+        spans = self.vectors.spans([line.place for line in lines])
+        found = [tuple(reasons(embed, span, query)) for span in spans]
+        return tuple(replace(line, reasons=each) for line, each in zip(lines, found, strict=True))
+
+    def _other_words(
+        self,
+        word: str,
+        span: Span | None,
+        k: int,
+        where: Sequence[str],
+        more: Sequence[int],
+        less: Sequence[int],
+        why: bool,
+    ) -> Lines:
+        if span is None and not len(more):
+            raise InputError("any_word goes with a sentence, or with more.")
+        examples = np.array(sorted({*more, *less}), np.int64)
+        query = self._query(span, Found(examples), self.vectors.of(Found(examples)), more, less)
+        found, total = self._any.find(query, word, where, k)
+        lines = ranked(places(self._store, found), self.vectors.of(found) @ query, None, most=k)
+        return Lines(self._told(lines, query) if why else lines, total, "other words that are used so")
+
+    @cached_property
+    def _any(self) -> AnyWord:
+        return AnyWord(self._store)
+
+    def embed_all(self, progress: Callable[[int, int], object] | None = None) -> None:
+        """Compute the vectors of all words, and make what finds other words: `find(.., any_word=True)`.
+
+        Stopped, by whatever, it goes on where it was.
+
+        Args:
+            progress: called with (done, total) uses.
+
+        Raises:
+            MissingExtraError: lancedb is not installed.
+            OutputError: the folder cannot be written to, or another process writes to it.
+        """
+        self.__dict__.pop("_any", None)
+        make_any(self._store, self.vectors, progress)
+
     def _query(
         self, span: Any, found: Found, vectors: Vectors, more: Sequence[int], less: Sequence[int]
     ) -> Vectors:
@@ -231,7 +278,7 @@ class Concordance:
                     f"{name} must be uses of this word, by the number that a line has; got {odd[0]}."
                 )
             examples.append(vectors[[at[use] for use in uses]])
-        start = np.zeros(vectors.shape[1], np.float32) if span is None else self.vectors.embed([span])[0]
+        start = np.zeros(1, np.float32) if span is None else self.vectors.embed([span])[0]
         return refined(start, *examples)
 
     def senses(

@@ -1,8 +1,9 @@
 """A vector for each use: computed when it is asked for, and kept."""
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ Vectors = NDArray[np.float32]
 # Characters of the text before and after a part of a long one, which are read with it.
 _MARGIN: Final = 200
 _TEXTS_AT_ONCE: Final = 256
+_USES_AT_ONCE: Final = 16_384
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,12 @@ class Span:
     text: str
     start: int
     stop: int
+
+
+def span_in(words: Sequence[str], index: int) -> Span:
+    """One of the words of a sentence."""
+    start = len(" ".join(words[:index])) + (index > 0)
+    return Span(" ".join(words), start, start + len(words[index]))
 
 
 class UsageEmbedder:
@@ -52,9 +60,14 @@ class UsageEmbedder:
         self.loaded = loaded
         self._embedder = Embedder(loaded, Request(level="token", layer=Mix(self.layers)))
 
+    @cached_property
+    def mark(self) -> str:
+        """Of the weights, whatever the folder that they lie in."""
+        return self.loaded.mark()
+
     def about(self) -> dict[str, Any]:
         """All that the numbers depend on, for the manifest."""
-        return {"model": self.loaded.source.name, "mark": self.loaded.mark(), "layers": list(self.layers)}
+        return {"model": self.loaded.source.name, "mark": self.mark, "layers": list(self.layers)}
 
     def __call__(self, spans: Sequence[Span]) -> Vectors:
         """The vectors of words in their texts; a text is read once, however many of its words are asked for.
@@ -62,26 +75,40 @@ class UsageEmbedder:
         Raises:
             InputError: a word of which the tokenizer left nothing.
         """
-        of_text: dict[str, list[int]] = defaultdict(list)
-        for row, span in enumerate(spans):
-            of_text[span.text].append(row)
-        texts = list(of_text)
-        found = self._embedder.spans(texts)
-        out = np.empty((len(spans), found.vectors.shape[1]), np.float32)
-        begins = np.searchsorted(found.rows, np.arange(len(texts) + 1))
-        for number, text in enumerate(texts):
-            here = slice(begins[number], begins[number + 1])
-            starts, stops = found.spans[here].T
-            vectors = found.vectors[here]
-            for row in of_text[text]:
-                span = spans[row]
-                inside = (starts < span.stop) & (stops > span.start)
-                if not inside.any():
-                    word = span.text[span.start : span.stop]
-                    raise InputError(f"word must leave a token; the tokenizer drops all of {word!r}.")
-                out[row] = vectors[inside].mean(0)
-        out /= np.linalg.norm(out, axis=1, keepdims=True)
+        numbers: dict[str, int] = {}
+        at = np.array(
+            [(numbers.setdefault(each.text, len(numbers)), each.start, each.stop) for each in spans]
+        )
+        vectors = self.of(list(numbers), at)
+        if len(empty := np.flatnonzero(~vectors.any(axis=1))):
+            span = spans[empty[0]]
+            word = span.text[span.start : span.stop]
+            raise InputError(f"word must leave a token; the tokenizer drops all of {word!r}.")
+        return vectors
+
+    def of(self, texts: Sequence[str], at: NDArray[np.int64]) -> Vectors:
+        """The vectors of the words at (uses, 3): text, start, stop; 0 where the tokenizer left nothing."""
+        out = summed(self._embedder, texts, at)
+        out /= np.maximum(np.linalg.norm(out, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         return out
+
+
+def summed(embedder: Embedder, texts: Sequence[str], at: NDArray[np.int64]) -> Vectors:
+    """The sum of the vectors of the pieces of words (uses, [layers,] d); `at` is as of `UsageEmbedder.of`."""
+    found = embedder.spans(texts)
+    # Pieces and words on one line, text after text: those of a word are neighbours there.
+    longest = 1 + max(map(len, texts), default=0)
+    begins, ends = (found.rows * longest + column for column in found.spans.T)
+    first = np.searchsorted(ends, at[:, 0] * longest + at[:, 1], side="right")
+    counts = np.maximum(np.searchsorted(begins, at[:, 0] * longest + at[:, 2]) - first, 0)
+    there = counts > 0
+    first, counts = first[there], counts[there]
+    starts = np.cumsum(counts) - counts
+    out = np.zeros((len(at), *found.vectors.shape[1:]), np.float32)
+    if len(starts):
+        rows = np.repeat(first - starts, counts) + np.arange(counts.sum())
+        out[there] = np.add.reduceat(found.vectors[rows], starts)
+    return out
 
 
 def usage_vectors(
@@ -104,10 +131,7 @@ def usage_vectors(
         >>> bool(vectors[0] @ vectors[2] > vectors[0] @ vectors[1])
         True
     """
-    spans = []
-    for words, index in rows:
-        start = len(" ".join(words[:index])) + (index > 0)
-        spans.append(Span(" ".join(words), start, start + len(words[index])))
+    spans = [span_in(words, index) for words, index in rows]
     embed = UsageEmbedder(getattr(model, "loaded", model), layers)
     parts = [embed(spans[at : at + _TEXTS_AT_ONCE]) for at in range(0, len(spans), _TEXTS_AT_ONCE)]
     return np.concatenate(parts)
@@ -131,8 +155,8 @@ class VectorCache:
         if earlier is None:
             with store.writing():
                 store.note(meaning=about)
-        elif earlier != about:
-            name = next(name for name in about if about[name] != earlier.get(name))
+        elif differing := [name for name in ("mark", "layers") if about[name] != earlier.get(name)]:
+            name = "model" if "mark" in differing else "layers"
             raise InputError(
                 f"{name} must be that of the vectors that the index has, {earlier[name]}; got {about[name]}. "
                 "Make a new index."
@@ -141,6 +165,8 @@ class VectorCache:
     def of(self, found: Found, progress: Callable[[int, int], object] | None = None) -> Vectors:
         """The vectors of uses, in their order."""
         known = self._known(found)
+        if not len(found.uses):
+            return np.zeros((0, 1), np.float32)
         missing = Found(
             np.array([use for use in found.uses.tolist() if use not in known], np.int64), found.size
         )
@@ -160,32 +186,77 @@ class VectorCache:
         total = len(missing.uses)
         for at in range(0, total, _TEXTS_AT_ONCE):
             part = Found(missing.uses[at : at + _TEXTS_AT_ONCE], missing.size)
-            vectors = self.embed([self.span(place) for place in places(self._store, part)]).astype(np.float16)
-            rows = zip(
-                part.uses.tolist(),
-                [missing.size] * len(vectors),
-                map(np.ndarray.tobytes, vectors),
-                strict=True,
-            )
+            vectors = self.embed(self.spans(places(self._store, part)))
             with self._store.writing():
-                self._store.db.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", rows)
+                self._keep(part, vectors)
             if progress is not None:
                 progress(at + len(vectors), total)
 
+    def _keep(self, found: Found, vectors: Vectors) -> None:
+        blobs = map(np.ndarray.tobytes, vectors.astype(np.float16))
+        rows = zip(found.uses.tolist(), repeat(found.size), blobs, strict=False)
+        self._store.db.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", rows)
+
+    def all(self, progress: Callable[[int, int], object] | None = None) -> None:
+        """Compute the vectors of all words, a transaction at a time; goes on where it was stopped."""
+        total = self._store.one("SELECT coalesce(max(id), 0) FROM use")
+        while (done := self._store.manifest.get("embedded", 0)) < total:
+            uses = np.array(
+                self._store.rows(
+                    "SELECT id, text, start, stop, form IN (SELECT id FROM form WHERE is_word) FROM use "
+                    "WHERE id > ? ORDER BY id LIMIT ?",
+                    [done, _USES_AT_ONCE],
+                ),
+                np.int64,
+            )
+            if uses[-1, 0] < total and (whole := uses[:, 1] < uses[-1, 1]).any():
+                uses = uses[whole]  # the last text goes on behind these
+            texts, of_use = np.unique(uses[:, 1], return_inverse=True)
+            with self._store.of(texts):
+                bodies = self._store.rows(
+                    "SELECT w.use, t.body FROM wanted w JOIN text t ON t.id = w.use ORDER BY w.rowid"
+                )
+            around = self._around(texts)
+            heads = [around.get(text, ("", ""))[0] for text, _ in bodies]
+            read = [
+                head + body + around.get(text, ("", ""))[1]
+                for head, (text, body) in zip(heads, bodies, strict=True)
+            ]
+            shift = np.array([*map(len, heads)])[of_use]
+            words = uses[:, 4] == 1
+            at = np.stack([of_use, uses[:, 2] + shift, uses[:, 3] + shift], axis=1)[words]
+            vectors = self.embed.of(read, at)
+            with self._store.writing():
+                self._keep(Found(uses[words, 0]), vectors)
+                self._store.note(embedded=int(uses[-1, 0]))
+            if progress is not None:
+                progress(int(uses[-1, 0]), total)
+
     def span(self, place: Place) -> Span:
         """A use with what the model reads around it: its text, and beside a part of a long one some more."""
-        before, after = (
-            self._store.one(
-                "SELECT o.body FROM text t JOIN text o ON o.id = t.id + ? AND o.doc = t.doc WHERE t.id = ?",
-                [step, place.text],
+        return self.spans([place])[0]
+
+    def spans(self, places: Sequence[Place]) -> list[Span]:
+        """Uses with what the model reads around them."""
+        around = self._around(np.unique([place.text for place in places]))
+        found = []
+        for place in places:
+            head, tail = around.get(place.text, ("", ""))
+            found.append(Span(head + place.body + tail, len(head) + place.start, len(head) + place.stop))
+        return found
+
+    def _around(self, texts: NDArray[np.int64]) -> dict[int, tuple[str, str]]:
+        """What is read before and after texts that are parts of a longer one."""
+        with self._store.of(texts):
+            rows = self._store.rows(
+                "SELECT t.id, p.body, n.body FROM wanted w JOIN text t ON t.id = w.use "
+                "LEFT JOIN text p ON p.id = t.id - 1 AND p.doc = t.doc "
+                "LEFT JOIN text n ON n.id = t.id + 1 AND n.doc = t.doc WHERE p.id OR n.id"
             )
-            for step in (-1, 1)
-        )
-        head = _from_blank((before or "")[-_MARGIN:], whole=len(before or "") <= _MARGIN)
-        tail = (after or "")[:_MARGIN]
-        tail = tail if len(after or "") <= _MARGIN else tail[: tail.rfind(" ") + 1]
-        return Span(head + place.body + tail, len(head) + place.start, len(head) + place.stop)
-
-
-def _from_blank(text: str, *, whole: bool) -> str:
-    return text if whole else text[text.find(" ") + 1 :]
+        found = {}
+        for text, before, after in rows:
+            head, tail = (before or "")[-_MARGIN:], (after or "")[:_MARGIN]
+            head = head if len(before or "") <= _MARGIN else head[head.find(" ") + 1 :]
+            tail = tail if len(after or "") <= _MARGIN else tail[: tail.rfind(" ") + 1]
+            found[text] = head, tail
+        return found

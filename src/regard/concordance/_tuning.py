@@ -1,0 +1,323 @@
+"""Which layers tell senses apart best, and what a likeness says there: from uses that people have judged."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.concordance._meaning import Calibration, nearness, voted
+from regard.concordance._store import Store, writer
+from regard.concordance._vectors import Span, span_in, summed
+from regard.core.errors import InputError
+from regard.core.json import read_object
+from regard.core.shown import Shown, plain_table
+from regard.embedding import Embedder, Request
+from regard.models import Loaded
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_PAIRS_A_WORD: Final = 2000  # of each answer, where uses have senses
+_FOLDS: Final = 10
+_MOST_LAYERS: Final = 4
+_TEXTS_AT_ONCE: Final = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Uses that people have judged.
+
+    Attributes:
+        name: of the file.
+        spans: the uses.
+        words: the word of each.
+        pairs: (n, 2) of them.
+        same: whether a pair has one sense.
+        senses: of each use; empty where only pairs were judged.
+    """
+
+    name: str
+    spans: list[Span]
+    words: NDArray[Any]
+    pairs: NDArray[np.int64]
+    same: NDArray[np.bool_]
+    senses: list[str]
+
+
+def read_judged(path: Path) -> Judged:
+    """Read pairs of Word in Context (NAME.data.txt beside NAME.gold.txt), or JSON lines.
+
+    A line of JSON is `{"word": .., "first": USE, "second": USE, "same": true}`, or a use with its `word` and
+    `sense`. A use is `{"text": .., "start": .., "stop": ..}`, or `{"words": [..], "index": ..}`.
+
+    Raises:
+        InputError: what is none of these.
+    """
+    spans, words, same, senses = list[Span](), list[str](), list[bool](), list[str]()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if path.name.endswith(".data.txt"):
+            gold = path.with_name(path.name.replace(".data.txt", ".gold.txt")).read_text().split()
+            for line, answer in zip(lines, gold, strict=True):
+                word, _, places, *sentences = line.split("\t")
+                for place, sentence in zip(places.split("-"), sentences, strict=True):
+                    spans.append(span_in(sentence.split(" "), int(place)))
+                words += [word, word]
+                same.append({"T": True, "F": False}[answer])
+        else:
+            for line in filter(str.strip, lines):
+                row = json.loads(line)
+                uses = [row] if "sense" in row else [row["first"], row["second"]]
+                spans += map(_use, uses)
+                words += [str(row["word"])] * len(uses)
+                if "sense" in row:
+                    senses.append(str(row["sense"]))
+                else:
+                    same.append({True: True, False: False}[row["same"]])
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise InputError(
+            f"data must be pairs of Word in Context, or JSON lines of pairs or senses; {str(path)!r} is not: "
+            f"line {1 + len(spans) // (1 if senses else 2)}, {type(error).__name__} {error}."
+        ) from error
+    if senses and same:
+        raise InputError(f"data must be of pairs or of senses; {str(path)!r} has both.")
+    of = np.array(words, object)
+    pairs = np.arange(len(spans)).reshape(-1, 2) if same else _pairs(of, np.array(senses, object))
+    answers = np.array(same, bool) if same else np.array([senses[a] == senses[b] for a, b in pairs], bool)
+    if not answers.any() or answers.all():
+        raise InputError(f"data must have pairs of one sense and pairs of two; {str(path)!r} has not both.")
+    return Judged(path.name, spans, of, pairs, answers, senses)
+
+
+def _use(row: Any) -> Span:
+    span = (
+        span_in(row["words"], row["index"])
+        if "words" in row
+        else Span(row["text"], row["start"], row["stop"])
+    )
+    if not 0 <= span.start < span.stop <= len(span.text):
+        raise ValueError(f"start and stop must be in the text; got {span.start} and {span.stop}")
+    return span
+
+
+def _pairs(words: NDArray[Any], senses: NDArray[Any]) -> NDArray[np.int64]:
+    """Of each word as many pairs of one sense as of two, drawn."""
+    draw, found = np.random.default_rng(0), [np.zeros((0, 2), np.int64)]
+    for word in sorted(set(words)):
+        own = np.flatnonzero(words == word)
+        pairs = own[draw.integers(0, len(own), (20 * _PAIRS_A_WORD, 2))]
+        pairs = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
+        draw.shuffle(pairs)
+        alike = senses[pairs[:, 0]] == senses[pairs[:, 1]]
+        most = min(alike.sum(), (~alike).sum(), _PAIRS_A_WORD)
+        found += [pairs[alike][:most], pairs[~alike][:most]]
+    return np.concatenate(found)
+
+
+def fit(cosines: NDArray[Any], same: NDArray[np.bool_]) -> tuple[float, float]:
+    """Slope and intercept of a `Calibration`, of the greatest likelihood, by Newton's method."""
+    x = np.stack([nearness(cosines), np.ones(len(cosines))], axis=1)
+    weights = np.zeros(2)
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-x @ weights))
+        slope = x.T @ (p - same) + 1e-3 * weights  # so little that it only ends a perfect separation
+        step = np.linalg.solve(x.T @ (x * (p * (1 - p))[:, None]) + 1e-3 * np.eye(2), slope)
+        weights -= step / max(1.0, float(np.abs(step).max()) / 2)
+        if np.abs(step).max() < 1e-9:
+            break
+    return float(weights[0]), float(weights[1])
+
+
+def unseen(cosines: NDArray[Any], same: NDArray[np.bool_], words: NDArray[Any]) -> NDArray[np.float64]:
+    """The probability of each pair, by a fit on other words."""
+    names, of = np.unique(words.astype(str), return_inverse=True)
+    fold = np.random.default_rng(0).permutation(len(names))[of] if len(names) > 1 else np.arange(len(words))
+    out = np.empty(len(cosines))
+    for part in range(min(_FOLDS, len(np.unique(fold)))):
+        held = fold % _FOLDS == part
+        out[held] = Calibration(*fit(cosines[~held], same[~held]))(cosines[held])
+    return out
+
+
+def calibration_error(probability: NDArray[Any], same: NDArray[np.bool_], bins: int = 10) -> float:
+    """The expected calibration error: sum over bins of n_b / n |mean p - share of one sense|.
+
+    Source: Naeini, Cooper and Hauskrecht 2015, "Obtaining well calibrated probabilities", with equal widths.
+    """
+    at = np.minimum((probability * bins).astype(int), bins - 1)
+    return float(np.abs(np.bincount(at, probability - same, bins)).sum() / len(same))
+
+
+def ranking(score: NDArray[Any], same: NDArray[np.bool_]) -> float:
+    """How often a pair of one sense scores higher than one of two: the area under the ROC curve."""
+    ranks = np.searchsorted(np.sort(score), score, "left") + np.searchsorted(np.sort(score), score, "right")
+    count = int(same.sum())
+    return float((ranks[same].sum() / 2 - count * count / 2) / (count * (len(same) - count)))
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well a mean of layers tells senses apart.
+
+    Attributes:
+        layers: the embedding layers.
+        auc: of pairs; see `ranking`.
+        loss: -mean log p of what was judged, each word by a fit on the others.
+        error: the expected calibration error, likewise.
+        neighbours: the share of uses that have the sense of most of their five nearest; None without senses.
+        calibration: fitted on all pairs.
+    """
+
+    layers: tuple[int, ...]
+    auc: float
+    loss: float
+    error: float
+    neighbours: float | None
+    calibration: Calibration
+
+
+@dataclass(frozen=True, eq=False)
+class Tuning(Shown):
+    """Layers and means of neighbouring layers, the best first.
+
+    Attributes:
+        scores: of each.
+        model, mark: the model, and its weights.
+    """
+
+    scores: tuple[Score, ...]
+    model: str
+    mark: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The best layers with their calibration, as an index keeps them."""
+        best = self.scores[0]
+        meaning = {"model": self.model, "mark": self.mark, "layers": list(best.layers)}
+        return {"meaning": meaning, "calibration": asdict(best.calibration)}
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A dictionary for each: layers, auc, loss, error, neighbours, slope and intercept."""
+        rows = []
+        for each in self.scores:
+            row = asdict(each)
+            fitted = row.pop("calibration")
+            rows.append(row | {name: fitted[name] for name in ("slope", "intercept")})
+        return rows
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        yield f"{self.model} on {self.scores[0].calibration.fitted_on}"
+        rows = [
+            (
+                "+".join(map(str, each.layers)),
+                f"{each.auc:.3f}",
+                f"{each.loss:.4f}",
+                f"{each.error:.3f}",
+                vote,
+            )
+            for each in self.scores
+            for vote in ["-" if each.neighbours is None else f"{each.neighbours:.3f}"]
+        ]
+        yield plain_table(["layers", "AUC", "log loss", "calibration error", "5 neighbours"], rows)
+
+
+def tune_layers(model: Any, data: Path, *, progress: Callable[[int, int], object] | None = None) -> Tuning:
+    """Score the layers of a model, and means of up to four neighbouring ones, on judged uses.
+
+    The best has most uses with the sense of their five nearest others; of pairs, the least log loss.
+
+    Args:
+        model: a `regard.Model`, or what it holds.
+        data: see `regard tune-layer --help`.
+        progress: called with (done, total) while vectors are computed.
+
+    Raises:
+        InputError: data that are no judged uses.
+    """
+    judged, loaded = read_judged(data), getattr(model, "loaded", model)
+    depth = loaded.network.depth(next(iter(loaded.network.prefixes)))
+    vectors = layers_of(loaded, judged.spans, list(range(1, depth + 1)), progress)
+    groups = [
+        range(first, first + size) for size in range(1, _MOST_LAYERS + 1) for first in range(depth - size + 1)
+    ]
+    scores = [_score(judged, vectors[:, list(group)].astype(np.float32).mean(1), group) for group in groups]
+    scores.sort(key=lambda each: (-(each.neighbours or 0), each.loss))
+    return Tuning(tuple(scores), loaded.source.name, loaded.mark())
+
+
+def layers_of(
+    loaded: Loaded,
+    spans: Sequence[Span],
+    layers: Sequence[int],
+    progress: Callable[[int, int], object] | None = None,
+) -> NDArray[np.float16]:
+    """The vectors of uses at several layers: (uses, layers, d), of no length in particular."""
+    embedder = Embedder(loaded, Request(level="token", layer=list(layers)))
+    parts = []
+    for at in range(0, len(spans), _TEXTS_AT_ONCE):
+        here = spans[at : at + _TEXTS_AT_ONCE]
+        places = np.array([(row, span.start, span.stop) for row, span in enumerate(here)])
+        found = summed(embedder, [span.text for span in here], places)
+        # Of length 1 on the mean over the layers, so that float16 holds them and their shares stay.
+        found /= np.maximum(np.linalg.norm(found, axis=2).mean(1), 1e-9)[:, None, None]
+        parts.append(found.astype(np.float16))
+        if progress is not None:
+            progress(at + len(here), len(spans))
+    return np.concatenate(parts)
+
+
+def _score(judged: Judged, vectors: NDArray[Any], group: Sequence[int]) -> Score:
+    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    cosines = np.einsum("nd,nd->n", vectors[judged.pairs[:, 0]], vectors[judged.pairs[:, 1]])
+    words = judged.words[judged.pairs[:, 0]]
+    p = unseen(cosines, judged.same, words)
+    loss = -float(np.log(np.where(judged.same, p, 1 - p)).mean())
+    about = f"{judged.name}, {len(p):,} pairs of {len(set(words)):,} words"
+    return Score(
+        tuple(layer + 1 for layer in group),
+        ranking(cosines, judged.same),
+        loss,
+        calibration_error(p, judged.same),
+        left_out(vectors, judged.words, judged.senses) if judged.senses else None,
+        Calibration(*fit(cosines, judged.same), fitted_on=about),
+    )
+
+
+def left_out(vectors: NDArray[Any], words: NDArray[Any], senses: Sequence[str], count: int = 5) -> float:
+    """The share of uses that have the sense of most of the nearest others of their word."""
+    right, names = 0, np.array(senses, object)
+    for word in set(words):
+        own = np.flatnonzero(words == word)
+        likeness = vectors[own] @ vectors[own].T
+        np.fill_diagonal(likeness, -2)
+        right += sum(map(str.__eq__, voted(likeness, names[own].tolist(), count), names[own]))
+    return right / len(names)
+
+
+def use_settings(folder: Path, settings: Path | dict[str, Any]) -> None:
+    """Write tuned layers and their calibration into an index that has no vectors yet.
+
+    Args:
+        folder: the index.
+        settings: as `Tuning.settings`, or a file that `regard tune-layer -o` wrote.
+
+    Raises:
+        InputError: no such file, or the index has vectors.
+    """
+    given = read_object(settings) if isinstance(settings, Path) else settings
+    if not {"meaning", "calibration"} <= given.keys():
+        raise InputError(
+            f"settings must be a file that `regard tune-layer -o` wrote; {str(settings)!r} is none."
+        )
+    Store(folder)  # is there, or an error
+    with writer(folder) as store:
+        if store.one("SELECT 1 FROM vector LIMIT 1"):
+            raise InputError(
+                f"settings must come before the first vector; {str(folder)!r} has some. Make a new index."
+            )
+        with store.writing():
+            store.note(meaning=given["meaning"], calibration=given["calibration"])
