@@ -29,6 +29,7 @@ from regard.cli import (
     tokenizer,
     train,
     translate,
+    tune_layer,
 )
 from regard.cli._errors import Command, UsageError, usage
 from regard.cli._progress import say
@@ -90,10 +91,14 @@ _COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
     ),
     drift.drift: ("Measure how the use of a word differs between periods.", "news bank --bins 1950,1980"),
     eval.eval: ("Score a model on files, as while it is trained.", "run test.csv --json"),
+    tune_layer.tune_layer: (
+        "Find the layers that tell senses apart best.",
+        "wic/train.data.txt -m bert-base-uncased -o layers.json",
+    ),
 }
 for _run, (_does, _example) in _COMMANDS.items():
     app.command(
-        (_name := _run.__name__),
+        (_name := _run.__name__.replace("_", "-")),
         short_help=_does,
         epilog=f"Example: regard {_name} {_example}",
         cls=RayCommand if _run is embed.embed else Command,

@@ -9,6 +9,7 @@ from regard.concordance._likelihood import likelihood
 from regard.concordance._lines import Line, Lines
 from regard.concordance._meaning import Calibration
 from regard.concordance._senses import Sense, Senses
+from regard.concordance._tuning import Tuning, read_judged, tune_layers, use_settings
 from regard.concordance._vectors import usage_vectors
 
 __all__ = [
@@ -26,5 +27,10 @@ __all__ = [
     "Senses",
     "build_index",
     "likelihood",
+    "Tuning",
+    "build_index",
+    "read_judged",
+    "tune_layers",
     "usage_vectors",
+    "use_settings",
 ]

@@ -225,20 +225,32 @@ class Tuning(Shown):
         yield plain_table(["layers", "AUC", "log loss", "calibration error", "5 neighbours"], rows)
 
 
-def tune_layers(model: Any, data: Path, *, progress: Callable[[int, int], object] | None = None) -> Tuning:
+def tune_layers(
+    model: Any, judged: Judged, *, progress: Callable[[int, int], object] | None = None
+) -> Tuning:
     """Score the layers of a model, and means of up to four neighbouring ones, on judged uses.
 
     The best has most uses with the sense of their five nearest others; of pairs, the least log loss.
 
     Args:
         model: a `regard.Model`, or what it holds.
-        data: see `regard tune-layer --help`.
+        judged: as `read_judged` gives them.
         progress: called with (done, total) while vectors are computed.
 
-    Raises:
-        InputError: data that are no judged uses.
+    Example:
+        >>> import json, regard, tempfile
+        >>> from pathlib import Path
+        >>> uses = [("a river bank", 8, "side"), ("a muddy bank", 8, "side"), ("a bank loan", 2, "money"),
+        ...         ("the bank lends", 4, "money")]
+        >>> rows = [{"word": "bank", "text": text, "start": at, "stop": at + 4, "sense": sense}
+        ...         for text, at, sense in uses]
+        >>> file = Path(tempfile.mkdtemp()) / "bank.jsonl"
+        >>> _ = file.write_text("\\n".join(map(json.dumps, rows)))
+        >>> tuning = tune_layers(regard.load(), read_judged(file))
+        >>> len(tuning.scores), sorted(tuning.settings)
+        (18, ['calibration', 'meaning'])
     """
-    judged, loaded = read_judged(data), getattr(model, "loaded", model)
+    loaded = getattr(model, "loaded", model)
     depth = loaded.network.depth(next(iter(loaded.network.prefixes)))
     vectors = layers_of(loaded, judged.spans, list(range(1, depth + 1)), progress)
     groups = [

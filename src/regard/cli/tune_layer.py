@@ -1,0 +1,64 @@
+"""`regard tune-layer`: which layers of a model tell senses apart best."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli._options import (
+    DEFAULT_MODEL,
+    JsonOption,
+    ModelOption,
+    check_outputs,
+    console,
+    load_model,
+    print_json,
+    print_path,
+)
+from regard.cli._progress import Progress
+
+
+def tune_layer(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Uses that people have judged; see above.")],
+    model: ModelOption = DEFAULT_MODEL,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the best settings, for --settings."),
+    ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(
+            "--index", metavar="INDEX", help="Let this index use them; it must have no vectors yet."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the layers of a model that tell senses apart best, and calibrate what they say.
+
+    DATA is NAME.data.txt of Word in Context, with NAME.gold.txt beside it; or JSON lines, either pairs,
+    {"word": .., "first": USE, "second": USE, "same": true}, or senses, {"word": .., "sense": ..} with a use.
+    A use is {"text": .., "start": .., "stop": ..} or {"words": [..], "index": ..}.
+
+    The best layers have the least log loss on words that the fit has not seen; with senses, the most uses
+    that have the sense of their five nearest.
+    """
+    check_outputs({"--output": output})
+    from regard.concordance import read_judged, tune_layers, use_settings
+
+    judged = read_judged(data)
+    loaded = load_model(model)
+    with Progress("uses") as progress:
+        tuning = tune_layers(loaded, judged, progress=progress.show)
+    if output is not None:
+        from regard.core.files import write_whole
+
+        write_whole(output, json.dumps(tuning.settings, indent=2).encode())
+    if index is not None:
+        use_settings(index, tuning.settings)
+    if as_json:
+        print_json({"settings": tuning.settings, "scores": tuning.to_rows()})
+        return
+    console().print(tuning)
+    if output is not None:
+        print_path(output)

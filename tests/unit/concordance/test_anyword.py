@@ -1,0 +1,163 @@
+"""All vectors, and other words that are used so: exact search is the oracle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from regard.concordance import Concordance, Reading, build_index
+from regard.concordance import _anyword as anyword
+from regard.concordance import _vectors as vectors
+from regard.concordance._meaning import span_of
+from regard.concordance._uses import Found, select
+from regard.core.errors import InputError, MissingExtraError
+
+pytest.importorskip("lancedb")
+
+TEXTS = [
+    "They fished from the bank of a river.",
+    "The bank lent money to the banks of the town.",
+    "We sat on the shore of the lake.",
+    "The lender took the money.",
+    "A stream has two banks, and Banks was his name.",
+    "Long words stand here. " * 90,  # is cut into parts
+    "* * *",
+]
+SENTENCE = "She sat on the bank of the stream."
+
+
+def make(folder: Path) -> Path:
+    rows = [{"text": text, "n": number, "genre": "ab"[number % 2]} for number, text in enumerate(TEXTS)]
+    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    build_index([folder / "a.jsonl"], folder / "index", Reading(meta=("genre",)))
+    return folder / "index"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Concordance:
+    concordance = Concordance(make(tmp_path_factory.mktemp("any")))
+    with pytest.raises(InputError, match="run `regard index --all` first"):
+        concordance.find("bank", sentence=SENTENCE, any_word=True)
+    concordance.embed_all()
+    return concordance
+
+
+def exact(found: Concordance, query: Any, barred: set[str]) -> list[int]:
+    rows = found._store.rows(
+        "SELECT v.use, v.v, f.key FROM vector v JOIN use u ON u.id = v.use JOIN form f ON f.id = u.form"
+    )
+    scored = {
+        use: np.frombuffer(v, np.float16).astype(np.float32) @ query
+        for use, v, key in rows
+        if key not in barred
+    }
+    return sorted(scored, key=lambda use: -scored[use])
+
+
+def test_all_vectors_are_those_that_are_computed_one_by_one(found: Concordance, tmp_path: Path) -> None:
+    one = Concordance(make(tmp_path), found.vectors.embed)
+    for word in ("bank", "words", "stand", "stream"):
+        uses = select(one._store, word)
+        assert np.abs(one.vectors.of(uses) - found.vectors.of(uses)).max() < 1e-3  # float16
+    words = found._store.one("SELECT count(*) FROM use u JOIN form f ON f.id = u.form WHERE is_word")
+    assert found._store.one("SELECT count(*) FROM vector") == words
+
+
+def test_each_text_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    concordance = Concordance(make(tmp_path))
+    embedder, read = concordance.vectors.embed._embedder, list[str]()
+    spans = embedder.spans
+    monkeypatch.setattr(embedder, "spans", lambda texts: read.extend(texts) or spans(texts))
+    monkeypatch.setattr(vectors, "_USES_AT_ONCE", 250)
+    told: list[tuple[int, int]] = []
+    concordance.vectors.all(lambda *at: told.append(at))
+    texts = concordance._store.one("SELECT count(*) FROM text")
+    assert len(read) == len(set(read)) == texts
+    assert len(told) > 1
+    assert told[-1][0] == told[-1][1]
+    read.clear()
+    concordance.vectors.all()
+    assert read == []
+
+
+def test_the_nearest_other_words_are_those_of_exact_search(found: Concordance) -> None:
+    query = found.vectors.embed([span_of(SENTENCE, "bank")])[0]
+    lines = found.find("bank", sentence=SENTENCE, any_word=True, k=8)
+    assert [line.place.use for line in lines] == exact(found, query, {"bank"})[:8]
+    assert lines[0].probability is None
+    assert lines[0].similarity == max(line.similarity or 0 for line in lines)
+    both = found.find("/banks?/", sentence="on the *bank* of the stream", any_word=True, k=8)
+    assert not {line.place.node.lower() for line in both} & {"bank", "banks"}
+
+
+def test_other_words_under_conditions_and_by_examples(found: Concordance) -> None:
+    query = found.vectors.embed([span_of(SENTENCE, "bank")])[0]
+    order = exact(found, query, {"bank"})
+    lines = found.find("bank", sentence=SENTENCE, any_word=True, k=5, where=["genre=b"])
+    wanted = set(select(found._store, "/.*/", ["genre=b"]).uses.tolist())
+    assert [line.place.use for line in lines] == [use for use in order if use in wanted][:5]
+    bank = select(found._store, "bank")
+    lines = found.find("bank", more=bank.uses[:1].tolist(), any_word=True, k=3)
+    assert [line.place.use for line in lines] == exact(found, found.vectors.of(bank)[0], {"bank"})[:3]
+    assert found.find("brook", sentence="by the brook", any_word=True, k=2).total > 0  # not in the corpus
+
+
+def test_lemmas_are_left_out_where_the_corpus_has_them(tmp_path: Path) -> None:
+    rows = ["1\tgave\tgive\tVERB", "2\tgiven\tgive\tVERB", "3\tgifts\tgift\tNOUN"]
+    (tmp_path / "a.conllu").write_text("\n".join(rows) + "\n\n")
+    build_index([tmp_path / "a.conllu"], tmp_path / "index")
+    concordance = Concordance(tmp_path / "index")
+    concordance.embed_all()
+    lines = concordance.find("gives", sentence="she gives", any_word=True)
+    assert {line.place.node for line in lines} == {"gave", "given", "gifts"}
+    lines = concordance.find("gave", sentence="she gave", any_word=True)
+    assert [line.place.node for line in lines] == ["gifts"]
+
+
+def test_what_does_not_go_with_other_words_is_refused(found: Concordance) -> None:
+    for more in ({"sort": ["L1"]}, {"sample": 3}, {"k": None}):
+        with pytest.raises(InputError, match="any_word goes with"):
+            found.find("bank", sentence=SENTENCE, any_word=True, **more)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="any_word goes with a sentence"):
+        found.find("bank", any_word=True)
+
+
+def test_added_texts_ask_for_their_vectors(tmp_path: Path) -> None:
+    index = make(tmp_path)
+    Concordance(index).embed_all()
+    (tmp_path / "b.jsonl").write_text('{"text": "A brook runs.", "genre": "a"}\n')
+    build_index([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], index, Reading(meta=("genre",)))
+    again = Concordance(index)
+    with pytest.raises(InputError, match="those of the texts that were added"):
+        again.find("bank", sentence=SENTENCE, any_word=True)
+    again.embed_all()
+    assert again.find("river", sentence="by the *river*", any_word=True, k=3).total > 0
+    assert not (index / "any.new").exists()
+
+
+def test_without_lancedb_the_package_is_named(found: Concordance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> Any:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(anyword, "import_module", absent)
+    with pytest.raises(MissingExtraError, match="lancedb"):
+        found.embed_all()
+
+
+def test_many_rows_have_an_index_that_finds_nearly_all(
+    found: Concordance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(anyword, "_FEWEST", 300)
+    monkeypatch.setattr(anyword, "_BATCH", 100)
+    concordance = Concordance(make(tmp_path), found.vectors.embed)
+    concordance.embed_all()
+    kinds = [each.index_type for each in concordance._any._table.list_indices()]
+    assert sorted(kinds) == ["Bitmap", "IvfRq"]
+    query = found.vectors.embed([span_of(SENTENCE, "bank")])[0]
+    near = concordance._any.nearest(query, concordance._any.own("bank"), 10).tolist()
+    assert len(set(near) & set(exact(found, query, {"bank"})[:10])) >= 9
+    assert len(concordance.vectors.of(Found(np.array(near)))) == 10
