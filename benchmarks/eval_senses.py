@@ -33,6 +33,7 @@ import regard
 from regard.checkpoints import DEFAULT_MODEL
 from regard.concordance import usage_vectors
 from regard.concordance._meaning import Calibration, voted
+from regard.concordance._tuning import _pairs as drawn_pairs
 from regard.concordance._tuning import calibration_error, fit, layers_of, ranking, read_judged, unseen
 from regard.concordance._vectors import Span, UsageEmbedder, span_in
 
@@ -90,6 +91,13 @@ def in_context(vectors: dict[str, Array], judged: dict[str, Any], layers: Sequen
             f"{split}_error_if_exact": float(np.median(exact)),
         }
     return row | {"p": p}
+
+
+def said_of_pairs(calibration: Calibration, vectors: Array, senses: Array) -> float:
+    """The calibration error on pairs of a word, as many of one sense as of two."""
+    pairs = drawn_pairs(np.full(len(senses), "word", object), senses)
+    same = senses[pairs[:, 0]] == senses[pairs[:, 1]]
+    return calibration_error(calibration((vectors[pairs[:, 0]] * vectors[pairs[:, 1]]).sum(1)), same)
 
 
 def neighbours(vectors: Array, senses: Array, count: int) -> float:
@@ -218,6 +226,9 @@ def main() -> None:
         for name, chosen in settings.items():
             mean = mean_of(of, chosen)
             scored = {f"{count} neighbours": neighbours(mean, senses, count) for count in (1, 5)}
+            train = mean_of(vectors["train"], chosen)
+            fitted = Calibration(*fit((train[0::2] * train[1::2]).sum(1), judged["train"].same))
+            scored["calibration error of pairs"] = said_of_pairs(fitted, mean, senses)
             rows.append({"task": word, "what": name, "layers": chosen} | scored)
             print(f"{name:<20}", "   ".join(f"{what} {share:.3f}" for what, share in scored.items()))
         for labels in LABELS:

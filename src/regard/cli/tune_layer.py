@@ -46,6 +46,8 @@ def tune_layer(
     check_outputs({"--output": output})
     from regard.concordance import read_judged, tune_layers, use_settings
 
+    if index is not None:
+        use_settings(index, None)
     judged = read_judged(data)
     loaded = load_model(model)
     with Progress("uses") as progress:

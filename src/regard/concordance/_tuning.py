@@ -310,26 +310,27 @@ def left_out(vectors: NDArray[Any], words: NDArray[Any], senses: Sequence[str], 
     return right / len(names)
 
 
-def use_settings(folder: Path, settings: Path | dict[str, Any]) -> None:
+def use_settings(folder: Path, settings: Path | dict[str, Any] | None) -> None:
     """Write tuned layers and their calibration into an index that has no vectors yet.
 
     Args:
         folder: the index.
-        settings: as `Tuning.settings`, or a file that `regard tune-layer -o` wrote.
+        settings: as `Tuning.settings`, or a file that `regard tune-layer -o` wrote; None only checks.
 
     Raises:
-        InputError: no such file, or the index has vectors.
+        InputError: no such file or index, or the index has vectors.
     """
     given = read_object(settings) if isinstance(settings, Path) else settings
-    if not {"meaning", "calibration"} <= given.keys():
+    if given is not None and not {"meaning", "calibration"} <= given.keys():
         raise InputError(
             f"settings must be a file that `regard tune-layer -o` wrote; {str(settings)!r} is none."
         )
-    Store(folder)  # is there, or an error
+    Store(folder).check_finished()
     with writer(folder) as store:
         if store.one("SELECT 1 FROM vector LIMIT 1"):
             raise InputError(
                 f"settings must come before the first vector; {str(folder)!r} has some. Make a new index."
             )
-        with store.writing():
-            store.note(meaning=given["meaning"], calibration=given["calibration"])
+        if given is not None:
+            with store.writing():
+                store.note(meaning=given["meaning"], calibration=given["calibration"])
