@@ -33,8 +33,16 @@ import regard
 from regard.checkpoints import DEFAULT_MODEL
 from regard.concordance import usage_vectors
 from regard.concordance._meaning import Calibration, voted
-from regard.concordance._tuning import _pairs as drawn_pairs
-from regard.concordance._tuning import calibration_error, fit, layers_of, ranking, read_judged, unseen
+from regard.concordance._tuning import (
+    calibration_error,
+    drawn_pairs,
+    fit,
+    layers_of,
+    left_out,
+    ranking,
+    read_judged,
+    unseen,
+)
 from regard.concordance._vectors import Span, UsageEmbedder, span_in
 
 LABELS, DRAWS, WORDS = (2, 5, 10, 20, 50), 10, ("line", "serve")
@@ -95,16 +103,9 @@ def in_context(vectors: dict[str, Array], judged: dict[str, Any], layers: Sequen
 
 def said_of_pairs(calibration: Calibration, vectors: Array, senses: Array) -> float:
     """The calibration error on pairs of a word, as many of one sense as of two."""
-    pairs = drawn_pairs(np.full(len(senses), "word", object), senses)
+    pairs = drawn_pairs(np.full(len(senses), "", object), senses)
     same = senses[pairs[:, 0]] == senses[pairs[:, 1]]
     return calibration_error(calibration((vectors[pairs[:, 0]] * vectors[pairs[:, 1]]).sum(1)), same)
-
-
-def neighbours(vectors: Array, senses: Array, count: int) -> float:
-    """The share of uses, each left out in its turn, that have the sense of most of their nearest others."""
-    likeness = vectors @ vectors.T
-    np.fill_diagonal(likeness, -2)
-    return float((np.array(voted(likeness, senses.tolist(), count), object) == senses).mean())
 
 
 def with_labels(vectors: Array, senses: Array, labels: int) -> dict[str, float]:
@@ -219,13 +220,13 @@ def main() -> None:
 
     for word in WORDS:
         uses, senses = senseval(given.data / "senseval" / f"{word}.pos.gz")
-        of = layers_of(loaded, uses, every)
+        of, one = layers_of(loaded, uses, every), np.full(len(uses), word, object)
         majority = max(Counter(senses).values()) / len(senses)
         print(f"\n{word}: {len(uses):,} uses, {len(set(senses))} senses; the most frequent {majority:.3f}")
         rows.append({"task": word, "what": "majority", "accuracy": majority})
         for name, chosen in settings.items():
             mean = mean_of(of, chosen)
-            scored = {f"{count} neighbours": neighbours(mean, senses, count) for count in (1, 5)}
+            scored = {f"{count} neighbours": left_out(mean, one, senses.tolist(), count) for count in (1, 5)}
             train = mean_of(vectors["train"], chosen)
             fitted = Calibration(*fit((train[0::2] * train[1::2]).sum(1), judged["train"].same))
             scored["calibration error of pairs"] = said_of_pairs(fitted, mean, senses)

@@ -21,6 +21,8 @@ from regard.models import Loaded
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+Progress = Callable[[int, int], object] | None
+
 _PAIRS_A_WORD: Final = 2000  # of each answer, where uses have senses
 _FOLDS: Final = 10
 _MOST_LAYERS: Final = 4
@@ -29,15 +31,9 @@ _TEXTS_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Uses that people have judged.
+    """Uses that people have judged: spans with their words, pairs (n, 2) of them, whether each has one sense.
 
-    Attributes:
-        name: of the file.
-        spans: the uses.
-        words: the word of each.
-        pairs: (n, 2) of them.
-        same: whether a pair has one sense.
-        senses: of each use; empty where only pairs were judged.
+    `senses` are those of the uses; empty where only pairs were judged.
     """
 
     name: str
@@ -69,8 +65,7 @@ def read_judged(path: Path) -> Judged:
                 words += [word, word]
                 same.append({"T": True, "F": False}[answer])
         else:
-            for line in filter(str.strip, lines):
-                row = json.loads(line)
+            for row in map(json.loads, filter(str.strip, lines)):
                 uses = [row] if "sense" in row else [row["first"], row["second"]]
                 spans += map(_use, uses)
                 words += [str(row["word"])] * len(uses)
@@ -86,26 +81,23 @@ def read_judged(path: Path) -> Judged:
     if senses and same:
         raise InputError(f"data must be of pairs or of senses; {str(path)!r} has both.")
     of = np.array(words, object)
-    pairs = np.arange(len(spans)).reshape(-1, 2) if same else _pairs(of, np.array(senses, object))
-    answers = np.array(same, bool) if same else np.array([senses[a] == senses[b] for a, b in pairs], bool)
+    pairs = np.arange(len(spans)).reshape(-1, 2) if same else drawn_pairs(of, np.array(senses, object))
+    answers = np.array(same or [senses[a] == senses[b] for a, b in pairs], bool)
     if not answers.any() or answers.all():
         raise InputError(f"data must have pairs of one sense and pairs of two; {str(path)!r} has not both.")
     return Judged(path.name, spans, of, pairs, answers, senses)
 
 
 def _use(row: Any) -> Span:
-    span = (
-        span_in(row["words"], row["index"])
-        if "words" in row
-        else Span(row["text"], row["start"], row["stop"])
-    )
+    words = row.get("words")
+    span = Span(row["text"], row["start"], row["stop"]) if words is None else span_in(words, row["index"])
     if not 0 <= span.start < span.stop <= len(span.text):
         raise ValueError(f"start and stop must be in the text; got {span.start} and {span.stop}")
     return span
 
 
-def _pairs(words: NDArray[Any], senses: NDArray[Any]) -> NDArray[np.int64]:
-    """Of each word as many pairs of one sense as of two, drawn."""
+def drawn_pairs(words: NDArray[Any], senses: NDArray[Any]) -> NDArray[np.int64]:
+    """Of each word as many pairs of one sense as of two."""
     draw, found = np.random.default_rng(0), [np.zeros((0, 2), np.int64)]
     for word in sorted(set(words)):
         own = np.flatnonzero(words == word)
@@ -121,23 +113,21 @@ def _pairs(words: NDArray[Any], senses: NDArray[Any]) -> NDArray[np.int64]:
 def fit(cosines: NDArray[Any], same: NDArray[np.bool_]) -> tuple[float, float]:
     """Slope and intercept of a `Calibration`, of the greatest likelihood, by Newton's method."""
     x = np.stack([nearness(cosines), np.ones(len(cosines))], axis=1)
-    weights = np.zeros(2)
+    weights, ridge = np.zeros(2), 1e-3  # so little that it only ends a perfect separation
     for _ in range(50):
         p = 1 / (1 + np.exp(-x @ weights))
-        slope = x.T @ (p - same) + 1e-3 * weights  # so little that it only ends a perfect separation
-        step = np.linalg.solve(x.T @ (x * (p * (1 - p))[:, None]) + 1e-3 * np.eye(2), slope)
+        curvature = x.T @ (x * (p * (1 - p))[:, None]) + ridge * np.eye(2)
+        step = np.linalg.solve(curvature, x.T @ (p - same) + ridge * weights)
         weights -= step / max(1.0, float(np.abs(step).max()) / 2)
-        if np.abs(step).max() < 1e-9:
-            break
     return float(weights[0]), float(weights[1])
 
 
 def unseen(cosines: NDArray[Any], same: NDArray[np.bool_], words: NDArray[Any]) -> NDArray[np.float64]:
-    """The probability of each pair, by a fit on other words."""
+    """The probability of each pair, by a fit on the pairs of other words; of one word, of other pairs."""
     names, of = np.unique(words.astype(str), return_inverse=True)
     fold = np.random.default_rng(0).permutation(len(names))[of] if len(names) > 1 else np.arange(len(words))
     out = np.empty(len(cosines))
-    for part in range(min(_FOLDS, len(np.unique(fold)))):
+    for part in np.unique(fold % _FOLDS):
         held = fold % _FOLDS == part
         out[held] = Calibration(*fit(cosines[~held], same[~held]))(cosines[held])
     return out
@@ -154,30 +144,9 @@ def calibration_error(probability: NDArray[Any], same: NDArray[np.bool_], bins: 
 
 def ranking(score: NDArray[Any], same: NDArray[np.bool_]) -> float:
     """How often a pair of one sense scores higher than one of two: the area under the ROC curve."""
-    ranks = np.searchsorted(np.sort(score), score, "left") + np.searchsorted(np.sort(score), score, "right")
-    count = int(same.sum())
-    return float((ranks[same].sum() / 2 - count * count / 2) / (count * (len(same) - count)))
-
-
-@dataclass(frozen=True)
-class Score:
-    """How well a mean of layers tells senses apart.
-
-    Attributes:
-        layers: the embedding layers.
-        auc: of pairs; see `ranking`.
-        loss: -mean log p of what was judged, each word by a fit on the others.
-        error: the expected calibration error, likewise.
-        neighbours: the share of uses that have the sense of most of their five nearest; None without senses.
-        calibration: fitted on all pairs.
-    """
-
-    layers: tuple[int, ...]
-    auc: float
-    loss: float
-    error: float
-    neighbours: float | None
-    calibration: Calibration
+    others = np.sort(score[~same])
+    below = sum(np.searchsorted(others, score[same], side).mean() for side in ("left", "right"))
+    return float(below / 2 / len(others))
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,49 +154,34 @@ class Tuning(Shown):
     """Layers and means of neighbouring layers, the best first.
 
     Attributes:
-        scores: of each.
-        model, mark: the model, and its weights.
+        rows: for each its layers; of pairs the AUC, and the log loss and the expected calibration error by a
+            fit on other words; the share of uses with the sense of most of their five nearest, None without
+            senses; slope and intercept.
+        settings: the model, its best layers and their calibration, as an index keeps them.
     """
 
-    scores: tuple[Score, ...]
-    model: str
-    mark: str
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The best layers with their calibration, as an index keeps them."""
-        best = self.scores[0]
-        meaning = {"model": self.model, "mark": self.mark, "layers": list(best.layers)}
-        return {"meaning": meaning, "calibration": asdict(best.calibration)}
+    rows: tuple[dict[str, Any], ...]
+    settings: dict[str, Any]
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A dictionary for each: layers, auc, loss, error, neighbours, slope and intercept."""
-        rows = []
-        for each in self.scores:
-            row = asdict(each)
-            fitted = row.pop("calibration")
-            rows.append(row | {name: fitted[name] for name in ("slope", "intercept")})
-        return rows
+        """A dictionary for each: layers, auc, log_loss, calibration_error, neighbours, slope, intercept."""
+        return [dict(row) for row in self.rows]
 
     def _parts(self) -> "Iterator[RenderableType]":
-        yield f"{self.model} on {self.scores[0].calibration.fitted_on}"
-        rows = [
-            (
-                "+".join(map(str, each.layers)),
-                f"{each.auc:.3f}",
-                f"{each.loss:.4f}",
-                f"{each.error:.3f}",
-                vote,
-            )
-            for each in self.scores
-            for vote in ["-" if each.neighbours is None else f"{each.neighbours:.3f}"]
+        yield f"{self.settings['meaning']['model']} on {self.settings['calibration']['fitted_on']}"
+        names = ("auc", "log_loss", "calibration_error", "neighbours")
+        table = [
+            ["+".join(map(str, row["layers"]))]
+            + [
+                "-" if row[name] is None else f"{row[name]:.{4 if name == 'log_loss' else 3}f}"
+                for name in names
+            ]
+            for row in self.rows
         ]
-        yield plain_table(["layers", "AUC", "log loss", "calibration error", "5 neighbours"], rows)
+        yield plain_table(["layers", "AUC", "log loss", "calibration error", "5 neighbours"], table)
 
 
-def tune_layers(
-    model: Any, judged: Judged, *, progress: Callable[[int, int], object] | None = None
-) -> Tuning:
+def tune_layers(model: Any, judged: Judged, *, progress: Progress = None) -> Tuning:
     """Score the layers of a model, and means of up to four neighbouring ones, on judged uses.
 
     The best has most uses with the sense of their five nearest others; of pairs, the least log loss.
@@ -247,56 +201,53 @@ def tune_layers(
         >>> file = Path(tempfile.mkdtemp()) / "bank.jsonl"
         >>> _ = file.write_text("\\n".join(map(json.dumps, rows)))
         >>> tuning = tune_layers(regard.load(), read_judged(file))
-        >>> len(tuning.scores), sorted(tuning.settings)
+        >>> len(tuning.rows), sorted(tuning.settings)
         (18, ['calibration', 'meaning'])
     """
     loaded = getattr(model, "loaded", model)
     depth = loaded.network.depth(next(iter(loaded.network.prefixes)))
     vectors = layers_of(loaded, judged.spans, list(range(1, depth + 1)), progress)
-    groups = [
-        range(first, first + size) for size in range(1, _MOST_LAYERS + 1) for first in range(depth - size + 1)
-    ]
-    scores = [_score(judged, vectors[:, list(group)].astype(np.float32).mean(1), group) for group in groups]
-    scores.sort(key=lambda each: (-(each.neighbours or 0), each.loss))
-    return Tuning(tuple(scores), loaded.source.name, loaded.mark())
+    runs = [(a, a + size) for size in range(1, _MOST_LAYERS + 1) for a in range(depth - size + 1)]
+    rows = [_row(judged, vectors[:, a:b].astype(np.float32).mean(1), range(a + 1, b + 1)) for a, b in runs]
+    rows.sort(key=lambda row: (-(row["neighbours"] or 0), row["log_loss"]))
+    about = f"{judged.name}, {len(judged.same):,} pairs of {len(set(judged.words)):,} words"
+    best = Calibration(rows[0]["slope"], rows[0]["intercept"], fitted_on=about)
+    meaning = {"model": loaded.source.name, "mark": loaded.mark(), "layers": rows[0]["layers"]}
+    return Tuning(tuple(rows), {"meaning": meaning, "calibration": asdict(best)})
+
+
+def _row(judged: Judged, vectors: NDArray[Any], layers: Sequence[int]) -> dict[str, Any]:
+    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    first, second = judged.pairs.T
+    cosines = np.einsum("nd,nd->n", vectors[first], vectors[second])
+    p = unseen(cosines, judged.same, judged.words[first])
+    slope, intercept = fit(cosines, judged.same)
+    return {
+        "layers": list(layers),
+        "auc": ranking(cosines, judged.same),
+        "log_loss": -float(np.log(np.where(judged.same, p, 1 - p)).mean()),
+        "calibration_error": calibration_error(p, judged.same),
+        "neighbours": left_out(vectors, judged.words, judged.senses) if judged.senses else None,
+        "slope": slope,
+        "intercept": intercept,
+    }
 
 
 def layers_of(
-    loaded: Loaded,
-    spans: Sequence[Span],
-    layers: Sequence[int],
-    progress: Callable[[int, int], object] | None = None,
+    loaded: Loaded, spans: Sequence[Span], layers: Sequence[int], progress: Progress = None
 ) -> NDArray[np.float16]:
-    """The vectors of uses at several layers: (uses, layers, d), of no length in particular."""
+    """The vectors of uses at several layers: (uses, layers, d), the mean of whose lengths is 1."""
     embedder = Embedder(loaded, Request(level="token", layer=list(layers)))
     parts = []
     for at in range(0, len(spans), _TEXTS_AT_ONCE):
         here = spans[at : at + _TEXTS_AT_ONCE]
         places = np.array([(row, span.start, span.stop) for row, span in enumerate(here)])
         found = summed(embedder, [span.text for span in here], places)
-        # Of length 1 on the mean over the layers, so that float16 holds them and their shares stay.
         found /= np.maximum(np.linalg.norm(found, axis=2).mean(1), 1e-9)[:, None, None]
         parts.append(found.astype(np.float16))
         if progress is not None:
             progress(at + len(here), len(spans))
     return np.concatenate(parts)
-
-
-def _score(judged: Judged, vectors: NDArray[Any], group: Sequence[int]) -> Score:
-    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
-    cosines = np.einsum("nd,nd->n", vectors[judged.pairs[:, 0]], vectors[judged.pairs[:, 1]])
-    words = judged.words[judged.pairs[:, 0]]
-    p = unseen(cosines, judged.same, words)
-    loss = -float(np.log(np.where(judged.same, p, 1 - p)).mean())
-    about = f"{judged.name}, {len(p):,} pairs of {len(set(words)):,} words"
-    return Score(
-        tuple(layer + 1 for layer in group),
-        ranking(cosines, judged.same),
-        loss,
-        calibration_error(p, judged.same),
-        left_out(vectors, judged.words, judged.senses) if judged.senses else None,
-        Calibration(*fit(cosines, judged.same), fitted_on=about),
-    )
 
 
 def left_out(vectors: NDArray[Any], words: NDArray[Any], senses: Sequence[str], count: int = 5) -> float:
@@ -322,15 +273,10 @@ def use_settings(folder: Path, settings: Path | dict[str, Any] | None) -> None:
     """
     given = read_object(settings) if isinstance(settings, Path) else settings
     if given is not None and not {"meaning", "calibration"} <= given.keys():
-        raise InputError(
-            f"settings must be a file that `regard tune-layer -o` wrote; {str(settings)!r} is none."
-        )
+        raise InputError(f"settings must be a file that `regard tune-layer -o` wrote; got {settings!r}.")
     Store(folder).check_finished()
-    with writer(folder) as store:
+    with writer(folder) as store, store.writing():
         if store.one("SELECT 1 FROM vector LIMIT 1"):
-            raise InputError(
-                f"settings must come before the first vector; {str(folder)!r} has some. Make a new index."
-            )
+            raise InputError(f"settings must come before the first vector; {str(folder)!r} has some.")
         if given is not None:
-            with store.writing():
-                store.note(meaning=given["meaning"], calibration=given["calibration"])
+            store.note(meaning=given["meaning"], calibration=given["calibration"])

@@ -1,16 +1,17 @@
 """A vector for each use: computed when it is asked for, and kept."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.concordance._store import Store
-from regard.concordance._uses import Found, Place, places
+from regard.concordance._uses import Found, Place, Uses, places
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -101,13 +102,10 @@ def summed(embedder: Embedder, texts: Sequence[str], at: NDArray[np.int64]) -> V
     begins, ends = (found.rows * longest + column for column in found.spans.T)
     first = np.searchsorted(ends, at[:, 0] * longest + at[:, 1], side="right")
     counts = np.maximum(np.searchsorted(begins, at[:, 0] * longest + at[:, 2]) - first, 0)
-    there = counts > 0
-    first, counts = first[there], counts[there]
-    starts = np.cumsum(counts) - counts
     out = np.zeros((len(at), *found.vectors.shape[1:]), np.float32)
-    if len(starts):
-        rows = np.repeat(first - starts, counts) + np.arange(counts.sum())
-        out[there] = np.add.reduceat(found.vectors[rows], starts)
+    for piece in range(int(counts.max(initial=0))):  # most words are one piece
+        longer = np.flatnonzero(counts > piece)
+        out[longer] += found.vectors[first[longer] + piece]
     return out
 
 
@@ -200,37 +198,44 @@ class VectorCache:
     def all(self, progress: Callable[[int, int], object] | None = None) -> None:
         """Compute the vectors of all words, a transaction at a time; goes on where it was stopped."""
         total = self._store.one("SELECT coalesce(max(id), 0) FROM use")
-        while (done := self._store.manifest.get("embedded", 0)) < total:
-            uses = np.array(
-                self._store.rows(
-                    "SELECT id, text, start, stop, form IN (SELECT id FROM form WHERE is_word) FROM use "
-                    "WHERE id > ? ORDER BY id LIMIT ?",
-                    [done, _USES_AT_ONCE],
-                ),
-                np.int64,
+        with ThreadPoolExecutor(1) as beside:  # a block is written while the next is computed
+            before: tuple[Uses, int, Future[Vectors]] | None = None
+            for block in chain(self._blocks(total), [None]):
+                now = None if block is None else (*block[:2], beside.submit(self.embed.of, *block[2:]))
+                if before is not None:
+                    uses, last, vectors = before
+                    made = vectors.result()
+                    with self._store.writing():
+                        self._keep(Found(uses), made)
+                        self._store.note(embedded=last)
+                    if progress is not None:
+                        progress(last, total)
+                before = now
+
+    def _blocks(self, total: int) -> Iterator[tuple[Uses, int, list[str], NDArray[np.int64]]]:
+        """Uses, the last number that they reach to, their texts, and where they are in them."""
+        last = self._store.manifest.get("embedded", 0)
+        while last < total:
+            rows = self._store.rows(
+                "SELECT id, text, start, stop, form IN (SELECT id FROM form WHERE is_word) FROM use "
+                "WHERE id > ? ORDER BY id LIMIT ?",
+                [last, _USES_AT_ONCE],
             )
+            uses = np.array(rows, np.int64)
             if uses[-1, 0] < total and (whole := uses[:, 1] < uses[-1, 1]).any():
                 uses = uses[whole]  # the last text goes on behind these
+            last = int(uses[-1, 0])
             texts, of_use = np.unique(uses[:, 1], return_inverse=True)
+            around = self._around(texts)
             with self._store.of(texts):
                 bodies = self._store.rows(
                     "SELECT w.use, t.body FROM wanted w JOIN text t ON t.id = w.use ORDER BY w.rowid"
                 )
-            around = self._around(texts)
-            heads = [around.get(text, ("", ""))[0] for text, _ in bodies]
-            read = [
-                head + body + around.get(text, ("", ""))[1]
-                for head, (text, body) in zip(heads, bodies, strict=True)
-            ]
-            shift = np.array([*map(len, heads)])[of_use]
+            parts = [(*around.get(text, ("", "")), body) for text, body in bodies]
+            shift = np.array([len(head) for head, _, _ in parts])[of_use]
+            at = np.stack([of_use, uses[:, 2] + shift, uses[:, 3] + shift], axis=1)
             words = uses[:, 4] == 1
-            at = np.stack([of_use, uses[:, 2] + shift, uses[:, 3] + shift], axis=1)[words]
-            vectors = self.embed.of(read, at)
-            with self._store.writing():
-                self._keep(Found(uses[words, 0]), vectors)
-                self._store.note(embedded=int(uses[-1, 0]))
-            if progress is not None:
-                progress(int(uses[-1, 0]), total)
+            yield uses[words, 0], last, [head + body + tail for head, tail, body in parts], at[words]
 
     def span(self, place: Place) -> Span:
         """A use with what the model reads around it: its text, and beside a part of a long one some more."""

@@ -181,9 +181,9 @@ def test_layers_are_mixed_as_the_concordance_mixes_them(model: Any) -> None:
 
 def test_settings_go_into_an_index_without_vectors(model: Any, tmp_path: Path) -> None:
     tuning = tune_layers(model, read_judged(senses(tmp_path / "senses.jsonl")))
-    assert len(tuning.scores) == 6 + 5 + 4 + 3
-    best = tuning.scores[0]
-    assert best.neighbours == max(each.neighbours or 0 for each in tuning.scores)
+    assert len(tuning.rows) == 6 + 5 + 4 + 3
+    best = tuning.rows[0]
+    assert best["neighbours"] == max(row["neighbours"] for row in tuning.rows)
     assert "5 neighbours" in str(tuning)
     (tmp_path / "a.txt").write_text("The bank of a river.\nThe bank lent money.\n")
     build_index([tmp_path / "a.txt"], tmp_path / "index")
@@ -191,8 +191,9 @@ def test_settings_go_into_an_index_without_vectors(model: Any, tmp_path: Path) -
     file.write_text(json.dumps(tuning.settings))
     use_settings(tmp_path / "index", file)
     found = Concordance(tmp_path / "index")
-    assert found.vectors.embed.layers == best.layers
-    assert found.calibration == best.calibration
+    assert list(found.vectors.embed.layers) == best["layers"]
+    assert found.calibration is not None
+    assert found.calibration.slope == best["slope"]
     assert found.find("bank", sentence="a bank")[0].probability is not None
     with pytest.raises(InputError, match="settings must come before the first vector"):
         use_settings(tmp_path / "index", tuning.settings)
