@@ -52,6 +52,10 @@ def find(
     why: Annotated[
         bool, typer.Option("--why", help="Say for each line which words around make it fit.")
     ] = False,
+    any_word: Annotated[
+        bool,
+        typer.Option("--any-word", help="Find other words used so; `regard index --all` comes before."),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write a .csv, .jsonl or .parquet file."),
@@ -98,13 +102,14 @@ def find(
             word,
             sentence=sentence,
             where=where or (),
-            k=k if k is not None or output is not None else 20,
+            k=k if k is not None or (output is not None and not any_word) else 20,
             sort=() if sort is None else sort.split(","),
             sample=sample,
             seed=seed,
             more=more or (),
             less=less or (),
             why=why,
+            any_word=any_word,
             progress=progress.show,
         )
     if output is not None:

@@ -65,17 +65,29 @@ def index(
         str,
         typer.Option("--encoding", metavar="NAME", help="The encoding of all but Parquet, such as cp1252."),
     ] = "utf-8",
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Compute the vectors of all words too, for find --any-word."),
+    ] = False,
+    settings: Annotated[
+        Path | None,
+        typer.Option("--settings", metavar="FILE", help="Layers and calibration, of `regard tune-layer -o`."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="MODEL", help="Of the vectors of --all; by default the usual."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Index the words of a corpus: which stand where, and what is known of their texts.
 
-    It takes no model: vectors come when `regard find` is asked for a word. Run the same command again after
+    It takes no model: vectors come when `regard find` is asked for a word, or with --all now. Run the same command again after
     an interruption, of any kind: it goes on. With more files it adds them. Rows without a text are put aside
     and named. CoNLL-U and VRT keep their words, lemmas, parts of speech and attributes.
     """
     begun = time.monotonic()
     with status("looking at the input"):
-        from regard.concordance import Reading, build_index
+        from regard.concordance import Reading, build_index, use_settings
         from regard.data import Csv
 
         reading = Reading(
@@ -93,6 +105,15 @@ def index(
         found = build_index(
             corpus, output, reading, progress=lambda texts, file: progress.show(texts, None, file)
         )
+        if settings is not None:
+            use_settings(output, settings)
+        if everything:
+            with status("loading the model"):
+                from regard.concordance import Concordance
+
+                concordance = Concordance(output, model)
+                _ = concordance.vectors
+            concordance.embed_all(progress.show)
     for place, why in found.put_aside[:_NAMED]:
         say(f"{place} is put aside: {why}")
     if more := found.put_aside[_NAMED:]:

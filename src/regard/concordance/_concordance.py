@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from regard.concordance import _examples, _senses
+from regard.concordance._anyword import AnyWord, make_any
 from regard.concordance._counts import UNITS, Counts, by_field, collocates, frequencies, keywords
 from regard.concordance._drift import Drift, drift, parts_of
-from regard.concordance._anyword import AnyWord, make_any
 from regard.concordance._lines import Line, Lines, ranked
 from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of
 from regard.concordance._senses import Senses
 from regard.concordance._store import Store
 from regard.concordance._uses import Found, places, select, sort_order
-from regard.concordance._where import save_subcorpus
 from regard.concordance._vectors import Span, UsageEmbedder, VectorCache, Vectors
+from regard.concordance._where import save_subcorpus
 from regard.core.arguments import whole
 from regard.core.errors import InputError
 

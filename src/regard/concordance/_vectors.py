@@ -15,6 +15,7 @@ from regard.concordance._uses import Found, Place, Uses, places
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
+    from regard.embedding import Embedder
     from regard.models import Loaded
 
 Vectors = NDArray[np.float32]
@@ -94,7 +95,7 @@ class UsageEmbedder:
         return out
 
 
-def summed(embedder: Embedder, texts: Sequence[str], at: NDArray[np.int64]) -> Vectors:
+def summed(embedder: "Embedder", texts: Sequence[str], at: NDArray[np.int64]) -> Vectors:
     """The sum of the vectors of the pieces of words (uses, [layers,] d); `at` is as of `UsageEmbedder.of`."""
     found = embedder.spans(texts)
     # Pieces and words on one line, text after text: those of a word are neighbours there.
