@@ -16,6 +16,7 @@ from regard._version import __version__
 
 if TYPE_CHECKING:
     from regard._model import Model, lens, load
+    from regard.concordance import Concordance
     from regard.core.errors import (
         CheckpointError,
         InputError,
@@ -33,6 +34,7 @@ __all__ = [
     "Add",
     "Beams",
     "CheckpointError",
+    "Concordance",
     "Draft",
     "Edit",
     "InputError",

@@ -81,9 +81,9 @@ def index(
 ) -> None:
     """Index the words of a corpus: which stand where, and what is known of their texts.
 
-    It takes no model: vectors come when `regard find` is asked for a word, or with --all now. Run the same command again after
-    an interruption, of any kind: it goes on. With more files it adds them. Rows without a text are put aside
-    and named. CoNLL-U and VRT keep their words, lemmas, parts of speech and attributes.
+    It takes no model: vectors come when `regard find` is asked for a word, or with --all now. Run the same
+    command again after an interruption, of any kind: it goes on. With more files it adds them. Rows without a
+    text are put aside and named. CoNLL-U and VRT keep their words, lemmas, parts of speech and attributes.
     """
     begun = time.monotonic()
     with status("looking at the input"):
