@@ -31,15 +31,8 @@ _SAY_NOTHING: Final = frozenset(
 
 
 def as_named(given: Mapping[str, Any], known: Iterable[str] = OF_ROWS, **names: str) -> dict[str, Any]:
-    """What a tokenizer handed out, under regard's names.
-
-    Args:
-        given: by transformers' names or regard's.
-        known: regard's names that are taken here.
-        names: further names of transformers, each with regard's.
-
-    Raises:
-        InputError: a name that is neither, or one thing under both of its names.
+    """What a tokenizer handed out, under regard's names, of which `known` are taken here; `names` has further
+    ones of transformers. A name that is neither, or one thing under both of its names, is an InputError.
 
     Example:
         >>> as_named({"input_ids": [101, 102], "length": 2}, ["token_ids", "mask"])
@@ -68,15 +61,8 @@ def read_ids(
     name: str = "token_ids",
     of_decoder: bool = False,
 ) -> list[Encoding]:
-    """The tokens of each row, without its padding.
-
-    Args:
-        loaded: whose tokens they are.
-        token_ids: (N,), (texts, N), or lists of several lengths.
-        mask: of the same shape, 1 for a token and 0 for padding, which is left out; None where there is none.
-        token_types: of the same shape, which text of a pair; None for a single text.
-        name: of the argument, for messages.
-        of_decoder: whether a decoder beside an encoder reads them, whose start token may be that of padding.
+    """The tokens of each row, (N,), (texts, N) or of several lengths, without its padding, which a mask of the
+    same shape says. A decoder beside an encoder may begin with the token of padding.
 
     Raises:
         InputError: no whole numbers, shapes that differ, a mask with a hole, token types that the model does
