@@ -61,8 +61,8 @@ def read_ids(
     name: str = "token_ids",
     of_decoder: bool = False,
 ) -> list[Encoding]:
-    """The tokens of each row, (N,), (texts, N) or of several lengths, without the padding that a mask of their
-    shape names. A decoder beside an encoder may begin with the token of padding.
+    """The tokens of each row, (N,), (texts, N) or of several lengths, without the padding that a mask of
+    their shape names. A decoder beside an encoder may begin with the token of padding.
 
     Raises:
         InputError: no whole numbers, shapes that differ, a mask with a hole, token types that the model does
