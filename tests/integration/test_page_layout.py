@@ -61,9 +61,13 @@ def test_view_and_numbers_have_room(open_page: OpenPage, tmp_path: Path) -> None
     page = open_page(path)
     for width, height in ((800, 600), (1024, 768), (1100, 600), (1280, 800)):
         page.set_viewport_size({"width": width, "height": height})
-        picker, stage, panel = (
-            page.locator(name).evaluate("e => e.getBoundingClientRect().toJSON()")
-            for name in (".picker", ".stage", ".panel")
+        # All at one instant: the page is still drawn anew, and a scroll bar comes and goes.
+        picker, stage, panel = page.evaluate(
+            """async (names) => {
+                await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+                return names.map((name) => document.querySelector(name).getBoundingClientRect().toJSON());
+            }""",
+            [".picker", ".stage", ".panel"],
         )
         assert stage["height"] > 0.5 * height
         assert panel["height"] > 150

@@ -80,7 +80,7 @@ def test_every_public_name_and_every_command_is_described(
                 assert anchor in ids[file.replace(".md", ".html")], (package, name)
     assert {"regard.Trace.weights", "regard.Trace.open"} <= ids["Trace.html"]
     assert "regard.Trace.attention_of" not in ids["Trace.html"]  # nor in dir(trace)
-    commands = {file.stem for file in Path(cli.__file__).parent.glob("[a-z]*.py")}
+    commands = {file.stem.replace("_", "-") for file in Path(cli.__file__).parent.glob("[a-z]*.py")}
     assert {f"regard-{command}" for command in commands} <= ids["command-line.html"]
 
 

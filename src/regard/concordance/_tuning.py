@@ -15,11 +15,11 @@ from regard.concordance._vectors import Span, span_in, summed
 from regard.core.errors import InputError
 from regard.core.json import read_object
 from regard.core.shown import Shown, plain_table
-from regard.embedding import Embedder, Request
-from regard.models import Loaded
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from regard.models import Loaded
 
 Progress = Callable[[int, int], object] | None
 
@@ -234,9 +234,11 @@ def _row(judged: Judged, vectors: NDArray[Any], layers: Sequence[int]) -> dict[s
 
 
 def layers_of(
-    loaded: Loaded, spans: Sequence[Span], layers: Sequence[int], progress: Progress = None
+    loaded: "Loaded", spans: Sequence[Span], layers: Sequence[int], progress: Progress = None
 ) -> NDArray[np.float16]:
     """The vectors of uses at several layers: (uses, layers, d), the mean of whose lengths is 1."""
+    from regard.embedding import Embedder, Request
+
     embedder = Embedder(loaded, Request(level="token", layer=list(layers)))
     parts = []
     for at in range(0, len(spans), _TEXTS_AT_ONCE):
