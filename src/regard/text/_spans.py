@@ -115,13 +115,7 @@ def align_words(text: str, spans: Sequence[Span], words: Sequence[Span]) -> list
 
 def reach(text: str, span: Span, words: Sequence[Span], word: int) -> tuple[int, int]:
     """The first and the last of the words that a token stands for: of those that it touches, all that have a
-    letter or a digit; of punctuation alone, all.
-
-    Args:
-        text: The original text.
-        span: The token's.
-        words: The words' spans.
-        word: One that the token touches, as `align_words` gives it.
+    letter or a digit; of punctuation alone, all. `word` is one that it touches, as `align_words` gives it.
     """
     first = last = word
     while first and words[first - 1][1] > span[0]:
