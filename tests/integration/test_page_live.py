@@ -122,7 +122,7 @@ def test_an_edit_is_pythons(open_live: OpenPage, models: dict[str, regard.Model]
 
     # A weight is dragged at the end of its bar, by the keyboard too.
     page.locator('.tokens.queries [data-token="2"]').click()
-    handle = page.get_by_role("slider", name="Drag the weight of bank")
+    handle = page.get_by_role("slider", name="Drag the weight of bank", exact=True)  # of the row that is pinned
     place = [int(part) for part in str(handle.get_attribute("data-place")).split(".")]
     handle.focus()
     handle.press("End")
@@ -151,7 +151,7 @@ def test_an_edit_is_pythons(open_live: OpenPage, models: dict[str, regard.Model]
 
 def test_the_views_follow_a_weight_while_it_is_dragged(open_live: OpenPage) -> None:
     page = open_live(fragment="#layer=0&head=1&pin=query-2")
-    handle = page.get_by_role("slider", name="Drag the weight of bank")
+    handle = page.get_by_role("slider", name="Drag the weight of bank", exact=True)  # of the row that is pinned
     handle.hover(force=True)
     place = str(handle.get_attribute("data-place"))
     box = handle.bounding_box()
