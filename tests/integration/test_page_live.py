@@ -122,7 +122,7 @@ def test_an_edit_is_pythons(open_live: OpenPage, models: dict[str, regard.Model]
 
     # A weight is dragged at the end of its bar, by the keyboard too.
     page.locator('.tokens.queries [data-token="2"]').click()
-    handle = page.get_by_role("slider", name="Drag the weight of bank", exact=True)  # of the row that is pinned
+    handle = page.get_by_role("slider", name="Drag the weight of bank", exact=True)  # of the pinned row
     place = [int(part) for part in str(handle.get_attribute("data-place")).split(".")]
     handle.focus()
     handle.press("End")
@@ -151,7 +151,7 @@ def test_an_edit_is_pythons(open_live: OpenPage, models: dict[str, regard.Model]
 
 def test_the_views_follow_a_weight_while_it_is_dragged(open_live: OpenPage) -> None:
     page = open_live(fragment="#layer=0&head=1&pin=query-2")
-    handle = page.get_by_role("slider", name="Drag the weight of bank", exact=True)  # of the row that is pinned
+    handle = page.get_by_role("slider", name="Drag the weight of bank", exact=True)  # of the pinned row
     handle.hover(force=True)
     place = str(handle.get_attribute("data-place"))
     box = handle.bounding_box()
@@ -394,7 +394,7 @@ def test_axe_finds_nothing(theme: str, open_live: OpenPage) -> None:
     page.get_by_role("button", name="Compare two sentences").click()
     _type(page, OTHER, "Another sentence, to compare with")
     _type(page, "a man on the [MASK] river bank 鱼")
-    page.get_by_role("slider", name="Drag the weight of bank").press("ArrowRight")
+    page.get_by_role("slider", name="Drag the weight of bank", exact=True).press("ArrowRight")
     _settle(page)
     # In the dark only colours are others.
     options = {"resultTypes": ["violations"]} | ({"runOnly": ["color-contrast"]} if theme == "dark" else {})
