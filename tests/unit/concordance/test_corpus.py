@@ -134,7 +134,7 @@ def read(
         ("a.txt", LATIN, {"encoding": "latin-1"}, ["café"]),
         ("a.csv", b"body;x\none;1\ntwo;2\n", {"text": "body", "csv": Csv(delimiter=";")}, ["one", "two"]),
         ("a.conllu", CONLLU.encode(), {}, ["bank"]),
-        ("a.conllu.gz", gzip.compress(CONLLU.encode()), {}, ["bank"]),
+        ("a.conllu.gz", gzip.compress(CONLLU.encode(), mtime=0), {}, ["bank"]),
         ("a.dat", CONLLU.encode(), {"format": "conllu"}, ["bank"]),
         ("a.vrt", b"NN\tbank\n", {"columns": ("pos", "word")}, ["bank"]),
         ("a.xml", b"<p>bank</p>\n", {"format": "text"}, ["<p>bank</p>"]),
