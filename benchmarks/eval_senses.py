@@ -10,8 +10,9 @@ other words (ten folds by word), of the development pairs by a fit on the traini
 chance would give if the probabilities were exact: the median over 200 draws of answers from them.
 
 *Line and serve*: is a use's sense that of its nearest other use, or of most of the five nearest? Each use is
-left out in its turn. Then with few labels: a logistic head fitted on 2, 5, 10, 20 and 50 uses a sense, and
-neighbours among the same uses; scored on all other uses, the mean of ten draws.
+left out in its turn. Then with few labels, 2, 5, 10, 20 and 50 uses a sense: a logistic head; the same
+averaged over the nearest uses, as `regard senses --teach` labels, with its calibration error; and neighbours
+among the labelled uses. Scored on all other uses, the mean of ten draws.
 
 Baselines: the most frequent sense, the static embedding (layer 0), and the last layer alone.
 """
@@ -27,27 +28,26 @@ from typing import Any
 
 import numpy as np
 from _harness import finish, machine
-from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 import regard
 from regard.checkpoints import DEFAULT_MODEL
 from regard.concordance import usage_vectors
 from regard.concordance._meaning import Calibration, voted
+from regard.concordance._teach import fit as fit_head
+from regard.concordance._teach import shared
 from regard.concordance._tuning import (
     calibration_error,
     drawn_pairs,
     fit,
     layers_of,
     left_out,
-    ranking,
     read_judged,
     unseen,
 )
 from regard.concordance._vectors import Span, UsageEmbedder, span_in
 
 LABELS, DRAWS, WORDS = (2, 5, 10, 20, 50), 10, ("line", "serve")
-C = 300.0
-"""Of the logistic head, for vectors of length 1: that of `regard senses --teach`."""
 
 Array = np.ndarray[Any, Any]
 
@@ -94,7 +94,7 @@ def in_context(vectors: dict[str, Array], judged: dict[str, Any], layers: Sequen
         exact = [calibration_error(probability, draw.random(len(truth)) < probability) for _ in range(200)]
         row |= {
             f"{split}_accuracy": float(((probability > 0.5) == truth).mean()),
-            f"{split}_auc": ranking(cosines[split], truth),
+            f"{split}_auc": float(roc_auc_score(truth, cosines[split])),
             f"{split}_error": calibration_error(probability, truth),
             f"{split}_error_if_exact": float(np.median(exact)),
         }
@@ -110,7 +110,8 @@ def said_of_pairs(calibration: Calibration, vectors: Array, senses: Array) -> fl
 
 def with_labels(vectors: Array, senses: Array, labels: int) -> dict[str, float]:
     """The head and the neighbours with so many labels a sense, the mean of draws."""
-    scores: dict[str, list[float]] = {"head": [], "1 neighbour": [], "5 neighbours": []}
+    names = ("head", "taught", "calibration error", "1 neighbour", "5 neighbours")
+    scores: dict[str, list[float]] = {name: [] for name in names}
     for seed in range(DRAWS):
         draw = np.random.default_rng(seed)
         known = [
@@ -119,8 +120,13 @@ def with_labels(vectors: Array, senses: Array, labels: int) -> dict[str, float]:
         taught = np.concatenate(known)
         rest = np.setdiff1d(np.arange(len(senses)), taught)
         truth = senses[rest]
-        head = LogisticRegression(C=C, max_iter=1000).fit(vectors[taught], senses[taught].astype(str))
-        scores["head"].append(float((head.predict(vectors[rest]) == truth.astype(str)).mean()))
+        head = fit_head(vectors[taught], senses[taught].astype(str).tolist())
+        alone = head.probabilities(vectors)
+        both = shared(alone, vectors)
+        for name, p in (("head", alone), ("taught", both)):
+            scores[name].append(float((np.array(head.names)[p[rest].argmax(1)] == truth).mean()))
+        right = np.array(head.names)[both[rest].argmax(1)] == truth
+        scores["calibration error"].append(calibration_error(both[rest].max(1), right))
         likeness = vectors[rest] @ vectors[taught].T
         for count, name in ((1, "1 neighbour"), (5, "5 neighbours")):
             found = np.array(voted(likeness, senses[taught].tolist(), count), object)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from regard._model import Model
+    from regard.concordance import Concordance
 
 ModelOption = Annotated[
     str,
@@ -57,6 +58,13 @@ WhereOption = Annotated[
         help='Only there, such as genre=news, "year>=1990", "text~river" or @NAME; all that are given.',
     ),
 ]
+IndexModelOption = Annotated[
+    str | None,
+    typer.Option("--model", "-m", metavar="MODEL", help="By default that of INDEX, or the usual one."),
+]
+TableOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a .csv, .jsonl or .parquet file.")
+]
 
 # A copy of `checkpoints.DEFAULT_MODEL`, which cannot be imported without torch; a test compares the two.
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -75,6 +83,14 @@ def load_model(name: str) -> "Model":
     for note in model.loaded.notes:
         say(f"note: {note}")
     return model
+
+
+def open_index(path: Path, model: str | None = None) -> "Concordance":
+    """An index, with a spinner on a terminal: importing torch takes seconds."""
+    with status(f"opening {path}"):
+        from regard.concordance import Concordance
+
+        return Concordance(path, model)
 
 
 def status(message: str) -> AbstractContextManager[Any]:
@@ -146,6 +162,13 @@ def check_outputs(files: Mapping[str, Path | None]) -> None:
         earlier = asked.setdefault(os.path.realpath(path), option)
         if earlier != option:
             raise InputError(f"{earlier} and {option} name the same file, {str(path)!r}; choose two.")
+
+
+def check_table(path: Path | None) -> None:
+    """Refuse a table's file by its name, before the work."""
+    check_outputs({"--output": path})
+    if path is not None and path.suffix not in (".csv", ".jsonl", ".parquet"):
+        raise InputError(f"--output must end in .csv, .jsonl or .parquet; got {path.name!r}.")
 
 
 def check_new(path: Path | None, *, force: bool | None = None) -> None:

@@ -1,12 +1,20 @@
 """`regard count`: frequencies, keywords and collocates."""
 
 import re
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from regard.cli._options import IndexArgument, JsonOption, WhereOption, check_outputs, console, print_json
+from regard.cli._options import (
+    IndexArgument,
+    JsonOption,
+    TableOption,
+    WhereOption,
+    check_table,
+    console,
+    open_index,
+    print_json,
+)
 from regard.core.errors import InputError
 
 
@@ -40,10 +48,7 @@ def count(
     k: Annotated[
         int | None, typer.Option("-k", metavar="N", help="At most so many rows; 30, or with -o all.")
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .csv, .jsonl or .parquet file."),
-    ] = None,
+    output: TableOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Count words: all, one, by a field; keywords of a part; collocates.
@@ -58,17 +63,13 @@ def count(
         raise InputError("--span goes with --collocates.")
     if lemmas and by is not None:
         raise InputError("give --lemmas or --by, not both.")
-    check_outputs({"--output": output})
-    if output is not None and output.suffix not in (".csv", ".jsonl", ".parquet"):
-        raise InputError(f"--output must end in .csv, .jsonl or .parquet; got {output.name!r}.")
+    check_table(output)
     unit = "lemma" if lemmas else "form" if by is None else by
     sides = re.fullmatch(r"(\d+)(?:,(\d+))?", "5" if span is None else span)
     if sides is None:
         raise InputError(f"--span must be a number of words, or two such as 0,3; got {span!r}.")
-    from regard.concordance import Concordance
-
     most = k if k is not None or output is not None else 30
-    concordance = Concordance(index)
+    concordance = open_index(index)
     if collocates:
         assert word is not None
         around = int(sides[1]), int(sides[2] or sides[1])

@@ -4,17 +4,17 @@ from typing import Annotated
 
 import typer
 
-from regard.cli._options import JsonOption, console, print_json
-from regard.cli._progress import Progress
-from regard.cli.senses import (
+from regard.cli._options import (
     IndexArgument,
-    OwnModelOption,
-    SeedOption,
-    SensesOption,
+    IndexModelOption,
+    JsonOption,
     WhereOption,
-    WordArgument,
-    opened,
+    console,
+    open_index,
+    print_json,
 )
+from regard.cli._progress import Progress
+from regard.cli.senses import SeedOption, SensesOption, WordArgument
 
 
 def drift(
@@ -33,7 +33,7 @@ def drift(
         int, typer.Option("--samples", metavar="N", help="Bootstrap samples, and permutations.")
     ] = 999,
     seed: SeedOption = 0,
-    model: OwnModelOption = None,
+    model: IndexModelOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how the use of a word differs between periods, or between parts of a corpus.
@@ -45,7 +45,7 @@ def drift(
     """
     dates = [] if bins is None else [each for each in bins.split(",") if each.strip()]
     with Progress("uses") as progress:
-        found = opened(index, model).drift(
+        found = open_index(index, model).drift(
             word,
             by,
             bins=dates,

@@ -1,16 +1,18 @@
 """`regard find`: the uses of a word, by what it means or by what stands around it."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from regard.cli._options import (
     IndexArgument,
+    IndexModelOption,
     JsonOption,
+    TableOption,
     WhereOption,
-    check_outputs,
+    check_table,
     console,
+    open_index,
     print_json,
     status,
 )
@@ -56,18 +58,12 @@ def find(
         bool,
         typer.Option("--any-word", help="Find other words used so; `regard index --all` comes before."),
     ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .csv, .jsonl or .parquet file."),
-    ] = None,
+    output: TableOption = None,
     save_where: Annotated[
         str | None,
         typer.Option("--save-where", metavar="NAME", help="Keep the --where conditions, for --where @NAME."),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar="MODEL", help="By default that of INDEX, or the usual one."),
-    ] = None,
+    model: IndexModelOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find the uses of a word, those first that mean what it means in a sentence.
@@ -82,13 +78,8 @@ def find(
         raise InputError("--sort does not go with --in or --more, which rank the lines.")
     if word is None and sentence is None and save_where is None:
         raise InputError('give --word, or --in with the word marked, as in "on the *bank*".')
-    check_outputs({"--output": output})
-    if output is not None and output.suffix not in (".csv", ".jsonl", ".parquet"):
-        raise InputError(f"--output must end in .csv, .jsonl or .parquet; got {output.name!r}.")
-    with status("opening the index"):
-        from regard.concordance import Concordance
-
-        concordance = Concordance(index, model)
+    check_table(output)
+    concordance = open_index(index, model)
     if save_where is not None:
         concordance.save_subcorpus(save_where, where or ())
         say(f"--where @{save_where} stands for {', '.join(where or ())} from now on")

@@ -7,26 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli._options import JsonOption, check_outputs, console, print_json, print_path, status
+from regard.cli._options import (
+    IndexArgument,
+    IndexModelOption,
+    JsonOption,
+    WhereOption,
+    check_outputs,
+    console,
+    open_index,
+    print_json,
+    print_path,
+)
 from regard.cli._progress import Progress, say
 from regard.core.errors import InputError
 from regard.core.printable import printable
 
 if TYPE_CHECKING:
-    from regard.concordance import Concordance, Line
+    from regard.concordance import Line
 
-IndexArgument = Annotated[
-    Path, typer.Argument(metavar="INDEX", help="The folder of an index, as `regard index` makes it.")
-]
 WordArgument = Annotated[str, typer.Argument(metavar="WORD", help="A word or several in a row.")]
-WhereOption = Annotated[
-    list[str] | None,
-    typer.Option("--where", metavar="CONDITION", help='Such as "genre=news" or "date>=1990"; all must hold.'),
-]
-OwnModelOption = Annotated[
-    str | None,
-    typer.Option("--model", "-m", metavar="MODEL", help="That of the index's vectors, by default."),
-]
 SensesOption = Annotated[
     Path | None,
     typer.Option("--file", "-f", metavar="FILE", help="Senses with examples, in JSON, to label the uses by."),
@@ -50,7 +49,7 @@ def senses(
         Path | None, typer.Option("--page", metavar="FILE", help="Write a page too: a map of the uses.")
     ] = None,
     seed: SeedOption = 0,
-    model: OwnModelOption = None,
+    model: IndexModelOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put the uses of a word into groups by what they mean where they stand.
@@ -66,7 +65,7 @@ def senses(
     check_outputs({"--page": page, "--file": file})
     if teach and (file is None or groups is not None):
         raise InputError("--teach must have a --file, where the answers go, and no --groups.")
-    corpus = opened(index, model)
+    corpus = open_index(index, model)
     condition = where or []
     with Progress("uses") as progress:
         if teach and file is not None:
@@ -85,14 +84,6 @@ def senses(
     console().print(found)
     if page is not None:
         print_path(page.resolve())
-
-
-def opened(index: Path, model: str | None) -> "Concordance":
-    """The index, with a spinner on a terminal: importing torch takes seconds."""
-    with status(f"opening {index}"):
-        from regard.concordance import Concordance
-
-        return Concordance(index, model)
 
 
 def _ask(line: "Line", names: Sequence[str]) -> str | None:

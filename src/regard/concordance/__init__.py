@@ -5,7 +5,6 @@ from regard.concordance._concordance import Concordance
 from regard.concordance._corpus import Reading
 from regard.concordance._counts import Counts
 from regard.concordance._drift import Change, Drift, Measure
-from regard.concordance._likelihood import likelihood
 from regard.concordance._lines import Line, Lines
 from regard.concordance._meaning import Calibration
 from regard.concordance._senses import Sense, Senses
@@ -27,7 +26,6 @@ __all__ = [
     "Senses",
     "Tuning",
     "build_index",
-    "likelihood",
     "read_judged",
     "tune_layers",
     "usage_vectors",

@@ -78,21 +78,14 @@ def _batches(store: Store, pa: Any, schema: Any, width: int) -> Iterator[Any]:
 
 
 class AnyWord:
-    """What finds other words.
-
-    Args:
-        store: an index whose words all have vectors.
-
-    Raises:
-        InputError: they have not, or some were added since.
-    """
+    """What finds other words, in an index whose words all have vectors."""
 
     def __init__(self, store: Store) -> None:
         lancedb, _, _ = _lancedb()
         made, wanted = store.manifest.get("any"), store.one("SELECT max(id) FROM use")
         if made != wanted or not (store.folder / _FOLDER).is_dir():
             what = "the vectors of all words" if made is None else "those of the texts that were added"
-            raise InputError(f"any_word needs {what}: run `regard index --all` first, or embed_all().")
+            raise InputError(f"any_word must have {what}: run `regard index --all` first, or embed_all().")
         self._store, self._table = store, lancedb.connect(store.folder / _FOLDER).open_table(_TABLE)
 
     def find(self, query: Vectors, word: str, where: Sequence[str], k: int) -> tuple[Found, int]:

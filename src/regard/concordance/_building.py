@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from regard.concordance._corpus import Entry, Reading, Word
+from regard.concordance._corpus import Reading
 from regard.concordance._store import Store, writer
 from regard.core.errors import InputError
-from regard.data import Source
+from regard.data import Source, Tagged, Word
 from regard.text import fold
 
 # A transaction; what is lost where the process is killed.
@@ -170,7 +170,7 @@ class _Numbers:
 
 def _add(
     store: Store,
-    entries: Iterator[Entry],
+    entries: Iterator[Tagged],
     reading: Reading,
     state: dict[str, Any],
     sources: dict[str, Any],

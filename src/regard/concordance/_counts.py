@@ -88,12 +88,7 @@ def log_likelihood(a: Any, b: Any, size_a: float, size_b: float) -> tuple[Number
         G2 = 2 sum O ln(O / E)    over the word and all others, in both samples
         log ratio = log2((a / size_a) / (b / size_b))    a count of 0 is taken as 0.5
 
-    Args:
-        a, b: the counts of words in the samples.
-        size_a, size_b: the words of each.
-
-    Returns:
-        G2, negative where the word is rarer in the first sample, and the log ratio.
+    Of a and b, counts of words in two samples of these sizes. G2 is negative where one is rarer in the first.
 
     Source: Dunning 1993, "Accurate methods for the statistics of surprise and coincidence"; Rayson and
     Garside 2000, "Comparing corpora using frequency profiling". The ratio: Hardie 2014.
@@ -234,14 +229,8 @@ def collocates(
 ) -> Counts:
     """The words that stand more often around some uses than around others, or than elsewhere.
 
-    A word at a place is counted once, however many of the uses are near. Punctuation does not count.
-
-    Args:
-        store, found: the uses.
-        against: other uses; None is all else in the documents for which `where` holds.
-        span: so many words before and after.
-        by, k: "form" or "lemma"; the most rows.
-        about: the heading.
+    A word at a place is counted once, however many of the uses are near. Elsewhere is all else in the
+    documents for which `where` holds. Punctuation does not count.
     """
     words = _Words(store, by)
 

@@ -27,7 +27,7 @@ _AT_ONCE: Final = 100
 
 @dataclass(frozen=True)
 class Measure:
-    """A number for how far two parts are from each other.
+    """How far two parts are from each other.
 
     Attributes:
         value: the number.
@@ -117,16 +117,7 @@ class Drift(Shown):
 
 
 def parts_of(places: Sequence[Place], by: str, bins: Sequence[str]) -> tuple[list[str | None], list[str]]:
-    """The part that each use is in, None where it has none; and the parts in their order.
-
-    Args:
-        places: the uses.
-        by: "date", or a field of the corpus, whose values are the parts.
-        bins: dates at which periods begin; without any, a date that halves the uses.
-
-    Raises:
-        InputError: no such field, dates that do not begin with a year, or fewer than two parts, or too many.
-    """
+    """The part that each use is in, None where it has none; and the parts in their order: see `drift`."""
     values: list[Any]
     if by == "date":
         values = [None if each.date is None else _date("date", each.date) for each in places]
@@ -174,17 +165,9 @@ def drift(
     most: int = 5,
     seed: int = 0,
 ) -> Drift:
-    """The change between each two parts.
+    """The change between each two parts, of uses with the labels of their senses.
 
-    Args:
-        word: whose uses they are.
-        lines: the uses, with the label of each one's sense.
-        docs: the document of each: what is drawn and dealt, for uses in one document are not independent.
-        vectors: of the uses.
-        parted: see `parts_of`.
-        samples: of the bootstrap, and deals.
-        most: so many lines for each part.
-        seed: of the draws.
+    Documents are drawn and dealt, for uses in one document are not independent.
     """
     unit = np.asarray(vectors, np.float64)
     unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)

@@ -43,11 +43,7 @@ def write_examples(file: Path, word: str, examples: Mapping[str, Sequence[Span]]
 
 
 def read_examples(file: Path, word: str, *, least: int = 2) -> Examples:
-    """The senses in a file, each with its examples.
-
-    Raises:
-        InputError: it cannot be read, is not of this form, is of another word, or has fewer than two senses.
-    """
+    """The senses in a file, each with its examples; as many as `least`."""
     try:
         content = parse_object(file.read_bytes(), str(file))
     except (OSError, CheckpointError) as error:

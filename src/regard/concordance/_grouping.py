@@ -25,11 +25,6 @@ def grouping(
     among those that half samples give again (mean adjusted Rand index of .6 or more) and whose silhouette is
     beyond that of 19 normal clouds of the same spread (p <= .05). Where none is, all uses are one group.
 
-    Args:
-        vectors: (uses, d).
-        count: so many groups, whatever their stability; None to choose.
-        seed: of the samples.
-
     Source: Lloyd 1982; Rousseeuw 1987 (silhouettes); Liu et al. 2008 (a normal cloud as the null).
     """
     names = ("sklearn.cluster", "sklearn.exceptions", "sklearn.metrics", "threadpoolctl")

@@ -110,16 +110,9 @@ def refined(query: Vectors, more: Vectors, less: Vectors) -> Vectors:
 
 @dataclass(frozen=True)
 class Reason:
-    """A word of the context, and by how much the likeness falls when it is hidden.
-
-    Attributes:
-        word: as it stands.
-        start: where.
-        drop: the cosine with the word less that without it.
-    """
+    """A word of the context, and by how much the cosine falls when it is hidden."""
 
     word: str
-    start: int
     drop: float
 
 
@@ -148,12 +141,7 @@ def reasons(embed: UsageEmbedder, span: Span, query: Vectors, *, most: int = 5) 
     cosines = embed([span, *without]) @ query
     drops = cosines[0] - cosines[1:]
     order = np.argsort(-drops, kind="stable")[:most]
-    return [Reason(span.text[slice(*others[at])], others[at][0], float(drops[at])) for at in order]
-
-
-def neighbours_of(vectors: Vectors, labelled: Vectors, labels: Sequence[str], count: int = 5) -> list[str]:
-    """The label of most of the nearest labelled uses, of each vector; of equals the nearest's."""
-    return voted(vectors @ labelled.T, labels, count)
+    return [Reason(span.text[slice(*others[at])], float(drops[at])) for at in order]
 
 
 def voted(likeness: Vectors, labels: Sequence[str], count: int = 5) -> list[str]:

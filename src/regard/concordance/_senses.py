@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.concordance._counts import log_likelihood
 from regard.concordance._examples import (
     UNSURE,
     Examples,
@@ -19,9 +20,9 @@ from regard.concordance._examples import (
     write_examples,
 )
 from regard.concordance._grouping import grouping
-from regard.concordance._likelihood import likelihood
 from regard.concordance._lines import Line, Lines
 from regard.concordance._store import Store
+from regard.concordance._teach import shared
 from regard.concordance._uses import Found, neighbours, places
 from regard.concordance._vectors import VectorCache, Vectors
 from regard.core.errors import InputError
@@ -217,7 +218,10 @@ def _described(
     groups = []
     for name, own in members:
         counts = np.bincount(at[np.isin(around.row, own)], minlength=len(words))
-        score = np.where(counts > 1, likelihood(counts, total - counts), 0)
+        there, elsewhere = counts.sum(), (total - counts).sum()
+        score = np.zeros(len(words))
+        if there and elsewhere:  # of one group there is nothing to set it apart from
+            score = np.where(counts > 1, log_likelihood(counts, total - counts, there, elsewhere)[0], 0)
         best = [each for each in np.argsort(-score, kind="stable")[:_WORDS] if score[each] > _LIKELY]
         typical = Lines(tuple(lines[row] for row in own[:_TYPICAL]), len(own), "the most typical first")
         beside = tuple((str(words[each]), float(score[each])) for each in best)
@@ -246,11 +250,10 @@ def _substitutes(loaded: "Loaded", typical: Lines) -> tuple[tuple[str, float], .
 
 def _labelled(cache: VectorCache, lines: Sequence[Line], vectors: Vectors, examples: Examples) -> list[Line]:
     """Lines with the sense that the examples give them; those that are examples keep what the user said."""
-
     said = {(span.text, span.start): name for name, spans in examples.items() for span in spans}
     head = head_of(cache, examples)
     found = []
-    for line, shares in zip(lines, head.probabilities(vectors), strict=True):
+    for line, shares in zip(lines, shared(head.probabilities(vectors), vectors), strict=True):
         own, best = said.get((line.place.body, line.place.start)), int(shares.argmax())
         name = own or (head.names[best] if shares[best] >= SURE else UNSURE)
         found.append(replace(line, label=name, probability=None if own else float(shares[best])))

@@ -44,14 +44,7 @@ ANALYZE;
 
 
 class Store:
-    """An index that is there.
-
-    Args:
-        folder: its folder.
-
-    Raises:
-        InputError: there is no index, it is of another version, or it is not finished.
-    """
+    """An index that is there, of this version."""
 
     def __init__(self, folder: Path) -> None:
         if not (folder / FILE).is_file():

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from regard.concordance._meaning import Calibration, nearness, voted
 from regard.concordance._store import Store, writer
+from regard.concordance._teach import learning
 from regard.concordance._vectors import Span, span_in, summed
 from regard.core.errors import InputError
 from regard.core.json import read_object
@@ -111,25 +112,22 @@ def drawn_pairs(words: NDArray[Any], senses: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def fit(cosines: NDArray[Any], same: NDArray[np.bool_]) -> tuple[float, float]:
-    """Slope and intercept of a `Calibration`, of the greatest likelihood, by Newton's method."""
-    x = np.stack([nearness(cosines), np.ones(len(cosines))], axis=1)
-    weights, ridge = np.zeros(2), 1e-3  # so little that it only ends a perfect separation
-    for _ in range(50):
-        p = 1 / (1 + np.exp(-x @ weights))
-        curvature = x.T @ (x * (p * (1 - p))[:, None]) + ridge * np.eye(2)
-        step = np.linalg.solve(curvature, x.T @ (p - same) + ridge * weights)
-        weights -= step / max(1.0, float(np.abs(step).max()) / 2)
-    return float(weights[0]), float(weights[1])
+    """Slope and intercept of a `Calibration`, of the greatest likelihood."""
+    # A pair of each kind beside them and a penalty, both of next to no weight: they end a perfect separation.
+    x, y = np.append(nearness(cosines), [0.0, 0.0]), np.append(same, [False, True])
+    weight = np.append(np.ones(len(same)), [1e-3, 1e-3])
+    model = learning("sklearn.linear_model").LogisticRegression(C=1e3, tol=1e-9)
+    model.fit(x[:, None], y, weight)
+    return float(model.coef_[0, 0]), float(model.intercept_[0])
 
 
 def unseen(cosines: NDArray[Any], same: NDArray[np.bool_], words: NDArray[Any]) -> NDArray[np.float64]:
     """The probability of each pair, by a fit on the pairs of other words; of one word, of other pairs."""
-    names, of = np.unique(words.astype(str), return_inverse=True)
-    fold = np.random.default_rng(0).permutation(len(names))[of] if len(names) > 1 else np.arange(len(words))
+    groups = words.astype(str) if len(set(words)) > 1 else np.arange(len(words))
+    folds = learning("sklearn.model_selection").GroupKFold(min(_FOLDS, len(set(groups))))
     out = np.empty(len(cosines))
-    for part in np.unique(fold % _FOLDS):
-        held = fold % _FOLDS == part
-        out[held] = Calibration(*fit(cosines[~held], same[~held]))(cosines[held])
+    for seen, held in folds.split(cosines, groups=groups):
+        out[held] = Calibration(*fit(cosines[seen], same[seen]))(cosines[held])
     return out
 
 
@@ -140,13 +138,6 @@ def calibration_error(probability: NDArray[Any], same: NDArray[np.bool_], bins: 
     """
     at = np.minimum((probability * bins).astype(int), bins - 1)
     return float(np.abs(np.bincount(at, probability - same, bins)).sum() / len(same))
-
-
-def ranking(score: NDArray[Any], same: NDArray[np.bool_]) -> float:
-    """How often a pair of one sense scores higher than one of two: the area under the ROC curve."""
-    others = np.sort(score[~same])
-    below = sum(np.searchsorted(others, score[same], side).mean() for side in ("left", "right"))
-    return float(below / 2 / len(others))
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +215,7 @@ def _row(judged: Judged, vectors: NDArray[Any], layers: Sequence[int]) -> dict[s
     slope, intercept = fit(cosines, judged.same)
     return {
         "layers": list(layers),
-        "auc": ranking(cosines, judged.same),
+        "auc": float(learning("sklearn.metrics").roc_auc_score(judged.same, cosines)),
         "log_loss": -float(np.log(np.where(judged.same, p, 1 - p)).mean()),
         "calibration_error": calibration_error(p, judged.same),
         "neighbours": left_out(vectors, judged.words, judged.senses) if judged.senses else None,

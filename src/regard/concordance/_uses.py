@@ -20,12 +20,7 @@ _PUNCTUATION: Final = 12
 
 @dataclass(frozen=True)
 class Found:
-    """The uses of a word.
-
-    Attributes:
-        uses: the number of each, or of the first word of a phrase.
-        size: the words of the phrase.
-    """
+    """The uses of a word, or of a phrase of `size` words: the number of its first word in each."""
 
     uses: Uses
     size: int = 1
@@ -34,18 +29,7 @@ class Found:
 def select(
     store: Store, word: str, where: Sequence[str] = (), *, sample: int | None = None, seed: int = 0
 ) -> Found:
-    """The uses of a word or phrase.
-
-    Args:
-        store: the index.
-        word: see `forms_of`.
-        where: see `conditions`.
-        sample: so many of them at random, in the order of the corpus; None for all.
-        seed: of the sample.
-
-    Raises:
-        InputError: a word that the corpus does not have, or no use under these conditions.
-    """
+    """The uses of a word or phrase under conditions: all, or a sample in the order of the corpus."""
     forms = forms_of(store, word)
     condition, values = conditions(store, where)
     joins = "".join(
@@ -116,11 +100,8 @@ def places(store: Store, found: Found) -> list[Place]:
 class Neighbours:
     """The words around some uses, punctuation left out.
 
-    Attributes:
-        row: of each the place of its use among those that were asked for.
-        distance: -1 is the word before the use, 1 the one after it.
-        form: its form.
-        use: its own number as a use.
+    `row` is the place of the use among those that were asked for; a `distance` of -1 is the word before the
+    use, of 1 the one after it; `form` and `use` are the word's own numbers.
     """
 
     row: NDArray[np.int64]
@@ -158,16 +139,7 @@ def _ranks(rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def sort_order(store: Store, found: Found, keys: Sequence[str]) -> NDArray[np.int64]:
-    """The order of uses by the words around them.
-
-    Args:
-        store: the index.
-        found: the uses.
-        keys: such as L1 (the word before), R2 (the second after), or node; the first counts most.
-
-    Raises:
-        InputError: a key that is none.
-    """
+    """The order of uses by the words around them: L1 is the one before, R2 the second after; node."""
     columns: list[Any] = []
     around = neighbours(store, found, 9, 9)
     names = dict(store.rows("SELECT id, key FROM form"))

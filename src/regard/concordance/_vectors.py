@@ -72,11 +72,7 @@ class UsageEmbedder:
         return {"model": self.loaded.source.name, "mark": self.mark, "layers": list(self.layers)}
 
     def __call__(self, spans: Sequence[Span]) -> Vectors:
-        """The vectors of words in their texts; a text is read once, however many of its words are asked for.
-
-        Raises:
-            InputError: a word of which the tokenizer left nothing.
-        """
+        """The vectors of words in their texts; a text is read once, for all its words."""
         numbers: dict[str, int] = {}
         at = np.array(
             [(numbers.setdefault(each.text, len(numbers)), each.start, each.stop) for each in spans]
@@ -137,15 +133,7 @@ def usage_vectors(
 
 
 class VectorCache:
-    """The vectors of an index, of which those that are missing are computed.
-
-    Args:
-        store: the index.
-        embed: what computes them.
-
-    Raises:
-        InputError: the index has vectors of another model, or of other layers.
-    """
+    """The vectors of an index, of which those that are missing are computed; of one model and its layers."""
 
     def __init__(self, store: Store, embed: UsageEmbedder) -> None:
         self._store, self.embed = store, embed

@@ -30,11 +30,7 @@ MOST_WORDS: Final = 8
 
 
 def plain(store: Store, where: Sequence[str]) -> list[str]:
-    """Conditions with those of saved subcorpora in the place of their names.
-
-    Raises:
-        InputError: a name that was not saved.
-    """
+    """Conditions with those of saved subcorpora in the place of their names."""
     found = list[str]()
     for each in where:
         if not each.startswith("@"):
@@ -52,15 +48,9 @@ def plain(store: Store, where: Sequence[str]) -> list[str]:
 def conditions(store: Store, where: Sequence[str], *, of_documents: bool = False) -> tuple[str, list[Any]]:
     """The SQL of conditions that must all hold, and its values; "1" without any.
 
-    Args:
-        store: the index.
-        where: each `NAME OP VALUE`, or `@NAME` for a subcorpus that was saved. A name is form, lemma, pos,
-            text, source, date, month, year, decade ("1990s"), or a field of the corpus, also as `meta.NAME`.
-            OP is = != < <= > >=, or ~ !~ for a regular expression.
-        of_documents: leaves out what is about single uses or texts.
-
-    Raises:
-        InputError: what is no condition, or a name that the corpus does not have.
+    Each is `NAME OP VALUE`, or `@NAME` for a subcorpus that was saved. A name is form, lemma, pos, text,
+    source, date, month, year, decade ("1990s"), or a field of the corpus, also as `meta.NAME`. OP is one of
+    = != < <= > >=, or ~ !~ for a regular expression. `of_documents` leaves out what is about single uses.
     """
     parts, values = ["1"], list[Any]()
     for each in plain(store, where):
@@ -75,11 +65,7 @@ def conditions(store: Store, where: Sequence[str], *, of_documents: bool = False
 
 
 def save_subcorpus(store: Store, name: str, where: Sequence[str]) -> None:
-    """Keep conditions under a name, for `@NAME` among others; a subcorpus of that name is replaced.
-
-    Raises:
-        InputError: no condition, one that is none, or another name than one of letters, digits, _ and -.
-    """
+    """Keep conditions under a name, for `@NAME` among others; a subcorpus of that name is replaced."""
     if not where or not re.fullmatch(r"[\w-]+", name):
         raise InputError(f"name must be of letters, digits, _ and -, with conditions; got {name!r}, {where}.")
     conditions(store, where)
@@ -89,11 +75,7 @@ def save_subcorpus(store: Store, name: str, where: Sequence[str]) -> None:
 
 
 def column_of(store: Store, name: str, argument: str) -> str:
-    """The SQL of what a name stands for: a field of the corpus, or what every use has.
-
-    Raises:
-        InputError: the corpus has no such field.
-    """
+    """The SQL of what a name stands for: a field of the corpus, or what every use has."""
     fields = store.manifest.get("fields", [])
     field = name.removeprefix("meta.")
     if field in fields and name not in _OWN:
@@ -132,13 +114,7 @@ def _number(value: str) -> float | str:
 def forms_of(store: Store, word: str) -> list[tuple[int, ...]]:
     """The forms that each word of a phrase may have; one, where it is a word.
 
-    Args:
-        store: the index.
-        word: a word, as it is written or as a lemma, without regard to case; `/PATTERN/` is a regular
-            expression for a form; several words are a phrase.
-
-    Raises:
-        InputError: a word that the corpus does not have; the nearest ones are named.
+    A word is meant as it is written or as a lemma, in any case; `/PATTERN/` is an expression for a form.
     """
     if len(word) > 2 and word[0] == word[-1] == "/":
         pattern = _expression("word", word[1:-1])

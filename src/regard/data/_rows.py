@@ -11,6 +11,7 @@ from regard.data._columns import TEXT
 from regard.data._csv_source import Csv
 from regard.data._line_sources import TextSource
 from regard.data._lines import Record
+from regard.data._paragraphs import paragraphs
 from regard.data._sources import Source, open_sources
 from regard.data._texts import no_text
 
@@ -101,25 +102,13 @@ class Rows:
             if isinstance(source, TextSource) and self._unit == "file":
                 yield Row({TEXT: source.whole()}, source.opened.name)
             else:
-                yield from self._paragraphs(source) if self._unit == "paragraph" else self._rows(source)
+                yield from self._rows(source)
 
     def _rows(self, source: Source) -> Iterator[Row]:
-        for record in source.records(self.columns):
+        records = source.records(self.columns)
+        for record in paragraphs(records) if self._unit == "paragraph" else records:
             place = f"{source.unit} {record.line} of {source.opened.name}"
             yield Row(dict(zip(self.columns, _sound(record, place), strict=True)), place)
-
-    def _paragraphs(self, source: Source) -> Iterator[Row]:
-        name, held, first = source.opened.name, list[str](), 1
-        for record in source.records((TEXT,)):
-            line = str(_sound(record, f"line {record.line} of {name}")[0])
-            if line.strip():
-                first = first if held else record.line
-                held.append(line)
-            elif held:
-                yield Row({TEXT: "\n".join(held)}, f"line {first} of {name}")
-                held = []
-        if held:
-            yield Row({TEXT: "\n".join(held)}, f"line {first} of {name}")
 
 
 def _sound(record: Record, place: str) -> list[object]:

@@ -5,8 +5,8 @@ from typing import cast
 import numpy as np
 import pytest
 
-from regard.concordance._meaning import neighbours_of
-from regard.concordance._teach import Head, fit, next_use
+from regard.concordance._meaning import voted
+from regard.concordance._teach import Head, fit, next_use, shared
 from regard.core.errors import InputError
 
 
@@ -29,7 +29,7 @@ def test_beats_the_neighbours_and_its_probabilities_hold() -> None:
     np.testing.assert_allclose(shares.sum(1), 1)
     guesses = [head.names[best] for best in shares.argmax(1)]
     right = np.array(guesses) == labels[60:]
-    by_neighbours = np.array(neighbours_of(vectors[60:], learned, known)) == labels[60:]
+    by_neighbours = np.array(voted(vectors[60:] @ learned.T, known)) == labels[60:]
     assert head.names == ("a", "b", "c")
     assert right.mean() > by_neighbours.mean()
     told, error = shares.max(1), 0.0
@@ -68,3 +68,17 @@ def test_asks_where_the_head_is_unsure() -> None:
             return np.stack([sure, 1 - sure], axis=1)
 
     assert next_use(np.eye(6, dtype=np.float32), [0, 1], cast(Head, Known())) == 3
+
+
+def test_neighbours_share_what_the_head_says() -> None:
+    vectors, labels = cones(400, spread=0.4)
+    head = fit(vectors[:9], labels[:9])
+    alone = head.probabilities(vectors)
+    both = shared(alone, vectors)
+    nearest = np.argsort(-(vectors @ vectors.T - 3 * np.eye(len(vectors))), axis=1)[:, :10]
+    by_hand = ((alone + alone[nearest].mean(1)) / 2) ** 1.35
+    np.testing.assert_allclose(both, by_hand / by_hand.sum(1, keepdims=True), rtol=1e-6)
+    truth = np.array(labels)
+    right = [(np.array(head.names)[each.argmax(1)] == truth)[9:].mean() for each in (alone, both)]
+    assert right[1] > right[0] + 0.02
+    assert (shared(alone[:1], vectors[:1]) == alone[:1]).all()
