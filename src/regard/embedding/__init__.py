@@ -4,6 +4,7 @@ from regard.embedding._embedder import Embedder, Sentences
 from regard.embedding._embeddings import Embeddings, SentenceVectors
 from regard.embedding._kept import KeptEmbedder
 from regard.embedding._packs import BATCH_TOKENS
+from regard.embedding._passages import Passage
 from regard.embedding._pooling import KINDS, WORD_KINDS, Kind, WordKind, pool, pool_words
 from regard.embedding._report import Computed, Loss, Report
 from regard.embedding._request import Level, Mix, Precision, Request
@@ -27,6 +28,7 @@ __all__ = [
     "Mix",
     "Norm",
     "Packed",
+    "Passage",
     "Precision",
     "Report",
     "Request",

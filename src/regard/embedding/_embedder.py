@@ -1,7 +1,7 @@
 """From texts to vectors."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from threading import Lock, get_ident
 from typing import Any
@@ -15,7 +15,7 @@ from regard.core.errors import InputError
 from regard.embedding._embeddings import Embeddings
 from regard.embedding._engine import stack_of
 from regard.embedding._packs import Pack, pack
-from regard.embedding._passages import Passages, read, room_of
+from regard.embedding._passages import Passage, Passages, groups_of, parts_of, read, room_of, torn
 from regard.embedding._pooling import Row, added, pool_rows, pool_words
 from regard.embedding._report import Report
 from regard.embedding._request import Mix, Request
@@ -23,9 +23,10 @@ from regard.embedding._settings import SentenceSettings, read_sentence_settings
 from regard.embedding._settle import settle
 from regard.embedding._steps import Unit
 from regard.embedding._storage import finished, packed
+from regard.embedding._windows import Truncate, Windows
 from regard.embedding._workers import over
 from regard.models import Loaded
-from regard.text import Aligned
+from regard.text import Frame
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,7 +107,7 @@ class Embedder:
             "pooling": list(self._kinds),
             "normalize": request.normalize,
             "prompt": self._prompt,
-            "window": {"kind": type(request.window).__name__, **_fields(request.window), "room": self._room},
+            "window": {"kind": type(request.window).__name__, **asdict(request.window), "room": self._room},
             "truncate_dim": self._truncate_dim,
             "storage": request.storage,
             "batch_tokens": request.batch_tokens,
@@ -176,23 +177,59 @@ class Embedder:
         Raises:
             InputError: a text that cannot be embedded; the message says which.
         """
+        return self.vectors(self.read(texts, first=first), told=told)
+
+    def read(
+        self, texts: Sequence[str], *, first: int = 0, window: Windows | Truncate | None = None
+    ) -> list[Passage]:
+        """Texts as they will be read, for `vectors`: tokenised, with their prompt and their frame.
+
+        Args:
+            texts: any number.
+            first: the number of the first, for messages.
+            window: what becomes of long ones; by default as requested. Its size is not asked for.
+
+        Raises:
+            InputError: a text that cannot be embedded; the message says which.
+        """
         prepared = [self._settings.prepared(text, self._prompt) for text in texts]
-        passages = self._read(prepared, first, spans=False)
+        return self._read(prepared, first, spans=False, window=window)
+
+    def given(self, ids: Sequence[int], *, window: Windows | Truncate | None = None) -> Passage:
+        """A text given by its token ids, read as they are: with their special tokens, if they have any.
+
+        Raises:
+            InputError: no ids, or one that is not in the vocabulary.
+        """
+        known = self._loaded.network.config.vocab_size
+        if not ids:
+            raise InputError("ids must hold a token at least; got none.")
+        if wrong := [id for id in ids if not 0 <= id < known]:
+            raise InputError(
+                f"ids must be from 0 to {known - 1}, this model's vocabulary of {known:,} tokens; "
+                f"got {wrong[0]}."
+            )
+        parts = parts_of(window or self._request.window, len(ids), self.limit, ())
+        return Passage(list(ids), parts, Frame(before=(), after=()))
+
+    def vectors(self, texts: Sequence[Passage], *, told: Callable[[int], object] | None = None) -> Sentences:
+        """One vector for each text that was read: as `sentences`."""
+        passages = Passages.of(texts)
         skip = self._skip
-        out = _Rows(len(prepared))
+        out = _Rows(len(texts))
         parts: dict[tuple[int, int], Tensor] = {}  # of texts that are read in several
         kinds = self._kinds
 
         def take(rows: list[int], vectors: Tensor) -> None:
             pooled = pool_rows(kinds, vectors, [self._pooled_of(passages, row) for row in rows], skip=skip)
-            whole, texts = [], []
+            whole, places = [], []
             for place, (text, part) in enumerate(passages.rows[row] for row in rows):
                 if len(passages.texts[text].parts) == 1:
                     whole.append(place)
-                    texts.append(text)
+                    places.append(text)
                 else:
                     parts[text, part.start] = pooled[place].clone()
-            out.put(texts, pooled[whole])
+            out.put(places, pooled[whole])
 
         self._run(passages, take, told)
         for text, passage in enumerate(passages.texts):
@@ -210,9 +247,9 @@ class Embedder:
         Raises:
             InputError: a text that cannot be embedded; the message says which.
         """
-        passages = self._read(texts, first, spans=True)
+        passages = Passages.of(self._read(texts, first, spans=True))
         groups = [
-            _groups(passage.aligned, passage.parts[-1].stop, self._request.level, self._bulk.unknown)
+            groups_of(passage.aligned, passage.parts[-1].stop, self._request.level, self._bulk.unknown)
             for passage in passages.texts
         ]
         firsts = np.concatenate([[0], np.cumsum([len(spans) for _, spans, _ in groups])]).astype(np.int64)
@@ -234,7 +271,7 @@ class Embedder:
                     continue
                 names = here[places]
                 begins = np.flatnonzero(np.diff(names, prepend=-1))
-                for name in _torn(group_of, part.first, part.last, len(spans)):
+                for name in torn(group_of, part.first, part.last, len(spans)):
                     mine = at[names == name]
                     broken.setdefault((text, name), {})[part.first] = vectors[torch.from_numpy(mine)]
                 picked.append(at)
@@ -269,9 +306,16 @@ class Embedder:
     def _report(self, passages: Passages) -> Report:
         return passages.report(self.computed, self._bulk.unknown)
 
-    def _read(self, texts: Sequence[str], first: int, *, spans: bool) -> Passages:
-        window, room = self._request.window, self._room
+    def _read(
+        self, texts: Sequence[str], first: int, *, spans: bool, window: Windows | Truncate | None = None
+    ) -> list[Passage]:
+        window, room = window or self._request.window, self._room
         return read(self._bulk, self._frame, texts, window=window, room=room, spans=spans, first=first)
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens that are read at once, those of the frame counted; None for no limit."""
+        return None if self._room is None else self._room + len(self._frame)
 
     def _run(
         self,
@@ -316,12 +360,13 @@ class Embedder:
         length = passages.length(row)
         if len(passages.texts[text].parts) == 1:
             return Row.whole(length)
-        before, after = len(self._frame.before), len(self._frame.after)
+        frame = passages.texts[text].frame
+        before, after = len(frame.before), len(frame.after)
         count = len(passages.texts[text].ids)
         start = 0 if part.first == 0 else before + part.first - part.start
         stop = length if part.last == count else length - after - (part.stop - part.last)
         first = 0 if part.first == 0 else before + part.first
-        return Row(length, start, stop, first, count + len(self._frame))
+        return Row(length, start, stop, first, count + len(frame))
 
     def _stored(self, out: "_Rows") -> tuple[NDArray[Any], NDArray[np.float32] | None]:
         layers = len(self._layers) if isinstance(self._request.layer, Sequence) else 1
@@ -353,33 +398,3 @@ class _Rows:
         """All rows; `shape` is that of one where nothing was put."""
         rows = np.empty((self._count, *shape), np.float32) if self._rows is None else self._rows
         return torch.from_numpy(rows)
-
-
-def _groups(
-    aligned: Aligned | None, stop: int, level: str, unknown: int | None
-) -> tuple[NDArray[np.int64], list[tuple[int, int]], NDArray[np.bool_]]:
-    """For each piece the word, or itself, that it counts to; of those that get a vector the spans, and which
-    the vocabulary has no pieces for."""
-    assert aligned is not None, "asked for"
-    if level == "token":
-        ids = np.array(aligned.ids)
-        return np.arange(len(ids)), aligned.spans[:stop], ids[:stop] == unknown
-    group_of = np.array(aligned.word_of, dtype=np.int64)
-    beyond = group_of[stop:]
-    beyond = beyond[beyond >= 0]
-    words = aligned.words[: int(beyond.min()) if len(beyond) else None]
-    return group_of, words, np.array([word in aligned.unknown for word in range(len(words))], bool)
-
-
-def _torn(group_of: NDArray[np.int64], first: int, last: int, count: int) -> list[int]:
-    """The words, at most two, that lie only in part between two pieces."""
-    torn = []
-    if first > 0 and 0 <= group_of[first] < count and group_of[first - 1] == group_of[first]:
-        torn.append(int(group_of[first]))
-    if last < len(group_of) and 0 <= group_of[last] < count and group_of[last - 1] == group_of[last]:
-        torn.append(int(group_of[last]))
-    return list(dict.fromkeys(torn))
-
-
-def _fields(window: Any) -> dict[str, Any]:
-    return {name: getattr(window, name) for name in ("size", "overlap") if hasattr(window, name)}

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.core.errors import InputError
 from regard.embedding._report import Computed, Report
@@ -18,12 +20,29 @@ class Passage:
     Attributes:
         ids: its pieces.
         parts: how it is read.
+        frame: what is put around each part.
         aligned: where its pieces and words are; None where nobody asks.
     """
 
     ids: list[int]
     parts: list[Part]
-    aligned: Aligned | None
+    frame: Frame
+    aligned: Aligned | None = None
+
+    @property
+    def tokens(self) -> int:
+        """How many it has, those of the frame counted, before anything is cut off."""
+        return len(self.ids) + len(self.frame)
+
+    @property
+    def cut(self) -> int:
+        """How many of its pieces are left out."""
+        return len(self.ids) - self.parts[-1].stop
+
+    @property
+    def rows(self) -> list[int]:
+        """The tokens of each row that the model reads of it."""
+        return [part.stop - part.start + len(self.frame) for part in self.parts]
 
     def unknown(self, id: int | None) -> int:
         """How many of its words, or where nobody asks for words of its pieces, are unknown."""
@@ -39,22 +58,26 @@ class Passages:
     Attributes:
         texts: one for each text.
         rows: for each row of the model its text and its part.
-        frame: what is put around each row.
     """
 
-    texts: list[Passage]
+    texts: Sequence[Passage]
     rows: list[tuple[int, Part]]
-    frame: Frame
+
+    @classmethod
+    def of(cls, texts: Sequence[Passage]) -> Self:
+        """Texts with all their rows."""
+        return cls(texts, [(text, part) for text, passage in enumerate(texts) for part in passage.parts])
 
     def ids(self, row: int) -> list[int]:
         """What the model reads in a row."""
         text, part = self.rows[row]
-        return [*self.frame.before, *self.texts[text].ids[part.start : part.stop], *self.frame.after]
+        frame = self.texts[text].frame
+        return [*frame.before, *self.texts[text].ids[part.start : part.stop], *frame.after]
 
     def length(self, row: int) -> int:
         """The tokens of a row."""
-        part = self.rows[row][1]
-        return part.stop - part.start + len(self.frame)
+        text, part = self.rows[row]
+        return part.stop - part.start + len(self.texts[text].frame)
 
     def last(self, row: int) -> Part:
         """The last part of a row's text."""
@@ -67,9 +90,9 @@ class Passages:
             for each in self.texts
         ]
         return Report(
-            tokens=np.array([len(each.ids) + len(self.frame) for each in self.texts], dtype=np.int64),
+            tokens=np.array([each.tokens for each in self.texts], dtype=np.int64),
             windows=np.array([len(each.parts) for each in self.texts], dtype=np.int64),
-            cut=np.array([len(each.ids) - each.parts[-1].stop for each in self.texts], dtype=np.int64),
+            cut=np.array([each.cut for each in self.texts], dtype=np.int64),
             without_vector=np.array(without, dtype=np.int64),
             unknown=np.array([each.unknown(unknown) for each in self.texts], dtype=np.int64),
             computed=computed,
@@ -85,7 +108,7 @@ def read(
     room: int | None,
     spans: bool,
     first: int = 0,
-) -> Passages:
+) -> list[Passage]:
     """Tokenise texts once, and lay their rows out.
 
     Args:
@@ -96,18 +119,15 @@ def read(
         spans: whether the places of words and pieces are wanted.
         first: the number of the first text, for messages.
     """
+    if not spans:
+        pieces = bulk.pieces(texts, first=first)
+        return [Passage(ids, parts_of(window, len(ids), room, ()), frame) for ids in pieces]
     passages = []
-    if spans:
-        for aligned in bulk.aligned(texts, first=first):
-            starts = _starts(aligned.word_of)
-            parts = _parts(window, len(aligned.ids), room, starts)
-            passages.append(Passage(aligned.ids, parts, aligned))
-    else:
-        passages = [
-            Passage(ids, _parts(window, len(ids), room, ()), None) for ids in bulk.pieces(texts, first=first)
-        ]
-    rows = [(text, part) for text, passage in enumerate(passages) for part in passage.parts]
-    return Passages(passages, rows, frame)
+    for aligned in bulk.aligned(texts, first=first):
+        starts = _starts(aligned.word_of)
+        parts = parts_of(window, len(aligned.ids), room, starts)
+        passages.append(Passage(aligned.ids, parts, frame, aligned))
+    return passages
 
 
 def room_of(window: Windows | Truncate, frame: Frame, *, limit: int | None, most: int | None) -> int | None:
@@ -135,10 +155,37 @@ def room_of(window: Windows | Truncate, frame: Frame, *, limit: int | None, most
     return room
 
 
-def _parts(window: Windows | Truncate, length: int, room: int | None, starts: Sequence[int]) -> list[Part]:
+def parts_of(window: Windows | Truncate, length: int, room: int | None, starts: Sequence[int]) -> list[Part]:
+    """How a text of so many pieces is read; see `Windows.parts`."""
     if room is None or length <= room:
         return [Part(0, length, 0, length)]
     return window.parts(length, room=room, starts=starts)
+
+
+def groups_of(
+    aligned: Aligned | None, stop: int, level: str, unknown: int | None
+) -> tuple[NDArray[np.int64], list[tuple[int, int]], NDArray[np.bool_]]:
+    """For each piece the word, or itself, that it counts to; of those that get a vector the spans, and which
+    the vocabulary has no pieces for."""
+    assert aligned is not None, "asked for"
+    if level == "token":
+        ids = np.array(aligned.ids)
+        return np.arange(len(ids)), aligned.spans[:stop], ids[:stop] == unknown
+    group_of = np.array(aligned.word_of, dtype=np.int64)
+    beyond = group_of[stop:]
+    beyond = beyond[beyond >= 0]
+    words = aligned.words[: int(beyond.min()) if len(beyond) else None]
+    return group_of, words, np.array([word in aligned.unknown for word in range(len(words))], bool)
+
+
+def torn(group_of: NDArray[np.int64], first: int, last: int, count: int) -> list[int]:
+    """The words, at most two, that lie only in part between two pieces."""
+    torn = []
+    if first > 0 and 0 <= group_of[first] < count and group_of[first - 1] == group_of[first]:
+        torn.append(int(group_of[first]))
+    if last < len(group_of) and 0 <= group_of[last] < count and group_of[last - 1] == group_of[last]:
+        torn.append(int(group_of[last]))
+    return list(dict.fromkeys(torn))
 
 
 def _starts(word_of: list[int]) -> list[int]:
