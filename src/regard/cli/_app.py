@@ -26,6 +26,7 @@ from regard.cli import (
     prune,
     scaling,
     senses,
+    serve,
     tokenizer,
     train,
     translate,
@@ -91,6 +92,10 @@ _COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
     ),
     drift.drift: ("Measure how the use of a word differs between periods.", "news bank --bins 1950,1980"),
     eval.eval: ("Score a model on files, as while it is trained.", "run test.csv --json"),
+    serve.serve: (
+        "Serve models over HTTP: OpenAI's embeddings API and more.",
+        "-m sentence-transformers/all-MiniLM-L6-v2 --port 8000",
+    ),
     tune_layer.tune_layer: (
         "Find the layers that tell senses apart best.",
         "wic/train.data.txt -m bert-base-uncased -o layers.json",

@@ -1,0 +1,15 @@
+"""Models over HTTP: embeddings as OpenAI defines them, attention, and the concordance.
+
+    uvicorn.run(app_of([regard.load()]))
+
+FastAPI answers, one thread a model computes. Requires the extra `serve`.
+"""
+
+from regard.serving._app import app_of
+from regard.serving._engine import Engine, Stream
+from regard.serving._errors import ApiError
+from regard.serving._server import listen, serve
+from regard.serving._service import Service
+from regard.serving._settings import Settings
+
+__all__ = ["ApiError", "Engine", "Service", "Settings", "Stream", "app_of", "listen", "serve"]

@@ -1,0 +1,96 @@
+"""The application: routes behind the gate, and errors in one form."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from regard._model import Model
+from regard._version import __version__
+from regard.core.errors import InputError
+from regard.serving._engine import Engine
+from regard.serving._errors import ApiError
+from regard.serving._gate import Gate
+from regard.serving._service import Service
+from regard.serving._settings import Settings
+from regard.serving.routes import ROUTERS
+
+
+def app_of(models: Sequence[Model] | Mapping[str, Model], *, settings: Settings | None = None) -> FastAPI:
+    """An ASGI application that serves models: what `regard serve` runs.
+
+    Args:
+        models: by the names that requests give, or under their own; the first is that of requests that
+            name none.
+        settings: limits, keys and choices.
+
+    Returns:
+        The application; its engines start with its lifespan, or with the first request.
+
+    Example:
+        >>> import regard
+        >>> from starlette.testclient import TestClient
+        >>> with TestClient(app_of([regard.load()])) as client:
+        ...     answer = client.post("/v1/embeddings", json={"input": "a river bank"}).json()
+        >>> len(answer["data"][0]["embedding"]), answer["usage"]["prompt_tokens"]
+        (384, 5)
+    """
+    settings = settings or Settings()
+    named = models if isinstance(models, Mapping) else {model.name: model for model in models}
+    service = Service([Engine(name, model, settings) for name, model in named.items()], settings)
+    app = FastAPI(
+        title="regard",
+        version=__version__,
+        description="Embeddings, attention and the concordance of transformers. Errors are OpenAI's.",
+        lifespan=_lifespan,
+        docs_url=None,  # they load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.service = service
+    app.add_middleware(Gate, service=service)
+    app.exception_handler(ApiError)(_own)
+    app.exception_handler(RequestValidationError)(_invalid)
+    app.exception_handler(HTTPException)(_plain)
+    app.exception_handler(InputError)(_input)
+    for router in ROUTERS:
+        app.include_router(router)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    for engine in service.engines.values():
+        engine.start()
+    yield
+    for engine in service.engines.values():
+        engine.stop()
+
+
+def _own(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response()
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    """What a schema says, of the first field that is wrong, without what came, which may be long."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return ApiError(
+            400, f"the body must be JSON; {first['ctx']['error']}.", code="invalid_json"
+        ).response()
+    path = [str(part) for part in first["loc"] if part != "body"]
+    field = path[0] if path else None
+    return ApiError(400, f"{'.'.join(path) or 'the body'}: {first['msg']}.", param=field).response()
+
+
+def _plain(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}.").response()
+
+
+def _input(request: Request, error: Exception) -> Response:
+    return ApiError(400, str(error)).response()

@@ -1,0 +1,279 @@
+"""A model at work: one thread that computes what waits, and one that tokenises."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any, TypeVar, cast
+
+from regard._model import Model
+from regard.core.errors import InputError
+from regard.embedding import Embedder, Passage, Request
+from regard.serving._errors import ApiError
+from regard.serving._jobs import END, CallJob, Embedded, EmbedJob, Job, Overlong, StreamJob
+from regard.serving._queue import Queue
+from regard.serving._settings import Settings
+
+T = TypeVar("T")
+
+_REMEMBERED = 0.2  # how much the last turn counts in the speed
+
+
+class Stream(AsyncIterator[T]):
+    """What a generator over a model yields, as it yields it.
+
+    Attributes:
+        value: what the generator returned; None before its end.
+    """
+
+    def __init__(self, job: StreamJob, timeout: float) -> None:
+        self._job, self._timeout = job, timeout
+        self.value: Any = None
+
+    async def __anext__(self) -> T:
+        async with asyncio.timeout(self._timeout):
+            piece = await self._job.pieces.get()
+        if piece is END:
+            self.value = await self._job.future
+            raise StopAsyncIteration
+        return cast(T, piece)
+
+
+class Engine:
+    """A model, and the thread that alone computes with it.
+
+    Texts of all requests are embedded together, as many as fill a turn; functions run alone, between two
+    turns. What waits is bounded in tokens. Nothing hangs: if a thread ends, all who wait get an error.
+
+    Args:
+        name: what requests call the model.
+        model: that is served.
+        settings: of the server.
+
+    Attributes:
+        queue: who waits.
+        dead: why nothing is computed any more; None while something is.
+    """
+
+    def __init__(self, name: str, model: Model, settings: Settings) -> None:
+        self.name, self.model, self.queue = name, model, Queue(settings.max_queue)
+        self.dead: BaseException | None = None
+        self._settings = settings
+        self._unread: SimpleQueue[EmbedJob | None] = SimpleQueue()
+        self._open: set[Job] = set()
+        self._loaded = Event()
+        self._threads: list[Thread] = []
+        self._speed = 0.0  # tokens a second
+        self._busy: float | None = None
+
+    def start(self) -> None:
+        """Warm up and wait for work; once."""
+        if not self._threads:
+            self._threads = [
+                Thread(target=self._guarded, args=(loop,), name=f"{self.name} {loop.__name__}", daemon=True)
+                for loop in (self._work, self._read)
+            ]
+            for thread in self._threads:
+                thread.start()
+
+    def stop(self) -> None:
+        """Finish what waits, and end."""
+        self._unread.put(None)
+        self.queue.close()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is warm."""
+        return self._loaded.is_set()
+
+    async def embed(
+        self, inputs: Sequence[str | Sequence[int]], *, overlong: Overlong = "refuse"
+    ) -> Embedded:
+        """Vectors of texts, or of token ids as given (either all or none of them are ids).
+
+        Raises:
+            ApiError: 400 what cannot be embedded, 429 too much waits, 503 or 504 out of time, 503 dead.
+        """
+        job = EmbedJob(inputs, overlong)
+        self._admit(job)
+        self._unread.put(job)
+        return cast(Embedded, await self._answer(job))
+
+    async def call(self, function: Callable[[Model], T], *, tokens: int) -> T:
+        """What `function(model)` gives, run alone on the model's thread; it counts as so many tokens.
+
+        Raises:
+            ApiError: as `embed`.
+            Exception: what the function raises.
+        """
+        job = CallJob(function, tokens)
+        self._admit(job)
+        self.queue.put(job)
+        return cast(T, await self._answer(job))
+
+    @asynccontextmanager
+    async def stream(
+        self, function: Callable[[Model], Generator[T, None, Any]], *, tokens: int
+    ) -> AsyncIterator[Stream[T]]:
+        """What the generator `function(model)` yields, a step a turn; leaving the context closes it.
+
+        Example:
+            async with engine.stream(lambda model: model.stream(prompt), tokens=100) as pieces:
+                async for piece in pieces: ...
+
+        Raises:
+            ApiError: as `embed`.
+            Exception: what the generator raises, at the piece where it does.
+        """
+        job = StreamJob(function, tokens)
+        self._admit(job)
+        self.queue.put(job)
+        try:
+            yield Stream(job, self._settings.timeout)
+        except TimeoutError as error:
+            raise self._late(job) from error
+        finally:
+            self._forget(job)
+
+    def _admit(self, job: Job) -> None:
+        self.start()
+        self._open.add(job)
+        if self.dead is not None:
+            self._open.discard(job)
+            raise _gone()
+        if not self.queue.admit(job):
+            self._open.discard(job)
+            wait = self.queue.tokens / self._speed if self._speed else 1.0
+            raise ApiError(
+                429,
+                f"{self.queue.tokens:,} tokens wait for this model already, and with these {job.tokens:,} it "
+                f"would be more than {self._settings.max_queue:,}; try again later.",
+                code="queue_full",
+                retry_after=min(wait, self._settings.timeout),
+            )
+
+    async def _answer(self, job: Job) -> Any:
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                return await job.future
+        except TimeoutError as error:
+            raise self._late(job) from error
+        finally:
+            self._forget(job)
+
+    def _forget(self, job: Job) -> None:
+        job.future.cancel()
+        self._open.discard(job)
+        self.queue.leave(job)
+
+    def _late(self, job: Job) -> ApiError:
+        told = f"no answer within {self._settings.timeout:g} seconds"
+        if job.begun:
+            return ApiError(504, f"{told}; send less at once.", code="timeout")
+        return ApiError(503, f"{told}: too much waits; try again later.", code="timeout", retry_after=5)
+
+    def _guarded(self, loop: Callable[[], None]) -> None:
+        try:
+            loop()
+        except BaseException as error:
+            self._die(error)
+
+    def _die(self, error: BaseException) -> None:
+        self.dead = error
+        for job in list(self._open):
+            job.fail(_gone())
+
+    def check(self) -> None:
+        """Count as dead once a computation hangs."""
+        busy = self._busy
+        if self.dead is None and busy is not None and time.monotonic() - busy > self._settings.stall:
+            self._die(TimeoutError(f"a computation has taken more than {self._settings.stall:g} seconds"))
+
+    def _work(self) -> None:
+        self.embedder = Embedder(self.model.loaded, Request(precision=self._settings.precision))
+        self.embedder.sentences(["warm up"])
+        self._loaded.set()
+        while jobs := self.queue.take():
+            begun = self._busy = time.monotonic()
+            self._turn(jobs, begun)
+            self._busy = None
+
+    def _turn(self, jobs: list[Job], begun: float) -> None:
+        waiting = []
+        for job in jobs:
+            if job.is_left:
+                job.close()
+            else:
+                waiting.append(job)
+        if not waiting:
+            return
+        if isinstance(waiting[0], CallJob | StreamJob):
+            self._step(waiting[0])
+            return
+        parts = shares(cast(list[EmbedJob], waiting))
+        for each in parts:
+            each.begun = True
+        # Who got nothing of this turn is the first of the next.
+        self.queue.put(*(job for job in waiting if job not in parts), first=True)
+        self._embed(parts)
+        tokens = sum(sum(passage.rows) for each in parts.values() for passage in each)
+        speed = tokens / max(1e-6, time.monotonic() - begun)
+        self._speed += (_REMEMBERED if self._speed else 1.0) * (speed - self._speed)
+
+    def _step(self, job: CallJob | StreamJob) -> None:
+        job.begun = True
+        try:
+            done = job.step(self.model)
+        except Exception as error:
+            job.fail(error)
+            return
+        if not done:
+            self.queue.put(job)
+
+    def _embed(self, parts: dict[EmbedJob, list[Passage]]) -> None:
+        try:
+            vectors = self.embedder.vectors([each for some in parts.values() for each in some]).vectors
+        except Exception as error:
+            # One request's fault is not another's: each by itself.
+            for job, some in parts.items():
+                if len(parts) == 1:
+                    job.fail(error)
+                else:
+                    self._embed({job: some})
+            return
+        start = 0
+        for job, some in parts.items():
+            if not job.put(vectors[start : start + len(some)]):
+                self.queue.put(job)
+            start += len(some)
+
+    def _read(self) -> None:
+        self._loaded.wait()
+        while (job := self._unread.get()) is not None:
+            if job.is_left:
+                continue
+            try:
+                job.read(self.embedder, self._settings.max_tokens)
+            except (ApiError, InputError) as error:
+                job.fail(error)
+            else:
+                self.queue.put(job)
+
+
+def shares(jobs: Sequence[EmbedJob]) -> dict[EmbedJob, list[Passage]]:
+    """What each gets of a turn: an equal part, and what is left goes to the oldest."""
+    parts: dict[EmbedJob, list[Passage]] = {}
+    room = 1.0
+    for fair in (1 / len(jobs), 1.0):
+        for job in jobs:
+            passages, cost = job.take(min(fair, room), least=0 if parts else 1)
+            room -= cost
+            if passages:
+                parts.setdefault(job, []).extend(passages)
+    return parts
+
+
+def _gone() -> ApiError:
+    return ApiError(503, "the model's thread has ended; this server is stopping.", code="engine_dead")

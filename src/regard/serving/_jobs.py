@@ -1,0 +1,203 @@
+"""What waits for a model: the work of one request each."""
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard._model import Model
+from regard.core.errors import InputError
+from regard.embedding import Embedder, Passage, Truncate, Windows
+from regard.serving._errors import ApiError
+
+Overlong = Literal["refuse", "truncate", "windows"]
+"""What becomes of a text that is longer than the model takes."""
+
+TURN_TOKENS: Final = 2048
+"""What is computed before those who wait are asked again: as many tokens as keep all cores busy."""
+_TURN_SCORES: Final = 2**24  # and as many tokens squared: what attention over long texts costs
+
+_CHARACTERS: Final = 4  # of a token, about
+_FRAME: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Vectors of the texts of a request.
+
+    Attributes:
+        vectors: float32 (texts, d).
+        tokens: of each text, special ones included, before anything is cut off.
+        cut: how many of them were left out.
+    """
+
+    vectors: NDArray[np.float32]
+    tokens: list[int]
+    cut: list[int]
+
+
+END: Final = object()
+"""The last of a stream's pieces."""
+
+
+class Job:
+    """The work of one request.
+
+    Attributes:
+        tokens: how many wait with it.
+        counted: how many of them the queue has counted.
+        begun: whether it has had a turn.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens, self.counted, self.begun = tokens, 0, False
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return self.future.done()
+
+    def give(self, result: Any) -> None:
+        """Hand the result to who waits; from the worker's thread."""
+        self._tell(self._settle, result, None)
+
+    def fail(self, error: BaseException) -> None:
+        """Raise an error where somebody waits; from the worker's thread."""
+        self._tell(self._settle, None, error)
+
+    def close(self) -> None:
+        """It ends here; from the worker's thread."""
+
+    def _tell(self, function: Callable[..., None], *arguments: object) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(function, *arguments)
+
+    def _settle(self, result: Any, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(result)
+        else:
+            self.future.set_exception(error)
+
+
+class CallJob(Job):
+    """A function of the model, run alone."""
+
+    def __init__(self, function: Callable[[Model], Any], tokens: int) -> None:
+        super().__init__(tokens)
+        self._function = function
+
+    def step(self, model: Model) -> bool:
+        """Do it; True: it is done."""
+        self.give(self._function(model))
+        return True
+
+
+class StreamJob(Job):
+    """A generator over a model: a step a turn, so that others come between."""
+
+    def __init__(self, function: Callable[[Model], Generator[Any, None, Any]], tokens: int) -> None:
+        super().__init__(tokens)
+        self._function = function
+        self._generator: Generator[Any, None, Any] | None = None
+        self.pieces: asyncio.Queue[Any] = asyncio.Queue()
+        self.future.add_done_callback(lambda _: self.pieces.put_nowait(END))
+
+    def step(self, model: Model) -> bool:
+        """Take a step; True: it was the last."""
+        if self._generator is None:
+            self._generator = self._function(model)
+        try:
+            piece = next(self._generator)
+        except StopIteration as end:
+            self.give(end.value)
+            return True
+        self._tell(self.pieces.put_nowait, piece)
+        return False
+
+    def close(self) -> None:
+        """See `Job.close`."""
+        if self._generator is not None:
+            self._generator.close()
+
+
+class EmbedJob(Job):
+    """Texts that want vectors, in as many turns as it takes."""
+
+    def __init__(self, inputs: Sequence[str | Sequence[int]], overlong: Overlong) -> None:
+        super().__init__(sum(estimate(each) for each in inputs))
+        self._inputs, self._overlong = inputs, overlong
+        self.passages: list[Passage] = []
+        self._vectors: list[NDArray[np.float32]] = []
+        self._next = 0
+
+    def read(self, embedder: Embedder, most: int) -> None:
+        """Tokenise; most tokens are allowed in a request.
+
+        Raises:
+            ApiError: a text that cannot be embedded, and which.
+        """
+        window = Truncate() if self._overlong == "truncate" else Windows()
+        strings = [each for each in self._inputs if isinstance(each, str)]
+        try:
+            if strings:
+                self.passages = embedder.read(strings, window=window)
+            else:
+                self.passages = [embedder.given(ids, window=window) for ids in self._inputs]  # type: ignore[arg-type]
+        except InputError as error:
+            raise ApiError(400, str(error).replace("texts[", "input[", 1), param="input") from error
+        self.tokens = sum(map(sum, (passage.rows for passage in self.passages)))
+        if self.tokens > most:
+            raise ApiError(
+                400, f"input has {self.tokens:,} tokens, and a request may have {most:,}; send fewer texts."
+            )
+        for place, passage in enumerate(self.passages):
+            if self._overlong == "refuse" and len(passage.parts) > 1:
+                raise ApiError(
+                    400,
+                    f"input[{place}] has {passage.tokens:,} tokens, and this model takes {embedder.limit:,}; "
+                    'shorten it, or send "overlong": "truncate" or "windows".',
+                    param="input",
+                    code="context_length_exceeded",
+                )
+
+    def take(self, room: float, *, least: int = 0) -> tuple[list[Passage], float]:
+        """The next texts, at most what fits into a part of a turn, and the part that they take."""
+        first, taken = self._next, 0.0
+        while self._next < len(self.passages):
+            cost = _cost(self.passages[self._next])
+            if taken + cost > room and self._next - first >= least:
+                break
+            taken += cost
+            self._next += 1
+        passages = self.passages[first : self._next]
+        self.tokens -= sum(sum(passage.rows) for passage in passages)
+        return passages, taken
+
+    def put(self, vectors: NDArray[np.float32]) -> bool:
+        """Vectors of texts that were taken; True: they were the last."""
+        self._vectors.append(vectors)
+        if self._next < len(self.passages):
+            return False
+        whole = self._vectors[0] if len(self._vectors) == 1 else np.concatenate(self._vectors)
+        self.give(
+            Embedded(whole, [each.tokens for each in self.passages], [each.cut for each in self.passages])
+        )
+        return True
+
+
+def estimate(text: str | Sequence[int]) -> int:
+    """The tokens of a text, before it is tokenised."""
+    return len(text) // _CHARACTERS + _FRAME if isinstance(text, str) else len(text)
+
+
+def _cost(passage: Passage) -> float:
+    """The part of a turn that a text takes."""
+    rows = passage.rows
+    return max(sum(rows) / TURN_TOKENS, sum(row * row for row in rows) / _TURN_SCORES)

@@ -1,0 +1,88 @@
+"""The process: a socket, uvicorn on it, and an end in which nothing that was accepted is lost."""
+
+import math
+import signal
+import socket
+import time
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from regard.core.errors import InputError
+from regard.serving._service import Service
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket to serve on.
+
+    Raises:
+        InputError: the port is taken, or the host is none of this machine's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        told = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"port {port} of {host} cannot be used ({told}); choose another.") from None
+
+
+def serve(
+    app: FastAPI, on: socket.socket, *, drain_delay: float, drain: float, started: Callable[[], object]
+) -> BaseException | None:
+    """Serve until a signal ends it, or a model's thread dies.
+
+    Args:
+        app: as `app_of` makes it.
+        on: where, as `listen` gives it.
+        drain_delay: seconds after SIGTERM in which readiness has fallen and requests are still accepted.
+        drain: seconds after that in which requests that were accepted are answered.
+        started: called once requests are answered.
+
+    Returns:
+        What killed a model's thread; None after a signal.
+    """
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(drain),
+        backlog=2048,
+    )
+    server = _Server(config, app.state.service, drain_delay, started)
+    server.run(sockets=[on])
+    return server.service.check()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which on SIGTERM says first that it is not ready, and watches the models' threads."""
+
+    def __init__(
+        self, config: uvicorn.Config, service: Service, delay: float, started: Callable[[], object]
+    ) -> None:
+        super().__init__(config)
+        self.service, self._delay, self._told = service, delay, started
+        self._ends = math.inf
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn."""
+        await super().startup(sockets)
+        if self.started:
+            self._told()
+
+    async def on_tick(self, counter: int) -> bool:
+        """See uvicorn: every tenth of a second; True ends it."""
+        if time.monotonic() >= self._ends or self.service.check() is not None:
+            return True
+        return await super().on_tick(counter)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal: the first begins the end, the second does not wait."""
+        if self.service.draining:
+            self.force_exit = self.should_exit = True
+        self.service.draining = True
+        self._ends = time.monotonic() + (0.0 if sig == signal.SIGINT else self._delay)
