@@ -1,8 +1,10 @@
 """An embedder that is kept from one call to the next, while what it was made of is as it was."""
 
+from collections.abc import Iterable
+from itertools import chain
+from operator import is_
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from regard.embedding._embedder import Embedder
@@ -38,51 +40,66 @@ class KeptEmbedder:
         Raises:
             InputError, CheckpointError: see `Embedder`.
         """
-        state = _State(loaded.network)
         last = self._last  # other threads may put theirs there
-        if last is not None and last[0] is loaded and last[1] == request and last[2].is_same(state):
+        is_same = last is not None and last[0] is loaded and last[1] == request
+        if last is not None and is_same and last[2].is_as_it_was(loaded.network):
             return last[3]
+        state = _State(loaded.network)
         embedder = Embedder(loaded, request)
         self._last = (loaded, request, state, embedder)
         return embedder
 
 
 class _State:
-    """Everything that a network is made of at a time, piece by piece.
+    """Everything that a network is made of at a time: what its modules, collections and tensors hold.
 
-    What is no module, tensor or collection of such counts as another where it is another object, or, of
-    numbers and strings, where it is not equal.
+    They are found once. Nothing can be put beside them later but into one of them, where it is seen.
     """
 
     def __init__(self, network: nn.Module) -> None:
-        self._pieces: list[Any] = []
+        self._network = network
+        self._held: list[tuple[Any, tuple[Any, ...]]] = []
+        self._empty: list[Any] = []  # most are: a module has a dozen, of hooks
+        self._tensors: list[tuple[Tensor, tuple[Any, ...]]] = []
         self._memory: list[Tensor] = []  # kept, so that no other tensor can come to lie there
         self._seen: set[int] = set()
         self._add(network)
 
-    def is_same(self, other: "_State") -> bool:
-        """Whether nothing has changed in between."""
-        return len(self._pieces) == len(other._pieces) and all(map(_same, self._pieces, other._pieces))
+    def is_as_it_was(self, network: nn.Module) -> bool:
+        """Whether nothing has changed since."""
+        return (
+            network is self._network
+            and not any(self._empty)
+            and all(
+                _size(each) == len(held) and all(map(is_, _parts(each), held)) for each, held in self._held
+            )
+            and all(_facts(tensor) == facts for tensor, facts in self._tensors)
+        )
 
     def _add(self, value: Any) -> None:
         if isinstance(value, Tensor):
+            self._tensors.append((value, _facts(value)))
             self._memory.append(value.detach())
-            self._pieces += (value, value.data_ptr(), value._version, value.dtype, value.shape)
-        elif isinstance(value, dict):
-            self._pieces.append(len(value))
-            for name, each in value.items():
-                self._pieces.append(name)
-                self._add(each)
-        elif isinstance(value, list | tuple | set):
-            self._pieces.append(len(value))
-            for each in value:
-                self._add(each)
-        else:
-            self._pieces.append(value)
-            if isinstance(value, nn.Module) and id(value) not in self._seen:
-                self._seen.add(id(value))
-                self._add(vars(value))
+        elif isinstance(value, dict | list | tuple | set):
+            parts = tuple(_parts(value))
+            if parts:
+                self._held.append((value, parts))
+                for each in parts:
+                    self._add(each)
+            else:
+                self._empty.append(value)
+        elif isinstance(value, nn.Module) and id(value) not in self._seen:
+            self._seen.add(id(value))
+            self._add(vars(value))
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one is other or (isinstance(one, int | float | str | torch.Size) and one == other)
+def _parts(of: Any) -> Iterable[Any]:
+    return chain(of.keys(), of.values()) if isinstance(of, dict) else of
+
+
+def _size(of: Any) -> int:
+    return 2 * len(of) if isinstance(of, dict) else len(of)
+
+
+def _facts(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor._version, tensor.dtype, tensor.shape
