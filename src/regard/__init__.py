@@ -11,7 +11,7 @@ Importing regard does not import torch; the first use of a name does.
 
 from typing import TYPE_CHECKING
 
-from regard._on_use import on_use as _on_use
+from regard._lazy import lazy_exports as _lazy_exports
 from regard._version import __version__
 
 if TYPE_CHECKING:
@@ -61,4 +61,17 @@ __all__ = [
     "view",
 ]
 
-__getattr__, __dir__ = _on_use(__name__)
+__getattr__, __dir__ = _lazy_exports(
+    __name__,
+    {
+        "regard._model": "Model lens load",
+        "regard.concordance": "Concordance",
+        "regard.core.errors": (
+            "CheckpointError InputError MissingExtraError ModelNotFoundError OutputError RegardError"
+        ),
+        "regard.decoding": "Beams Draft Lookup Sampling",
+        "regard.embedding": "Mix Truncate Windows",
+        "regard.tracing": "Add Edit Mean Replace Resample Scale Trace Write Zero",
+        "regard.views": "view",
+    },
+)

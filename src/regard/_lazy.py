@@ -1,44 +1,37 @@
 """Packages whose names are imported when they are first used."""
 
-import ast
 import sys
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
 
 from regard._collector import paused
 
 
-def on_use(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package, whose `if TYPE_CHECKING:` says where each name is from.
+def lazy_exports(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package.
+
+    Type checkers read the same names under `if TYPE_CHECKING:` there; a test compares the two.
+
+    Args:
+        package: its `__name__`.
+        homes: for each module the names that come from it, divided by blanks.
 
     Example:
-        >>> find, names = on_use("regard.core")
+        >>> find, names = lazy_exports("regard.core", {"regard.core._masks": "Causal Window"})
         >>> find("Causal").__module__, "Causal" in names()
         ('regard.core._masks', True)
 
-    Source: PEP 562; that one list serves type checkers and users: Scientific Python's SPEC 1.
+    Source: PEP 562.
     """
-
-    @cache
-    def homes() -> dict[str, str]:
-        loader: Any = sys.modules[package].__loader__
-        for_types = next(
-            node for node in ast.parse(loader.get_source(package)).body if isinstance(node, ast.If)
-        )
-        return {
-            alias.name: str(node.module)
-            for node in for_types.body
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        }
+    module_of = {name: module for module, names in homes.items() for name in names.split()}
 
     def find(name: str) -> object:
-        if name.startswith("__") or name not in homes():
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         with paused():  # what is imported stays
-            return getattr(import_module(homes()[name]), name)
+            return getattr(import_module(module_of[name]), name)
 
     def names() -> list[str]:
         listed: list[str] = sys.modules[package].__all__

@@ -38,7 +38,7 @@ FLOORS = {
     "data": 1,
     "core": 0,
     "kernels": 0,
-    "_on_use": -1,
+    "_lazy": -1,
     "_version": -1,
     "_collector": -2,
 }

@@ -6,7 +6,7 @@ the rooms that never need a tensor.
 
 from typing import TYPE_CHECKING
 
-from regard._on_use import on_use as _on_use
+from regard._lazy import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
     from regard.core._attention import Attention, attention_by_weights, reference_attention
@@ -76,4 +76,24 @@ __all__ = [
     "simple_recurrence",
 ]
 
-__getattr__, __dir__ = _on_use(__name__)
+__getattr__, __dir__ = _lazy_exports(
+    __name__,
+    {
+        "regard.core._attention": "Attention attention_by_weights reference_attention",
+        "regard.core._bias": "Bias BiasOfHeads DenseBias",
+        "regard.core._cache": "KeyValueCache",
+        "regard.core._dilated": "DilatedWindow",
+        "regard.core._dropout": "Dropout SeededDropout",
+        "regard.core._expiry": "ForgettingCache Ramp Unexpired of_keys",
+        "regard.core._fused": "fused_attention",
+        "regard.core._inputs": "AttentionInputs Kernel padding_of",
+        "regard.core._masks": "Causal Conjunction Mask Padding Predicate Segments Window",
+        "regard.core._recurrence": "RecurrentState simple_recurrence",
+        "regard.core._scorers": "Additive Bilinear Cosine Dot ScaledDot Scorer",
+        "regard.core._taps": "Listener Taps",
+        "regard.core.rows": (
+            "AttentionErrors Groups RowStatistics attention_errors attention_scores attention_weights "
+            "row_statistics"
+        ),
+    },
+)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from regard._on_use import on_use as _on_use
+from regard._lazy import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
     from regard.scaling._cases import CASES, Case, Shape, case_named, names_of
@@ -24,4 +24,12 @@ __all__ = [
     "scaling",
 ]
 
-__getattr__, __dir__ = _on_use(__name__)
+__getattr__, __dir__ = _lazy_exports(
+    __name__,
+    {
+        "regard.scaling._cases": "CASES Case Shape case_named names_of",
+        "regard.scaling._closeness": "closeness",
+        "regard.scaling._measure": "LENGTHS scaling",
+        "regard.scaling._scaling": "Cost Exponent Scaling",
+    },
+)

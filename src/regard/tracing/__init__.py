@@ -6,7 +6,7 @@ embed with it does not wait for what traces it.
 
 from typing import TYPE_CHECKING
 
-from regard._on_use import on_use as _on_use
+from regard._lazy import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
     from regard.tracing._trace import Trace, trace_ids, trace_read, trace_rows, trace_text, trace_texts
@@ -172,4 +172,26 @@ __all__ = [
     "writing_widget",
 ]
 
-__getattr__, __dir__ = _on_use(__name__)
+__getattr__, __dir__ = _lazy_exports(
+    __name__,
+    {
+        "regard.tracing._trace": "Trace trace_ids trace_read trace_rows trace_text trace_texts",
+        "regard.tracing.comparison": "Comparison Divergence Likeness compare difference divergence movement",
+        "regard.tracing.edits": (
+            "Add Edit ExampleMetric ImportanceMethod Layers Mean Metric Part Patching PatchingMethod Per "
+            "Positions Progress Replace Resample Scale SiteName Write Zero edited head_importance patch"
+        ),
+        "regard.tracing.measures": "DirectAttribution IntegratedGradients LogitLens Statistics TokenLens",
+        "regard.tracing.pages": (
+            "Explanation Step comparison_page difference_page explain live_page page_record senses_page "
+            "writing_bundle writing_page writing_widget"
+        ),
+        "regard.tracing.patterns": (
+            "Alignment Broadcast DelimiterSink DuplicateToken HeadCard HeadExample HeadFinding "
+            "HeadOptions HeadPattern HeadTable Induction KeyPattern Offset RowPattern Sides TextOrIds "
+            "default_patterns heads heads_of_trace repeated_tokens"
+        ),
+        "regard.tracing.record": "AttentionTrace Keep Keeping Numbers Passage Selector kept_bytes",
+        "regard.tracing.run": "Forecast forecast run_again",
+    },
+)
