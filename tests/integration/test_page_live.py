@@ -21,6 +21,8 @@ from integration.test_cli import DEFAULT_MODEL, Run
 from regard.tracing import Trace, Write, Zero
 from regard.tracing.pages._live_model import live_model as packed
 from regard.tracing.pages._names import MOST_WEIGHTS, names_of
+from regard.tracing.pages._page import page_record
+from regard.views import every_head, find_start
 
 run = test_cli.run
 
@@ -177,6 +179,31 @@ def test_what_is_pinned_goes_with_its_word(open_live: OpenPage) -> None:
     for text, index in (("on a man on the river bank.", 6), ("a fish on the river bank.", 5), ("a bank.", 2)):
         _type(page, text)
         assert page.evaluate("window.regard.state().pin.index") == index
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_another_text_opens_where_python_would(
+    family: str, open_live: OpenPage, models: dict[str, regard.Model]
+) -> None:
+    page = open_live(family, start=True)
+
+    def opens_on(text: str) -> tuple[Any, Any]:
+        _type(page, text)
+        record = page_record(_rounded(models[family]).trace(text), names=MOST_WEIGHTS)
+        state = page.evaluate("window.regard.state()")
+        found = {name: state[name] for name in ("kind", "layer", "head", "units")}
+        start = {"units": "pieces"} | (find_start(record, every_head(record)) or {})
+        wanted = {name: start[name] for name in found}
+        return found | {"pin": state["pin"]}, wanted | {"pin": {"side": "query", "index": start["pin"]}}
+
+    # The second is in pieces of words.
+    for text in ("money fish, river fish.", "rivers, manly fishing banks", "a money river"):
+        found, wanted = opens_on(text)
+        assert found == wanted
+    # What a reader has chosen stays.
+    page.evaluate("location.hash = '#layer=1&head=2'")
+    found, _ = opens_on("a bank on a river on a man")
+    assert (found["layer"], found["head"], found["pin"]) == (1, 2, None)
 
 
 def test_says_which_words_moved(open_live: OpenPage, models: dict[str, regard.Model]) -> None:

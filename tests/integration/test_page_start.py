@@ -30,7 +30,9 @@ def test_opens_where_python_says_without_special_tokens(open_page: OpenPage, pat
     page = open_page(path, start=True)
     start, state = _facts(page)["start"], head_page.state(page)
     assert (start["layer"], start["head"]) != (0, 0)
-    assert {name: state[name] for name in ("kind", "layer", "head")} | {"pin": start["pin"]} == start
+    assert [state[name] for name in ("kind", "layer", "head")] == [
+        start[name] for name in ("kind", "layer", "head")
+    ]
     assert state["pin"] == {"side": "query", "index": start["pin"]}
     expect(page.locator(f'.token.pinned[data-token="{start["pin"]}"]')).to_have_count(1)
     assert head_page.shown(page, "query") == head_page.shown(page, "key") == [1, 2, 3, 5, 6]

@@ -1,11 +1,14 @@
-"""What a page opens on: the head and the word where most is to be seen."""
+"""What a page opens on: the head and the word with the link that is most their own."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from regard.views._assets import read
 from regard.views._blocks import Facts
 from regard.views._layer_record import LayerRecord
 from regard.views._records import AttentionRecord, HeldHeads, PageToken, RecordKind
@@ -13,22 +16,21 @@ from regard.views._weights import weight_rows
 
 _Floats = npt.NDArray[np.float64]
 _Places = npt.NDArray[np.int64]
-_Ranked = tuple[tuple[int, float], dict[str, Any]]
+_Bools = npt.NDArray[np.bool_]
+_Ranked = tuple[tuple[int, float, float], dict[str, Any]]
 """A start, after what the smallest of several is the best by."""
 
-_MOST_QUERIES, _MOST_WEIGHTS = 64, 1 << 22
-"""Words that are asked of each head, and weights of all: of a longer text, evenly spaced words."""
+_SCREEN, _MOST_WEIGHTS = 48, 1 << 22
+"""Queries that are asked of each head, the first of a text; and weights of all heads."""
 
-_Counts = Literal["content", "plain", "any"]
+# How much two words have to be, and how far apart: the first of these that leaves a link.
+_WHOLE, _PIECES, _FUNCTION, _MARK, _SPECIAL = 4, 3, 2, 1, 0
+_WANTED = ((_WHOLE, 2), (_PIECES, 2), (_PIECES, 1), (_FUNCTION, 1), (_MARK, 1), (_MARK, 0), (_SPECIAL, 0))
 
-# Which tokens count, and how far away a key has to be: the first of these that leaves a link.
-_WANTED: tuple[tuple[_Counts, int], ...] = (
-    ("content", 2),
-    ("content", 1),
-    ("plain", 1),
-    ("plain", 0),
-    ("any", 0),
-)
+_SHARED = 2 / 3  # of the words: to a key that more of them give most to, no link is their own
+
+# Heads of these names look where they do whatever the words are.
+_BY_PLACE = ("previous", "next", "positional stride", "delimiter sink", "broadcast")
 
 
 def start_of(
@@ -47,16 +49,17 @@ def start_of(
     if writing is None or start is None:
         return start
     starts = [start, *start.pop("others", ())]
-    return _first(((each["kind"] != "cross", 0.0), each) for each in starts)
+    return _first(((each["kind"] != "cross", 0.0, 0.0), each) for each in starts)
 
 
 def find_start(record: AttentionRecord, held: HeldHeads, since: int = 0) -> dict[str, Any] | None:
     """The head and the query that a page opens on, and those of its other kinds of attention.
 
-    The head has the largest mean of `far_links` over the content words; the query is the one with the
-    largest of them in it. A content word has a letter or a digit, and a key counts from two tokens away on,
-    unless it is a piece of the same word. Where there is no such link, the next token counts too, then what
-    is no content, then the token itself, and at last special tokens.
+    The page opens on the link, from a word to a word, that is strongest and most its own: see `own_links`. It
+    joins two content words, which are single tokens and at least two words apart. A content word has a letter
+    or a digit, and is no function word ("of"). Where a text has no two of them, words in pieces count too,
+    then the next word, function words, punctuation, the word itself, and at last special tokens. The row of a
+    word in pieces is their mean, and what goes to it is a sum. Of a long text only the first words count.
 
     Args:
         record: What is shown.
@@ -64,35 +67,42 @@ def find_start(record: AttentionRecord, held: HeldHeads, since: int = 0) -> dict
         since: A decoder's first query that counts.
 
     Returns:
-        `kind`, `layer`, `head`, and `pin`, the query's token; where there are several kinds, `others` has the
-        same of each of the others. None for a page without tokens.
+        `kind`, `layer`, `head`, `pin`, the query's first token, and `key`, the key's; `units`, "words", where
+        one of them has several; and where there are several kinds, `others` with the same of each of the
+        others. None for a page without tokens.
     """
     size = sum(layer.keys for kind in record.kinds for layer, _ in _heads(record, held, kind))
-    most = min(_MOST_QUERIES, max(8, _MOST_WEIGHTS // max(1, size)))
-    return _first(_farthest(record, held, kind, most, since) for kind in record.kinds)
+    most = min(_SCREEN, max(8, _MOST_WEIGHTS // max(1, size)))
+    return _first(_strongest(record, held, kind, most, since) for kind in record.kinds)
 
 
-def _farthest(
-    record: AttentionRecord, held: HeldHeads, kind: RecordKind, most: int, since: int = 0
+def _strongest(
+    record: AttentionRecord, held: HeldHeads, kind: RecordKind, most: int, since: int
 ) -> _Ranked | None:
-    of_queries, of_keys = (side.tokens for side in record.sides(kind))
-    for rank, (counts, apart) in enumerate(_WANTED):
-        queries, keys = _places(of_queries, counts), _places(of_keys, counts)
-        if kind != "encoder":
-            queries = queries[queries >= since]
-        queries = queries[:: -(-len(queries) // most) or 1]
-        far = np.ones((len(queries), len(keys)), bool)
+    queries, keys = (_Words(side.tokens) for side in record.sides(kind))
+    for place, (least, apart) in enumerate(_WANTED):
+        asked = np.flatnonzero(queries.ranks >= min(least, _MARK))
+        asked = asked[queries.starts[asked] >= (0 if kind == "encoder" else since)][:most]
+        far = (queries.ranks[asked] >= least)[:, None] & (keys.ranks >= least)
+        columns = np.arange(len(keys.starts))
+        seen = np.full(far.shape, True) if kind != "decoder" else columns <= asked[:, None]
         if kind != "cross":
-            far = _apart(of_queries, queries, keys, apart)
+            far &= (np.abs(asked[:, None] - columns) >= apart) & (columns <= asked.max(initial=-1))
         if not far.any():
             continue
         best: _Ranked | None = None
         for layer, head in _heads(record, held, kind):
-            links = far_links(weight_rows(layer, head, queries)[:, keys], far)
-            place = rank, -float(np.nanmean(links))
-            if best is None or place < best[0]:
-                pin = int(queries[np.nanargmax(links)])
-                best = place, {"kind": kind, "layer": layer.layer, "head": head, "pin": pin}
+            weights = _of_words(layer, head, queries, asked, keys)
+            links = own_links(weights, seen, far, keys.ranks >= min(least, _MARK)) * (
+                1 - _by_place(record, kind, layer, head)
+            )
+            row, key = np.unravel_index(np.lexsort((-weights.ravel(), -links.ravel()))[0], links.shape)
+            ranked = place, -float(links[row, key]), -float(weights[row, key])
+            if best is None or ranked < best[0]:
+                pin, at = int(queries.starts[asked[row]]), int(keys.starts[key])
+                cut = {"units": "words"} if queries.sizes[asked[row]] > 1 or keys.sizes[key] > 1 else {}
+                start = {"kind": kind, "layer": layer.layer, "head": head, "pin": pin, "key": at}
+                best = ranked, start | cut
         return best
     return None
 
@@ -106,15 +116,28 @@ def _first(found: Iterable[_Ranked | None]) -> dict[str, Any] | None:
     return first | {"others": others} if others else first
 
 
-def far_links(weights: _Floats, far: npt.NDArray[np.bool_]) -> _Floats:
-    """How much of each query goes to the one key that gets most, of those that are far enough.
+def own_links(weights: _Floats, seen: _Bools, far: _Bools, counts: _Bools) -> _Floats:
+    """How strong each link is, and how much more than the same key gets from everybody.
 
-        link_i = max over j, far_ij, of weight_ij
+        own_ij = sqrt(weight_ij) (weight_ij - mean over i of weight_ij)
 
-    (queries,), NaN where no key counts.
+    The mean is over the queries that have `seen` the key. A key that two of three words give most to, of the
+    keys that count, is no link of any one of them: 0 at most. (queries, keys); minus infinity if not far.
     """
-    largest = np.where(far, weights, -1.0).max(axis=1, initial=-1.0)
-    return np.where(far.any(axis=1), largest, np.nan)
+    mean = np.where(seen, weights, 0).sum(axis=0) / np.maximum(1, seen.sum(axis=0))
+    links = np.sqrt(weights) * (weights - mean)
+    counted = np.where(counts, weights, 0)
+    favourite = (counted > 0) & (counted == counted.max(axis=1, keepdims=True))
+    shared = favourite.mean(axis=0) > _SHARED
+    links[:, shared] = np.minimum(links[:, shared], 0)
+    return np.where(far, links, -np.inf)
+
+
+def _by_place(record: AttentionRecord, kind: RecordKind, layer: LayerRecord, head: int) -> float:
+    """How much of what a head does has a name that says nothing of the words."""
+    named = None if record.names is None else record.names["kinds"].get(kind)
+    names = named[record.layers[kind].index(layer)][head] if named else []
+    return max((float(each["effect"]) for each in names if each["name"] in _BY_PLACE), default=0.0)
 
 
 def find_difference(
@@ -150,12 +173,12 @@ def _most_different(
     ]
     apart = np.abs(rows[1] - rows[0]).sum(axis=1)
     tokens = one.sides(kind)[0].tokens
-    counted = np.isin(queries[:, 0], _places(tokens, "content"))
+    counted = np.array([_rank(tokens[query : query + 1]) >= _FUNCTION for query in queries[:, 0]])
     pair = int(np.argmax(np.where(counted if counted.any() else True, apart, -1.0)))
     # Before a pair stand the pairs before it, and what only the one or only the other has.
     pin = int(queries[pair].sum()) - pair
     layer_number = one.layers[kind][place].layer
-    return (0, -value), {"kind": kind, "layer": layer_number, "head": head, "pin": pin}
+    return (0, -value, 0.0), {"kind": kind, "layer": layer_number, "head": head, "pin": pin}
 
 
 def _heads(record: AttentionRecord, held: HeldHeads, kind: RecordKind) -> Iterator[tuple[LayerRecord, int]]:
@@ -164,22 +187,45 @@ def _heads(record: AttentionRecord, held: HeldHeads, kind: RecordKind) -> Iterat
             yield layer, head
 
 
-def _places(tokens: Sequence[PageToken], counts: _Counts) -> _Places:
-    def counted(token: PageToken) -> bool:
-        if counts == "any" or token.special:
-            return counts == "any"
-        read = token.text if token.surface is None else token.surface
-        return counts == "plain" or any(map(str.isalnum, read))
+class _Words:
+    """The words of a side: where each begins, how many tokens it has, and how much it says."""
 
-    return np.flatnonzero([counted(token) for token in tokens])
-
-
-def _apart(tokens: Sequence[PageToken], queries: _Places, keys: _Places, apart: int) -> npt.NDArray[np.bool_]:
-    """Whether each key is so many tokens away from each query, and in another word."""
-    far: npt.NDArray[np.bool_] = np.abs(queries[:, None] - keys) >= apart
-    if apart:
-        words = np.array(
-            [-1 - place if token.word is None else token.word for place, token in enumerate(tokens)]
+    def __init__(self, tokens: Sequence[PageToken]) -> None:
+        self.starts = np.array(
+            [at for at, token in enumerate(tokens) if at == 0 or not _is_one(tokens[at - 1], token)], np.int64
         )
-        far &= words[queries][:, None] != words[keys]
-    return far
+        self.sizes = np.diff(self.starts, append=len(tokens))
+        spans = zip(self.starts, self.starts + self.sizes, strict=True)
+        self.ranks = np.array([_rank(tokens[start:end]) for start, end in spans], np.int64)
+
+
+def _is_one(one: PageToken, other: PageToken) -> bool:
+    return one.word is not None and (one.sequence, one.word) == (other.sequence, other.word)
+
+
+def _rank(pieces: Sequence[PageToken]) -> int:
+    spelled = "".join(piece.text if piece.surface is None else piece.surface for piece in pieces).strip()
+    if any(piece.special for piece in pieces):
+        return _SPECIAL
+    if any(piece.unknown for piece in pieces) or not any(map(str.isalnum, spelled)):
+        return _MARK
+    if spelled.lower() in _function_words():
+        return _FUNCTION
+    return _WHOLE if len(pieces) == 1 else _PIECES
+
+
+@cache
+def _function_words() -> frozenset[str]:
+    lists: dict[str, str] = json.loads(read("function_words.json"))
+    return frozenset(" ".join(lists.values()).split())
+
+
+def _of_words(layer: LayerRecord, head: int, queries: _Words, asked: _Places, keys: _Words) -> _Floats:
+    """The weights between words: (asked, words of the keys)."""
+    sizes = queries.sizes[asked]
+    firsts = np.cumsum(sizes) - sizes
+    tokens = np.repeat(queries.starts[asked] - firsts, sizes) + np.arange(sizes.sum())
+    weights = weight_rows(layer, head, tokens)[:, : keys.sizes.sum()]
+    of_keys = np.add.reduceat(weights, keys.starts, axis=1)
+    means: _Floats = np.add.reduceat(of_keys, firsts, axis=0) / sizes[:, None]
+    return means

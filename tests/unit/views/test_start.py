@@ -1,5 +1,6 @@
 """What a page opens on: worked by hand on a few weights."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from regard.views import (
     render_page,
 )
 from regard.views._records import HeldHeads
-from regard.views._start import far_links
+from regard.views._start import own_links
 from unit.views.conftest import facts_of
 
 
@@ -43,80 +44,105 @@ def _record(
 
 
 def _links(count: int, *links: tuple[int, int, float]) -> Any:
-    """A head with these weights, (query, key, weight), and what is left on the query itself."""
+    """A head with these weights, (query, key, weight), and what is left on the first token."""
     head = np.zeros((count, count))
     for query, key, weight in links:
         head[query, key] = weight
-    return head + np.diag(1 - head.sum(axis=1))
+    head[:, 0] += 1 - head.sum(axis=1)
+    return head
 
 
-SENTENCE = _side("[CLS]", "river", "bank", ",", "deep", "[SEP]")
-# Loud where it does not count: on special tokens, on punctuation, on the neighbour.
-LOUD = _links(6, (1, 0, 0.9), (2, 5, 0.9), (4, 3, 0.9), (1, 2, 0.05), (2, 1, 0.05), (3, 1, 0.95))
-FAR = _links(6, (1, 4, 0.3), (4, 1, 0.2), (4, 2, 0.6))
-FAR_ONCE = _links(6, (2, 4, 0.8))
+def _start(head: int, pin: int, key: int, **more: Any) -> dict[str, Any]:
+    return {"kind": "encoder", "layer": 0, "head": head, "pin": pin, "key": key} | more
+
+
+SENTENCE = _side("[CLS]", "river", "of", "deep", ",", "bank", "[SEP]")
+# Loud where it does not count: on special tokens, on punctuation, between neighbours and of function words.
+LOUD = _links(7, (1, 0, 0.9), (3, 4, 0.9), (2, 5, 0.9), (5, 2, 0.9), (1, 3, 0.05))
+# To one word that all look at: no link of any of them.
+SHARED = _links(7, *((query, 5, 0.9) for query in (0, 1, 2, 3, 4, 6)))
+FAR = _links(7, (1, 5, 0.3), (5, 1, 0.1), (5, 3, 0.6))
 
 
 @pytest.mark.parametrize(
-    ("side", "heads", "head", "pin"),
+    ("side", "heads", "wanted"),
     [
-        (SENTENCE, [LOUD, FAR_ONCE, FAR], 2, 4),  # means 0, 0.8 / 3 and (0.3 + 0 + 0.6) / 3
-        (SENTENCE, [LOUD, FAR_ONCE], 1, 2),
-        # pieces of one word: "un", "cut" and "s" are no far link, "grass" is
+        (SENTENCE, [LOUD, SHARED, FAR], _start(2, 5, 3)),
+        (SENTENCE, [LOUD, SHARED], _start(0, 1, 3)),
+        # a word in pieces is a word: the mean of its rows, the sum of what goes to it
         (
-            _side("un", "cut", "s", "grass", words=(0, 0, 0, 1)),
-            [_links(4, (0, 2, 0.9), (2, 0, 0.9)), _links(4, (1, 3, 0.2))],
-            1,
-            1,
+            _side("[CLS]", "un", "cut", "s", "of", "grass", words=(None, 0, 0, 0, 1, 2)),
+            [_links(6, (1, 3, 0.9), (3, 1, 0.9)), _links(6, (5, 2, 0.2), (5, 3, 0.2))],
+            _start(1, 5, 1, units="words"),
         ),
-        # two words, side by side: the next token counts
-        (_side("[CLS]", "river", "bank"), [_links(3, (1, 0, 0.9)), _links(3, (2, 1, 0.4))], 1, 2),
-        # no word at all: what is no content
-        (_side("[CLS]", "!", "?", "[SEP]"), [_links(4, (1, 0, 0.9)), _links(4, (1, 2, 0.2))], 1, 1),
+        # two words, side by side
+        (_side("[CLS]", "river", "bank"), [_links(3, (1, 1, 0.9)), _links(3, (2, 1, 0.4))], _start(1, 2, 1)),
+        # nothing but function words, and then no word at all
+        (_side("[CLS]", "of", "a", "."), [_links(4, (1, 3, 0.9)), _links(4, (2, 1, 0.3))], _start(1, 2, 1)),
+        (
+            _side("[CLS]", "!", "?", "[SEP]"),
+            [_links(4, (1, 0, 0.9)), _links(4, (1, 2, 0.2))],
+            _start(1, 1, 2),
+        ),
         # one word: itself
-        (_side("[CLS]", "bank", "[SEP]"), [_links(3, (1, 0, 0.9)), _links(3, (1, 2, 0.5))], 1, 1),
+        (_side("[CLS]", "bank", "[SEP]"), [_links(3, (1, 2, 0.9)), _links(3, (1, 1, 0.5))], _start(1, 1, 1)),
         # nothing but special tokens
-        (_side("[CLS]", "[SEP]"), [_links(2, (0, 1, 0.9), (1, 0, 0.9)), _links(2)], 1, 0),
+        (_side("[CLS]", "[SEP]"), [_links(2, (0, 1, 0.9)), _links(2)], _start(0, 1, 0)),
     ],
 )
-def test_opens_where_most_is_to_be_seen(side: Side, heads: Any, head: int, pin: int) -> None:
+def test_opens_on_the_link_that_is_most_its_own(side: Side, heads: Any, wanted: dict[str, Any]) -> None:
     record = _record(side, np.stack(heads))
-    wanted = {"kind": "encoder", "layer": 0, "head": head, "pin": pin}
     assert find_start(record, every_head(record)) == wanted
     # whatever comes first
     turned = _record(side, np.stack(heads[::-1]))
-    assert find_start(turned, every_head(turned)) == wanted | {"head": len(heads) - 1 - head}
+    assert find_start(turned, every_head(turned)) == wanted | {"head": len(heads) - 1 - wanted["head"]}
     assert facts_of(render_page(record))["start"] == wanted
 
 
+def test_a_head_that_looks_by_place_counts_less() -> None:
+    named = [[{"name": "previous", "effect": 0.5}], [{"name": "duplicate token", "effect": 0.9}]]
+    record = _record(SENTENCE, np.stack([_links(7, (5, 3, 0.6)), _links(7, (5, 1, 0.5))]))
+    assert find_start(record, every_head(record)) == _start(0, 5, 3)
+    record = replace(record, names={"said": "", "patterns": [], "kinds": {"encoder": [named]}})
+    assert find_start(record, every_head(record)) == _start(1, 5, 1)
+
+
+def test_of_a_long_text_the_first_words_count() -> None:
+    side = _side(*(f"word{place}" for place in range(80)))
+    late, early = _links(80, (70, 60, 0.9), (5, 60, 0.9)), _links(80, (40, 30, 0.4))
+    record = _record(side, np.stack([late, early]))
+    assert find_start(record, every_head(record)) == _start(1, 40, 30)
+
+
 def test_is_among_the_heads_that_are_held() -> None:
-    record = _record(SENTENCE, np.stack([FAR, LOUD]), np.stack([LOUD, FAR_ONCE]))
+    record = _record(SENTENCE, np.stack([FAR, LOUD]), np.stack([SHARED, FAR]))
     held = HeldHeads(heads={("encoder", 0): (1,), ("encoder", 1): (0, 1)}, every=False)
-    assert find_start(record, held) == {"kind": "encoder", "layer": 1, "head": 1, "pin": 2}
+    assert find_start(record, held) == _start(1, 5, 3) | {"layer": 1}
 
 
 def test_a_decoder_s_and_another_text_s_keys_count_as_the_kind_has_them() -> None:
-    causal = _links(3, (2, 0, 0.4))
-    record = _record(_side("a", "river", "bank"), np.stack([np.eye(3), causal]), kind="decoder")
-    assert find_start(record, every_head(record)) == {"kind": "decoder", "layer": 0, "head": 1, "pin": 2}
+    # The last word is the only one that sees itself: that is no more than others give.
+    causal = np.stack([_links(4, (3, 3, 0.9)), _links(4, (1, 1, 0.1), (2, 1, 0.1), (3, 1, 0.4))])
+    record = _record(_side("[BOS]", "deep", "river", "bank"), causal, kind="decoder")
+    assert find_start(record, every_head(record)) == _start(1, 3, 1) | {"kind": "decoder"}
     # Across texts no distance counts: the key at the query's own place is as far as any.
-    crossed = np.array([[[0.1, 0.9], [0.9, 0.1]], [[0.8, 0.2], [0.1, 0.9]]])
-    record = _record(_side("eine", "Bank"), crossed, kind="cross", of_keys=_side("a", "[SEP]"))
-    assert find_start(record, every_head(record)) == {"kind": "cross", "layer": 0, "head": 0, "pin": 1}
+    crossed = np.array([[[0.1, 0.9], [0.3, 0.7]], [[0.8, 0.2], [0.1, 0.9]]])
+    record = _record(_side("Fluss", "Bank"), crossed, kind="cross", of_keys=_side("river", "[SEP]"))
+    assert find_start(record, every_head(record)) == _start(1, 0, 0) | {"kind": "cross"}
 
 
 def test_each_kind_has_a_start_of_its_own() -> None:
     heads = {
-        "encoder": [np.eye(3), _links(3, (2, 0, 0.4))],
-        "decoder": [_links(2, (1, 0, 0.95))],  # next to each other: no far link
-        "cross": [np.array([[0.8, 0.1, 0.1], [0.1, 0.9, 0.0]])],
+        "encoder": [_links(4), _links(4, (3, 1, 0.4))],
+        "decoder": [_links(3, (1, 1, 0.1), (2, 1, 0.95))],  # next to each other
+        "cross": [np.array([[0.8, 0.1, 0.1, 0], [0.1, 0.9, 0, 0], [0.1, 0, 0.1, 0.8]])],
     }
     layers = {kind: (LayerRecord.given(0, np.stack(each)),) for kind, each in heads.items()}
-    sides = {"encoder": _side("a", "river", "bank"), "decoder": _side("eine", "Bank")}
+    sides = {"encoder": _side("[CLS]", "deep", "river", "bank"), "decoder": _side("[BOS]", "Fluss", "Bank")}
     record = AttentionRecord(model="m", **sides, layers=layers)
     encoder, decoder, cross = (
-        {"kind": kind, "layer": 0, "head": head, "pin": pin}
-        for kind, head, pin in (("encoder", 1, 2), ("decoder", 0, 1), ("cross", 0, 1))
+        _start(head, pin, key) | {"kind": kind}
+        for kind, head, pin, key in (("encoder", 1, 3, 1), ("decoder", 0, 2, 1), ("cross", 0, 1, 1))
     )
     assert find_start(record, every_head(record)) == cross | {"others": [encoder, decoder]}
 
@@ -124,7 +150,7 @@ def test_each_kind_has_a_start_of_its_own() -> None:
 def test_two_runs_open_on_the_head_and_the_word_that_differ_most() -> None:
     one = _record(_side("a", "river", "bank"), np.stack([_links(3), _links(3)]))
     other = _record(
-        _side("a", "deep", "river", "bank"), np.stack([_links(4, (3, 0, 0.2)), _links(4, (3, 0, 0.9))])
+        _side("a", "deep", "river", "bank"), np.stack([_links(4, (3, 2, 0.2)), _links(4, (3, 2, 0.9))])
     )
     pairs = ((0, 0), (1, 2), (2, 3))
     of_kind = {"queries": pairs, "keys": pairs, "divergence": [[0.1, 0.4]]}
@@ -136,18 +162,23 @@ def test_two_runs_open_on_the_head_and_the_word_that_differ_most() -> None:
 
 def test_of_a_text_that_was_written_the_rows_that_wrote_it_count() -> None:
     """The first two words were given: the row of "bank" is the first that wrote."""
-    side = _side("a", "river", "bank", "is", "deep")
-    early, late = _links(5, (1, 4, 0.9), (3, 0, 0.3)), _links(5, (3, 1, 0.5), (4, 0, 0.2))
+    side = _side("[BOS]", "sea", "river", "bank", "lies", "deep")
+    early, late = _links(6, (3, 1, 0.9), (4, 1, 0.3)), _links(6, (4, 2, 0.6), (5, 1, 0.2))
     record = _record(side, [early, late], kind="decoder")
-    given = {"kind": "decoder", "layer": 0}
-    assert find_start(record, every_head(record)) == {**given, "head": 0, "pin": 1}
-    assert find_start(record, every_head(record), 2) == {**given, "head": 1, "pin": 3}
-    page = render_page(record, writing={"first": 3, "steps": []})
-    assert facts_of(page.html)["start"] == {**given, "head": 1, "pin": 3}
+    given = {"kind": "decoder"}
+    assert find_start(record, every_head(record)) == _start(0, 3, 1) | given
+    assert find_start(record, every_head(record), 4) == _start(1, 4, 2) | given
+    page = render_page(record, writing={"first": 5, "steps": []})
+    assert facts_of(page.html)["start"] == _start(1, 4, 2) | given
 
 
-@pytest.mark.parametrize(("last", "wanted"), [((0, 0, 0, 1), [0.2, 0.5]), ((0, 0, 0, 0), [0.2, np.nan])])
-def test_far_links_are_the_largest_weights_that_count(last: tuple[int, ...], wanted: list[float]) -> None:
-    weights = np.array([[0.1, 0.6, 0.2, 0.1], [0.0, 0.2, 0.3, 0.5]])
-    far = np.array([(0, 0, 1, 1), last], bool)
-    assert far_links(weights, far) == pytest.approx(wanted, nan_ok=True)
+def test_links_are_what_is_more_than_others_give() -> None:
+    weights = np.array([[0.25, 0.75, 0.0], [0.75, 0.25, 0.0], [0.0, 0.5, 0.5]])
+    every, far, counts = np.ones((3, 3), bool), ~np.eye(3, dtype=bool), np.ones(3, bool)
+    wanted = [[-np.inf, 0.75**0.5 * 0.25, 0], [0.75**0.5 * 5 / 12, -np.inf, 0], [0, 0, -np.inf]]
+    assert own_links(weights, every, far, counts) == pytest.approx(np.array(wanted))
+    # The first query does not see the second key: the mean is that of the others.
+    seen = np.tri(3, dtype=bool)
+    assert own_links(weights, seen, far, counts)[2, 1] == pytest.approx(0.5**0.5 * (0.5 - 0.375))
+    # Without the first key all give most to the second: it is a link of none of them.
+    assert own_links(weights, every, far, np.array([False, True, True]))[0, 1] == 0

@@ -322,10 +322,11 @@ export class State {
     const { start } = this.source.facts;
     const found = start && [start, ...(start.others || [])].find((each) => each.kind === kind);
     if (!found) return { kind, pin: null };
-    const { layer, head, pin } = found;
+    const { layer, head, pin, units } = found;
     const { run = 0, row = null } = this.values || {};
     const none = run > 0 || row !== null; // of another run it is another token, and rows that are written are at theirs
-    return { kind, layer, head, also: [], pin: none ? null : { side: "query", index: pin } };
+    const words = units ? { units } : {}; // where the pieces say nothing
+    return { kind, layer, head, also: [], pin: none ? null : { side: "query", index: pin }, ...words };
   }
 
   writeAddress(step = false) {

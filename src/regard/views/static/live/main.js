@@ -24,6 +24,7 @@ let address = null; // what is chosen, where the browser does not keep it
 let gone = new AbortController();
 let client = null;
 let before = null; // what words are compared with: { text, words }
+let opened = null; // what the page opened on: { start, words }, of which text
 let last = null; // the newest answer
 let state = null; // of the page on show
 
@@ -105,9 +106,12 @@ function answered(answer) {
   }
   const words = wordVectors(answer.encoded, answer.contextual);
   const isFirst = before === null;
-  if (isFirst) performance.mark("regard-live");
   last = { ...answer, words };
-  if (isFirst) keep();
+  if (isFirst) {
+    performance.mark("regard-live");
+    opened = { start: written.facts.start, words };
+    keep();
+  }
   show();
   // Of the first sentence Python's own numbers stay.
   if (!isFirst) draw(answer);
@@ -117,12 +121,25 @@ function show() {
   bar.show(last, { text: before.text, ...movedBetween(before.words, last.words) });
 }
 
+// Whether somebody chose another head or word than the page did.
+function isChosen() {
+  const { layer, head, also, pin } = state.values;
+  const { start } = opened;
+  return (
+    also.length > 0 ||
+    [layer, head, pin?.side, pin?.index].join() !== [start.layer, start.head, "query", start.pin].join()
+  );
+}
+
 function draw({ facts, blocks }) {
+  const isAnother = !isChosen() && movedBetween(opened.words, last.words).isFar;
+  const cut = opened.start.units ? { units: "pieces" } : {}; // again, where the text before was shown by words
+  if (isAnother) opened = { start: facts.start, words: last.words };
   const positions = { ...facts.sides[kind].positions, said: side.positions?.said ?? null };
   const whole = {
     ...written.facts,
     ...facts,
-    start: written.facts.start, // where nothing is chosen yet, the same head and place
+    start: opened.start, // where nothing is chosen yet
     held: undefined,
     difference: live.weight,
     here:
@@ -138,9 +155,12 @@ function draw({ facts, blocks }) {
   const [one, other] = [state.source.facts, facts].map(textsOf);
   const { pin, key } = state.values;
   const at = (token) => movedTo(token, one, other);
+  if (!isAnother) opened.start = { ...opened.start, pin: at(opened.start.pin), key: at(opened.start.key) };
   put(new FileSource(whole, (name) => blocks[name] ?? readBlock(name)));
-  if (pin) state.set({ pin: { ...pin, index: at(pin.index), ...(pin.to === undefined ? {} : { to: at(pin.to) }) } });
-  if (typeof key === "number") state.set({ key: at(key) });
+  if (isAnother) state.set({ ...cut, ...state.startOf(kind) });
+  else if (pin)
+    state.set({ pin: { ...pin, index: at(pin.index), ...(pin.to === undefined ? {} : { to: at(pin.to) }) } });
+  if (typeof key === "number" && !isAnother) state.set({ key: at(key) });
   focus();
 }
 

@@ -8,6 +8,7 @@ import { fromBase64 } from "./blocks.js";
 import { between, factsOf } from "./facts.js";
 import { LiveModel } from "./model.js";
 import { punctuation } from "./naming.js";
+import { findStart } from "./opening.js";
 import { readPiece } from "./pieces.js";
 import { makeTokenizer } from "./tokenizer.js";
 
@@ -123,8 +124,10 @@ class Session {
           at,
           best: best.map(({ id, probability }) => ({ ...this.piece(id), probability })),
         }));
+        const { facts, blocks } = factsOf(description, encoded, run);
         return {
-          ...factsOf(description, encoded, run),
+          facts: { ...facts, start: findStart(description, encoded, run.layers) },
+          blocks,
           encoded,
           contextual,
           predicted,
