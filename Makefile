@@ -24,7 +24,7 @@ export PIP_NO_INPUT := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help look test system page js lint types unit format oldest bench pictures docs wheel lock clean
+.PHONY: help look test slow system page js lint types unit format oldest bench pictures docs wheel lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,10 @@ look: $(VENV)/.look ## Draw the attention of TEXT="..." (with PAIR="...": of two
 
 test: system page lint types ## Every check: style, types, all tests and doctests
 	$(BIN)/pytest -n auto --dist loadfile
+
+slow: $(VENV)/.test page ## The tests that take minutes: the image built and run, the server under long load (Debian, as root)
+	@scripts/system-packages.sh mmdebstrap buildah
+	$(BIN)/pytest -m slow tests
 
 system: ## Install the browser and fonts that the page's tests need (Debian, as root or by sudo)
 	@scripts/system-packages.sh chromium-headless-shell fonts-noto-cjk fonts-noto-color-emoji

@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: system-packages.sh PACKAGE...
 # Install those of the Debian packages that are missing, where that is possible. Where it is not, say what that means
-# and succeed: the tests that need a browser are skipped without one (with CI=true, they fail).
+# and succeed: tests that need them are skipped (with CI=true, those of a browser fail).
 set -eu
 
 missing=
@@ -12,7 +12,7 @@ done
 [ -n "$missing" ] || exit 0
 
 without() {
-    echo "system packages: $1; not installed:$missing. Without Chromium, the tests of the page are skipped." >&2
+    echo "system packages: $1; not installed:$missing. The tests that need them are skipped." >&2
     exit 0
 }
 
