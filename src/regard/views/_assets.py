@@ -8,6 +8,8 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
+_NO_HTML = str.maketrans("<>&", ",.:")
+
 
 def loader() -> str:
     """What a page runs first: it unpacks the style, the script and the facts."""
@@ -15,8 +17,16 @@ def loader() -> str:
 
 
 def packed(text: str) -> str:
-    """A text as the loader unpacks it: compressed, in base64."""
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
+    """A text as the loader unpacks it: compressed, in base85, which is a sixteenth shorter than base64.
+
+    The letters are those of RFC 1924, but ",", "." and ":" stand for "<", ">" and "&", which are HTML's own.
+    """
+    return base64.b85encode(gzip.compress(text.encode(), mtime=0)).decode("ascii").translate(_NO_HTML)
+
+
+def unpacked(text: str) -> str:
+    """What `packed` packed."""
+    return gzip.decompress(base64.b85decode(text.translate(str.maketrans(",.:", "<>&")))).decode()
 
 
 @cache

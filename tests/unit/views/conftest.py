@@ -1,7 +1,6 @@
 """Records made of random numbers, each axis with a prime size of its own; and what is read out of a page."""
 
 import base64
-import gzip
 import json
 import re
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.views import AttentionRecord, LayerRecord, Page, PageToken, Side, render_page
+from regard.views import AttentionRecord, LayerRecord, Page, PageToken, Side, _assets, render_page
 
 LAYERS, HEADS, TOKENS, HEAD_DIM = 2, 3, 7, 5
 
@@ -70,7 +69,7 @@ def facts_of(page: Page | str, prefix: str = "") -> Any:
     html = page if isinstance(page, str) else page.html
     found = re.search(f'id="regard-{prefix}facts">(.*?)</script>', html)
     assert found is not None
-    return json.loads(gzip.decompress(base64.b64decode(found[1])))
+    return json.loads(_assets.unpacked(found[1]))
 
 
 def steps_of(page: Page, name: str) -> Any:
