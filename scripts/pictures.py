@@ -57,12 +57,15 @@ MEASURE = "view=heads&layer=5&head=11&pin=query-11&what=value_zeroing"
 
 SHOTS = (
     # What a newcomer gets: nothing is chosen.
-    Shot(name="heads", page="bank", fragment=""),
-    Shot(name="heads-dark", page="bank", fragment="theme=dark"),
+    Shot(name="door", page="bank", fragment=""),
+    Shot(name="door-open", page="bank", fragment="view=door&asks=why,without", size=(1280, 1080)),
+    Shot(name="door-phone", page="bank", fragment="theme=dark", size=PHONE, phone=True),
+    Shot(name="heads", page="bank", fragment="view=heads"),
+    Shot(name="heads-dark", page="bank", fragment="view=heads&theme=dark"),
     Shot(name="heads-map", page="bank", fragment="form=map"),
     Shot(name="heads-all", page="bank", fragment="form=all"),
     Shot(name="heads-several", page="bank", fragment=f"{HEAD}&also=5.11,3.5,0.3,2.9", size=(1280, 900)),
-    Shot(name="heads-phone", page="bank", fragment="", size=PHONE, phone=True),
+    Shot(name="heads-phone", page="bank", fragment="view=heads", size=PHONE, phone=True),
     Shot(
         name="heads-pair",
         page="pair",
@@ -77,7 +80,7 @@ SHOTS = (
     Shot(
         name="heads-hebrew", page="hebrew", fragment="view=heads&layer=4&head=9&units=words&specials=hidden"
     ),
-    Shot(name="heads-paper", page="bank", fragment="", size=(760, 1000), paper=True),
+    Shot(name="heads-paper", page="bank", fragment="view=heads", size=(760, 1000), paper=True),
     Shot(name="story", page="bank", fragment="view=story&step=5"),
     Shot(name="story-table", page="bank", fragment="view=story&step=2"),
     Shot(name="story-context", page="bank", fragment="view=story&step=8&theme=dark"),
@@ -122,8 +125,15 @@ SHOTS = (
         size=(1280, 900),
     ),
     Shot(name="live", page="live", fragment="view=heads", typed=MONEY, pressed="Switch off head 5.6"),
-    Shot(name="live-phone", page="live", fragment="theme=dark", size=PHONE, phone=True, typed=MONEY),
-    Shot(name="decoder", page="induction", fragment="", size=(1280, 860)),
+    Shot(
+        name="live-phone",
+        page="live",
+        fragment="view=heads&theme=dark",
+        size=PHONE,
+        phone=True,
+        typed=MONEY,
+    ),
+    Shot(name="decoder", page="induction", fragment="view=heads", size=(1280, 860)),
 )
 
 

@@ -149,9 +149,12 @@ def cell_of(page: BrowserPage, number: int) -> Locator:
 
 
 def widget_of(page: BrowserPage, number: int) -> Locator:
-    """The widget that a cell shows."""
+    """The widget that a cell shows, behind its front door."""
     found = cell_of(page, number).locator(".regard-widget")
     found.scroll_into_view_if_needed(timeout=SHOWN_S)
+    way_in = found.get_by_role("button", name="All views")
+    if way_in.is_visible():
+        way_in.click()
     return found
 
 

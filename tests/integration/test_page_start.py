@@ -34,9 +34,10 @@ def test_opens_where_python_says_without_special_tokens(open_page: OpenPage, pat
         start[name] for name in ("kind", "layer", "head")
     ]
     assert state["pin"] == {"side": "query", "index": start["pin"]}
+    assert page.url == path.as_uri()  # nothing was chosen yet
+    page.get_by_role("button", name="All views").click()
     expect(page.locator(f'.token.pinned[data-token="{start["pin"]}"]')).to_have_count(1)
     assert head_page.shown(page, "query") == head_page.shown(page, "key") == [1, 2, 3, 5, 6]
-    assert page.url == path.as_uri()  # nothing was chosen yet
 
     head_page.token(page, "query", start["pin"]).click()  # lets go of it
     assert head_page.state(page)["pin"] is None
@@ -68,7 +69,7 @@ def test_special_tokens_are_shown_where_there_is_nothing_else(open_page: OpenPag
     assert record.encoder is not None
     tokens = tuple(replace(token, special=True) for token in record.encoder.tokens)
     render_page(replace(record, encoder=replace(record.encoder, tokens=tokens))).write(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", start=True)
+    page = open_page(tmp_path / "page.html", "#view=heads", start=True)
     assert head_page.shown(page, "query") == list(range(head_page.TOKENS))
 
 

@@ -85,6 +85,10 @@ def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
         "names": None
         if record.names is None
         else {name: record.names[name] for name in ("said", "patterns")},
+        "without": [
+            {"kind": kind, "layer": layer, "head": head, "cosine": [round(float(each), 4) for each in cosine]}
+            for (kind, layer, head), cosine in record.without.items()
+        ],
     }
     return facts, blocks
 

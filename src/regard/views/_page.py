@@ -154,7 +154,8 @@ def render_page(
     """
     page, is_live = _assets.read("page.html"), live is not None
     style, loader = _assets.style(live=is_live), _assets.loader()
-    script = _assets.script(live=is_live, usual=training is None and writing is None)
+    is_usual = all(each is None for each in (movement, difference, training, writing, senses))
+    script = _assets.script(live=is_live, usual=is_usual)
     style_packed, script_packed = _assets.packed_asset(style), _assets.packed_asset(script)
     whole = 0
     if only is not None:

@@ -131,6 +131,8 @@ class AttentionRecord:
             `name` and what it `says`; and `kinds`: for each a list of layers, of heads, of what a head shows,
             strongest first, each with `name`, `detail` and `effect`. None where nothing is known.
         story: The way of some tokens through each stack, where that is to be shown.
+        without: Of some heads, float32 (queries,): the cosine of each last hidden state to what it is without
+            that head.
     """
 
     model: str
@@ -142,6 +144,7 @@ class AttentionRecord:
     left_out: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, Any] | None = None
     story: Mapping[Literal["encoder", "decoder"], StoryRecord] = field(default_factory=dict)
+    without: Mapping["HeadName", npt.NDArray[np.float32]] = field(default_factory=dict)
 
     @property
     def kinds(self) -> tuple[RecordKind, ...]:

@@ -1,7 +1,8 @@
 """From a trace to the record that the page draws: plain numbers, checked against the trace's own weights."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from regard.core import (
 from regard.core.errors import InputError
 from regard.models import Kind, StackKind, stack_of
 from regard.text import Token
+from regard.tracing.edits import ablation
 from regard.tracing.measures import Scalar
 from regard.tracing.pages._names import names_of
 from regard.tracing.pages._page_extras import (
@@ -41,6 +43,7 @@ from regard.tracing.pages._story import MOST_TOKENS, story_record
 from regard.tracing.record import Trace
 from regard.views import (
     AttentionRecord,
+    HeadName,
     LayerRecord,
     MaskRecord,
     PageToken,
@@ -87,7 +90,8 @@ def page_record(
             them when they are looked at.
         of: what "gradient" is of, as in `Trace.attention_gradients`.
         statistics: whether it has the statistics of every head; a notebook asks for them when it shows them.
-        story: whether it has the way of each token through the layers, where that can be seen.
+        story: whether it has the way of each token through the layers, where that can be seen, and what
+            becomes of the tokens without the head that the page opens on.
         names: how many weights may be read to name the heads by what they do; 0 for no names.
         all_positions: whether it has what the model adds at all its positions, not only at the text's.
 
@@ -107,14 +111,26 @@ def page_record(
         left_out=left,
         names=names_of(trace, names) if names else None,
     )
-    return replace(record, story=_stories(trace, record)) if story else record
+    if not story:
+        return record
+    start = find_start(record, every_head(record))
+    return replace(record, story=_stories(trace, start), without=_without(trace, start))
 
 
-def _stories(trace: Trace, record: AttentionRecord) -> dict[StackKind, StoryRecord]:
+_Start = Mapping[str, Any] | None
+
+
+def _without(trace: Trace, start: _Start) -> dict[HeadName, _Floats]:
+    """What becomes of the words without the head that the page opens on, where that costs little."""
+    if start is None or trace.loaded is None or len(trace.kinds) > 1 or len(trace.tokens) > MOST_TOKENS:
+        return {}
+    kind, layer, head = start["kind"], start["layer"], start["head"]
+    return {(kind, layer, head): as_array(ablation(trace, layer, head, kind=kind).cosine)}
+
+
+def _stories(trace: Trace, start: _Start) -> dict[StackKind, StoryRecord]:
     """Of each stack that can be told of; of a long text, around the word that the page opens on."""
     stacks: list[StackKind] = [kind for kind in ("encoder", "decoder") if getattr(trace, kind) is not None]
-    long = any(len(trace.passage(kind).encoding.tokens) > MOST_TOKENS for kind in stacks)
-    start = find_start(record, every_head(record)) if long else None
     told: dict[StackKind, StoryRecord] = {}
     for kind in stacks:
         around = start["pin"] if start and stack_of(start["kind"]) == kind else 0

@@ -8,6 +8,7 @@
 //   fields    what it keeps in the state and in the address beside the shared fields (see state.js)
 //   help      [[what to do, what it does], ...] for the help dialog
 //   guide     one plain sentence on what is to be seen, or (source, values) => such a sentence
+//   home      whether it is the front door: what an address without a word opens, and no tab leads to
 //   fits      (source) => whether there is something for it to show; without it, always
 //   open      called once, when the view is first shown, with page = { source, state, colours }; returns
 //               element           what to show; the tab bar hides it while another view is on
@@ -23,10 +24,13 @@
 // What a view may use: `make` and the other words of dom.js, the state (state.js), colours (colours.js), units
 // (units.js: words or pieces), and of the model only the row source (source.js).
 
+import { VIEW as DIFFERENCE } from "./difference/view.js";
+import { VIEW as MOVEMENT } from "./movement/view.js";
+import { VIEW as SENSES } from "./senses/view.js";
 import { VIEW as TRAINING } from "./training/view.js";
 import { USUAL } from "./usual.js";
 import { VIEW as WRITING } from "./writing/view.js";
 
 // A page opens with the first that fits it.
 /** @type {import("./base/types").Offer[]} */
-export const VIEWS = [WRITING, TRAINING, ...USUAL];
+export const VIEWS = [WRITING, TRAINING, MOVEMENT, DIFFERENCE, SENSES, ...USUAL];

@@ -27,10 +27,12 @@ export function mount(root, source, host, offered) {
   const colours = new Colours(root);
   // A window that is high enough is filled, and the parts of a view scroll in it; in a low one the header is a line.
   const fit = () => {
-    const { bare } = state.values;
+    const { bare, view } = state.values;
+    const isHome = view === state.home;
+    root.classList.toggle("at-door", isHome);
     root.classList.toggle("bare", bare);
-    root.classList.toggle("whole", bare || host.height() >= WHOLE);
-    root.classList.toggle("low", host.height() < HIGH);
+    root.classList.toggle("whole", !isHome && (bare || host.height() >= WHOLE));
+    root.classList.toggle("low", !isHome && host.height() < HIGH);
   };
   fit();
   host.resized(fit);
@@ -76,7 +78,7 @@ export function mount(root, source, host, offered) {
 
   state.listen((changed) => {
     if (changed.has("theme")) look();
-    if (changed.has("bare")) fit();
+    if (changed.has("bare") || changed.has("view")) fit();
     if (changed.has("view")) show();
     // Which view is on is nothing to a view: it is shown, or it is not told.
     const names = new Set([...changed].filter((name) => name !== "view"));

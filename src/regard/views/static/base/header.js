@@ -135,14 +135,38 @@ export function makeHeader(source, state, views, host) {
     make(
       "div",
       { class: "inside" },
-      make("span", { class: "brand" }, "regard"),
+      makeBrand(state),
       title,
       said,
-      make("span", { class: "buttons" }, makeExact(source), ask),
+      make("span", { class: "buttons" }, makeExact(source), ask, ...makeWayIn(state)),
       ...(held ? [held] : []),
     ),
     dialog.element,
   );
+}
+
+// The name, which leads back to the front door where there is one; and the way from there into the views.
+function makeBrand(state) {
+  if (!state.home) return make("span", { class: "brand" }, "regard");
+  const brand = make("a", { class: "brand", title: "Back to the sentence" }, "regard");
+  brand.addEventListener("click", (event) => {
+    event.preventDefault();
+    state.set({ view: state.home, hover: null });
+  });
+  const update = () => {
+    if (state.values.view === state.home) brand.removeAttribute("href");
+    else brand.setAttribute("href", `#view=${state.home}`);
+  };
+  state.listen((changed) => changed.has("view") && update());
+  update();
+  return brand;
+}
+
+function makeWayIn(state) {
+  if (!state.home) return [];
+  const button = make("button", { type: "button", class: "button way-in" }, "All views");
+  button.addEventListener("click", () => state.set({ view: state.main, hover: null }));
+  return [button];
 }
 
 // What stands below every view: a caution, and what can be done with the page.

@@ -48,8 +48,9 @@
 //                                      the source has no values of it (then vDim says whether the layer has any)
 //
 // A source beside a model's own Python may have more (notebook/source.js has): picture and strongest, which spare it
-// the rows of a whole head (of the weights or of a measure), and check, the run without a head. They too are null while
-// they are on their way, and so are its statistics.
+// the rows of a whole head (of the weights or of a measure). They too are null while they are on their way, and so are
+// its statistics. check(kind, layer, head) is the run without a head, { cosine, ... }, of each query's last hidden state to
+// the one before; undefined where it cannot be had, and { error } where it failed.
 //
 // **null is "not yet".** These three answer at once: with the numbers, or with null, and then the source fetches
 // them and calls its listeners when they have come; the page tells the view that is on (changed, with "rows"),
@@ -217,6 +218,11 @@ export class FileSource {
     const { rotary } = this.layerFacts(kind, layer);
     if (!rotary) return null;
     return { ...rotary, frequencies: new Float32Array(decodeBase64(this.readBlock(rotary.frequencies)).buffer) };
+  }
+
+  // What is left of each token without a head; undefined where the file does not know it.
+  check(kind, layer, head) {
+    return this.facts.without?.find((each) => each.kind === kind && each.layer === layer && each.head === head);
   }
 
   story(stack) {

@@ -44,7 +44,7 @@ const FIELDS = {
   view: {
     initial: "",
     read: (text, state) => (state.views.includes(text) ? text : undefined),
-    write: (value, state) => (value === state.views[0] ? null : value),
+    write: (value, state) => (value === state.main ? null : value),
     back: true,
   },
   kind: {
@@ -129,6 +129,9 @@ export class State {
     this.source = source;
     this.address = address;
     this.views = views.map(({ name }) => name);
+    /** The front door, which opens where an address says nothing; and the view of one that names none. */
+    this.home = views.find(({ home }) => home)?.name ?? null;
+    this.main = this.views.find((name) => name !== this.home) ?? "";
     this.fields = joined([FIELDS, NAME_FIELDS, ...views.map(({ fields }) => fields || {})]);
     this.listeners = [];
     this.kept = new Map();
@@ -199,7 +202,7 @@ export class State {
   settle(values) {
     const { source } = this;
     const settled = { ...values };
-    if (!settled.view) settled.view = this.views[0];
+    if (!settled.view) settled.view = this.main;
     if (!settled.kind) settled.kind = source.kinds[0];
     const { kind } = settled;
     const last = source.turn ? source.facts.training.steps.length - 1 : null;
@@ -312,6 +315,8 @@ export class State {
       const value = read && text !== null ? read(text, this) : undefined;
       values[name] = value === undefined ? initial : value;
     }
+    if (this.home && Object.keys(this.fields).every((name) => name === "theme" || !given.has(name)))
+      values.view = this.home;
     const { start } = this.source.facts;
     if (!start || START.some((name) => given.has(name))) return values;
     return { ...values, ...this.startOf(values.kind || start.kind) };

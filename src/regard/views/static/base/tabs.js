@@ -90,7 +90,8 @@ function makeGuide(source, views, state) {
 
 export function makeBar(source, views, state, panelId, host) {
   const parts = [];
-  if (views.length > 1) parts.push(makeTabs(views, state, panelId));
+  const tabbed = views.filter(({ home }) => !home);
+  if (tabbed.length > 1) parts.push(makeTabs(tabbed, state, panelId));
   if (runsOf(source.facts).length > 0) parts.push(makeRuns(source, state, host));
   if (source.kinds.length > 1) parts.push(makeKinds(source, state));
   return make("nav", { class: "choose", "aria-label": "What is shown" }, ...parts, makeGuide(source, views, state));

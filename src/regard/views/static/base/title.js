@@ -16,9 +16,20 @@ function placesOf(text, units) {
     const at = special || word === "" ? -1 : text.indexOf(word, from);
     if (at < 0) continue;
     from = at + word.length;
-    places.push({ from: at, to: from, first, last, unknown });
+    places.push({ text: word, from: at, to: from, first, last, unknown });
   }
   return places;
+}
+
+// A text in parts, in order: strings, and its words, with their tokens.
+export function partsOf(source, state, { text, stack, sequence }) {
+  const parts = [];
+  let done = 0;
+  for (const place of stack ? placesOf(text, wordsOf(source, state, stack, sequence)) : []) {
+    parts.push(text.slice(done, place.from), place);
+    done = place.to;
+  }
+  return [...parts, text.slice(done)];
 }
 
 // texts: [{ badge, text, stack, sequence }]: whose tokens its words are, "encoder" or "decoder" (null: nobody's on this
@@ -36,10 +47,14 @@ export function makeTitle(source, state, texts) {
     title: long ? texts.map(({ text }) => text).join("\n") : null,
   });
   const words = []; // { element, stack, first, last }
-  for (const { badge, text, stack, sequence } of texts) {
+  for (const each of texts) {
+    const { badge, stack } = each;
     const bdi = make("bdi", { dir: "auto" });
-    let done = 0;
-    for (const place of stack ? placesOf(text, wordsOf(source, state, stack, sequence)) : []) {
+    for (const place of partsOf(source, state, each)) {
+      if (typeof place === "string") {
+        bdi.append(place);
+        continue;
+      }
       const word = make(
         "span",
         {
@@ -47,13 +62,11 @@ export function makeTitle(source, state, texts) {
           "data-word": String(words.length),
           title: place.unknown ? `The model does not know it, and has read ${place.unknown}` : null,
         },
-        text.slice(place.from, place.to),
+        place.text,
       );
-      bdi.append(text.slice(done, place.from), word);
+      bdi.append(word);
       words.push({ element: word, stack, ...place });
-      done = place.to;
     }
-    bdi.append(text.slice(done));
     element.append(badge ? make("span", { class: "part" }, make("span", { class: "badge" }, badge), bdi) : bdi);
   }
 

@@ -46,6 +46,8 @@ export interface Source {
   listen(listener: () => void): void;
   allows?(kind: Kind, layer: number, head: number, query: number, key: number): boolean;
   measures?(kind: Kind): string[];
+  /** The run without a head; null while it is on its way, undefined where it cannot be had. */
+  check?(kind: Kind, layer: number, head: number): { cosine: number[]; error?: string } | null | undefined;
   /** Of a network that is trained: the traced steps, and which is on. */
   runs?: Source[];
   turn?(place: number): void;
@@ -95,6 +97,8 @@ export interface Offer {
   guide?: string | ((source: Source, values: Values) => string);
   help?: string[][];
   fits?(source: Source): boolean;
+  /** The front door: what opens where the address says nothing. */
+  home?: boolean;
   open(page: Page): View;
 }
 

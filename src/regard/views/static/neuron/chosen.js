@@ -19,14 +19,15 @@ export class Chosen {
   }
 
   // The state's choice, whole: where it says no query or no key, a query with words in it, and its largest weight.
-  update() {
+  // of: the query in any case.
+  update(of = null) {
     const { source, state } = this;
     const { kind, layer, head, pin, key, dim, vdim } = state.values;
     const queries = source.tokens(kind, "query");
     const keys = source.tokens(kind, "key");
     let query = pin && pin.side === "query" ? pin.index : queries.findIndex((token) => !token.special);
     if (pin && pin.side === "key") query = kind === "cross" ? query : Math.min(pin.index, queries.length - 1);
-    query = Math.max(0, query);
+    query = of ?? Math.max(0, query);
     const name = [kind, layer, head, query].join();
     if (name !== this.name || !this.steps) {
       this.steps = source.steps(kind, layer, head, query);

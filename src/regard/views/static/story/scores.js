@@ -90,7 +90,7 @@ function maskNote(at, others) {
 }
 
 // The chosen key's share, from its product on; every equation with the numbers that stand above it.
-function worked(at) {
+export function worked(at) {
   const { steps, chosen } = at;
   const { key } = chosen;
   const title = make("h3", {}, "How ", at.word("key", key), " gets its share");

@@ -1,0 +1,47 @@
+// What the door says of a head: the shares of one word's attention, word by word, and which sentence they make.
+
+import { make, readable } from "../base/dom.js";
+import { sumUnits } from "../base/units.js";
+
+const FEW = 0.05; // a share that is worth a sentence
+
+export const wholePercent = (share) => (share < 0.01 ? "less than 1\u00a0%" : `${Math.round(100 * share)}\u00a0%`);
+
+export const wordsOf = (state, kind) => state.units("query", { kind, units: "words" });
+
+// The shares of a word, [first token of each word]; the mean over its pieces. null while they are not there.
+export function sharesOf({ source, state }, { kind, layer, head }, from) {
+  const { first, last } = wordsOf(state, kind).at(from);
+  const rows = [];
+  for (let token = first; token <= last; token += 1) rows.push(source.row(kind, layer, head, token));
+  if (rows.some((row) => row === null)) return null;
+  const mean = rows[0].map((_, key) => rows.reduce((sum, row) => sum + row[key], 0) / rows.length);
+  return sumUnits(mean, state.units("key", { kind, units: "words" }));
+}
+
+export const isRead = (text) => /[\p{L}\p{N}]/u.test(text);
+
+// The word that gets most: no mark, not the word itself, and no punctuation where a word gets anything; null for none.
+export function mostOf(state, kind, from, shares) {
+  const others = wordsOf(state, kind).all.filter(({ special, sink, first }) => !special && !sink && first !== from);
+  const best = (some) =>
+    some.reduce((most, each) => (most === null || shares[each.first] > shares[most.first] ? each : most), null);
+  const word = best(others.filter(({ text }) => isRead(text)));
+  return word && shares[word.first] > 0 ? word : best(others);
+}
+
+export const bold = (text, side) => make("b", { class: `door-${side}` }, make("bdi", { dir: "auto" }, readable(text)));
+
+// "In one of 72 heads, Write gives 86 % of its attention to poem."
+export function remark({ source, state }, { kind }, from, shares) {
+  const heads = source.layers(kind).reduce((sum, layer) => sum + source.heads(kind, layer), 0);
+  const units = wordsOf(state, kind);
+  const word = bold(units.at(from).text, "from");
+  const inOne = heads === 1 ? "In its one head, " : `In one of ${heads} heads, `;
+  const to = mostOf(state, kind, from, shares);
+  if (to && shares[to.first] >= FEW)
+    return [inOne, word, ` gives ${wholePercent(shares[to.first])} of its attention to `, bold(to.text, "to"), "."];
+  const marks = units.all.reduce((sum, { special, first }) => sum + (special ? shares[first] : 0), 0);
+  if (marks > 0.5) return [inOne, word, ` looks at no word: ${wholePercent(marks)} of its attention rests on marks.`];
+  return [inOne, word, " looks at no word in particular."];
+}

@@ -1,0 +1,164 @@
+"""The front door: a sentence, a remark that is true of it, and three questions that unfold."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import ViewportSize, expect
+
+import regard
+from integration import head_page
+from integration.first_screen import first_screen
+from regard.views import render_page
+
+OpenPage = Callable[..., BrowserPage]
+
+BANK = "Write a poem about a man fishing on a river bank."
+DESK: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, regard.Trace]:
+    path = tmp_path_factory.mktemp("door") / "bank.html"
+    trace = regard.load().trace(BANK)
+    trace.write_page(path)
+    return path, trace
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    render_page(head_page.record()).write(tmp_path / "page.html")
+    return tmp_path / "page.html"
+
+
+def _view(page: BrowserPage) -> Any:
+    return head_page.state(page)["view"]
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_the_first_screen_is_short(open_page: OpenPage, bank: tuple[Path, Any], size: ViewportSize) -> None:
+    page = open_page(bank[0], start=True, viewport=size)
+    assert first_screen(page).fits(words=60, numbers=10, controls=8)
+    assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+    assert page.get_by_role("heading", level=1).count() == 1
+    # The counter counts: "All views" is what it was.
+    page.get_by_role("button", name="All views").click()
+    found = first_screen(page)
+    assert found.words > 60
+    assert found.numbers > 10
+    assert found.controls > 8
+
+
+def test_the_page_of_the_readme_is_small(bank: tuple[Path, Any]) -> None:
+    assert bank[0].stat().st_size < 500_000
+
+
+def test_the_remark_is_true(open_page: OpenPage, bank: tuple[Path, regard.Trace]) -> None:
+    page = open_page(bank[0], start=True)
+    said, state = page.locator(".door-said"), head_page.state(page)
+    weights = bank[1].weights(state["layer"], state["head"]).numpy()
+    words = bank[1].tokens
+
+    def remark(query: int) -> str:
+        keys = [i for i, each in enumerate(words) if str(each).isalpha() and i != query]
+        key = max(keys, key=lambda i: weights[query, i])
+        share = f"{100 * weights[query, key]:.0f}\u00a0%"
+        return f"In one of 72 heads, {words[query]} gives {share} of its attention to {words[key]}."
+
+    start = state["pin"]["index"]
+    expect(said).to_have_text(remark(start), ignore_case=True)
+    page.locator(".door > .door-sentence .door-word", has_text="river").click()
+    expect(said).to_have_text(remark(10), ignore_case=True)
+    page.get_by_role("listbox", name="The sentence").press("ArrowRight")
+    expect(said).to_have_text(remark(11), ignore_case=True)
+    expect(page.get_by_role("option", selected=True)).to_have_text("bank")
+    shares = page.locator(".door > .door-sentence g").evaluate_all("all => all.map(e => e.dataset.to)")
+    assert sorted(map(int, shares)) == [i for i in range(1, 13) if weights[11, i] >= 0.01]
+
+
+def test_a_word_under_the_pointer_tells_its_share(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#view=door&pin=query-1&layer=1&head=2")
+    page.locator(".door-word", has_text="flies").first.hover()
+    weights = head_page.weights(head_page.record(), 1, 2)
+    expect(page.locator(".door-tag")).to_have_text(f"{100 * weights[1, 2:4].sum():.0f}\u00a0%")
+    expect(page.locator(".door-arcs g.on")).to_have_count(1)
+
+
+def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, regard.Trace]) -> None:
+    page, trace = open_page(bank[0], start=True), bank[1]
+    start = head_page.state(page)
+    for name in ("Why?", "What if not?", "And the other heads?"):
+        button = page.get_by_role("button", name=name)
+        expect(button).to_have_attribute("aria-expanded", "false")
+        button.press("Enter")
+        expect(button).to_have_attribute("aria-expanded", "true")
+    query, layer, head = start["pin"]["index"], start["layer"], start["head"]
+    weights = trace.weights(layer, head, query=query)[0]
+    worked = page.locator(".answer-why .story-worked strong")
+    share = 100 * float(weights[1:-1].max())
+    assert abs(float(worked.inner_text().split()[0]) - share) < 0.06
+    kept = trace.ablation(layer, head).cosine[query]
+    expect(page.locator(".answer-without")).to_contain_text(f"keeps {kept:.2f} of its meaning")
+    cards = page.locator(".door-card")
+    expect(cards).to_have_count(12)
+    page.get_by_role("button", name="Head 3", exact=False).first.click()
+    assert head_page.state(page)["head"] == 3
+    expect(page.locator(".answer-without")).to_contain_text(
+        "regard look --live"
+    )  # known of the first head alone
+    page.locator(".answer-without button").click()
+    assert head_page.state(page)["head"] == head
+    page.get_by_role("button", name="Why?").click()
+    expect(page.locator(".answer-why")).to_be_hidden()
+
+
+def test_addresses_lead_where_they_did(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, start=True)
+    assert _view(page) == "door"
+    assert page.url == path.as_uri()
+    expect(page.locator(".choose")).to_be_hidden()
+    page.locator(".door-word").first.click()
+    assert head_page.address(page).startswith("view=door&layer=")
+    page.get_by_role("button", name="All views").click()
+    assert not head_page.address(page).startswith("view=")  # as links to Heads always were
+    expect(page.get_by_role("tab", selected=True)).to_have_text("Heads")
+    page.go_back()
+    expect(page.locator(".door")).to_be_visible()
+    page.get_by_role("button", name="All views").click()
+    page.get_by_role("link", name="regard").click()
+    expect(page.locator(".door")).to_be_visible()
+    for fragment, view in {
+        "layer=1": "heads",
+        "bare": "heads",
+        "view=model": "model",
+        "theme=dark": "door",
+    }.items():
+        page.evaluate("address => { location.hash = address; }", fragment)
+        expect(page.locator(".shown")).to_have_attribute(
+            "aria-label", "One sentence" if view == "door" else view.capitalize()
+        )
+        assert _view(page) == view
+
+
+def test_pages_of_several_texts_or_one_head_have_none(
+    open_page: OpenPage, compared_pages: dict[str, Path], tmp_path: Path
+) -> None:
+    assert _view(open_page(compared_pages["difference"], start=True)) == "difference"
+    assert _view(open_page(compared_pages["movement"], start=True)) == "movement"
+    render_page(head_page.record(), only=[("encoder", 1, 4)]).write(tmp_path / "only.html")
+    assert _view(open_page(tmp_path / "only.html", start=True)) == "heads"
+    regard.view(np.full((1, 1, 2, 2), 0.5), ["a", "b"]).write(tmp_path / "given.html")
+    assert _view(open_page(tmp_path / "given.html", start=True)) == "heads"
+
+
+def test_two_texts_stand_one_below_the_other(open_page: OpenPage, tmp_path: Path) -> None:
+    render_page(head_page.record(pair=True)).write(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", start=True)
+    assert page.locator(".door > .door-sentence .door-line").all_inner_texts() == [
+        "time flies",
+        "fruit bananas",
+    ]
