@@ -16,6 +16,7 @@ from playwright.sync_api import expect
 
 import regard
 from integration import test_cli
+from integration.first_screen import first_screen
 from integration.live_models import MOST_TOKENS, live_model
 from integration.test_cli import DEFAULT_MODEL, Run
 from regard.tracing import Trace, Write, Zero
@@ -105,6 +106,46 @@ def test_what_is_typed_is_what_python_says(
     # And in words: the views are of the new text.
     last = page.locator(".tokens.queries .token:not(.special)").last
     expect(last).to_have_text("h" if family == "gpt2" else "fish")
+
+
+def test_the_front_door_is_typed_into(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+    page = open_live(start=True, viewport={"width": 1280, "height": 800})
+    # The README's sentence has nine words more.
+    assert first_screen(page).fits(words=51, numbers=10, controls=8)
+    field, words = page.get_by_label("Type a sentence"), page.locator(".door > .door-sentence .door-word")
+    _type(page, OTHER)
+    assert words.all_inner_texts() == [*OTHER[:-1].split(), "."]
+    # The field lies on the words, letter on letter.
+    style = "e => { const s = getComputedStyle(e); return [s.font, s.letterSpacing, s.textAlign]; }"
+    line = page.locator(".door-line").first
+    assert field.evaluate(style) == line.evaluate(style)
+    place = (
+        "e => { const { x, y, width, height } = e.getBoundingClientRect(); return [x, y, width, height]; }"
+    )
+    assert field.evaluate(place) == pytest.approx(line.evaluate(place), abs=0.6)
+
+    box = words.nth(4).bounding_box()
+    assert box
+    page.mouse.click(box["x"] + 20, box["y"] + 20)
+    expect(page.locator(".door-said")).to_contain_text("money")
+    page.get_by_role("button", name="What if not?").click()
+    state = page.evaluate("regard.state()")
+    kept = _rounded(models["bert"]).trace(OTHER).ablation(state["layer"], state["head"]).cosine
+    expect(page.locator(".answer-without")).to_contain_text(f"money keeps {kept[state['pin']['index']]:.2f}")
+
+    page.get_by_label("garden path").check()
+    expect(field).to_have_value("The horse raced past the barn fell.")
+    _settle(page)
+    expect(words.first).to_have_text("The")
+    assert Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"] == []
+
+
+def test_the_front_door_of_a_decoder_ends_with_the_next_words(open_live: OpenPage) -> None:
+    page = open_live("gpt2", start=True)
+    expect(page.locator(".door-next .live-chip")).to_have_count(10)
+    text = page.get_by_label("Type a sentence").input_value()
+    page.locator(".door-next .live-chip:enabled").first.click()
+    assert page.get_by_label("Type a sentence").input_value().startswith(text)
 
 
 def test_an_edit_is_pythons(open_live: OpenPage, models: dict[str, regard.Model]) -> None:

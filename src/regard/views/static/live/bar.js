@@ -46,11 +46,12 @@ export class LiveBar {
         told.typed(field !== this.other);
       });
     }
+    this.surface = make("div", { class: "live-texts" }, ...this.fields);
     this.found = make("div", {}, this.moved.element, ...(this.predicted ? [this.predicted.element] : []));
     this.element = make(
       "section",
       { class: "live", "aria-label": "Your sentence" },
-      make("div", { class: "live-texts" }, ...this.fields),
+      this.surface,
       make(
         "div",
         { class: "live-line" },
@@ -90,11 +91,12 @@ export class LiveBar {
     return this.other.value;
   }
 
-  // As many lines as the text has, up to some.
+  // As many lines as the text has, up to some; on the front door, all.
   fit() {
+    const most = this.element.closest(".at-door") ? 99 : ROWS;
     for (const field of this.all) {
       field.rows = 1;
-      while (field.rows < ROWS && field.scrollHeight > field.clientHeight + 2) field.rows += 1;
+      while (field.rows < most && field.scrollHeight > field.clientHeight + 2) field.rows += 1;
     }
   }
 
@@ -176,6 +178,13 @@ export class LiveBar {
         : typeof likeness === "number"
           ? `${likeness.toFixed(2)} alike (cosine)`
           : likeness.refused;
+  }
+
+  // Another text, as if it were typed.
+  write(text) {
+    const [field] = this.fields;
+    field.value = text;
+    field.dispatchEvent(new Event("input"));
   }
 
   // A predicted word is written into the text: at its end, or in the place of a [MASK].

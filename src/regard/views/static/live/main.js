@@ -9,8 +9,11 @@ import { USUAL } from "../usual.js";
 import { LiveBar } from "./bar.js";
 import { LiveClient } from "./client.js";
 import { makeDrag } from "./drag.js";
+import { between } from "./facts.js";
 import { whereIsFocus } from "./focus.js";
+import { makePredicted } from "./found.js";
 import { movedBetween, movedTo, wordVectors } from "./moved.js";
+import { makeReady } from "./ready.js";
 import { makeSwitch } from "./switch.js";
 
 const root = document.getElementById("regard");
@@ -27,6 +30,9 @@ let before = null; // what words are compared with: { text, words }
 let opened = null; // what the page opened on: { start, words }, of which text
 let last = null; // the newest answer
 let state = null; // of the page on show
+let checks = new Map(); // "layer.head" to what is left of each token without it
+let checking = null; // who waits for the answer that is asked for, where it is not the page
+let isAsked = false; // and not answered yet
 
 const bar = new LiveBar(live, side, {
   typed(isOfText) {
@@ -74,7 +80,25 @@ function ask(isPatient = false) {
   const [text, pair = null] = bar.texts;
   bar.edits(edits);
   bar.work();
-  client.ask({ text, pair, ...edits, second: bar.second }, isPatient);
+  isAsked = true;
+  client.ask({ text, pair, ...edits, second: bar.second }, isPatient && !checking);
+  checking = null;
+}
+
+// The run without one head more, for the front door: asked when nothing else is.
+function check(_kind, layer, head) {
+  const name = `${layer}.${head}`;
+  if (last === null || isAsked || checking || checks.has(name)) return checks.get(name) ?? null;
+  const [text, pair = null] = bar.texts;
+  const { contextual, encoded } = last;
+  const dim = contextual.length / encoded.ids.length;
+  checking = (answer) => {
+    const cosine = encoded.ids.map((_, token) => between(contextual, answer.contextual, token * dim, dim).cosine);
+    checks.set(name, { cosine });
+    for (const listener of state.source.listeners) listener();
+  };
+  client.ask({ text, pair, ...edits, off: [...edits.off, [layer, head]], second: "" });
+  return null;
 }
 
 function drag(weight) {
@@ -98,6 +122,12 @@ function answered(answer) {
     bar.opened(answer.opened, client.how);
     return ask();
   }
+  if (checking) {
+    const told = checking;
+    checking = null;
+    return answer.refused ? null : told(answer);
+  }
+  isAsked = false;
   root.classList.toggle("refused", Boolean(answer.refused));
   if (answer.refused) {
     // The title is for screen readers here: it must not go on with the sentence before.
@@ -113,6 +143,7 @@ function answered(answer) {
     keep();
   }
   show();
+  if (isFirst) for (const listener of state.source.listeners) listener();
   // Of the first sentence Python's own numbers stay.
   if (!isFirst) draw(answer);
 }
@@ -164,6 +195,14 @@ function draw({ facts, blocks }) {
   focus();
 }
 
+// What the model goes on with, as words to click; null where it does not.
+function makeNext() {
+  if (!last?.predicted?.length) return null;
+  const { element, show } = makePredicted(live.head, (span, text) => bar.take(span, text));
+  show(last.predicted, last.encoded);
+  return element;
+}
+
 function put(source) {
   gone.abort();
   gone = new AbortController();
@@ -180,15 +219,23 @@ function put(source) {
   source.makeDrag = () => makeDrag(edits, drag);
   source.makeSwitch = () => makeSwitch(() => edits.off, switched);
   source.isOff = isOff;
+  source.check = check;
+  source.surface = bar.surface;
+  source.makeReady = () => (bar.texts.length > 1 ? null : makeReady(bar.texts[0], (text) => bar.write(text)));
+  source.makeNext = makeNext;
+  checks = new Map();
   ({ state } = present(source, { ...host, slot: bar.element }, USUAL));
   const head = () => bar.head(state.values);
   state.listen((changed) => ["view", "layer", "head", "also"].some((name) => changed.has(name)) && head());
+  state.listen((changed) => changed.has("view") && bar.fit());
   head();
+  bar.fit(); // the front door writes a long text smaller
 }
 
 root.classList.add("live-page");
 root.append(bar.element);
 put(written);
+addEventListener("resize", () => bar.fit());
 performance.mark("regard-interactive");
 
 // The rest of the file, which holds the model, may still be on its way.
