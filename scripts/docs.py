@@ -5,7 +5,8 @@
 
 The pages keep the places that they have in the repository, so their links need no change. The navigation is
 that of docs/README.md: its headings, and its links in their order. Zensical aborts on a link or an anchor
-that leads nowhere.
+that leads nowhere. Beside the home page stands the live page of the default model, live.html, to which the
+picture of the home page leads.
 """
 
 import argparse
@@ -14,22 +15,34 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import addresses
 import course
 from reference import Reference
+
+import regard
+from regard.cli.look import OPENING
+from regard.views import Page
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("*.md", "CITATION.cff", "docs/**/*", "benchmarks/results/*")
 CONTENTS = Path("docs/README.md")
+LIVE = "live.html"
 
 
-def build(folder: Path, reference: Reference) -> Path:
+def live_page() -> Page:
+    """The live page of the default model."""
+    return regard.load().live_page(OPENING)
+
+
+def build(folder: Path, reference: Reference, live: Callable[[], Page] = live_page) -> Path:
     """Build the site in a folder, and give its first page."""
     pages = folder / "docs"
     shutil.rmtree(pages, ignore_errors=True)
     stage(pages, reference)
+    live().write(pages / LIVE)
     nav = navigation(pages)
     settings = (ROOT / "zensical.toml").read_text(encoding="utf-8")
     config = folder / "zensical.toml"
@@ -49,6 +62,9 @@ def stage(pages: Path, reference: Reference) -> None:
                 (pages / file.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, pages / file.relative_to(ROOT))
     _with_outputs(pages)
+    home = pages / "README.md"
+    text = addresses.addressed(home.read_text(encoding="utf-8"), {})
+    home.write_text(re.sub(r"^\[live\]: .*$", f"[live]: {LIVE}", text, flags=re.MULTILINE), encoding="utf-8")
     for file in pages.rglob("*.md"):
         up = "../" * (len(file.relative_to(pages).parts) - 1)
         text = file.read_text(encoding="utf-8")

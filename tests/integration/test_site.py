@@ -6,11 +6,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import addresses
 import docs
 import pytest
 import reference
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
+from integration.live_models import live_model
 from regard import cli
 from unit.test_surface import PACKAGES
 
@@ -24,7 +26,8 @@ def described() -> reference.Reference:
 
 @pytest.fixture(scope="module")
 def index(described: reference.Reference, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return docs.build(tmp_path_factory.mktemp("site"), described)
+    folder = tmp_path_factory.mktemp("site")
+    return docs.build(folder, described, lambda: live_model(folder / "bert", "bert").live_page("a man"))
 
 
 class Page(HTMLParser):
@@ -65,6 +68,30 @@ def test_links_lead_somewhere_and_nothing_comes_from_outside(index: Path) -> Non
             assert target.is_file(), (file, address)
             if parts.fragment and target in pages:
                 assert unquote(parts.fragment) in pages[target].ids, (file, address)
+
+
+def test_the_picture_of_the_home_page_becomes_the_live_page(index: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto(index.as_uri())
+    page.locator('a[href="live.html"] > img').click()
+    door = page.frame_locator("iframe.live-frame")
+    expect(door.get_by_label("Type a sentence")).to_have_value("a man", timeout=60_000)
+    expect(door.locator(".door-said")).to_contain_text("In one of")
+    page.close()
+
+
+def test_the_readme_has_the_projects_addresses() -> None:
+    text = (docs.ROOT / "README.md").read_text(encoding="utf-8")
+    urls = addresses.project_urls()
+    assert addresses.addressed(text, urls) == text, "scripts/addresses.py writes them"
+    for name, (file, page) in addresses.LINKS.items():
+        assert f"[{name}]" in text.replace(f"[{name}]: ", "")
+        assert (docs.ROOT / file).is_file()
+        there = {"Documentation": "https://a.example/regard/", "Repository": "https://b.example/regard.git"}
+        changed = addresses.addressed(text, there)
+        assert f"\n[{name}]: https://a.example/regard/{page}\n" in changed
+        assert "\ngit clone https://b.example/regard.git regard && cd regard\nmake look" in changed
+        assert addresses.addressed(addresses.addressed(changed, there), urls) == text
 
 
 def test_every_public_name_and_every_command_is_described(

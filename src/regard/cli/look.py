@@ -157,7 +157,7 @@ def look(
     if text is None:
         if not live:
             raise UsageError("Missing argument 'TEXT'.", context)
-        text = _OPENING
+        text = OPENING
     pictures = {
         option: file for option, file in (("--svg", svg), ("--png", png), ("--pdf", pdf)) if file is not None
     }
@@ -254,7 +254,7 @@ def look(
     _deliver(page, output, told, no_open)
 
 
-_OPENING = "The man who fishes on the river bank keeps his money in a bank."
+OPENING = "The man who fishes on the river bank keeps his money in a bank."
 """What a live page opens with where nothing is said."""
 
 
