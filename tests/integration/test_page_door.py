@@ -45,6 +45,14 @@ def test_the_first_screen_is_short(open_page: OpenPage, bank: tuple[Path, Any], 
     assert first_screen(page).fits(words=60, numbers=10, controls=8)
     assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
     assert page.get_by_role("heading", level=1).count() == 1
+    large = page.locator(".door-word").first.evaluate("e => getComputedStyle(e).fontSize")
+    assert large == {1280: "34px", 390: "25px"}[size["width"]]
+    # The arcs have their room, and everything is on the screen.
+    top, bottom = (page.locator(each).last.bounding_box() for each in (".door-arcs g path", ".door-question"))
+    assert top
+    assert bottom
+    assert top["y"] > 40
+    assert bottom["y"] + bottom["height"] < size["height"]
     # The counter counts: "All views" is what it was.
     page.get_by_role("button", name="All views").click()
     found = first_screen(page)
