@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from integration.training_runs import settings_of
+from regard.core import memory
 from regard.core.errors import CheckpointError, InputError, OutputError, RegardError, TrainingError
 from regard.core.locks import locked
 from regard.text import train_tokenizer, write_tokenizer
-from regard.training import _memory, train
+from regard.training import train
 
 
 def refused(settings: Any, folder: Path) -> str:
@@ -229,7 +230,7 @@ def test_memory_that_runs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     settings = settings_of(tmp_path, model={"d_model": 2**30, "num_heads": 1, "num_layers": 1})
     with pytest.raises(InputError, match=r"a network of 4,611,.* parameters needs .* GiB of memory, and"):
         train(settings, tmp_path / "run")
-    monkeypatch.setattr(_memory, "free_bytes", lambda device: None)  # as where nobody says
+    monkeypatch.setattr(memory, "free_bytes", lambda device: None)  # as where nobody says
     with pytest.raises(
         TrainingError, match=r"memory ran out; what was saved stays\. Go on with shard=true on "
     ):

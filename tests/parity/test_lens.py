@@ -15,9 +15,9 @@ from torch import Tensor
 import regard
 from lens_models import FAMILIES, GROUPED, bert, build, call, gpt2, inputs, untouched
 from regard._lens import LensNetwork, _implementations
-from regard._lens._parity import bound_of
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError, RegardError
+from regard.models._parity import bound_of
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 
 PADDINGS = ("none", "right", "left")

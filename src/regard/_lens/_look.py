@@ -9,12 +9,19 @@ from torch import Tensor, nn
 from regard._lens import _implementations
 from regard._lens._implementations import SEEN
 from regard._lens._modules import main_output
-from regard._lens._parity import Parity, bound_of, layer_parity, output_error
 from regard._lens._points import Layout, lay_out
 from regard._lens._probe import first_run
 from regard._lens._survey import Execution, Survey, accepted, survey, unseen
 from regard.core.errors import InputError, RegardError
-from regard.models import FAMILIES, StackKind, is_linear
+from regard.models import (
+    FAMILIES,
+    Parity,
+    StackKind,
+    bound_of,
+    is_linear,
+    layer_parity,
+    output_error,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,35 +1,12 @@
 """transformers' masks as `regard.core` masks: an object where the rule is known, else the model's tensor."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.core import Bias, Causal, DenseBias, Mask, Padding, Predicate, Window
-
-
-@dataclass(frozen=True, eq=False)
-class TensorMask(Mask):
-    """A mask that is there as the model's own tensor, which it holds without a copy.
-
-    Args:
-        values: four axes that broadcast to (batch, heads, queries, keys): bool, True = may attend; or
-            floating point, added to the scores: what is hardly above the type's lowest number forbids.
-    """
-
-    values: Tensor
-
-    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
-        rows = self.values if self.values.shape[2] == 1 else self.values.index_select(2, queries)
-        picked = rows if rows.shape[3] == 1 else rows.index_select(3, keys)
-        return picked if picked.dtype == torch.bool else ~_forbids(picked)
-
-
-def _forbids(values: Tensor) -> Tensor:
-    # Also what a model adds to the lowest number, such as a position's bias.
-    return values <= torch.finfo(values.dtype).min / 2
+from regard.core import Bias, Causal, DenseBias, Mask, Padding, Predicate, TensorMask, Window
 
 
 def read_tensor(values: Tensor, known: Mask | None, *, zero_rows: bool) -> tuple[Mask | None, Bias | None]:
@@ -44,7 +21,7 @@ def read_tensor(values: Tensor, known: Mask | None, *, zero_rows: bool) -> tuple
             lowest = torch.zeros(values.shape, device=values.device)
             return None, DenseBias(lowest.masked_fill(~values, torch.finfo(torch.float32).min))
         return known or TensorMask(values), None
-    forbids = _forbids(values)
+    forbids = TensorMask.forbids(values)
     if bool(forbids.all(dim=-1).any()) or bool(((values != 0) & ~forbids).any()):
         return None, DenseBias(values)
     return known or TensorMask(values), None

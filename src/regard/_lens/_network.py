@@ -10,7 +10,6 @@ from regard._lens import _implementations
 from regard._lens._implementations import configs_of
 from regard._lens._look import check_mode, check_model, look_at
 from regard._lens._modules import main_output
-from regard._lens._parity import Parity
 from regard._lens._probe import quiet
 from regard._lens._run import Run
 from regard._lens._survey import accepted
@@ -21,6 +20,7 @@ from regard.models import (
     Kind,
     Network,
     Output,
+    Parity,
     Projection,
     StackKind,
     Unembedding,

@@ -28,7 +28,7 @@ from regard.text import Encoding
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard._lens import Parity
+    from regard.models import Parity
     from regard.text import Tokenizer
 
 _PROBE_TOKENS = 13

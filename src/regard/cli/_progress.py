@@ -49,13 +49,16 @@ class Progress:
             self._bar.stop()
 
     def show(self, texts: int, of: int | None, rest: str = "") -> None:
-        """Show how many texts are done. The bar begins with the first call: before, a spinner may turn."""
-        done = f"{texts:,}{'' if of is None else f' of {of:,}'} {self._unit}"
+        """Show how many texts are done."""
+        self.draw(f"{texts:,}{'' if of is None else f' of {of:,}'} {self._unit}", texts, of, rest)
+
+    def draw(self, done: str, completed: int, of: int | None, rest: str) -> None:
+        """Show how far it is. The bar begins with the first call: before, a spinner may turn."""
         if self._bar is not None:
             if self._task is None:
                 self._bar.start()
-                self._task = self._bar.add_task("texts", total=of, rest="")
-            self._bar.update(self._task, completed=texts, description=done, rest=rest)
+                self._task = self._bar.add_task(done, total=of, rest=rest)
+            self._bar.update(self._task, completed=completed, description=done, rest=rest)
         elif sys.stderr is not None and time.monotonic() - self._told >= _EVERY:
             self._told = time.monotonic()
             say(", ".join(filter(None, (done, rest))))

@@ -1,46 +1,20 @@
 """How far a training run is: loss, speed and the time left, on stderr."""
 
-import sys
-import time
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
-from regard.cli._progress import duration, say
-from regard.core.printable import printable
+from regard.cli._progress import Progress, duration
 
-_EVERY = 10.0  # seconds between two lines where stderr is no terminal
 _MEAN_OF = 50  # steps that loss and speed are the mean of
 
 
-class TrainingProgress:
-    """A bar on stderr where that is a terminal, else a line now and then; each score is a line of its own."""
+class TrainingProgress(Progress):
+    """Loss, speed and the time left; each score is a line of its own."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        drawn = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rest]}"))
-        self._bar: Any = Progress(*columns, console=drawn, transient=True) if drawn.is_terminal else None
-        self._task: Any = None
-        self._told = time.monotonic()
+        super().__init__("steps")
         self._last: deque[tuple[float, float, int]] = deque(maxlen=_MEAN_OF)  # loss, seconds, tokens
-        self._steps = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._task is not None:
-            self._bar.stop()
-
-    def tell(self, message: str) -> None:
-        """Something in words."""
-        if self._task is not None:
-            self._bar.console.print(f"regard: {printable(message)}", markup=False, highlight=False)
-        else:
-            say(message)
 
     def report(self, report: Mapping[str, Any]) -> None:
         """The report of a step, or of a score."""
@@ -56,11 +30,4 @@ class TrainingProgress:
         done = f"step {step:,} of {steps:,}"
         left = duration((steps - step) * seconds / count)
         rest = f"loss {losses / count:.4f}, {rate:,.0f} tokens/s, {left} left"
-        if self._bar is not None:
-            if self._task is None:
-                self._bar.start()
-                self._task = self._bar.add_task("steps", total=steps, rest="")
-            self._bar.update(self._task, completed=step, description=done, rest=rest)
-        elif sys.stderr is not None and time.monotonic() - self._told >= _EVERY:
-            self._told = time.monotonic()
-            say(f"{done}, {rest}")
+        self.draw(done, step, steps, rest)

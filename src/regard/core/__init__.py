@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regard.core._expiry import ForgettingCache, Ramp, Unexpired, of_keys
     from regard.core._fused import fused_attention
     from regard.core._inputs import AttentionInputs, Kernel, padding_of
-    from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
+    from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, TensorMask, Window
     from regard.core._recurrence import RecurrentState, simple_recurrence
     from regard.core._scorers import Additive, Bilinear, Cosine, Dot, ScaledDot, Scorer
     from regard.core._taps import Listener, Taps
@@ -62,6 +62,7 @@ __all__ = [
     "SeededDropout",
     "Segments",
     "Taps",
+    "TensorMask",
     "Unexpired",
     "Window",
     "attention_by_weights",
@@ -87,7 +88,7 @@ __getattr__, __dir__ = _lazy_exports(
         "regard.core._expiry": "ForgettingCache Ramp Unexpired of_keys",
         "regard.core._fused": "fused_attention",
         "regard.core._inputs": "AttentionInputs Kernel padding_of",
-        "regard.core._masks": "Causal Conjunction Mask Padding Predicate Segments Window",
+        "regard.core._masks": "Causal Conjunction Mask Padding Predicate Segments TensorMask Window",
         "regard.core._recurrence": "RecurrentState simple_recurrence",
         "regard.core._scorers": "Additive Bilinear Cosine Dot ScaledDot Scorer",
         "regard.core._taps": "Listener Taps",

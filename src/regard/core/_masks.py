@@ -343,6 +343,28 @@ class Predicate(Mask):
         return allowed if allowed.ndim == 4 else allowed[None, None]
 
 
+@dataclass(frozen=True, eq=False)
+class TensorMask(Mask):
+    """A mask that is there as the model's own tensor, which it holds without a copy.
+
+    Args:
+        values: four axes that broadcast to (batch, heads, queries, keys): bool, True = may attend; or
+            floating point, added to the scores: what is hardly above the type's lowest number forbids.
+    """
+
+    values: Tensor
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        rows = self.values if self.values.shape[2] == 1 else self.values.index_select(2, queries)
+        picked = rows if rows.shape[3] == 1 else rows.index_select(3, keys)
+        return picked if picked.dtype == torch.bool else ~self.forbids(picked)
+
+    @staticmethod
+    def forbids(values: Tensor) -> Tensor:
+        """Which entries of an additive mask forbid: also the lowest number with a position's bias on it."""
+        return values <= torch.finfo(values.dtype).min / 2
+
+
 def _holds_everywhere(answers: Tensor) -> bool:
     """Whether all are true; False where asking would make a device wait."""
     return on_cpu(answers) and bool(answers.all())

@@ -12,6 +12,7 @@ from regard.models._inputs import as_mask, check_ids
 from regard.models._kinds import Kind, StackKind, attention_name, keys_of, stack_of
 from regard.models._loaded import Loaded, load_checkpoint
 from regard.models._network import Change, Input, Network, NetworkConfig, Output
+from regard.models._parity import LayerParity, Parity, bound_of, layer_parity, output_error
 from regard.models._projection import Projection, Unembedding, is_linear, read_projection, relative_error
 from regard.models._pruned_files import WITHOUT_CODE
 from regard.models._registry import FAMILIES, family_of
@@ -48,11 +49,13 @@ __all__ = [
     "Input",
     "Kind",
     "LanguageModelHead",
+    "LayerParity",
     "Loaded",
     "Network",
     "NetworkConfig",
     "OfLayers",
     "Output",
+    "Parity",
     "Part",
     "Projection",
     "StackKind",
@@ -64,6 +67,7 @@ __all__ = [
     "attention_name",
     "attention_named",
     "attentions",
+    "bound_of",
     "check_alone",
     "check_heads",
     "check_ids",
@@ -76,10 +80,12 @@ __all__ = [
     "init_weights",
     "is_linear",
     "keys_of",
+    "layer_parity",
     "load_checkpoint",
     "masks_of",
     "new_network",
     "our_own",
+    "output_error",
     "positions_of",
     "read_ids",
     "read_projection",

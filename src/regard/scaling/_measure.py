@@ -8,11 +8,11 @@ import torch
 
 from regard.core.arguments import whole
 from regard.core.errors import InputError
+from regard.core.memory import free_bytes, human_bytes
 from regard.scaling._cases import Case, Shape, Softmax, case_named, names_of
 from regard.scaling._closeness import closeness
 from regard.scaling._memory import peaks
 from regard.scaling._scaling import Scaling, costs_of
-from regard.tracing.record import free_bytes, told
 
 LENGTHS = (256, 512, 1024, 2048, 4096)
 """What is measured by default."""
@@ -114,8 +114,8 @@ def _check_fits(cases: dict[str, Case], shapes: Sequence[Shape]) -> None:
                 fit = [each.length for each in shapes if each.record_bytes + 4 * case.numbers(each) <= free]
                 way = f"give lengths up to {max(fit):,}" if fit else "give shorter lengths"
                 raise InputError(
-                    f"lengths must fit in memory: {name} at {shape.length:,} tokens needs {told(needed)}, "
-                    f"and {told(free)} are free; {way}, or leave {name} out."
+                    f"lengths must fit in memory: {name} at {shape.length:,} tokens needs "
+                    f"{human_bytes(needed)}, and {human_bytes(free)} are free; {way}, or leave {name} out."
                 )
 
 

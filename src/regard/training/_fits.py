@@ -8,9 +8,10 @@ import numpy as np
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from regard.core.memory import check_room
 from regard.training._batch import Row
 from regard.training._feed import Feed
-from regard.training._memory import CPU, check_room
+from regard.training._memory import CPU
 from regard.training._run import Run
 from regard.training._sampler import generator
 
@@ -37,8 +38,9 @@ def check_fits(run: Run) -> None:
     divided = run.ranks.world if run.settings.shard else 1
     rows = "1 row" if largest.rows == 1 else f"{largest.rows:,} rows"
     check_room(
-        held // divided + _kept(run, largest),
         f"training on {rows} of {largest.length:,} tokens at once",
+        held // divided + _kept(run, largest),
+        CPU,
         "lower batch.rows, batch.tokens or batch.length, and raise batch.accumulate by as much",
     )
 

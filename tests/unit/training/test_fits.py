@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from torch.profiler import ProfilerActivity, profile
 
+from regard.core import memory
 from regard.core.errors import InputError
-from regard.training import Progress, _fits, _memory, train
+from regard.training import Progress, _fits, train
 from regard.training._optimisers import optimisers
 from regard.training._prepare import prepare
 from regard.training._ranks import Ranks
@@ -24,12 +25,12 @@ def test_a_step_that_cannot_fit_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(_fits, "check_room", lambda needed, what, way_out: asked.append(needed))
+    monkeypatch.setattr(_fits, "check_room", lambda what, needed, device, way_out: asked.append(needed))
     settings = settings_of(name, tmp_path, steps=1)
     train(settings, tmp_path / "run")
     monkeypatch.undo()
     free = asked[0]
-    monkeypatch.setattr(_memory, "free_bytes", lambda device: free)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: free)
     train(settings, tmp_path / "fits")
     free -= 1
     with pytest.raises(
@@ -51,7 +52,7 @@ def test_a_step_takes_more_than_is_asked_for(
 ) -> None:
     """Against the most that torch allocates in two steps: the second has moments from the first."""
     asked: list[int] = []
-    monkeypatch.setattr(_fits, "check_room", lambda needed, what, way_out: asked.append(needed))
+    monkeypatch.setattr(_fits, "check_room", lambda what, needed, device, way_out: asked.append(needed))
     monkeypatch.setattr(_fits, "_LONGEST", 127)
     settings = settings_of("clm", tmp_path, model=BIG, batch={"length": length, "rows": rows})
     (tmp_path / "clm.jsonl").write_text('{"text": "the river bank of money"}\n' * 300)

@@ -6,11 +6,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from regard._lens import bound_of
 from regard.blocks import PostNorm, PreNorm, Residual, SandwichNorm
 from regard.core import Taps
 from regard.core.errors import InputError
-from regard.models import Kind, Network, StackKind, relative_error
+from regard.models import Kind, Network, StackKind, bound_of, relative_error
 from regard.tracing.measures._needed import hidden_of, output_of, projection_of
 from regard.tracing.measures._norms import pull_back, widened
 from regard.tracing.measures._readout import check_head, outermost, vocabulary_ids

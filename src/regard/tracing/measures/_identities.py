@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import torch
 
-from regard._lens import LayerParity, Parity, bound_of, layer_parity
 from regard.core.errors import InputError
-from regard.models import Kind
+from regard.models import Kind, LayerParity, Parity, bound_of, layer_parity
 from regard.tracing.record import Trace
 
 

@@ -6,9 +6,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from regard._lens import bound_of
 from regard.core.errors import InputError
-from regard.models import relative_error
+from regard.models import bound_of, relative_error
 
 
 def pull_back(norm: nn.Module | None, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:

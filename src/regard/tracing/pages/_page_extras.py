@@ -7,9 +7,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from regard._lens import bound_of
 from regard.core.errors import InputError
-from regard.models import Kind, StackKind, positions_of
+from regard.models import Kind, StackKind, bound_of, positions_of
 from regard.tracing.measures import statistics
 from regard.tracing.record import AttentionTrace, ScoreTrace, Trace
 from regard.views import (

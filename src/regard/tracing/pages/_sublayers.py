@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard._lens import bound_of
 from regard.blocks import DecoderLayer, PostNorm, PreNorm, SelfAttentionLayer
 from regard.core import Taps
 from regard.core.errors import RegardError
-from regard.models import Kind, StackKind, stack_of
+from regard.models import Kind, StackKind, bound_of, stack_of
 from regard.tracing.record import Trace
 
 

@@ -2,7 +2,6 @@
 
 from regard.tracing.record._budget import check_cost
 from regard.tracing.record._files import HasLoaded, open_trace, save
-from regard.tracing.record._free import free_bytes, told
 from regard.tracing.record._keep import (
     EVERYTHING,
     Keep,
@@ -47,7 +46,6 @@ __all__ = [
     "check_trace",
     "chosen_of",
     "counted",
-    "free_bytes",
     "is_punctuation",
     "kept_bytes",
     "kept_inputs",
@@ -57,7 +55,6 @@ __all__ = [
     "places",
     "save",
     "token_of",
-    "told",
     "unique",
     "within",
 ]

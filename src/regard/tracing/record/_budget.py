@@ -3,7 +3,7 @@
 import torch
 
 from regard.core.errors import InputError
-from regard.tracing.record._free import free_bytes, told
+from regard.core.memory import check_room
 
 MOST_SECONDS = 600.0
 """What no call should take that could be asked for in parts."""
@@ -14,13 +14,9 @@ def check_cost(what: str, *, seconds: float, num_bytes: float, device: torch.dev
 
     `what` is it, and `way_out` what to ask for instead, both for the message.
     """
-    free = free_bytes(device)
     if seconds > MOST_SECONDS:
         raise InputError(f"{what} would take about {seconds:.0f} s, more than {MOST_SECONDS:.0f}; {way_out}.")
-    if free is not None and num_bytes > free:
-        raise InputError(
-            f"{what} would take {told(int(num_bytes))} of memory, of which {told(free)} are free; {way_out}."
-        )
+    check_room(what, num_bytes, device, way_out)
 
 
 # To ask the system how much is free takes as long as the weights of some hundred tokens.

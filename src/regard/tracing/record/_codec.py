@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard._lens import TensorMask
 from regard.blocks.attentions import LinearAttention, Linformer, Performer
 from regard.core import (
     Additive,
@@ -28,6 +27,7 @@ from regard.core import (
     Ramp,
     ScaledDot,
     Segments,
+    TensorMask,
     Unexpired,
     Window,
 )

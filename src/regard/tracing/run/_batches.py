@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard._lens import TensorMask
 from regard.core import (
     AttentionInputs,
     Causal,
@@ -16,6 +15,7 @@ from regard.core import (
     Mask,
     Padding,
     Ramp,
+    TensorMask,
     Unexpired,
     Window,
 )

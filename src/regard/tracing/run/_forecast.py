@@ -10,16 +10,15 @@ import torch
 
 from regard.core import Taps
 from regard.core.errors import InputError
+from regard.core.memory import free_bytes, human_bytes
 from regard.models import Loaded, Network
 from regard.models.deberta import DistanceTerm, RelativePositions
 from regard.text import Encoding
 from regard.tracing.record import (
     EVERYTHING,
     Keeping,
-    free_bytes,
     kept_bytes,
     places,
-    told,
 )
 from regard.tracing.run._again import check_traced, run
 from regard.tracing.run._listening import Listening
@@ -42,7 +41,7 @@ class Forecast:
     peak: int
 
     def __repr__(self) -> str:
-        return f"Forecast({told(self.kept)} kept, {told(self.peak)} while it is made)"
+        return f"Forecast({human_bytes(self.kept)} kept, {human_bytes(self.peak)} while it is made)"
 
 
 def forecast(
@@ -90,8 +89,8 @@ def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
     if needed > free:
         raise InputError(
             f"a trace of {' and '.join(map(str, lengths))} tokens of {loaded.source.name} needs "
-            f"{told(needed)}, and {told(free)} of memory are free. Ask for less of it by keep=, layers= or "
-            "dtype=, or give a shorter text; model.forecast says what each takes."
+            f"{human_bytes(needed)}, and {human_bytes(free)} of memory are free. Ask for less by keep=, "
+            "layers= or dtype=, or give a shorter text; model.forecast says what each takes."
         )
 
 

@@ -10,11 +10,10 @@ from torch import Tensor
 
 import lens_models
 import regard
-from regard.core import Taps
+from regard.core import Taps, memory
 from regard.core.errors import InputError
 from regard.models import Output
 from regard.tracing import Trace, Zero
-from regard.tracing.record import _budget
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.tracing import measured
 from unit.tracing.measured import NETWORKS, kinds, traced
@@ -303,6 +302,6 @@ def test_relevance_with_a_sink_through_the_lens() -> None:
     ],
 )
 def test_attention_that_would_not_fit(monkeypatch: pytest.MonkeyPatch, ask: Any, instead: str) -> None:
-    monkeypatch.setattr(_budget, "free_bytes", lambda device: 1000)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
     with pytest.raises(InputError, match=rf"attention of 7 tokens, .* are free; .*{instead}"):
         ask(traced(NETWORKS["encoder"]()))

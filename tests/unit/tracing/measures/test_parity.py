@@ -11,12 +11,11 @@ from torch import Tensor
 
 import lens_models
 import regard
-from regard._lens import LayerParity, Parity
-from regard._lens._parity import bound_of
 from regard.core import AttentionInputs, attention_errors, reference_attention
 from regard.core.errors import InputError, RegardError
 from regard.core.rows import _identities
-from regard.models import Transformer
+from regard.models import LayerParity, Parity, Transformer
+from regard.models._parity import bound_of
 from regard.tracing import Trace, Zero
 from tolerances import FP64
 from unit.tracing import measured

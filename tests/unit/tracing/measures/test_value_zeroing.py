@@ -10,6 +10,7 @@ from torch import Tensor
 
 import lens_models
 import regard
+from regard.core import memory
 from regard.core.errors import InputError
 from regard.models import Network
 from regard.models.deberta import Convolution
@@ -96,10 +97,8 @@ def test_what_would_take_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(InputError, match="value zeroing of 7 keys for 7 queries of tiny would take about"):
         trace.value_zeroing(0)
     monkeypatch.undo()
-    monkeypatch.setattr(_budget, "free_bytes", lambda device: 1000)
-    with pytest.raises(
-        InputError, match=r"of which 1000 bytes are free; ask for some tokens with query= and"
-    ):
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
+    with pytest.raises(InputError, match=r"and 1000 bytes are free; ask for some tokens with query= and"):
         trace.value_zeroing(0, query=1)
 
 

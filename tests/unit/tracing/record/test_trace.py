@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from regard.checkpoints import Source
+from regard.core import memory
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.tracing import Keeping, Trace, trace_ids, trace_text
-from regard.tracing.record import _budget
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 from unit.models import tiny
 
@@ -227,11 +227,9 @@ def test_weights_that_memory_does_not_hold_are_refused(monkeypatch: pytest.Monke
     source = Source(name="tiny", folder=Path("tiny"), kind="folder")
     model = Loaded(network=network, tokenizer=None, source=source, family="none", left_out=())
     trace = trace_ids(model, [3] * 5000, keeping=Keeping(keep="qk"))
-    monkeypatch.setattr(_budget, "free_bytes", lambda device: 2**28)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 2**28)
     for read in (trace.weights, trace.scores):
-        with pytest.raises(
-            InputError, match=r"5000 x 5000 tokens, would take .* MiB of memory, of which 256"
-        ):
+        with pytest.raises(InputError, match=r"5000 x 5000 tokens, needs .* MiB of memory, and 256"):
             read(0)
         with pytest.raises(InputError, match=r"ask for some of them with query=.* trace\.statistics\(\)"):
             read()

@@ -9,11 +9,12 @@ import torch
 
 import regard
 from regard.checkpoints import Source
+from regard.core import memory
 from regard.core.errors import InputError
+from regard.core.memory import free_bytes, human_bytes
 from regard.models import Loaded
 from regard.models.gpt2 import Gpt2Config, build
 from regard.tracing import Keeping, forecast, kept_bytes, trace_ids
-from regard.tracing.record import _free, free_bytes
 from regard.tracing.run import _forecast
 from unit.models import folders, tiny
 
@@ -122,11 +123,11 @@ def test_a_trace_that_does_not_fit_is_refused_before_it_runs(monkeypatch: pytest
     monkeypatch.setattr(model.network, "forward", short_only)
     with pytest.raises(InputError) as refused:
         trace_ids(model, [3] * 30_000)
-    both = f"needs {_free.told(needed.peak)}, and {_free.told(needed.peak - 1)} of memory are free"
+    both = f"needs {human_bytes(needed.peak)}, and {human_bytes(needed.peak - 1)} of memory are free"
     assert f"a trace of 30000 tokens of tiny {both}" in str(refused.value)
     monkeypatch.setattr(_forecast, "free_bytes", lambda device: less.peak)
     _forecast.check_fits(model, Keeping(keep="qk"), 30_000)
-    with pytest.raises(InputError, match="Ask for less of it by keep="):
+    with pytest.raises(InputError, match="Ask for less by keep="):
         _forecast.check_fits(model, Keeping(), 30_000)
 
 
@@ -159,9 +160,9 @@ def test_memory_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "own").write_text("0::/job/step\n")
     step = tmp_path / "groups" / "job" / "step"
     step.mkdir(parents=True)
-    monkeypatch.setattr(_free, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(_free, "_OWN_GROUP", tmp_path / "own")
-    monkeypatch.setattr(_free, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "_OWN_GROUP", tmp_path / "own")
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path / "groups")
     cpu = torch.device("cpu")
     assert free_bytes(cpu) == 700 * 1024
     for folder, limit, used, unused in ((step, "max", 5, 0), (step.parent, "50000", 40_000, 3000)):
@@ -177,7 +178,7 @@ def test_memory_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (top / "memory.usage_in_bytes").write_text("29000")
     (top / "memory.stat").write_text("total_inactive_file 500\n")
     assert free_bytes(cpu) == 1500
-    monkeypatch.setattr(_free, "_MEMINFO", tmp_path / "nothing")
-    monkeypatch.setattr(_free, "_OWN_GROUP", tmp_path / "nothing")
+    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "nothing")
+    monkeypatch.setattr(memory, "_OWN_GROUP", tmp_path / "nothing")
     assert free_bytes(cpu) is None
     assert free_bytes(torch.device("meta")) is None

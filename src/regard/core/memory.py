@@ -5,13 +5,28 @@ from pathlib import Path
 
 import torch
 
+from regard.core.errors import InputError
 
-def told(count: int) -> str:
+
+def human_bytes(count: int) -> str:
     """Bytes for people to read: "1.5 GiB"."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{count} bytes"
+
+
+def check_room(what: str, needed: float, device: torch.device, way_out: str) -> None:
+    """Refuse what needs more memory than is free, before it is begun.
+
+    Raises:
+        InputError: with both numbers, and the way out.
+    """
+    free = free_bytes(device)
+    if free is not None and needed > free:
+        raise InputError(
+            f"{what} needs {human_bytes(int(needed))} of memory, and {human_bytes(free)} are free; {way_out}."
+        )
 
 
 _MEMINFO = Path("/proc/meminfo")

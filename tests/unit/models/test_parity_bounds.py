@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard._lens._parity import LayerParity, Parity, bound_of, layer_parity, output_error
 from regard.core import AttentionInputs, Causal, reference_attention
 from regard.core.errors import RegardError
+from regard.models import LayerParity, Parity, bound_of, layer_parity, output_error
 
 
 @pytest.fixture
