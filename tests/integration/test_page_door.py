@@ -1,18 +1,21 @@
 """The front door: a sentence, a remark that is true of it, and three questions that unfold."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import ViewportSize, expect
 
 import regard
 from integration import head_page
 from integration.first_screen import first_screen
-from regard.views import render_page
+from regard.views import PageToken, render_page
+from unit.views.conftest import encoder_record
 
 OpenPage = Callable[..., BrowserPage]
 
@@ -55,6 +58,7 @@ def test_the_first_screen_is_short(open_page: OpenPage, bank: tuple[Path, Any], 
     assert bottom["y"] + bottom["height"] < size["height"]
     # The counter counts: "All views" is what it was.
     page.get_by_role("button", name="All views").click()
+    assert Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"] == []
     found = first_screen(page)
     assert found.words > 60
     assert found.numbers > 10
@@ -88,6 +92,35 @@ def test_the_remark_is_true(open_page: OpenPage, bank: tuple[Path, regard.Trace]
     assert sorted(map(int, shares)) == [i for i in range(1, 13) if weights[11, i] >= 0.01]
 
 
+@pytest.mark.parametrize(
+    ("fragment", "said"),
+    [
+        ("layer=5&head=6&pin=query-3", "7 of 11 words look most at fishing here."),
+        ("layer=5&head=11&pin=query-1", "Click any word to follow it."),
+    ],
+)
+def test_where_most_words_look_at_the_same_one_it_says_so(
+    open_page: OpenPage, bank: tuple[Path, Any], fragment: str, said: str
+) -> None:
+    page = open_page(bank[0], f"#view=door&{fragment}", start=True)
+    expect(page.locator(".door-said + .door-note")).to_have_text(re.compile(f"^{re.escape(said)}"))
+
+
+def test_a_long_text_leaves_room_for_the_rest(open_page: OpenPage, tmp_path: Path) -> None:
+    tokens = [PageToken(text=f"word{i}", sequence=0, word=i) for i in range(400)]
+    text = " ".join(each.text for each in tokens)
+    q, k = np.random.default_rng(0).standard_normal((2, 1, 2, 400, 4), dtype=np.float32)
+    record = encoder_record(text=text, pair=None, model="m", tokens=tuple(tokens), q=q, k=3 * k, scale=1.0)
+    render_page(record).write(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", start=True, viewport=PHONE)
+    expect(page.get_by_role("button", name="What if not?")).to_be_in_viewport()
+    page.locator(".door-word", has_text="word399").click()  # scrolls there
+    expect(page.locator(".door-said")).to_contain_text("word399")
+    ends = page.locator(".door-arcs path").evaluate_all("all => all.map(e => e.getPointAtLength(0).y)")
+    top = page.locator(".door-sentence").evaluate("e => e.scrollTop + e.clientHeight")
+    assert all(top - 60 < end < top for end in ends)
+
+
 def test_a_word_under_the_pointer_tells_its_share(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#view=door&pin=query-1&layer=1&head=2")
     page.locator(".door-word", has_text="flies").first.hover()
@@ -118,6 +151,7 @@ def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, 
     expect(page.locator(".answer-without")).to_contain_text(
         "regard look --live"
     )  # known of the first head alone
+    assert Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"] == []
     page.locator(".answer-without button").click()
     assert head_page.state(page)["head"] == head
     page.get_by_role("button", name="Why?").click()

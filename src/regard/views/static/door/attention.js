@@ -4,6 +4,7 @@ import { make, readable } from "../base/dom.js";
 import { sumUnits } from "../base/units.js";
 
 const FEW = 0.05; // a share that is worth a sentence
+const HALF = 0.5;
 
 export const wholePercent = (share) => (share < 0.01 ? "less than 1\u00a0%" : `${Math.round(100 * share)}\u00a0%`);
 
@@ -30,6 +31,19 @@ export function mostOf(state, kind, from, shares) {
   return word && shares[word.first] > 0 ? word : best(others);
 }
 
+const MANY = 64; // words
+
+// Where most words look most at the same one, that is said: it is no link of any one of them. "" otherwise.
+export function sharedBy(page, head, to) {
+  const words = wordsOf(page.state, head.kind).all.filter(({ special, text }) => !special && isRead(text));
+  if (!to || words.length > MANY) return "";
+  const count = words.filter(({ first }) => {
+    const shares = sharesOf(page, head, first);
+    return shares && mostOf(page.state, head.kind, first, shares)?.first === to.first;
+  }).length;
+  return 2 * count > words.length ? `${count} of ${words.length} words look most at ${readable(to.text)} here.` : "";
+}
+
 export const bold = (text, side) => make("b", { class: `door-${side}` }, make("bdi", { dir: "auto" }, readable(text)));
 
 // "In one of 72 heads, Write gives 86 % of its attention to poem."
@@ -39,9 +53,12 @@ export function remark({ source, state }, { kind }, from, shares) {
   const word = bold(units.at(from).text, "from");
   const inOne = heads === 1 ? "In its one head, " : `In one of ${heads} heads, `;
   const to = mostOf(state, kind, from, shares);
-  if (to && shares[to.first] >= FEW)
-    return [inOne, word, ` gives ${wholePercent(shares[to.first])} of its attention to `, bold(to.text, "to"), "."];
+  if (to && shares[to.first] >= FEW) {
+    const share = ` gives ${wholePercent(shares[to.first])} of its attention to `;
+    return [inOne, word, share, to.text === units.at(from).text ? "the other " : "", bold(to.text, "to"), "."];
+  }
+  if (shares[from] > HALF) return [inOne, word, ` keeps ${wholePercent(shares[from])} of its attention for itself.`];
   const marks = units.all.reduce((sum, { special, first }) => sum + (special ? shares[first] : 0), 0);
-  if (marks > 0.5) return [inOne, word, ` looks at no word: ${wholePercent(marks)} of its attention rests on marks.`];
+  if (marks > HALF) return [inOne, word, ` looks at no word: ${wholePercent(marks)} of its attention rests on marks.`];
   return [inOne, word, " looks at no word in particular."];
 }

@@ -38,11 +38,13 @@ export class Sentence {
 
   // from: a word; shares: of its attention, by the first token of each word.
   draw(from, shares) {
+    const { scrollTop } = this.element;
     const room = this.element.getBoundingClientRect();
     const boxes = new Map();
     for (const [first, element] of this.words) {
       const box = element.getClientRects()[0];
-      if (box) boxes.set(first, new DOMRect(box.left - room.left, box.top - room.top, box.width, box.height));
+      if (box)
+        boxes.set(first, new DOMRect(box.left - room.left, box.top - room.top + scrollTop, box.width, box.height));
       element.classList.toggle("from", first === from);
       element.style.setProperty("--share", shares ? Math.min(1, shares[first]).toFixed(3) : "0");
     }

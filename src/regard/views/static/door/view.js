@@ -5,10 +5,13 @@ import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { partsOf } from "../base/title.js";
 import { notKnown } from "../base/units.js";
 import { QUESTIONS } from "./answers.js";
-import { mostOf, remark, sharesOf, wordsOf } from "./attention.js";
+import { mostOf, remark, sharedBy, sharesOf, wordsOf } from "./attention.js";
 import { Sentence } from "./sentence.js";
 
-const SIZES = [90, 240, 900]; // characters of a text, up to which it is written large, and less large
+const SIZES = [90, 420, 1200]; // characters of a text, up to which it is written large, and less large
+
+const CLICK = "Click any word to follow it.";
+const TYPE = "Type your own, or click any word.";
 
 const HELP = [
   ["A word of the sentence", "click it to see what it looks at; point at another to see its share"],
@@ -101,8 +104,8 @@ function open(page) {
     const shares = drawSentence();
     said.replaceChildren(...(shares ? remark(page, at.head, at.from, shares) : ["The numbers are on their way."]));
     next.replaceChildren(...[source.makeNext?.()].filter(Boolean));
-    note.textContent = unknown;
-    note.hidden = unknown === "";
+    const shared = shares ? sharedBy(page, at.head, at.most(shares)) : "";
+    note.textContent = [shared, unknown, source.surface ? TYPE : CLICK].filter(Boolean).join(" ");
     for (const { first } of words) {
       const option = sentence.words.get(first);
       option.setAttribute("aria-selected", String(first === at.from));
