@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 import regard
 from regard.cli._app import app as commands
-from regard.serving import Engine, Settings, app_of
+from regard.serving import app_of
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy/kubernetes"
@@ -118,8 +118,7 @@ def probes(container: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("probe", ["startup", "liveness", "readiness"])
 def test_probes_are_answered(container: dict[str, Any], probe: str) -> None:
     """By an application that has not loaded its model: it lives, and is not ready."""
-    with_no_thread = TestClient(app_of([Engine("model", regard.load, Settings())]))
-    answer = with_no_thread.get(probes(container)[probe]["httpGet"]["path"])
+    answer = TestClient(app_of([regard.load()])).get(probes(container)[probe]["httpGet"]["path"])
     assert answer.status_code == (200 if probe == "liveness" else 503)
 
 

@@ -47,6 +47,8 @@ class ApiError(Exception):
     def response(self) -> Response:
         """The answer."""
         headers = {} if self.retry_after is None else {"Retry-After": str(max(1, round(self.retry_after)))}
+        if self.status == 408:  # the rest of the body may come later, and would be waited for
+            headers["Connection"] = "close"
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return Response(orjson.dumps(self.body), self.status, headers, media_type="application/json")

@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from regard.core.errors import InputError
+from regard.serving._protocol import BoundedProtocol
 from regard.serving._service import Service
 
 
@@ -45,7 +46,8 @@ def serve(
     """
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=BoundedProtocol,
+        ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,

@@ -1,0 +1,267 @@
+"""What clients do wrong, and what fails, on a real socket: it costs only who did it, and nothing hangs."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import regard
+from integration.served import Served, posted, tiny, wait_for
+
+BODY_S = 0.4
+"""In which a body has to arrive."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def shared(folder: Path) -> Iterator[Served]:
+    served = Served(folder, max_queue=20_000, body_timeout=BODY_S, max_body=100_000)
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def served(shared: Served) -> Iterator[Served]:
+    """The server of all tests, with nothing left to do; it must be well afterwards."""
+    shared.computed.clear()
+    yield shared
+    shared.go()
+    wait_for(lambda: shared.engine.queue.tokens == 0)
+    assert shared.embed("w3 w5").status == 200
+    assert shared.ask("/health/ready").status == 200
+
+
+def leave(served: Served, text: str) -> None:
+    """Ask for a text, and go once it waits."""
+    before = served.engine.queue.tokens
+    connection = served.connect(posted(json.dumps({"input": text}).encode()))
+    wait_for(lambda: served.engine.queue.tokens > before)
+    connection.close()
+    wait_for(lambda: served.engine.queue.tokens == before)
+
+
+def test_who_leaves_costs_nothing(served: Served) -> None:
+    served.hold()
+    first = served.later("w1")
+    second = served.later("w2 w3")
+    for _ in range(5):
+        leave(served, "w4 w5 w6")
+    third = served.later("w7")
+    served.go()
+    answers = [each.answer for each in (first, second, third)]
+    assert [each.status for each in answers] == [200] * 3
+    assert sum(served.computed) == 3
+    expected = served.engine.model.embed(["w1", "w2 w3", "w7"])
+    np.testing.assert_allclose([each.vectors[0] for each in answers], expected, atol=2e-6)
+
+
+def test_who_leaves_before_all_others_ends_nothing(served: Served) -> None:
+    """Nothing waits beside them, neither for the model nor for the tokenizer."""
+    for _ in range(30):
+        served.connect(posted(b'{"input": "w1 w2"}')).close()
+        time.sleep(0.002)
+    assert served.embed("w8").status == 200
+
+
+def test_a_full_queue_refuses_at_once(served: Served) -> None:
+    served.hold()
+    accepted = [served.later(["w1 w2 w3 w4 w5 w6 w7 w8 w9"] * 700) for _ in range(3)]
+    begun = time.monotonic()
+    refused = served.embed(["w1 w2 w3"] * 2000)
+    assert refused.status == 429
+    assert int(refused.headers["retry-after"]) >= 1
+    assert refused.body["error"]["code"] == "queue_full"
+    assert served.ask("/health/live").status == 200
+    assert served.ask("/health/ready").status == 200
+    assert time.monotonic() - begun < 2.0
+    assert not any(each.is_done for each in accepted)
+    served.go()
+    assert [each.answer.status for each in accepted] == [200] * 3
+
+
+def test_one_bad_text_fails_no_stranger(served: Served) -> None:
+    served.hold()
+    good = [served.later(f"w{n}") for n in range(3)]
+    bad = [served.embed(text).status for text in (" ", [[31]], ["w1", ""])]
+    served.go()
+    assert bad == [400] * 3
+    assert [each.answer.status for each in good] == [200] * 3
+
+
+def test_many_texts_keep_their_order(served: Served) -> None:
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"w{word}" for word in rng.integers(0, 31, size)) for size in rng.integers(1, 10, 1000)]
+    answer = served.embed(texts)
+    assert [each["index"] for each in answer.body["data"]] == list(range(1000))
+    for place in range(0, 1000, 40):
+        [single] = served.embed(texts[place]).vectors
+        np.testing.assert_allclose(answer.vectors[place], single, rtol=0, atol=2e-6 * np.abs(single).max())
+
+
+def test_a_short_request_does_not_wait_for_a_long_one(served: Served) -> None:
+    served.hold()
+    long = served.later(["w1 w2 w3 w4 w5 w6 w7 w8 w9"] * 1500)
+    short = served.later("w1")
+    served.go()
+    assert short.answer.status == 200
+    assert not long.is_done
+    assert len(long.answer.vectors) == 1500
+
+
+def read_all(connection: socket.socket) -> bytes:
+    connection.settimeout(10)
+    with connection:
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_a_body_that_does_not_come(served: Served) -> None:
+    slow = [served.connect(posted(b'{"input": ', length=1000)) for _ in range(20)]
+    begun = time.monotonic()
+    assert served.embed("w1").status == 200
+    for connection in slow:
+        told = read_all(connection)
+        assert told.startswith(b"HTTP/1.1 408")
+        assert b'"error"' in told
+    assert time.monotonic() - begun < BODY_S + 3
+
+
+def test_a_body_that_drips(served: Served) -> None:
+    """A byte now and then is no body either."""
+    connection = served.connect(posted(b"", length=1000))
+    begun = time.monotonic()
+    connection.settimeout(0.05)
+    told = b""
+    while not told and time.monotonic() - begun < BODY_S + 5:
+        try:
+            connection.sendall(b" ")
+            told = connection.recv(1000)
+        except TimeoutError:
+            pass
+    connection.close()
+    assert told.startswith(b"HTTP/1.1 408")
+    assert time.monotonic() - begun < BODY_S + 2
+
+
+WRONG: dict[str, tuple[bytes, bytes]] = {
+    "garbage": (bytes(range(256)) * 8, b"400"),
+    "tls": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), b"400"),
+    "truncated": (posted(b'{"input": "w1'), b"400"),
+    "no-utf8": (posted(b'{"input": "\xff"}'), b"400"),
+    "lone-surrogate": (posted(b'{"input": "\\ud800"}'), b"400"),
+    "nan": (posted(b'{"input": NaN}'), b"400"),
+    "deep": (posted(b'{"input": ' + b"[" * 40_000 + b"]" * 40_000 + b"}"), b"400"),
+    "long-number": (posted(b'{"input": [' + b"9" * 5_000 + b"]}"), b"400"),
+    "two-lengths": (posted(b"{}", "Content-Length: 7"), b"400"),
+    "too-large": (posted(b" " * 100_001), b"413"),
+    "announced": (posted(b"", length=10**12), b"413"),
+    "wrong-kind": (posted(b"input=w1").replace(b"application/json", b"text/plain"), b"415"),
+    "nowhere": (b"GET /../../etc/passwd HTTP/1.1\r\nHost: tiny\r\n\r\n", b"404"),
+    "wrong-method": (b"DELETE /v1/embeddings HTTP/1.1\r\nHost: tiny\r\n\r\n", b"405"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_bytes(served: Served, name: str) -> None:
+    sent, status = WRONG[name]
+    with served.connect(sent) as connection:
+        told = connection.recv(65536)
+    assert told[9:12] == status, told
+
+
+def test_endless_headers(served: Served) -> None:
+    """A client that never ends its headers is cut off; its bytes are not collected."""
+    with (
+        served.connect(b"GET /health/live HTTP/1.1\r\nHost: tiny\r\n") as connection,
+        pytest.raises(OSError, match=r"reset|[Bb]roken pipe"),
+    ):
+        connection.sendall((b"X-Long: " + b"x" * 65_000 + b"\r\n") * 300)
+
+
+BEGUN = {"nothing": b"", "a part": b"POST /v1/embeddings HTTP/1.1\r\nHost: ti"}
+
+
+@pytest.mark.parametrize("begun", BEGUN)
+def test_headers_that_do_not_come(served: Served, begun: str) -> None:
+    start = time.monotonic()
+    assert read_all(served.connect(BEGUN[begun])) == b""
+    assert BODY_S * 0.9 < time.monotonic() - start < BODY_S + 2
+    # A connection on which requests were answered is bound by the same time.
+    with served.connect(b"GET /health/live HTTP/1.1\r\nHost: tiny\r\n\r\n") as connection:
+        assert b"200" in connection.recv(65536)
+        connection.sendall(b"GET /heal")
+        assert connection.recv(65536) == b""
+
+
+def test_a_body_in_chunks(served: Served) -> None:
+    parts = [b'{"input"', b': "w1 w2"}']
+    chunks = b"".join(f"{len(part):x}\r\n".encode() + part + b"\r\n" for part in parts) + b"0\r\n\r\n"
+    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: tiny\r\nContent-Type: application/json\r\n"
+    connection = served.connect(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+    connection.close()
+
+
+def test_a_fault_of_the_model_is_its_request_s(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = served.engine.embedder.vectors
+
+    def faulty(passages: Any) -> Any:
+        if any(passage.tokens == 3 for passage in passages):
+            raise RuntimeError("a fault of the test")
+        return real(passages)
+
+    monkeypatch.setattr(served.engine.embedder, "vectors", faulty)
+    served.hold()
+    others = [served.later("w1"), served.later("w2 w4")]
+    bad = served.later("w1 w2 w3")
+    served.go()
+    assert bad.answer.status == 500
+    assert "fault" not in json.dumps(bad.answer.body)
+    assert [each.answer.status for each in others] == [200, 200]
+
+
+def test_when_the_model_ends_nobody_waits(folder: Path) -> None:
+    served = Served(folder)
+    served.hold()
+    waiting = [served.later(f"w{n}") for n in range(8)]
+    begun = time.monotonic()
+    served.die()
+    assert [each.answer.status for each in waiting] == [503] * 8
+    wait_for(lambda: served.ended)
+    assert time.monotonic() - begun < 3.0
+    assert isinstance(served.ended[0], SystemExit)
+    served.close()
+
+
+def test_without_its_thread_it_is_not_ready(folder: Path) -> None:
+    """Whoever asks before the process has ended is told so."""
+    from starlette.testclient import TestClient
+
+    from regard.serving import app_of
+
+    app = app_of({"tiny": regard.load(str(folder))})
+    engine = app.state.service.engines["tiny"]
+    with TestClient(app) as client:
+        wait_for(lambda: engine.is_loaded)
+        engine.embedder.vectors = raises(SystemExit)  # type: ignore[method-assign]
+        assert client.post("/v1/embeddings", json={"input": "w1"}).status_code == 503
+        assert client.post("/v1/embeddings", json={"input": "w1"}).status_code == 503
+        assert client.get("/health/ready").status_code == 503
+        assert client.get("/health/live").status_code == 200
+
+
+def raises(error: type[BaseException]) -> Callable[..., Any]:
+    def function(*arguments: object) -> None:
+        raise error
+
+    return function
