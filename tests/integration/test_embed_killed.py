@@ -51,7 +51,7 @@ def whole(jobs: Nursery, texts: Path, tmp_path_factory: pytest.TempPathFactory) 
     return found
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_at_any_instant(
     jobs: Nursery, texts: Path, whole: dict[str, bytes], tmp_path: Path, err: Path, seed: int
 ) -> None:
@@ -67,7 +67,12 @@ def test_killed_at_any_instant(
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize(
-    "name", ["_manifest.json", "part-00003.parquet", "part-00003.json", "_quarantine.jsonl"]
+    "name",
+    [
+        "_manifest.json",
+        "part-00003.parquet",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("part-00003.json", "_quarantine.jsonl")),
+    ],
 )
 def test_killed_at_every_rename(
     jobs: Nursery, texts: Path, whole: dict[str, bytes], tmp_path: Path, err: Path, name: str, moment: str

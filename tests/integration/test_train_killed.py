@@ -15,6 +15,7 @@ from integration.training_runs import allow, at, hang, left, run, settings_of, s
 from regard.models import load_checkpoint
 
 Whole = dict[int, dict[str, Any]]
+SLOW = pytest.mark.slow  # one of each kind is tried always
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def whole(place: Path) -> Whole:
     return found
 
 
-@pytest.mark.parametrize(("world", "seed"), [(1, 0), (2, 2)])
+@pytest.mark.parametrize(("world", "seed"), [(1, 0), pytest.param(2, 2, marks=SLOW)])
 def test_killed_at_any_instant(whole: Whole, place: Path, tmp_path: Path, world: int, seed: int) -> None:
     draw = random.Random(seed)
     begin = partial(start, settings_of(place), tmp_path / "run", tmp_path, world=world)
@@ -52,17 +53,17 @@ def test_killed_at_any_instant(whole: Whole, place: Path, tmp_path: Path, world:
 @pytest.mark.parametrize(
     ("moment", "name"),
     [
-        ("before", "settings.json"),
-        ("before", "tokenizer"),
-        ("before", "data/train"),
+        pytest.param("before", "settings.json", marks=SLOW),
+        pytest.param("before", "tokenizer", marks=SLOW),
+        pytest.param("before", "data/train", marks=SLOW),
         ("after", "data/train"),
-        ("after", "data/train.json"),
+        pytest.param("after", "data/train.json", marks=SLOW),
         ("before", "metrics.jsonl"),
-        ("before", "models/step-8"),
+        pytest.param("before", "models/step-8", marks=SLOW),
         ("after", "models/step-8"),
-        ("after", "model"),
+        pytest.param("after", "model", marks=SLOW),
         ("before", "checkpoints/step-8"),
-        ("after", ".old"),
+        pytest.param("after", ".old", marks=SLOW),
     ],
 )
 def test_killed_at_every_rename(whole: Whole, place: Path, tmp_path: Path, moment: str, name: str) -> None:
@@ -96,9 +97,9 @@ def test_there_is_a_whole_model_at_every_moment(whole: Whole, place: Path, tmp_p
     ("world", "name", "size", "told"),
     [
         (1, "settings.json", 500, "the folder of the run cannot be written "),
-        (1, "tokenizer", 500, "/data/train' cannot be written "),
-        (1, "metrics.jsonl", 500, "the folder of the run cannot be written "),
-        (1, "checkpoints/step-3", 9000, "/models/step-4' cannot be written "),
+        pytest.param(1, "tokenizer", 500, "/data/train' cannot be written ", marks=SLOW),
+        pytest.param(1, "metrics.jsonl", 500, "the folder of the run cannot be written ", marks=SLOW),
+        pytest.param(1, "checkpoints/step-3", 9000, "/models/step-4' cannot be written ", marks=SLOW),
         (1, "model", 60_000, "the checkpoint of step 4 cannot be written to "),
         (2, "checkpoints/step-3", 60_000, "the checkpoint of step 4 cannot be written to "),
     ],
