@@ -146,14 +146,13 @@ def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, 
     expect(page.locator(".answer-without")).to_contain_text(f"keeps {kept:.2f} of its meaning")
     cards = page.locator(".door-card")
     expect(cards).to_have_count(12)
-    page.get_by_role("button", name="Head 3", exact=False).first.click()
+    third = page.get_by_role("button", name="Head 3")
+    third.press("Enter")
     assert head_page.state(page)["head"] == 3
-    expect(page.locator(".answer-without")).to_contain_text(
-        "regard look --live"
-    )  # known of the first head alone
+    expect(third).to_be_focused()  # though it was drawn anew
+    # What becomes of the words is known of the first head alone.
+    expect(page.locator(".answer-without")).to_contain_text("regard look --live")
     assert Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"] == []
-    page.locator(".answer-without button").click()
-    assert head_page.state(page)["head"] == head
     page.get_by_role("button", name="Why?").click()
     expect(page.locator(".answer-why")).to_be_hidden()
 

@@ -8,6 +8,8 @@ const HALF = 0.5;
 
 export const wholePercent = (share) => (share < 0.01 ? "less than 1\u00a0%" : `${Math.round(100 * share)}\u00a0%`);
 
+export const headsOf = (source, kind) => source.layers(kind).reduce((sum, layer) => sum + source.heads(kind, layer), 0);
+
 export const wordsOf = (state, kind) => state.units("query", { kind, units: "words" });
 
 // The shares of a word, [first token of each word]; the mean over its pieces. null while they are not there.
@@ -48,7 +50,7 @@ export const bold = (text, side) => make("b", { class: `door-${side}` }, make("b
 
 // "In one of 72 heads, Write gives 86 % of its attention to poem."
 export function remark({ source, state }, { kind }, from, shares) {
-  const heads = source.layers(kind).reduce((sum, layer) => sum + source.heads(kind, layer), 0);
+  const heads = headsOf(source, kind);
   const units = wordsOf(state, kind);
   const word = bold(units.at(from).text, "from");
   const inOne = heads === 1 ? "In its one head, " : `In one of ${heads} heads, `;

@@ -10,20 +10,21 @@ const middle = ({ left, width }) => left + width / 2;
 
 export class Sentence {
   // lines: of each text its parts, in order: a string, or a word { text, first, unknown }, named by its first token.
-  constructor(lines) {
+  constructor(lines, attributes = {}) {
     this.words = new Map();
-    const part = (each) => (typeof each === "string" ? each : this.word(each));
+    this.from = 0;
+    this.shares = null;
+    this.isList = attributes.role === "listbox";
     this.arcs = drawn("svg", { class: "door-arcs", "aria-hidden": "true" });
-    this.element = make(
-      "span",
-      { class: "door-sentence" },
-      this.arcs,
-      ...lines.map((parts) => make("bdi", { class: "door-line", dir: "auto" }, ...parts.map(part))),
-    );
+    const part = (each) => (typeof each === "string" ? each : this.word(each));
+    const paragraphs = lines.map((parts) => make("bdi", { class: "door-line", dir: "auto" }, ...parts.map(part)));
+    this.element = make("span", { class: "door-sentence", ...attributes }, this.arcs, ...paragraphs);
+    new ResizeObserver(() => this.draw()).observe(this.element);
   }
 
   word({ text, first, unknown }) {
-    const element = make("span", { class: unknown ? "door-word unknown-word" : "door-word" }, text);
+    const option = this.isList ? { role: "option", id: `regard-word-${first}` } : {};
+    const element = make("span", { class: unknown ? "door-word unknown-word" : "door-word", ...option }, text);
     this.words.set(first, element);
     return element;
   }
@@ -36,52 +37,65 @@ export class Sentence {
     return null;
   }
 
-  // from: a word; shares: of its attention, by the first token of each word.
-  draw(from, shares) {
-    const { scrollTop } = this.element;
-    const room = this.element.getBoundingClientRect();
-    const boxes = new Map();
+  // from: a word; shares: of its attention, by the first token of each word, null while they are not there.
+  show(from, shares) {
+    this.from = from;
+    this.shares = shares;
     for (const [first, element] of this.words) {
-      const box = element.getClientRects()[0];
-      if (box)
-        boxes.set(first, new DOMRect(box.left - room.left, box.top - room.top + scrollTop, box.width, box.height));
       element.classList.toggle("from", first === from);
       element.style.setProperty("--share", shares ? Math.min(1, shares[first]).toFixed(3) : "0");
+      if (this.isList) element.setAttribute("aria-selected", String(first === from));
     }
+    if (this.isList) this.element.setAttribute("aria-activedescendant", this.words.get(from)?.id ?? "");
+    this.draw();
+  }
+
+  // Again in another room, and first when it is in the page.
+  draw() {
+    const { from, shares, element, words } = this;
+    const room = element.getBoundingClientRect();
+    if (!shares || room.width === 0) return;
+    this.boxes = new Map();
+    for (const [first, word] of words) {
+      const { left, top, width, height } = word.getClientRects()[0];
+      this.boxes.set(first, new DOMRect(left - room.left, top - room.top + element.scrollTop, width, height));
+    }
+    const { boxes } = this;
     this.arcs.setAttribute("viewBox", `0 0 ${room.width} ${room.height}`);
     const one = boxes.get(from);
-    const tops = [...boxes.values()].map(({ top }) => top);
+    const tops = Array.from(boxes.values(), ({ top }) => top);
     const highest = Math.min(...tops);
-    const between = Math.min(...tops.filter((top) => top > highest + 4)) - highest - (one?.height ?? 0);
-    const to = [...boxes].filter(([first]) => one && shares && shares[first] >= LEAST);
-    const arcs = to
-      .sort((a, b) => shares[a[0]] - shares[b[0]])
-      .map(([first, box]) => {
-        const above = box.top < highest + 4 ? highest - 2 : between;
-        return drawn(
-          "g",
-          { "data-to": String(first), style: null },
-          drawn("path", { d: first === from ? loop(one, above) : way(one, box, above), pathLength: "1" }),
-          drawn("circle", { cx: middle(box), cy: box.top + (box.top < one.top - 4 ? box.height : 0), r: "1" }),
-        );
-      });
-    arcs.forEach((arc) => arc.style.setProperty("--share", shares[Number(arc.dataset.to)].toFixed(3)));
+    const between = Math.min(...tops.filter((top) => top > highest + 4)) - highest - one.height;
+    const arc = ([first, box]) => {
+      const above = box.top < highest + 4 ? highest - 2 : between;
+      const path = drawn("path", { d: first === from ? loop(one, above) : way(one, box, above) });
+      const end = box.top + (box.top < one.top - 4 ? box.height : 0);
+      const group = drawn(
+        "g",
+        { "data-to": String(first) },
+        path,
+        drawn("circle", { cx: middle(box), cy: end, r: "1" }),
+      );
+      group.style.setProperty("--share", shares[first].toFixed(3));
+      return group;
+    };
+    const to = [...boxes].filter(([first]) => shares[first] >= LEAST).sort(([a], [b]) => shares[a] - shares[b]);
     this.tag = drawn("text", { class: "door-tag", "text-anchor": "middle" });
-    this.arcs.replaceChildren(...arcs, this.tag);
-    this.drawn = { from, shares, boxes };
+    this.arcs.replaceChildren(...to.map(arc), this.tag);
   }
 
   // One of its arcs alone, with its share; null for all of them.
   point(to) {
-    const { from, shares, boxes } = this.drawn ?? {};
-    const isOne = to !== null && Boolean(shares) && to !== from;
+    const { from, shares, boxes, tag } = this;
+    if (!boxes) return;
+    const isOne = to !== null && to !== from;
     this.arcs.classList.toggle("pointed", isOne);
     for (const arc of this.arcs.querySelectorAll("g")) arc.classList.toggle("on", arc.dataset.to === String(to));
     for (const [first, element] of this.words) element.classList.toggle("under", first === to);
-    this.tag.textContent = isOne ? wholePercent(shares[to]) : "";
+    tag.textContent = isOne ? wholePercent(shares[to]) : "";
     if (!isOne) return;
-    this.tag.setAttribute("x", middle(boxes.get(to)));
-    this.tag.setAttribute("y", boxes.get(to).bottom + 13);
+    tag.setAttribute("x", middle(boxes.get(to)));
+    tag.setAttribute("y", boxes.get(to).bottom + 13);
   }
 }
 

@@ -1,6 +1,7 @@
 // The front door: one sentence, one remark about one word of it, and three questions that unfold.
 
 import { make } from "../base/dom.js";
+import { whereIsFocus } from "../base/focus.js";
 import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { partsOf } from "../base/title.js";
 import { notKnown } from "../base/units.js";
@@ -29,20 +30,27 @@ function linesOf(source, state, kind) {
   );
 }
 
+const LIST = {
+  role: "listbox",
+  tabindex: "0",
+  "aria-label": "The sentence: choose a word",
+  "aria-orientation": "horizontal",
+};
+
 function open(page) {
   const { source, state } = page;
   const { kind } = state.values;
   const lines = linesOf(source, state, kind);
   const words = lines.flat().filter((part) => typeof part !== "string");
-  const long = lines.flat().reduce((sum, part) => sum + (part.text ?? part).length, 0);
-  const size = SIZES.filter((most) => long > most).length;
-  const sentence = new Sentence(lines);
-  const surface = source.surface ?? sentence.element; // of a live page, the field over it
+  const length = lines.flat().reduce((sum, part) => sum + (part.text ?? part).length, 0);
+  const size = String(SIZES.filter((most) => length > most).length);
+  // Of a live page, a field lies over the words: that is typed into, and it is what is read aloud.
+  const sentence = new Sentence(lines, source.surface ? { "aria-hidden": "true" } : LIST);
+  const surface = source.surface ?? sentence.element;
+  surface.dataset.size = size;
   const said = make("p", { class: "door-said", role: "status" });
   const note = make("p", { class: "door-note" });
-  if (source.surface) source.surface.dataset.size = String(size);
   const next = make("div", { class: "door-next" }); // what a decoder would say, where the model is there
-  const unknown = notKnown(source.tokens(kind, "query"));
 
   // Which word of which head: everything below is about it.
   const at = {
@@ -54,22 +62,18 @@ function open(page) {
     },
     get from() {
       const { pin } = state.values;
-      const units = wordsOf(state, kind);
-      const first = pin ? units.at(pin.index).first : source.facts.start?.pin;
+      const first = pin ? wordsOf(state, kind).at(pin.index).first : source.facts.start?.pin;
       return words.some((each) => each.first === first) ? first : (words[0]?.first ?? 0);
     },
     shares: (head = at.head) => sharesOf(page, head, at.from),
     most: (shares) => mostOf(state, kind, at.from, shares),
-    choose: (first) => state.set({ pin: { side: "query", index: first }, hover: null, key: null }),
   };
+  const choose = (first) => state.set({ pin: { side: "query", index: first }, hover: null, key: null });
 
   const questions = QUESTIONS.map(({ name, label, answer }) => {
     const body = make("div", { class: `door-answer answer-${name}`, id: `regard-${name}` });
-    const button = make(
-      "button",
-      { type: "button", class: "door-ask", "aria-controls": body.id },
-      make("span", {}, label),
-    );
+    const attributes = { type: "button", class: "door-ask", "aria-controls": body.id };
+    const button = make("button", attributes, make("span", {}, label));
     button.addEventListener("click", () => {
       const { asks } = state.values;
       state.set({ asks: asks.includes(name) ? asks.filter((each) => each !== name) : [...asks, name] });
@@ -78,94 +82,45 @@ function open(page) {
       const isOpen = state.values.asks.includes(name);
       button.setAttribute("aria-expanded", String(isOpen));
       body.hidden = !isOpen;
-      if (isOpen) answer(at, body);
-      else body.replaceChildren();
+      body.replaceChildren(...(isOpen ? answer(at) : []));
     };
     return { element: make("section", { class: "door-question" }, make("h2", {}, button), body), update };
   });
-  const element = make(
-    "div",
-    { class: "door", "data-size": String(size) },
-    sentence.element,
-    next,
-    ...[source.makeReady?.()].filter(Boolean),
-    said,
-    note,
-    ...questions.map((each) => each.element),
-  );
-
-  function drawSentence() {
-    const shares = at.shares();
-    sentence.draw(at.from, shares);
-    return shares;
-  }
+  const parts = [sentence.element, next, source.makeReady?.(), said, note, ...questions.map((each) => each.element)];
+  const element = make("div", { class: "door", "data-size": size }, ...parts.filter(Boolean));
 
   function draw() {
-    const shares = drawSentence();
+    const focus = whereIsFocus(element);
+    const shares = at.shares();
+    sentence.show(at.from, shares);
     said.replaceChildren(...(shares ? remark(page, at.head, at.from, shares) : ["The numbers are on their way."]));
-    next.replaceChildren(...[source.makeNext?.()].filter(Boolean));
+    next.replaceChildren(source.makeNext?.() ?? "");
     const shared = shares ? sharedBy(page, at.head, at.most(shares)) : "";
+    const unknown = notKnown(source.tokens(kind, "query"));
     note.textContent = [shared, unknown, source.surface ? TYPE : CLICK].filter(Boolean).join(" ");
-    for (const { first } of words) {
-      const option = sentence.words.get(first);
-      option.setAttribute("aria-selected", String(first === at.from));
-      if (first === at.from && !source.surface) sentence.element.setAttribute("aria-activedescendant", option.id);
-    }
     for (const { update } of questions) update();
+    focus();
   }
 
-  // By pointer: on a live page too, whose field lies over the words.
-  const only = { signal: state.gone };
-  surface.addEventListener(
-    "pointermove",
-    ({ clientX, clientY }) => sentence.point(sentence.at(clientX, clientY)),
-    only,
-  );
-  surface.addEventListener("pointerleave", () => sentence.point(null), only);
-  surface.addEventListener(
-    "click",
-    ({ clientX, clientY }) => {
-      const first = sentence.at(clientX, clientY);
-      if (first !== null) at.choose(first);
-    },
-    only,
-  );
-  // By keyboard, and to be heard: a list of words, unless it is a field that is typed into.
-  if (source.surface) sentence.element.setAttribute("aria-hidden", "true");
-  else {
-    const named = {
-      role: "listbox",
-      tabindex: "0",
-      "aria-label": "The sentence: choose a word",
-      "aria-orientation": "horizontal",
-    };
-    for (const [name, value] of Object.entries(named)) sentence.element.setAttribute(name, value);
-    for (const [first, option] of sentence.words) {
-      option.id = `regard-word-${first}`;
-      option.setAttribute("role", "option");
-    }
+  const on = (name, listener) => surface.addEventListener(name, listener, { signal: state.gone });
+  on("pointermove", ({ clientX, clientY }) => sentence.point(sentence.at(clientX, clientY)));
+  on("pointerleave", () => sentence.point(null));
+  on("click", ({ clientX, clientY }) => {
+    const first = sentence.at(clientX, clientY);
+    if (first !== null) choose(first);
+  });
+  if (!source.surface)
     onKeys(sentence.element, (key) => {
-      const to = placeIn(
-        words.length,
-        words.findIndex(({ first }) => first === at.from),
-        key,
-        ACROSS,
-      );
-      if (to !== undefined) at.choose(words[to].first);
+      const here = words.findIndex(({ first }) => first === at.from);
+      const to = placeIn(words.length, here, key, ACROSS);
+      if (to !== undefined) choose(words[to].first);
       return to !== undefined;
     });
-  }
 
   const changed = (names) => {
     if (!(names.size === 1 && names.has("hover"))) draw();
   };
-  const start = () => {
-    draw();
-    const observer = new ResizeObserver(() => element.isConnected && !element.hidden && drawSentence());
-    observer.observe(sentence.element);
-    state.gone?.addEventListener("abort", () => observer.disconnect());
-  };
-  return { element, start, changed };
+  return { element, start: draw, changed };
 }
 
 const NAMES = QUESTIONS.map(({ name }) => name);

@@ -2,6 +2,7 @@
 // when somebody types. For every sentence the page is put together anew, from facts that look like those in the file;
 // what is chosen stays, as it does in the address.
 
+import { whereIsFocus } from "../base/focus.js";
 import { pageHost } from "../base/host.js";
 import { FileSource, fileSource } from "../base/source.js";
 import { present } from "../present.js";
@@ -10,7 +11,6 @@ import { LiveBar } from "./bar.js";
 import { LiveClient } from "./client.js";
 import { makeDrag } from "./drag.js";
 import { between } from "./facts.js";
-import { whereIsFocus } from "./focus.js";
 import { makePredicted } from "./found.js";
 import { movedBetween, movedTo, wordVectors } from "./moved.js";
 import { makeReady } from "./ready.js";

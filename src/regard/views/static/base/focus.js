@@ -1,4 +1,4 @@
-// The page is put together anew while somebody uses it: what had the focus, and what was scrolled, is found again.
+// What is put together anew while somebody uses it: what had the focus, and what was scrolled, is found again.
 
 /** @param {Element} root @param {Element} element @returns {number[]} the way from the one to the other */
 function wayTo(root, element) {
@@ -11,7 +11,7 @@ function wayTo(root, element) {
 
 /** @param {Element} root @returns {() => void} to be called when the new elements are there */
 export function whereIsFocus(root) {
-  const active = document.activeElement;
+  const { activeElement: active } = /** @type {Document | ShadowRoot} */ (root.getRootNode());
   const inside = active && root.contains(active) && active !== root ? active : null;
   const place = inside instanceof HTMLElement ? inside.dataset.place : undefined; // of what may stand elsewhere then
   const found = inside && { way: wayTo(root, inside), tag: inside.tagName };
