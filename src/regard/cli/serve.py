@@ -52,6 +52,14 @@ def serve(
     ] = 2048,
     max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", help="The most of one request.")] = 2
     ** 23,
+    max_memory: Annotated[
+        int | None,
+        typer.Option(
+            "--max-memory",
+            metavar="BYTES",
+            help="Of weights; models are then loaded when asked for, and those not asked for let go.",
+        ),
+    ] = None,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", help="In which a request is answered.")
     ] = 60.0,
@@ -64,6 +72,9 @@ def serve(
     drain: Annotated[
         float, typer.Option("--drain", metavar="SECONDS", help="Then: in which what was taken is answered.")
     ] = 30.0,
+    access_log: Annotated[
+        bool, typer.Option("--access-log/--no-access-log", help="A line of JSON a request, without its text.")
+    ] = True,
 ) -> None:
     """Serve models over HTTP: OpenAI's embeddings API, attention, and the concordance.
 
@@ -89,14 +100,15 @@ def serve(
         max_texts=max_texts,
         max_tokens=max_tokens,
         max_queue=max_queue,
+        max_memory=max_memory,
         timeout=timeout,
+        access_log=access_log,
     )
     on = listen(host, port)
-    models = {}
+    models: dict[str, Any] = {}
     for each in model or [DEFAULT_MODEL]:
         name, _, where = each.rpartition("=")
-        loaded = load_model(where)
-        models[name or loaded.name] = loaded
+        models[name or where] = where if max_memory else load_model(where)
     app = app_of(models, settings=settings)
     at = f"http://{f'[{host}]' if ':' in host else host}:{on.getsockname()[1]}"
     names = ", ".join(models)

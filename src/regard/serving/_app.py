@@ -1,5 +1,7 @@
 """The application: routes behind the gate, and errors in one form."""
 
+import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -10,7 +12,6 @@ from starlette.exceptions import HTTPException
 from regard._model import Model
 from regard._version import __version__
 from regard.core.errors import InputError
-from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 from regard.serving._gate import Gate
 from regard.serving._service import Service
@@ -18,12 +19,14 @@ from regard.serving._settings import Settings
 from regard.serving.routes import ROUTERS
 
 
-def app_of(models: Sequence[Model] | Mapping[str, Model], *, settings: Settings | None = None) -> FastAPI:
+def app_of(
+    models: Sequence[Model] | Mapping[str, Model | str], *, settings: Settings | None = None
+) -> FastAPI:
     """An ASGI application that serves models: what `regard serve` runs.
 
     Args:
         models: by the names that requests give, or under their own; the first is that of requests that
-            name none.
+            name none. A name or folder in place of a model is loaded when it is asked for.
         settings: limits, keys and choices.
 
     Returns:
@@ -39,7 +42,7 @@ def app_of(models: Sequence[Model] | Mapping[str, Model], *, settings: Settings 
     """
     settings = settings or Settings()
     named = models if isinstance(models, Mapping) else {model.name: model for model in models}
-    service = Service([Engine(name, model, settings) for name, model in named.items()], settings)
+    service = Service(named, settings)
     app = FastAPI(
         title="regard",
         version=__version__,
@@ -47,6 +50,8 @@ def app_of(models: Sequence[Model] | Mapping[str, Model], *, settings: Settings 
         lifespan=_lifespan,
         docs_url=None,  # they load scripts from elsewhere
         redoc_url=None,
+        # Spans and metrics go where the environment says, if it does; of what is validated nothing is told.
+        telemetry={"auto_configure": _is_watched(), "logs": False, "operation_spans": False},
     )
     app.state.service = service
     app.add_middleware(Gate, service=service)
@@ -59,14 +64,17 @@ def app_of(models: Sequence[Model] | Mapping[str, Model], *, settings: Settings 
     return app
 
 
+def _is_watched() -> bool:
+    return "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ
+
+
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
-    for engine in service.engines.values():
-        engine.start()
+    service.start()
     yield
     for engine in service.engines.values():
-        engine.stop()
+        await asyncio.to_thread(engine.stop)
 
 
 def _own(request: Request, error: Exception) -> Response:

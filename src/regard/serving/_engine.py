@@ -8,17 +8,29 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, TypeVar, cast
 
-from regard._model import Model
-from regard.core.errors import InputError
+from regard._model import Model, load
+from regard.checkpoints import find
 from regard.embedding import Embedder, Passage, Request
 from regard.serving._errors import ApiError
-from regard.serving._jobs import END, CallJob, Embedded, EmbedJob, Job, Overlong, StreamJob
+from regard.serving._jobs import (
+    END,
+    TURN_TOKENS,
+    CallJob,
+    Embedded,
+    EmbedJob,
+    Job,
+    Overlong,
+    StreamJob,
+    give_all,
+)
+from regard.serving._metrics import Metrics
 from regard.serving._queue import Queue
 from regard.serving._settings import Settings
 
 T = TypeVar("T")
 
 _REMEMBERED = 0.2  # how much the last turn counts in the speed
+_PATIENCE = 5.0  # seconds for a thread to end
 
 
 class Stream(AsyncIterator[T]):
@@ -49,18 +61,32 @@ class Engine:
 
     Args:
         name: what requests call the model.
-        model: that is served.
+        model: that is served, or the name by which it is loaded when it is needed.
         settings: of the server.
+        metrics: of the server.
 
     Attributes:
         queue: who waits.
+        bytes: of the weights.
+        model, embedder, width: what is loaded, and the size of its vectors; once `is_loaded`.
+        touched: when it was last asked for, on the monotonic clock; `worked`: when it last computed.
         dead: why nothing is computed any more; None while something is.
     """
 
-    def __init__(self, name: str, model: Model, settings: Settings) -> None:
-        self.name, self.model, self.queue = name, model, Queue(settings.max_queue)
+    model: Model
+    embedder: Embedder
+    width: int
+
+    def __init__(self, name: str, model: Model | str, settings: Settings, metrics: Metrics) -> None:
+        self.name, self.queue = name, Queue(settings.max_queue)
+        self._source = model
+        self.bytes = _bytes_of(model)
+        if isinstance(model, Model):
+            self.model = model
         self.dead: BaseException | None = None
+        self.touched = self.worked = 0.0
         self._settings = settings
+        self._metrics = metrics.of(name, lambda: self.queue.tokens)
         self._unread: SimpleQueue[EmbedJob | None] = SimpleQueue()
         self._open: set[Job] = set()
         self._loaded = Event()
@@ -69,7 +95,7 @@ class Engine:
         self._busy: float | None = None
 
     def start(self) -> None:
-        """Warm up and wait for work; once."""
+        """Load the model, warm up and wait for work; once."""
         if not self._threads:
             self._threads = [
                 Thread(target=self._guarded, args=(loop,), name=f"{self.name} {loop.__name__}", daemon=True)
@@ -79,14 +105,38 @@ class Engine:
                 thread.start()
 
     def stop(self) -> None:
-        """Finish what waits, and end."""
+        """Finish what waits, end the threads, and let go of the model; a later `start` begins anew."""
+        if not self._threads:
+            return
         self._unread.put(None)
         self.queue.close()
+        for thread in self._threads:
+            thread.join(_PATIENCE)
+        self._threads = []
+        self._loaded.clear()
+        self.queue = Queue(self._settings.max_queue)
+        if isinstance(self._source, str):
+            self.__dict__.pop("model", None)
+            self.__dict__.pop("embedder", None)
+
+    def touch(self) -> None:
+        """Note that it is asked for."""
+        self.touched = time.monotonic()
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the model is in memory, or about to be."""
+        return bool(self._threads)
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the model is warm."""
+        """Whether the model is there, warm."""
         return self._loaded.is_set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the model is there, and nobody waits for it."""
+        return self.is_loaded and not self._open
 
     async def embed(
         self, inputs: Sequence[str | Sequence[int]], *, overlong: Overlong = "refuse"
@@ -192,13 +242,15 @@ class Engine:
             self._die(TimeoutError(f"a computation has taken more than {self._settings.stall:g} seconds"))
 
     def _work(self) -> None:
+        if isinstance(self._source, str):
+            self.model = load(self._source)
         self.embedder = Embedder(self.model.loaded, Request(precision=self._settings.precision))
-        self.embedder.sentences(["warm up"])
+        self.width = self.embedder.sentences(["warm up"]).vectors.shape[1]
         self._loaded.set()
         while jobs := self.queue.take():
             begun = self._busy = time.monotonic()
             self._turn(jobs, begun)
-            self._busy = None
+            self._busy, self.worked = None, time.monotonic()
 
     def _turn(self, jobs: list[Job], begun: float) -> None:
         waiting = []
@@ -213,17 +265,27 @@ class Engine:
             self._step(waiting[0])
             return
         parts = shares(cast(list[EmbedJob], waiting))
-        for each in parts:
-            each.begun = True
         # Who got nothing of this turn is the first of the next.
         self.queue.put(*(job for job in waiting if job not in parts), first=True)
+        self._begin(*parts)
         self._embed(parts)
-        tokens = sum(sum(passage.rows) for each in parts.values() for passage in each)
-        speed = tokens / max(1e-6, time.monotonic() - begun)
-        self._speed += (_REMEMBERED if self._speed else 1.0) * (speed - self._speed)
+        self._measure(sum(sum(passage.rows) for each in parts.values() for passage in each), begun)
+
+    def _begin(self, *jobs: Job) -> None:
+        for job in jobs:
+            if not job.begun:
+                job.begun = True
+                self._metrics.wait.observe(time.monotonic() - job.came)
+
+    def _measure(self, tokens: int, begun: float) -> None:
+        seconds = max(1e-6, time.monotonic() - begun)
+        self._speed += (_REMEMBERED if self._speed else 1.0) * (tokens / seconds - self._speed)
+        self._metrics.compute.observe(seconds)
+        self._metrics.fill.observe(tokens / TURN_TOKENS)
+        self._metrics.tokens.inc(tokens)
 
     def _step(self, job: CallJob | StreamJob) -> None:
-        job.begun = True
+        self._begin(job)
         try:
             done = job.step(self.model)
         except Exception as error:
@@ -243,23 +305,39 @@ class Engine:
                 else:
                     self._embed({job: some})
             return
-        start = 0
+        start, done = 0, dict[Job, Embedded]()
         for job, some in parts.items():
-            if not job.put(vectors[start : start + len(some)]):
-                self.queue.put(job)
+            made = job.put(vectors[start : start + len(some)])
             start += len(some)
+            if made is None:
+                self.queue.put(job)
+            else:
+                done[job] = made
+        give_all(done)
 
     def _read(self) -> None:
-        self._loaded.wait()
-        while (job := self._unread.get()) is not None:
-            if job.is_left:
-                continue
-            try:
-                job.read(self.embedder, self._settings.max_tokens)
-            except (ApiError, InputError) as error:
-                job.fail(error)
-            else:
-                self.queue.put(job)
+        while not self._loaded.wait(timeout=1.0):
+            if self.dead is not None:
+                return
+        while True:
+            jobs = [self._unread.get()]
+            while not self._unread.empty():
+                jobs.append(self._unread.get())
+            self.queue.put(*(job for job in jobs if job is not None and self._is_read(job)))
+            if None in jobs:
+                return
+
+    def _is_read(self, job: EmbedJob) -> bool:
+        """Tokenise what a job wants embedded; False: it has got an error, or left."""
+        if job.is_left:
+            return False
+        try:
+            job.read(self.embedder, self._settings.max_tokens)
+        except ApiError as error:
+            job.fail(error)
+            return False
+        self._metrics.truncated.inc(sum(passage.cut > 0 for passage in job.passages))
+        return True
 
 
 def shares(jobs: Sequence[EmbedJob]) -> dict[EmbedJob, list[Passage]]:
@@ -273,6 +351,12 @@ def shares(jobs: Sequence[EmbedJob]) -> dict[EmbedJob, list[Passage]]:
             if passages:
                 parts.setdefault(job, []).extend(passages)
     return parts
+
+
+def _bytes_of(model: Model | str) -> int:
+    if isinstance(model, str):
+        return sum(file.stat().st_size for file in find(model).folder.glob("*.safetensors"))
+    return sum(each.numel() * each.element_size() for each in model.network.parameters())
 
 
 def _gone() -> ApiError:

@@ -2,20 +2,20 @@
 
 import asyncio
 import hmac
-import logging
+import secrets
 import time
 import traceback
 from hashlib import sha256
-from typing import Any
+from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.serving._errors import ApiError
+from regard.serving._logs import log
 from regard.serving._service import Service
 
-log = logging.getLogger("regard.serving")
-
-_LEFT = 499  # what nginx calls a client that has gone
+_LEFT: Final = 499
+"""The status, in metrics and logs, of a client that has gone; nginx's."""
 
 
 class Gate:
@@ -39,18 +39,23 @@ class Gate:
         try:
             self._check_key(scope)
             if scope["method"] in ("POST", "PUT", "PATCH"):
-                await self._with_body(visit)
+                await visit.watched(self._app, await self._body(visit))
             else:
                 await self._app(scope, receive, visit.send)
         except ApiError as error:
             await error.response()(scope, receive, visit.send)
+        except _Left:
+            visit.status = _LEFT
         except Exception as error:
-            log.error("request failed", extra={"told": {"error": type(error).__name__, "at": where(error)}})
+            # Not its message, which may quote a text.
+            places = traceback.extract_tb(error.__traceback__)[-5:]
+            at = [f"{place.filename.rpartition('/')[2]}:{place.lineno}" for place in places]
+            log.error("failed", extra={"told": {"id": visit.id, "error": type(error).__name__, "at": at}})
             if not visit.status:
-                refused = ApiError(500, "the server failed at this request; its log says where.")
-                await refused.response()(scope, receive, visit.send)
+                told = f"the server failed at this request; its log has more under the id {visit.id}."
+                await ApiError(500, told).response()(scope, receive, visit.send)
         finally:
-            visit.done(self._service)
+            visit.count(self._service)
 
     def _check_key(self, scope: Scope) -> None:
         if not self._keys or not scope["path"].startswith("/v1"):
@@ -60,63 +65,73 @@ class Gate:
         # All are compared, each in constant time.
         fits = sum(hmac.compare_digest(came, known) for known in self._keys)
         if scheme.lower() != b"bearer" or not fits:
-            raise ApiError(
-                401,
-                "the API key is missing or wrong; send Authorization: Bearer KEY.",
-                code="invalid_api_key",
-            )
+            told = "the API key is missing or wrong; send the header Authorization: Bearer KEY."
+            raise ApiError(401, told, code="invalid_api_key")
 
-    async def _with_body(self, visit: "_Visit") -> None:
-        headers = dict(visit.scope["headers"])
+    async def _body(self, visit: "_Visit") -> bytes:
+        headers, settings = dict(visit.scope["headers"]), self._service.settings
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if kind != b"application/json" and not (kind.startswith(b"application/") and kind.endswith(b"+json")):
+        if kind != b"application/json":
             raise ApiError(415, f"Content-Type must be application/json; got {kind.decode('latin-1')!r}.")
-        settings = self._service.settings
+        announced = headers.get(b"content-length", b"")
+        body, more = bytearray(), True
         try:
             async with asyncio.timeout(settings.body_timeout):
-                body = await _body(visit.receive, headers.get(b"content-length", b""), settings.max_body)
+                while more and max(len(body), int(announced or 0)) <= settings.max_body:
+                    message = await visit.receive()
+                    if message["type"] == "http.disconnect":
+                        raise _Left
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
         except TimeoutError:
-            raise ApiError(408, f"the body did not arrive in {settings.body_timeout:g} seconds.") from None
-        if body is None:
-            visit.status = _LEFT
-            return
-        await visit.watched(self._app, body)
+            raise ApiError(408, f"the body must be here in {settings.body_timeout:g} seconds.") from None
+        if more or len(body) > settings.max_body:
+            told = f"the body must have at most {settings.max_body:,} bytes; send less at once."
+            raise ApiError(413, told, code="body_too_large")
+        return bytes(body)
+
+
+class _Left(Exception):
+    """The client has gone."""
 
 
 class _Visit:
     """One request on its way through.
 
     Attributes:
+        id: by which its answer and the log name it.
         status: of the answer, once it has begun; else 0.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope, self.receive, self._send = scope, receive, send
-        self.status = 0
-        self._started, self._finished = time.perf_counter(), False
+        self.id, self.status = secrets.token_hex(8), 0
+        self._begun, self._ended = time.perf_counter(), False
 
     async def send(self, message: Message) -> None:
         """Send, and note the status and the end."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self.id.encode())]
         elif not message.get("more_body", False):
-            self._finished = True
+            self._ended = True
         await self._send(message)
 
     async def watched(self, app: ASGIApp, body: bytes) -> None:
-        """Run the app on a body that is there; cancel it as soon as the client leaves."""
+        """Run the app on a body; it is cancelled as soon as the client leaves.
+
+        Raises:
+            _Left: it has.
+        """
         task = asyncio.current_task()
         assert task is not None, "ASGI runs in tasks"
-        gone, left = asyncio.Event(), False
-        bodies = [body]
+        gone, bodies = asyncio.Event(), [body]
 
         async def watch() -> None:
-            nonlocal left
             while (await self.receive())["type"] != "http.disconnect":
                 pass
-            gone.set()
-            if not self._finished:
-                left = True
+            if not self._ended:
+                gone.set()
                 task.cancel()
 
         async def receive() -> Message:
@@ -129,41 +144,19 @@ class _Visit:
         try:
             await app(self.scope, receive, self.send)
         except asyncio.CancelledError:
-            if not left:
+            if not gone.is_set():
                 raise
             task.uncancel()
-            self.status = _LEFT
+            raise _Left from None
         finally:
             watcher.cancel()
 
-    def done(self, service: Service) -> None:
+    def count(self, service: Service) -> None:
         """Count and log it."""
-
-
-async def _body(receive: Receive, announced: bytes, most: int) -> bytes | None:
-    """The body; None where the client has left."""
-    refused = ApiError(
-        413, f"the body must have at most {most:,} bytes; send less at once.", code="too_large"
-    )
-    if announced.isdigit() and int(announced) > most:
-        raise refused
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message: dict[str, Any] = dict(await receive())
-        if message["type"] == "http.disconnect":
-            return None
-        chunks.append(message.get("body", b""))
-        size += len(chunks[-1])
-        if size > most:
-            raise refused
-        if not message.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-def where(error: BaseException) -> list[str]:
-    """The places that an error came through; not its message, which may quote a text."""
-    return [
-        f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}"
-        for frame in traceback.extract_tb(error.__traceback__)[-5:]
-    ]
+        route = getattr(self.scope.get("route"), "path", "other")
+        seconds = time.perf_counter() - self._begun
+        service.metrics.requests.labels(route, self.status).inc()
+        service.metrics.seconds.labels(route).observe(seconds)
+        if service.settings.access_log:
+            told = {"id": self.id, "route": route, "status": self.status, "ms": round(seconds * 1000, 1)}
+            log.info("request", extra={"told": {"method": self.scope["method"]} | told})

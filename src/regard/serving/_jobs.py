@@ -1,7 +1,8 @@
 """What waits for a model: the work of one request each."""
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -50,10 +51,11 @@ class Job:
         tokens: how many wait with it.
         counted: how many of them the queue has counted.
         begun: whether it has had a turn.
+        came: when, on the monotonic clock.
     """
 
     def __init__(self, tokens: int) -> None:
-        self.tokens, self.counted, self.begun = tokens, 0, False
+        self.tokens, self.counted, self.begun, self.came = tokens, 0, False, time.monotonic()
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
 
@@ -64,7 +66,7 @@ class Job:
 
     def give(self, result: Any) -> None:
         """Hand the result to who waits; from the worker's thread."""
-        self._tell(self._settle, result, None)
+        self._tell(self._settle, result)
 
     def fail(self, error: BaseException) -> None:
         """Raise an error where somebody waits; from the worker's thread."""
@@ -77,13 +79,25 @@ class Job:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(function, *arguments)
 
-    def _settle(self, result: Any, error: BaseException | None) -> None:
+    def _settle(self, result: Any, error: BaseException | None = None) -> None:
         if self.future.done():
             return
         if error is None:
             self.future.set_result(result)
         else:
             self.future.set_exception(error)
+
+
+def give_all(results: Mapping[Job, Any]) -> None:
+    """As `Job.give`, with one call for each loop: to wake one costs more than what it then does."""
+
+    def settle(loop: asyncio.AbstractEventLoop) -> None:
+        for job, result in results.items():
+            if job.loop is loop:
+                job._settle(result)
+
+    for loop, job in {job.loop: job for job in results}.items():
+        job._tell(settle, loop)
 
 
 class CallJob(Job):
@@ -180,16 +194,13 @@ class EmbedJob(Job):
         self.tokens -= sum(sum(passage.rows) for passage in passages)
         return passages, taken
 
-    def put(self, vectors: NDArray[np.float32]) -> bool:
-        """Vectors of texts that were taken; True: they were the last."""
+    def put(self, vectors: NDArray[np.float32]) -> Embedded | None:
+        """Vectors of texts that were taken; what is asked for, if they were the last."""
         self._vectors.append(vectors)
         if self._next < len(self.passages):
-            return False
+            return None
         whole = self._vectors[0] if len(self._vectors) == 1 else np.concatenate(self._vectors)
-        self.give(
-            Embedded(whole, [each.tokens for each in self.passages], [each.cut for each in self.passages])
-        )
-        return True
+        return Embedded(whole, [each.tokens for each in self.passages], [each.cut for each in self.passages])
 
 
 def estimate(text: str | Sequence[int]) -> int:

@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from regard.core.errors import InputError
+from regard.serving._logs import log_to_stderr
 from regard.serving._protocol import BoundedProtocol
 from regard.serving._service import Service
 
@@ -56,6 +57,7 @@ def serve(
         backlog=2048,
     )
     server = _Server(config, app.state.service, drain_delay, started)
+    log_to_stderr()
     server.run(sockets=[on])
     return server.service.check()
 

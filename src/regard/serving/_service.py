@@ -1,43 +1,82 @@
 """What all routes share: the models at work, and the settings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import cast
 
 from fastapi import Request
 
+from regard._model import Model
+from regard.core.errors import InputError
 from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
+from regard.serving._metrics import Metrics
 from regard.serving._settings import Settings
 
 
 class Service:
     """The models of a server.
 
+    Args:
+        models: by the names that requests give; those that are named only are loaded when they are asked for.
+        settings: of the server.
+
     Attributes:
         engines: by the names that requests give, in order.
-        settings: of the server.
         draining: whether it is about to stop.
+
+    Raises:
+        InputError: no model, or one that alone is more than may be in memory.
     """
 
-    def __init__(self, engines: Sequence[Engine], settings: Settings) -> None:
-        self.engines = {engine.name: engine for engine in engines}
-        self.settings = settings
-        self.draining = False
+    def __init__(self, models: Mapping[str, Model | str], settings: Settings) -> None:
+        if not models:
+            raise InputError("models must hold one at least; got none.")
+        self.settings, self.metrics, self.draining = settings, Metrics(), False
+        self.engines = {name: Engine(name, model, settings, self.metrics) for name, model in models.items()}
+        for engine in self.engines.values():
+            if engine.bytes > (settings.max_memory or engine.bytes):
+                raise InputError(
+                    f"max_memory must be at least {engine.bytes:,}, the bytes of {engine.name}; "
+                    f"got {settings.max_memory:,}."
+                )
+
+    def start(self) -> None:
+        """Begin with as many models as may be in memory, in order."""
+        for engine in self.engines.values():
+            if self._held() + engine.bytes <= (self.settings.max_memory or float("inf")):
+                engine.start()
 
     def engine(self, name: str | None) -> Engine:
         """The engine of a request's `model`; of a request that names none, the first.
 
         Raises:
-            ApiError: 404, no model of that name.
+            ApiError: 404, no model of that name; 503, there is no room for it while others are at work.
         """
         if name is None:
-            return next(iter(self.engines.values()))
+            name = next(iter(self.engines))
         if name not in self.engines:
             known = ", ".join(self.engines)
             raise ApiError(
                 404, f"model must be one of {known}; got {name!r}.", param="model", code="model_not_found"
             )
-        return self.engines[name]
+        engine = self.engines[name]
+        if not engine.is_started:
+            self._make_room(engine)
+        engine.touch()
+        return engine
+
+    def _held(self) -> int:
+        return sum(each.bytes for each in self.engines.values() if each.is_started)
+
+    def _make_room(self, engine: Engine) -> None:
+        """End engines that have nothing to do, those first that were asked for longest ago."""
+        most = self.settings.max_memory
+        idle = sorted((each for each in self.engines.values() if each.is_idle), key=lambda each: each.touched)
+        while most is not None and self._held() + engine.bytes > most:
+            if not idle:
+                told = f"there is no room for {engine.name} while other models are at work; try again later."
+                raise ApiError(503, told, code="memory_full", retry_after=2)
+            idle.pop(0).stop()
 
     def check(self) -> BaseException | None:
         """What killed a model's thread, if any; a computation that hangs counts."""

@@ -25,6 +25,7 @@ class Settings:
         timeout: seconds in which a request is answered.
         body_timeout: seconds in which a request's body has arrived.
         stall: seconds after which a computation counts as hung, and the server as dead.
+        access_log: whether each request is logged.
 
     Raises:
         InputError: a limit that leaves nothing.
@@ -42,6 +43,7 @@ class Settings:
     timeout: float = 60.0
     body_timeout: float = 20.0
     stall: float = 300.0
+    access_log: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_body", "max_texts", "max_tokens", "max_queue"):

@@ -1,17 +1,20 @@
 """Liveness and readiness."""
 
-import asyncio
+import time
 from typing import Any
 
 from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
+from regard.serving._schema import errors
 from regard.serving._service import service_of
 
 router = APIRouter(tags=["operations"])
 
-_PROBE = 5.0  # seconds in which an idle model embeds a word
+_LATELY = 5.0  # seconds
 
 
 @router.get("/health")
@@ -21,23 +24,29 @@ async def live() -> dict[str, Any]:
     return {"status": "ok"}
 
 
-@router.get("/health/ready")
+@router.get("/health/ready", responses=errors(503))
 async def ready(request: Request) -> dict[str, Any]:
-    """Every model computes: shown by work that was done lately, else by running it."""
+    """Every model in memory computes: shown by work that was done lately, else by running it."""
     service = service_of(request)
     if service.draining:
         raise ApiError(503, "the server is stopping.", code="draining")
+    service.check()
     for engine in service.engines.values():
-        await _check(engine)
+        if engine.dead is not None:
+            raise ApiError(503, f"{engine.name} has ended.", code="engine_dead")
+        if engine.is_started:
+            await _check(engine)
     return {"status": "ok"}
 
 
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request) -> PlainTextResponse:
+    """What Prometheus reads."""
+    return PlainTextResponse(service_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
 async def _check(engine: Engine) -> None:
-    engine.check()
-    if engine.dead is not None:
-        raise ApiError(503, f"{engine.name} has ended.", code="engine_dead")
     if not engine.is_loaded:
         raise ApiError(503, f"{engine.name} is being loaded.", code="loading")
-    if not engine.queue.tokens:
-        async with asyncio.timeout(_PROBE):
-            await engine.embed(["ready"])
+    if engine.is_idle and time.monotonic() - engine.worked > _LATELY:
+        await engine.embed(["ready"])

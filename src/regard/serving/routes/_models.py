@@ -24,4 +24,9 @@ async def model(name: str, request: Request) -> dict[str, Any]:
 
 
 def _told(engine: Engine) -> dict[str, Any]:
-    return {"id": engine.name, "object": "model", "created": 0, "owned_by": "regard"}
+    told = {"id": engine.name, "object": "model", "created": 0, "owned_by": "regard"}
+    if engine.is_loaded:
+        embedder = engine.embedder
+        computed = str(embedder.computed)
+        told |= {"max_tokens": embedder.limit, "dimensions": engine.width, "computed": computed}
+    return told
