@@ -1,6 +1,7 @@
 """The process: a socket, uvicorn on it, and an end in which nothing that was accepted is lost."""
 
 import math
+import os
 import signal
 import socket
 import time
@@ -26,7 +27,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
-        told = getattr(error, "strerror", None) or str(error)
+        told = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         raise InputError(f"port {port} of {host} cannot be used ({told}); choose another.") from None
 
 
