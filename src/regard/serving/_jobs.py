@@ -158,14 +158,10 @@ class EmbedJob(Job):
             ApiError: a text that cannot be embedded, and which.
         """
         window = Truncate() if self._overlong == "truncate" else Windows()
-        strings = [each for each in self._inputs if isinstance(each, str)]
         try:
-            if strings:
-                self.passages = embedder.read(strings, window=window)
-            else:
-                self.passages = [embedder.given(ids, window=window) for ids in self._inputs]  # type: ignore[arg-type]
+            self.passages = _read(embedder, self._inputs, window)
         except InputError as error:
-            raise ApiError(400, str(error).replace("texts[", "input[", 1), param="input") from error
+            raise ApiError(400, str(error), param="input") from error
         self.tokens = sum(map(sum, (passage.rows for passage in self.passages)))
         if self.tokens > most:
             raise ApiError(
@@ -201,6 +197,22 @@ class EmbedJob(Job):
             return None
         whole = self._vectors[0] if len(self._vectors) == 1 else np.concatenate(self._vectors)
         return Embedded(whole, [each.tokens for each in self.passages], [each.cut for each in self.passages])
+
+
+def _read(embedder: Embedder, inputs: Sequence[Any], window: Windows | Truncate) -> list[Passage]:
+    try:
+        if isinstance(inputs[0], str):
+            return embedder.read(inputs, window=window)
+    except InputError as error:
+        raise InputError(str(error).replace("texts[", "input[", 1)) from error
+    passages = []
+    for place, ids in enumerate(inputs):
+        try:
+            passages.append(embedder.given(ids, window=window))
+        except InputError as error:
+            told = f"input[{place}]: {error} LangChain sends another tokenizer's, unless it is told"
+            raise InputError(f"{told} check_embedding_ctx_length=False.") from error
+    return passages
 
 
 def estimate(text: str | Sequence[int]) -> int:
