@@ -110,3 +110,13 @@ def has_class(name: str) -> re.Pattern[str]:
 def token_of_text(page: BrowserPage, index: int) -> Any:
     """A word of the running text, which stands for query and key."""
     return page.locator(f'.running [data-token="{index}"]')
+
+
+def percent(weight: float) -> str:
+    """A weight as lists have it."""
+    return "< 1 %" if 0 < weight < 0.005 else f"{int(100 * weight + 0.5)} %"
+
+
+def listed(page: BrowserPage) -> list[float]:
+    """The numbers of the list, in full: they are the titles of its per cents."""
+    return [float(each) for each in page.locator(".top-number").evaluate_all("all => all.map(e => e.title)")]

@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
 
 import regard
+from integration import head_page
 from integration.conftest import Jupyter
 from integration.jupyter import SHOWN_S, cell_of, notebook, run_cell, state_of, widget_of
 from regard.tracing import Trace
@@ -151,7 +152,7 @@ def test_a_click_shows_a_row_and_leaves_the_other_widgets_alone(lab: BrowserPage
     numbers = shown.locator('.token[data-side="key"] .number')
     wanted = [f"{weight:.4f}" for weight in trace.weights(1, 2)[2].tolist()]
     expect(numbers).to_have_text(wanted)
-    expect(shown.locator(".top .top-number").first).to_have_text(max(wanted))
+    expect(shown.locator(".top .top-number").first).to_have_text(head_page.percent(float(max(wanted))))
     assert state_of(lab, ENCODER)["pin"] == {"side": "query", "index": 2}
     assert [state_of(lab, number) for number in (DECODER, GIVEN)] == others
     assert "#" not in lab.url
@@ -443,20 +444,20 @@ def test_of_two_thousand_tokens_a_row_and_a_column(lab: BrowserPage, folder: Pat
     shown.get_by_role("gridcell", name="Layer 1, head 3").click()
     expect(shown.locator(".grid.drawn")).to_be_visible(timeout=SHOWN_S)
     lab.keyboard.press("Escape")  # lets go of the word that it opened on
-    strongest = f"{float(weights.max()):.4f}"
+    strongest = head_page.percent(float(weights.max()))
     expect(shown.locator(".top .top-number").first).to_have_text(strongest, timeout=SHOWN_S)
 
 
 def test_one_widget_in_two_cells_and_another_of_its_trace(lab: BrowserPage) -> None:
     first, again = widget_of(lab, FIRST), widget_of(lab, AGAIN)
     of_another = state_of(lab, WRONG)["head"]
-    again.get_by_role("gridcell", name="Layer 1, head 2").click()
+    again.get_by_role("gridcell", name="Layer 1, head 1").click()
     expect(again.locator(".top .top-number").first).to_be_visible()
-    expect(first.locator(".where")).to_have_text("Layer 1, head 2")  # they share an address
+    expect(first.locator(".where")).to_have_text("Layer 1, head 1")  # they share an address
     expect(first.locator(".top .top-number").first).to_have_text(
         again.locator(".top .top-number").first.inner_text()
     )
-    assert state_of(lab, WRONG)["head"] == of_another != 2
+    assert state_of(lab, WRONG)["head"] == of_another != 1
 
 
 def test_a_closed_widget_leaves_the_page_and_the_memory(lab: BrowserPage) -> None:

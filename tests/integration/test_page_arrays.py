@@ -10,6 +10,7 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
+from integration import head_page
 
 OpenPage = Callable[..., BrowserPage]
 
@@ -58,10 +59,9 @@ def test_the_head_view_shows_them(
     regard.view(weights, TOKENS).write(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#layer=1&head=2&pin=query-1")
     expect(page.locator(".panel-title")).to_contain_text("river looks at")
-    expect(page.locator(".panel")).to_contain_text("its weights, as they were given")
+    expect(page.locator(".panel")).to_contain_text("Its weights, as they were given")
     expect(page.locator(".top-number")).to_have_count(len(TOKENS))
-    shown = page.locator(".top-number").all_inner_texts()
-    assert [float(each) for each in shown] == pytest.approx(sorted(weights[1, 2, 1])[::-1], abs=1e-4)
+    assert head_page.listed(page) == pytest.approx(sorted(weights[1, 2, 1])[::-1], abs=1e-4)
     page.get_by_label("Whole words").check()
     expect(page.locator(".queries .chip")).to_have_count(len(TOKENS) - 1)
     page.get_by_label("Special tokens").uncheck()

@@ -183,12 +183,14 @@ def test_words_of_two_texts(open_page: OpenPage, tmp_path: Path) -> None:
     one.difference_page(other).write(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#view=heads&layer=4&head=2&specials=hidden", viewport=SIZE)
     page.get_by_label("Whole words").check()
-    shown = page.locator('.token[data-side="query"] .text').all_inner_texts()
+    expect(page.locator('.token[data-side="query"] .text').nth(6)).to_have_text("loud")
+    shown = page.locator('.token[data-side="query"] .text').all_text_contents()
     # "un" is in both, and no word of either: it stays a piece, and so do those that go with it.
     assert shown == ["Grebes", "are", "un", "##be", "##ara", "##bly", "loud", "##break", "##able", "."]
     page.locator('.token[data-side="query"]').first.click()
     ours, theirs = (trace.weights(4, 2, query=slice(1, 4)).double().numpy().mean(0) for trace in (one, other))
     wanted = theirs[1:4].sum() - ours[1:4].sum()
+    expect(page.locator('.token[data-side="key"] .number').first).not_to_be_empty()
     number = page.locator('.token[data-side="key"] .number').first.inner_text()
     _close(float(number.replace("−", "-")), wanted)
     third = regard.load().trace("Grebes are loud.")

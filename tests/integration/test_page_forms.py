@@ -271,7 +271,7 @@ def test_a_map_is_saved_with_every_cell(
 def test_the_list_says_of_what_it_speaks_and_fits_a_finger(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#layer=0&head=1&pin=query-7&specials=shown")
     first = page.locator(".top li").first
-    name, number = first.locator("bdi").inner_text(), first.locator(".top-number").inner_text()
+    name, number = first.locator("bdi").inner_text(), first.locator(".top-number").get_attribute("title")
     token = first.locator(".position").inner_text()
     expect(first.get_by_role("button", name=f"{name}, token {token}, {number}", exact=True)).to_be_visible()
     why = first.get_by_role("button", name=f"Why a looks at {name}, {number}", exact=True)

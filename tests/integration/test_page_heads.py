@@ -118,7 +118,7 @@ def test_several_heads_by_pointer(open_page: OpenPage, path: Path, record: Atten
     expect(page.locator(".panel-title")).to_contain_text("looks at")
     top = page.locator(".top li").first
     assert top.locator(".top-head").inner_text() == "abc"[np.unravel_index(np.argmax(heads), (3, TOKENS))[0]]
-    _close(float(top.locator(".top-number").inner_text()), np.max(heads))
+    _close(head_page.listed(page)[0], np.max(heads))
     page.get_by_role("button", name="Layer 1, head 7: let go").click()
     expect(chosen).to_have_count(2)
     _cell(page, 0, 0).click()
@@ -132,8 +132,10 @@ def test_a_bar_for_each_head_in_its_place(open_page: OpenPage, path: Path, recor
     shown = [float(each.split("%")[0]) / 100 for each in bars.split(", ")]
     _close(shown, [_weights(record, 0, 3)[2, 1], _weights(record, 1, 7)[2, 1]])
     places = _token(page, "key", 1).evaluate("e => getComputedStyle(e).backgroundPosition")
-    # A row of 34 pixels, two of them free above and below.
-    assert [each.split()[1] for each in places.split(", ")] == ["2px", "17px"]
+    # Two pixels are free above and below.
+    high = _token(page, "key", 1).bounding_box()
+    assert high
+    assert [each.split()[1] for each in places.split(", ")] == ["2px", f"{high['height'] / 2:g}px"]
 
 
 def test_several_heads_by_keyboard(open_page: OpenPage, path: Path) -> None:
@@ -257,7 +259,7 @@ def test_whole_words(open_page: OpenPage, path: Path, record: AttentionRecord) -
     page.keyboard.press("Escape")
     best = np.unravel_index(np.argmax(words), words.shape)
     expect(page.locator(".top li").first).to_contain_text(f"{STARTS[best[0]]} →")
-    _close(float(page.locator(".top-number").first.inner_text()), words[best])
+    _close(head_page.listed(page)[0], words[best])
     page.get_by_label("Whole words").uncheck()
     expect(page.locator('.token[data-side="query"]')).to_have_count(TOKENS)
 

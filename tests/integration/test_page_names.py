@@ -15,6 +15,17 @@ OpenPage = Callable[..., BrowserPage]
 TEXT = "The cat sat on the mat, and the dog lay on the rug."
 
 
+SAID = {
+    "looks at the word before": "previous",
+    "looks at the word after": "next",
+    "looks at the same word": "duplicate token",
+    "rests on [CLS], [SEP] or .": "delimiter sink",
+    "looks a fixed way off": "positional stride",
+    "all look at the same words": "broadcast",
+    "something else": "none",
+}
+
+
 @pytest.fixture(scope="module")
 def trace() -> Trace:
     return regard.load().trace(TEXT)
@@ -32,7 +43,7 @@ def _named(trace: Trace, least: float) -> dict[tuple[int, int], str]:
     return {
         (card.layer, card.head): card.pattern
         if card.pattern != "none" and round(card.best.effect, 4) >= least
-        else "unnamed"
+        else "none"
         for card in trace.heads()
     }
 
@@ -46,21 +57,21 @@ def test_names_are_counted_and_picked(open_page: OpenPage, path: Path, trace: Tr
         page = open_page(path, f"#view={view}&effect={least}&does=nonsense")
         chips = page.locator(".name-chips .button:visible")
         shown = dict(text.rsplit(" ", 1) for text in chips.all_inner_texts())
-        assert {name: int(count) for name, count in shown.items()} == counts
+        assert {SAID[name]: int(count) for name, count in shown.items()} == counts
         expect(page.locator(".grid-cell.faint")).to_have_count(0)
-        chips.filter(has_text="previous").click()
+        chips.filter(has_text="the word before").click()
         assert "does=previous" in page.url
         expect(page.locator(".grid-cell.faint")).to_have_count(len(named) - counts["previous"])
         faint = page.locator(cells).evaluate_all("all => all.map(e => e.classList.contains('faint'))")
         assert faint == [name != "previous" for name in named.values()]
-        chips.filter(has_text="previous").click()
+        chips.filter(has_text="the word before").click()
         expect(page.locator(".grid-cell.faint")).to_have_count(0)
 
 
 def test_a_name_stands_by_title_and_thumbnail(open_page: OpenPage, path: Path, trace: Trace) -> None:
     best = trace.heads()[0, 2].best
     assert best.pattern == "previous"
-    said = f"previous ({best.effect:.2f})"
+    said = f"looks at the word before ({100 * best.effect:.0f} %)"
     page = open_page(path, "#view=heads&layer=0&head=2")
     expect(page.locator(".head-name")).to_have_text(said)
     expect(page.locator(".head-name")).to_have_attribute(
@@ -72,7 +83,7 @@ def test_a_name_stands_by_title_and_thumbnail(open_page: OpenPage, path: Path, t
     expect(line).to_have_text(f"Layer 0, head 2: {said}")
     cell.focus()
     page.keyboard.press("ArrowLeft")
-    expect(line).to_have_text("Layer 0, head 1: unnamed")
+    expect(line).to_have_text("Layer 0, head 1")
     cell.hover()
     expect(line).to_have_text(f"Layer 0, head 2: {said}")
     page = open_page(path, "#view=model&layer=0&head=2")
@@ -82,6 +93,7 @@ def test_a_name_stands_by_title_and_thumbnail(open_page: OpenPage, path: Path, t
     shown = page.locator(".wall-does").nth(5 * 12)
     expect(shown).to_have_text("sink")
     # With a least effect above the head's own it has no name in the grid.
+    page.get_by_text("More", exact=True).click()
     page.get_by_label("Effect from").focus()
     page.keyboard.press("End")
     expect(page.locator(".wall-does").nth(2)).to_have_text("")

@@ -30,7 +30,7 @@ def _row(page: BrowserPage, number: int, of: int = TOKENS) -> None:
     """Waits until a row is on show: said, drawn and listed."""
     expect(page.locator(".steps output")).to_contain_text(f"Row {number} of {of}:")
     expect(page.locator('.token.on[data-side="query"]')).to_have_attribute("data-token", str(number - 1))
-    expect(page.locator(".panel .note").first).to_contain_text(f"Row of query {number - 1}:")
+    expect(page.locator(".panel .note").first).to_contain_text("Where its 100 % go.")
 
 
 def _there(page: BrowserPage, side: str) -> list[int]:
@@ -40,7 +40,7 @@ def _there(page: BrowserPage, side: str) -> list[int]:
 
 def _listed(page: BrowserPage) -> dict[int, float]:
     places = page.locator(".top .position").all_inner_texts()
-    return dict(zip(map(int, places), map(float, page.locator(".top-number").all_inner_texts()), strict=True))
+    return dict(zip(map(int, places), head_page.listed(page), strict=True))
 
 
 def _close(shown: Any, wanted: Any) -> None:
@@ -244,4 +244,4 @@ def test_the_strongest_of_a_head_are_no_masked_ones(open_page: OpenPage, tmp_pat
     assert isinstance(trace, Trace)
     page = _page(open_page, trace, tmp_path)
     expect(page.locator(".top li")).to_have_count(6)
-    assert min(float(each) for each in page.locator(".top-number").all_inner_texts()) > 0
+    assert min(head_page.listed(page)) > 0

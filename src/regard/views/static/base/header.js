@@ -74,18 +74,11 @@ function makeExact(source) {
       ? facts.here
       : `Weights ${origin} ${formatDifference(facts.difference)}${share}.`;
   return makeMenu(
-    facts.kernel ? "from Python" : `${facts.here ? "within" : "exact to"} ${roughly(facts.difference)}`,
+    facts.kernel ? "from Python" : facts.here ? "8-bit copy of the model" : "checked",
     "exact",
     make("p", { class: "difference" }, said),
     ...source.kinds.map((kind) => make("p", {}, `${sizeOf(source, kind)}.`)),
   );
-}
-
-// One digit, rounded up: 3.6e-05 as 4e-5.
-function roughly(value) {
-  const power = Math.floor(Math.log10(value));
-  const digit = Math.ceil(Number((value / 10 ** power).toFixed(6)));
-  return digit === 10 ? `1e${power + 1}` : `${digit}e${power}`;
 }
 
 /**

@@ -3,7 +3,7 @@
 import { makeSlider } from "./controls.js";
 import { make } from "./dom.js";
 
-export const UNNAMED = "unnamed";
+export const UNNAMED = "unnamed"; // in the address
 const LEAST = 0.1; // of an effect that has a name: no head has a smaller one
 const STEPS = 18; // of the slider, from there to 1
 
@@ -32,13 +32,27 @@ export function nameOf(source, { kind, effect }, { layer, head }) {
   return best && best.effect >= effect ? best : null;
 }
 
+// As one says it; of others the name of `regard heads`.
+const SAID = {
+  previous: "looks at the word before",
+  next: "looks at the word after",
+  self: "looks at itself",
+  "positional stride": "looks a fixed way off",
+  "duplicate token": "looks at the same word",
+  induction: "looks at what came next",
+  "delimiter sink": "rests on [CLS], [SEP] or .",
+  broadcast: "all look at the same words",
+  [UNNAMED]: "something else",
+};
+const saidOf = (name) => SAID[name] || name;
+
 // Under a thumbnail there is room for one word, and for a number.
 const SHORT = { "delimiter sink": "sink", "duplicate token": "duplicate", "positional stride": "stride" };
 
 export const whole = ({ name, detail }) => (detail ? `${name} ${detail}` : name);
 export const inShort = ({ name, detail = "" }) =>
   [SHORT[name] || name, ...(/\d/.test(detail) ? [detail] : [])].join(" ");
-export const withEffect = (found) => (found ? `${whole(found)} (${found.effect.toFixed(2)})` : "");
+export const withEffect = (found) => (found ? `${saidOf(found.name)} (${Math.round(100 * found.effect)} %)` : "");
 
 // Whether a head is among those that were asked for.
 export function isAsked(source, values, cell) {
@@ -47,14 +61,16 @@ export function isAsked(source, values, cell) {
   return (nameOf(source, values, cell)?.name || UNNAMED) === does;
 }
 
-// The names as buttons with their counts, and a slider of the least effect; null where the page knows of none.
-export function makeNames({ source, state }) {
+// The names as buttons with their counts; folded away, a slider of the least effect and `more` elements.
+export function makeNames({ source, state }, ...more) {
   const { names } = source.facts;
-  if (!names || source.facts.held?.only) return null;
+  const folded = make("details", { class: "names-more" }, make("summary", {}, "More"), ...more);
+  if (!names || source.facts.held?.only) return more.length > 0 ? folded : null;
   const chips = make("div", { class: "name-chips", role: "group", "aria-label": "Heads by what they do" });
   const slider = makeSlider("Effect from", (place) => state.set({ effect: Number((LEAST + place / 20).toFixed(2)) }));
   const note = make("p", { class: "note" }, names.said);
-  const element = make("div", { class: "names" }, chips, slider.element, note);
+  folded.querySelector("summary").after(slider.element, note);
+  const element = make("div", { class: "names" }, chips, folded);
   chips.addEventListener("click", ({ target }) => {
     const chip = target.closest("[data-name]");
     if (chip) state.set({ does: chip.dataset.name === state.values.does ? "" : chip.dataset.name });
@@ -62,7 +78,12 @@ export function makeNames({ source, state }) {
   const buttons = [...patternsOf(source), { name: UNNAMED, says: "What they do has no name." }].map(
     ({ name, says }) => {
       const count = make("span", { class: "name-count" }, "");
-      const element = make("button", { type: "button", class: "button", "data-name": name, title: says }, name, count);
+      const element = make(
+        "button",
+        { type: "button", class: "button", "data-name": name, title: says },
+        saidOf(name),
+        count,
+      );
       return { name, count, element };
     },
   );

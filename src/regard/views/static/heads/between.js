@@ -52,8 +52,8 @@ export class Between {
     this.described = true;
     const { on, at } = this.state.focus();
     const { least } = this.state.values;
-    // That an overview has all lines that can be seen need not be said.
-    this.note.classList.toggle("unsaid", !on && least === 0);
+    // That all lines are there that can be seen need not be said.
+    this.note.classList.toggle("unsaid", least === 0 && !(on && this.left));
     if (!on) this.note.textContent = this.overviewNote;
     else {
       const [name, other, line] = on.side === "query" ? ["Query", "key", "row"] : ["Key", "query", "column"];

@@ -31,7 +31,7 @@ function makeStrength(state) {
   update();
   const full = makeChoice({
     name: "largest",
-    legend: "What is drawn in full",
+    legend: "What the thickest line stands for",
     options: [
       ["head", "Head's largest", "The largest weight of the head among the tokens on show"],
       ["own", "Row's", "Of each row its own largest weight"],
@@ -46,7 +46,7 @@ function makeStrength(state) {
     "strength",
     slider.element,
     makeSwitch(state, "Logarithmic", "scale", ["linear", "log"]),
-    make("div", { class: "full" }, make("span", {}, "In full"), full.element),
+    make("div", { class: "full" }, make("span", {}, "Thickest line ="), full.element),
     make("p", { class: "note" }, "This changes what is drawn. Every number stays the weight."),
   );
 }
@@ -65,7 +65,7 @@ export function makeControls({ source, state }) {
     parts.push(makeSwitch(state, "Whole words", "units", ["pieces", "words"]));
   }
   if (any((tokens) => tokens.some((token) => token.special)))
-    parts.push(noted(makeSwitch(state, "Special tokens", "specials"), "Hiding only hides: no weight is renormalised."));
+    parts.push(noted(makeSwitch(state, "Special tokens", "specials"), "Hiding changes no number."));
   if (source.kinds.some((kind) => source.pair(kind))) {
     const filter = makeFilter(state);
     const update = () => (filter.hidden = !source.pair(state.values.kind));

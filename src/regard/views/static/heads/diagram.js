@@ -114,13 +114,20 @@ export class Diagram {
   // The units on show have changed.
   layout() {
     const shown = this.state.shown();
-    const rows = Math.max(shown.queries.length, shown.keys.length);
-    this.rowHeight = rows > 60 ? 24 : rows > 16 ? 30 : 34;
-    this.element.style.setProperty("--row", `${this.rowHeight}px`);
+    this.rows = Math.max(shown.queries.length, shown.keys.length);
+    this.fit();
     this.sides.query.fill(shown.queries);
     this.sides.key.fill(shown.keys);
-    this.sheet.style.height = `${rows * this.rowHeight}px`;
     this.request(true);
+  }
+
+  // Where there is room, rows grow.
+  fit() {
+    const { rows } = this;
+    const room = Math.floor((this.element.clientHeight - 24) / rows);
+    this.rowHeight = rows > 60 ? 24 : Math.max(rows > 16 ? 30 : 34, Math.min(44, room));
+    this.element.style.setProperty("--row", `${this.rowHeight}px`);
+    this.sheet.style.height = `${rows * this.rowHeight}px`;
   }
 
   // Other weights than those that were drawn.
@@ -144,8 +151,9 @@ export class Diagram {
   }
 
   measure() {
-    const { clientWidth, clientHeight, scrollHeight, scrollTop } = this.stage;
-    if (clientWidth === 0) return;
+    if (this.stage.clientWidth === 0) return;
+    this.fit();
+    const { clientHeight, scrollHeight, scrollTop } = this.stage;
     this.resized = false;
     this.top = scrollTop;
     this.scrolls = scrollHeight > clientHeight + 1;

@@ -2,7 +2,7 @@
 
 import { make } from "../base/dom.js";
 import { HeadGrid } from "../base/grid.js";
-import { hasNames, nameOf, UNNAMED, withEffect } from "../base/names.js";
+import { nameOf, withEffect } from "../base/names.js";
 import { chosenHeads, toggleHead, toggleLayer } from "./choice.js";
 
 export function makePicker(page) {
@@ -11,7 +11,7 @@ export function makePicker(page) {
   const said = make("p", { class: "picker-said", "aria-hidden": "true" });
   const say = (cell = null) => {
     const { kind, layer, head } = { ...state.values, ...cell };
-    const does = withEffect(nameOf(source, state.values, { layer, head })) || (hasNames(source, kind) ? UNNAMED : "");
+    const does = withEffect(nameOf(source, state.values, { layer, head }));
     const missing = source.holds(kind, layer, head) ? "" : ", not in this file";
     said.textContent = `Layer ${layer}, head ${head}${does ? `: ${does}` : ""}${missing}`;
   };

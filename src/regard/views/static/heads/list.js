@@ -58,7 +58,8 @@ export class WeightList {
       names[i].position.hidden = !this.state.units(token.side).isRepeated(token.index);
     });
     const said = this.weights.format(weight);
-    number.firstChild.data = said;
+    number.firstChild.data = marked ? said : this.weights.percent(weight);
+    number.title = said;
     const place = this.weightOf(tokens, of);
     why.update(place, said, (side, index) => this.name({ side, index }));
     drag?.update(place, weight, tokens.map((token) => this.name(token)).join(" → "));

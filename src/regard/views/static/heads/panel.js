@@ -4,6 +4,7 @@
 import { makeTable, makeTables } from "../base/controls.js";
 import { make, onceAFrame } from "../base/dom.js";
 import { quantityOf } from "../base/measures.js";
+import { mostOf, sharedBy, sharesOf } from "../door/attention.js";
 import { WeightList } from "./list.js";
 import { STRONGEST } from "./strongest.js";
 
@@ -99,7 +100,7 @@ export class Panel {
     this.title.replaceChildren(
       ...(byQuery ? [name, on.to === undefined ? " looks at" : " look at"] : ["Looking at ", name]),
     );
-    this.subtitle.textContent = this.describe(on, byQuery);
+    this.subtitle.textContent = [this.describe(on, byQuery), this.common(on)].join(" ");
     if (series.length === 0) {
       this.list.fill([]);
       this.sum.textContent = "The numbers are on their way.";
@@ -141,12 +142,8 @@ export class Panel {
         ? "The mean row of the word's pieces, added up over the pieces of each key."
         : "What goes to all pieces of the word: one weight from each query.";
     }
-    const whole = this.source.computed(this.state.values.kind)
-      ? "its weights over all keys sum to 1"
-      : "its weights, as they were given";
-    return byQuery
-      ? `Row of query ${on.index}: ${whole}.`
-      : `Column of key ${on.index}: one weight from each query; a column need not sum to 1.`;
+    if (!byQuery) return "What each word gives to it: this need not come to 100 %.";
+    return this.source.computed(this.state.values.kind) ? "Where its 100 % go." : "Its weights, as they were given.";
   }
 
   // Whether there is a number at a unit: of two texts, both must have it.
@@ -174,9 +171,28 @@ export class Panel {
       return "Every weight of this query is 0.";
     if (byQuery && total === 0) return "This query may attend to nothing: the mask hides every key.";
     if (others.length < this.state.units(side).all.length) {
-      return `${this.weights.format(total - visible)} of this ${byQuery ? "row" : "column"} lies on tokens that are not shown. Nothing is renormalised.`;
+      const hidden = this.weights.percent(byQuery ? (total - visible) / total : total - visible);
+      return byQuery ? `${hidden} go to ${this.hidden(side)}.` : `${hidden} more come from ${this.hidden(side)}.`;
     }
     return byQuery ? "" : `This column sums to ${this.weights.format(total)}.`;
+  }
+
+  // What is not shown, by name where these are few: "[CLS] and [SEP]".
+  hidden(side) {
+    const shown = new Set(this.state.shown()[side === "key" ? "keys" : "queries"]);
+    const units = this.state.units(side);
+    const names = [
+      ...new Set(units.all.filter(({ first }) => !shown.has(first)).map(({ first }) => units.name(first))),
+    ];
+    return names.length < 4 ? names.join(" and ") : "words that are not shown";
+  }
+
+  // Where most words look at one and the same, that is no news of any of them.
+  common({ side, index, to }) {
+    const { kind, layer, head, what } = this.state.values;
+    if (what !== "weights" || side === "key" || to !== undefined || this.several() || kind === "cross") return "";
+    const shares = sharesOf(this, { kind, layer, head }, index);
+    return shares ? sharedBy(this, { kind, layer, head }, mostOf(this.state, kind, index, shares)) : "";
   }
 
   // Spoken once the choice has rested: neither a moving pointer nor a held arrow key must chatter.
@@ -197,7 +213,7 @@ export class Panel {
 
   drawHead() {
     this.title.textContent = this.weights.chosen.length > 1 ? "Strongest in these heads" : "Strongest in this head";
-    this.subtitle.textContent = "Query → key, among the tokens that are shown.";
+    this.subtitle.textContent = "Who looks at whom.";
     const { list } = this.strongest;
     this.sum.textContent = list ? "Click one to pin its query." : "The numbers are on their way.";
     this.drawStrongest(list || []);

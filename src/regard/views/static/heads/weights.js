@@ -92,6 +92,12 @@ export class Weights {
     return formatQuantity(weight, this.state.values.what, this.full);
   }
 
+  // In words and lists a weight is a share of 100 %.
+  percent(weight) {
+    if (this.state.values.what !== "weights") return this.format(weight);
+    return weight > 0 && weight < 0.005 ? "< 1 %" : `${Math.round(100 * weight)} %`;
+  }
+
   // For a legend: two digits that count.
   short(weight) {
     const text = String(Number(weight.toPrecision(2)));
