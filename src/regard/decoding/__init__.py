@@ -1,5 +1,6 @@
 """Texts that a network writes: translations of sources, continuations of prompts, guesses behind masks."""
 
+from regard.decoding._along import Added, Token, along
 from regard.decoding._beam import Beams, Counts, Power, Watch, Way, Wu, beam_search
 from regard.decoding._choice import Choice, MostLikely, Sampling
 from regard.decoding._decoded import Decoded, Written
@@ -14,6 +15,7 @@ from regard.decoding._watching import Branch, Candidate, Watched, WrittenStep, w
 
 __all__ = [
     "BATCH_TOKENS",
+    "Added",
     "Beams",
     "Branch",
     "Candidate",
@@ -33,6 +35,7 @@ __all__ = [
     "Sampling",
     "Speculation",
     "Step",
+    "Token",
     "Until",
     "Watch",
     "Watched",
@@ -40,6 +43,7 @@ __all__ = [
     "Written",
     "WrittenStep",
     "Wu",
+    "along",
     "beam_search",
     "decode_texts",
     "fill",
