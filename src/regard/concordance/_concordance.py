@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -59,6 +60,17 @@ class Concordance:
     def __repr__(self) -> str:
         texts, words = self._store.rows("SELECT count(*), (SELECT sum(words) FROM doc) FROM text")[0]
         return f"Concordance({str(self._store.folder)!r}, {texts:,} texts, {words:,} words)"
+
+    def fits(self, model: Any) -> bool:
+        """Whether the vectors that the index has, if any, are those of a `regard.Model`."""
+        about = self._store.manifest.get("meaning")
+        return about is None or about["mark"] == model.loaded.mark()
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """A context in which each query of the index must end in time, for what strangers ask: an InputError
+        where it does not.
+        """
+        return self._store.within(seconds)
 
     @cached_property
     def vectors(self) -> VectorCache:

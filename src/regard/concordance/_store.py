@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,6 +17,11 @@ VERSION: Final = 1
 """Of what the file holds; an index of another version is refused."""
 
 FILE: Final = "index.sqlite"
+
+_PATIENCE: Final = 1.0
+"""Seconds in which a regular expression says whether it fits a text."""
+
+_STEPS: Final = 10_000  # of SQLite, after which the time is looked at
 
 # A use is a word at a place. Uses are numbered in the order of the corpus, so that what stands beside one has
 # the numbers beside its own. Vectors come later, when somebody asks for them.
@@ -105,8 +111,27 @@ class Store:
             raise
 
     def rows(self, query: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
-        return self.db.execute(query, values).fetchall()
+        """All rows of a query.
+
+        Raises:
+            InputError: it takes longer than it may, or a regular expression in it does.
+        """
+        try:
+            return self.db.execute(query, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if "interrupted" in str(error) or "user-defined function" in str(error):
+                raise InputError("word or where must be simpler: to search by it takes too long.") from error
+            raise
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """In it each query ends with an error when this time has passed."""
+        ends = time.monotonic() + seconds
+        self.db.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
+        try:
+            yield
+        finally:
+            self.db.set_progress_handler(None, _STEPS)
 
     def one(self, query: str, values: Sequence[Any] = ()) -> Any:
         """The first value of the first row; None where there is none."""
@@ -161,8 +186,13 @@ def _connected(file: Path) -> sqlite3.Connection:
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA temp_store = MEMORY")
     db.create_function("regexp", 2, _matches, deterministic=True)
+    db.create_function("is_form", 2, _fits, deterministic=True)
     return db
 
 
 def _matches(pattern: str, value: object) -> bool:
-    return value is not None and regex.search(pattern, str(value)) is not None
+    return value is not None and regex.search(pattern, str(value), timeout=_PATIENCE) is not None
+
+
+def _fits(pattern: str, form: str) -> bool:
+    return regex.fullmatch(pattern, form, regex.IGNORECASE, timeout=_PATIENCE) is not None

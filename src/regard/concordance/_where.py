@@ -117,8 +117,9 @@ def forms_of(store: Store, word: str) -> list[tuple[int, ...]]:
     A word is meant as it is written or as a lemma, in any case; `/PATTERN/` is an expression for a form.
     """
     if len(word) > 2 and word[0] == word[-1] == "/":
-        pattern = _expression("word", word[1:-1])
-        fitting = tuple(id for id, form in store.rows("SELECT id, form FROM form") if pattern.fullmatch(form))
+        _expression("word", word[1:-1])
+        rows = store.rows("SELECT id FROM form WHERE is_form(?, form)", [word[1:-1]])
+        fitting = tuple(id for (id,) in rows)
         if not fitting:
             raise InputError(f"word must fit a form of the corpus; {word!r} fits none.")
         return [fitting]

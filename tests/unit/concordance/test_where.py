@@ -158,3 +158,15 @@ def test_the_word_that_is_meant(sentence: str, word: str | None, meant: tuple[in
 def test_no_word_that_is_meant(sentence: str, word: str | None, message: str) -> None:
     with pytest.raises(InputError, match=message):
         span_of(sentence, word)
+
+
+def test_a_search_that_takes_too_long_is_refused(small: Concordance, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = small.find("bank").total
+    monkeypatch.setattr("regard.concordance._store._PATIENCE", 0.05)
+    with pytest.raises(InputError, match="takes too long"):
+        small.find("bank", where=[r"text~(.|\w)+(.|\w)+\d"])
+    monkeypatch.undo()
+    monkeypatch.setattr("regard.concordance._store._STEPS", 1)
+    with small.within(-1), pytest.raises(InputError, match="takes too long"):
+        small.find("bank")
+    assert small.find("bank").total == before
