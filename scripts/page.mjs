@@ -54,8 +54,11 @@ await Promise.all([
   entry("usual_main.js", "usual.js", { format: "iife" }),
   entry("style.css", "page.css"),
   entry("live/main.js", "live.js", { format: "iife" }),
+  entry("live/served_main.js", "served.js", { format: "iife" }),
   entry("live/start.js", "live-worker.js", { format: "iife" }),
   entry("live/style.css", "live.css"),
+  entry("usages/main.js", "usages.js", { format: "iife" }),
+  entry("usages/style.css", "usages.css"),
   entry("notebook/main.js", "widget.js", { format: "esm" }),
   entry("notebook/style.css", "widget.css"),
 ]);

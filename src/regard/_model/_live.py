@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from regard import tracing
 from regard._model._held import Held
-from regard.embedding import Unit, read_sentence_settings
+from regard.embedding import read_sentence_settings
 
 if TYPE_CHECKING:
-    from regard.views import LivePooling, Page
+    from regard.views import Page
 
 
 class Live(Held):
@@ -39,15 +39,5 @@ class Live(Held):
             >>> len(page.html) < 40e6, page.live_difference < 0.05
             (True, True)
         """
-        return tracing.live_page(self.loaded, text, pair, pooling=self._pooling())
-
-    def _pooling(self) -> LivePooling | None:
-        """How a page makes one vector of a text; None where the checkpoint asks for more than it has."""
         settings = read_sentence_settings(self.loaded.source.folder)
-        plain = all(isinstance(step, Unit) for step in settings.steps) and not settings.lowercases
-        if len(settings.pooling) > 1 or not plain or settings.prompt():
-            return None
-        match settings.pooling[0]:
-            case "mean" | "cls" | "last" as kind:
-                return kind
-        return None
+        return tracing.live_page(self.loaded, text, pair, pooling=settings.plain_pooling)

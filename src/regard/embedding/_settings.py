@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from regard.checkpoints import MODULES, SENTENCE, Fields, read_config, read_config_list
 from regard.core.errors import CheckpointError, InputError
@@ -80,6 +80,17 @@ class SentenceSettings:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     truncate_dim: int | None = None
+
+    @property
+    def plain_pooling(self) -> Literal["mean", "cls", "last"] | None:
+        """How a page makes one vector of a text; None where the checkpoint asks for more than it has."""
+        plain = all(isinstance(step, Unit) for step in self.steps) and not self.lowercases
+        if len(self.pooling) > 1 or not plain or self.prompt():
+            return None
+        match self.pooling[0]:
+            case "mean" | "cls" | "last" as kind:
+                return kind
+        return None
 
     def width(self, d_model: int) -> int:
         """The size of a sentence vector, made of vectors of a size, before it is cut.

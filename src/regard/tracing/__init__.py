@@ -51,14 +51,18 @@ if TYPE_CHECKING:
         TokenLens,
     )
     from regard.tracing.pages import (
+        Asked,
+        Dragged,
         Explanation,
         Step,
         comparison_page,
         difference_page,
         explain,
         live_page,
+        page_answer,
         page_record,
         senses_page,
+        served_page,
         writing_bundle,
         writing_page,
         writing_widget,
@@ -91,12 +95,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Add",
     "Alignment",
+    "Asked",
     "AttentionTrace",
     "Broadcast",
     "Comparison",
     "DelimiterSink",
     "DirectAttribution",
     "Divergence",
+    "Dragged",
     "DuplicateToken",
     "Edit",
     "ExampleMetric",
@@ -157,11 +163,13 @@ __all__ = [
     "kept_bytes",
     "live_page",
     "movement",
+    "page_answer",
     "page_record",
     "patch",
     "repeated_tokens",
     "run_again",
     "senses_page",
+    "served_page",
     "trace_ids",
     "trace_read",
     "trace_rows",
@@ -183,8 +191,8 @@ __getattr__, __dir__ = _lazy_exports(
         ),
         "regard.tracing.measures": "DirectAttribution IntegratedGradients LogitLens Statistics TokenLens",
         "regard.tracing.pages": (
-            "Explanation Step comparison_page difference_page explain live_page page_record senses_page "
-            "writing_bundle writing_page writing_widget"
+            "Asked Dragged Explanation Step comparison_page difference_page explain live_page page_answer "
+            "page_record senses_page served_page writing_bundle writing_page writing_widget"
         ),
         "regard.tracing.patterns": (
             "Alignment Broadcast DelimiterSink DuplicateToken HeadCard HeadExample HeadFinding "

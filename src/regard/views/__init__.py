@@ -7,11 +7,12 @@ attention over hundreds of tokens is one file of a few megabytes.
 from regard.views._arrays import view
 from regard.views._blocks import MOST_POSITIONS, plain
 from regard.views._budget import MOST_MB
+from regard.views._contents import page_contents
 from regard.views._curves import CurvePicture, Panel, Series
 from regard.views._figure import check_format, new_figure, write_figure
 from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord, ScorerName, ScorerRecord
 from regard.views._live import LiveMeasures, LiveRun, Work
-from regard.views._live_record import LivePooling, LiveRecord
+from regard.views._live_record import LivePooling, LiveRecord, ServedRecord
 from regard.views._live_weights import LiveWeights
 from regard.views._measures import MOST_MEASURES, matrix_bytes
 from regard.views._page import Page, render_page
@@ -34,6 +35,7 @@ from regard.views._records import (
 )
 from regard.views._start import find_start
 from regard.views._story_record import SHOWN, StoryNeurons, StoryPart, StoryRecord, StoryRow
+from regard.views._usages import usages_page
 from regard.views._values import value_contexts
 from regard.views._weights import weight_rows
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
@@ -70,6 +72,7 @@ __all__ = [
     "ScorerName",
     "ScorerRecord",
     "Series",
+    "ServedRecord",
     "Side",
     "StoryNeurons",
     "StoryPart",
@@ -85,9 +88,11 @@ __all__ = [
     "matrix_bytes",
     "new_figure",
     "notebook_bundle",
+    "page_contents",
     "plain",
     "plot_positions",
     "render_page",
+    "usages_page",
     "value_contexts",
     "view",
     "weight_rows",

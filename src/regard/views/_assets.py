@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import hashlib
 import json
 from functools import cache
 from importlib import resources
@@ -38,6 +39,21 @@ def packed_asset(text: str) -> str:
 def script(*, live: bool = False, usual: bool = False) -> str:
     """The JavaScript of a page, minified, in its own scope: all, the usual views alone, or a live one's."""
     return _built("live.js" if live else "usual.js" if usual else "page.js")
+
+
+def served() -> str:
+    """The JavaScript of a page whose server runs the model: the only one that makes requests."""
+    return _built("served.js")
+
+
+def usages_script() -> str:
+    """The JavaScript of the page that searches a server's concordance."""
+    return _built("usages.js")
+
+
+def usages_style() -> str:
+    """Its CSS."""
+    return _built("usages.css")
 
 
 def style(*, live: bool = False) -> str:
@@ -77,6 +93,11 @@ def palette(theme: str = "light") -> dict[str, str]:
     return {
         name: colour for name, colour in json.loads(read("palette.json"))[theme].items() if name != "series"
     }
+
+
+def digest(text: str) -> str:
+    """What a Content-Security-Policy names a script or a style by."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
 def _built(name: str) -> str:

@@ -1,7 +1,5 @@
 """One HTML file that holds a whole model's attention over a text, and needs nothing else."""
 
-import base64
-import hashlib
 import math
 import os
 import re
@@ -9,28 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.views import _assets
-from regard.views._blocks import Blocks, Facts, add_heads, as_json, block, facts_of
+from regard.views._assets import digest
+from regard.views._blocks import Blocks, Facts, as_json, block
 from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads
+from regard.views._contents import begin, put_heads, round_up
 from regard.views._live import LiveRun
-from regard.views._live_record import LiveRecord, live_facts, live_html
-from regard.views._measures import add_matrices, add_norms, norm_bytes
+from regard.views._live_record import LiveRecord, ServedRecord
+from regard.views._measures import norm_bytes
 from regard.views._only import only_heads
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
 from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
 from regard.views._start import start_of
-from regard.views._statistics import add_statistics
-from regard.views._story import add_story
 from regard.views._thumbnails import add_thumbnails, thumbnail_bytes
 from regard.views._values import MOST_BYTES, Held, add_values, wanted_bytes
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
-
-# What a live page may do besides: compile the module that it has put together, and start its own worker.
-_LIVE = " 'wasm-unsafe-eval'; worker-src blob:"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +104,7 @@ def render_page(
     values: Sequence[HeadName] = (),
     heads: Sequence[HeadName] = (),
     max_mb: float | None = MOST_MB,
-    live: LiveRecord | None = None,
+    live: LiveRecord | ServedRecord | None = None,
     only: Sequence[HeadName] | None = None,
 ) -> Page:
     """Renders a run, or several, as one self-contained HTML page.
@@ -134,7 +127,7 @@ def render_page(
             first of each layer, the second of each, and so on; of those that it does not hold it has the
             statistics and a small picture, and it says so.
         max_mb: What the page may take, in millions of bytes, without a model in it; None is no limit.
-        live: The model of one run, to be in the page.
+        live: The model of one run, to be in the page, or who runs it for the page.
         only: Of one run, heads that the page holds, with their values, and nothing of any other.
 
     Returns:
@@ -144,6 +137,7 @@ def render_page(
         InputError: A head that is not there, or has no values; or what is asked for does not fit.
 
     Example:
+        >>> import numpy as np
         >>> from regard.views import LayerRecord, PageToken, Side
         >>> q, k = np.random.default_rng(0).standard_normal((2, 2, 3, 5), dtype=np.float32)
         >>> layers = {"encoder": (LayerRecord(layer=0, q=q, k=k, scale=5**-0.5),)}
@@ -155,7 +149,7 @@ def render_page(
     page, is_live = _assets.read("page.html"), live is not None
     style, loader = _assets.style(live=is_live), _assets.loader()
     is_usual = all(each is None for each in (movement, difference, training, writing, senses))
-    script = _assets.script(live=is_live, usual=is_usual)
+    script = _assets.script(usual=is_usual) if live is None else live.script()
     style_packed, script_packed = _assets.packed_asset(style), _assets.packed_asset(script)
     whole = 0
     if only is not None:
@@ -172,10 +166,8 @@ def render_page(
     runs = []
     left: list[dict[str, str]] = []
     for record in records:
-        facts, blocks = facts_of(record)
-        add_statistics(record, facts)
-        add_story(record, facts, blocks)
-        left.append(add_matrices(record, facts, blocks))
+        facts, blocks, its_left = begin(record)
+        left.append(its_left)
         runs.append((facts, blocks))
     if movement is not None:
         # The page asks the first run's facts what there is besides.
@@ -188,18 +180,17 @@ def render_page(
         runs[0][0]["writing"] = writing
     if senses is not None:
         runs[0][0]["senses"] = senses
+    if isinstance(live, LiveRecord):
+        live = replace(live, weight=round_up(live.weight))
     if live is not None:
-        runs[0][0]["live"] = live_facts(replace(live, weight=_round_up(live.weight)))
+        runs[0][0]["live"] = live.facts()
     plain = sum(len(text.encode()) for text in (style_packed, script_packed, loader, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
     held, packed = pack_records(records, heads, values, max_mb, size, alone=only is not None)
     runs[0][0]["start"] = start_of(records if training is None else records[-1:], held, difference, writing)
     every_mb = (size + all_bytes(records, packed[0].encoding)) / 1e6
     for (facts, blocks), record, each, its_left in zip(runs, records, packed, left, strict=True):
-        add_heads(each, facts, blocks, _round_up(each.largest_difference))
-        add_norms(record, each, facts, blocks, its_left)
-        for measure in [each for kind in facts["kinds"].values() for each in kind["measures"]]:
-            measure["difference"] = _round_up(measure["difference"])
+        put_heads(record, each, facts, blocks, its_left)
         if only is not None:
             facts["held"] = {"only": whole}
         elif not held.every:
@@ -212,19 +203,22 @@ def render_page(
         most = MOST_BYTES if max_mb is None else min(MOST_BYTES, int(max_mb * 1e6))
         room = (most - size) // (len(runs) - number) if held.every else 0
         found.add(add_values(records[number], packed[number], facts, blocks, wanted=values, room=room))
-        facts["values"]["difference"] = _round_up(facts["values"]["difference"])
+        facts["values"]["difference"] = round_up(facts["values"]["difference"])
         size += blocks.size - before
     early = page.split("<style>")[1].split("</style>")[0]  # what is said of a file that ends too soon
     parts = {
         "policy": (
-            f"default-src 'none'; script-src '{_hash(loader)}' '{_hash(script)}'{_LIVE * is_live}; "
-            f"style-src '{_hash(early)}' '{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
+            f"default-src 'none'; script-src '{digest(loader)}' '{digest(script)}'"
+            f"{'' if live is None else live.policy}; "
+            f"style-src '{digest(early)}' '{digest(style)}'; img-src data:; "
+            "base-uri 'none'; form-action 'none'"
         ),
         "data": "\n".join(_data(run, f"run{number}-" if number else "") for number, run in enumerate(runs)),
         "style": style_packed,
         "script": script_packed,
         "loader": loader,
-        "model": "" if live is None else live_html(live),
+        "model": "" if live is None else live.html(),
+        "asks": LiveRecord.asks if live is None else live.asks,
     }
     # One pass, so that nothing inside a part is taken for a placeholder.
     html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], page)
@@ -243,7 +237,7 @@ def render_page(
         writing=writing,
         senses=senses,
         left_out={name: reason for each in left for name, reason in each.items()},
-        live_difference=None if live is None else _round_up(live.weight),
+        live_difference=live.weight if isinstance(live, LiveRecord) else None,
     )
 
 
@@ -291,18 +285,3 @@ def _data(run: tuple[dict[str, Any], Blocks], prefix: str = "") -> str:
     facts, blocks = run
     packed = _assets.packed(as_json(facts))
     return block(f"{prefix}facts", "application/gzip", packed) + "\n" + blocks.html(prefix)
-
-
-def _round_up(value: float) -> float:
-    """Round up to two significant digits, so that what is stated holds.
-
-    A float32 weight is itself only known to float32's spacing below 1, and two libraries that are both right
-    differ by it, or by two of it: that much is added.
-    """
-    value += 2 * float(np.finfo(np.float32).eps)
-    digits = 1 - math.floor(math.log10(value))
-    return float(f"{math.ceil(round(value * 10**digits, 6))}e{-digits}")
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

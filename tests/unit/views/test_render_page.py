@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from regard.views import AttentionRecord, PageToken, _assets, render_page
-from regard.views._page import _round_up
+from regard.views._contents import round_up
+from regard.views._live_record import ServedRecord
 from unit.views.conftest import encoder_record, facts_of, steps_of
 
 STATIC = Path(_assets.__file__).parent / "static"
@@ -147,8 +148,8 @@ def test_512_tokens_of_6_layers_stay_under_8_megabytes() -> None:
     ("value", "wanted"), [(0.0, 2.4e-07), (3.11e-5, 3.2e-05), (9.99e-4, 1e-3), (0.5, 0.51), (2.9e-7, 5.3e-7)]
 )
 def test_difference_is_rounded_up(value: float, wanted: float) -> None:
-    assert _round_up(value) == pytest.approx(wanted, rel=1e-12)
-    assert _round_up(value) >= value
+    assert round_up(value) == pytest.approx(wanted, rel=1e-12)
+    assert round_up(value) >= value
 
 
 @pytest.mark.parametrize(
@@ -173,6 +174,11 @@ def test_script_stays_inside_its_element_and_its_means(source: str) -> None:
         "BroadcastChannel",
     ):
         assert forbidden not in source
+
+
+def test_a_served_page_asks_its_server_alone() -> None:
+    assert _assets.served().count("fetch(") == 1
+    assert ServedRecord(model="m").policy == "; connect-src 'self'"
 
 
 def test_it_is_minified() -> None:

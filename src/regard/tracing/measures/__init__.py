@@ -9,7 +9,7 @@ from regard.tracing.measures._logit_lens import LogitLens, TokenLens, logit_lens
 from regard.tracing.measures._loss import loss
 from regard.tracing.measures._needed import projection_of
 from regard.tracing.measures._norm_weighted import norm_weighted, norm_weighted_layer
-from regard.tracing.measures._readout import check_head, outermost
+from regard.tracing.measures._readout import check_head, logits_of_layers, outermost
 from regard.tracing.measures._relevance import attention_gradients, relevance
 from regard.tracing.measures._rollout import rollout, rollout_steps
 from regard.tracing.measures._statistics import Statistics, statistics
@@ -29,6 +29,7 @@ __all__ = [
     "gradients",
     "integrated_gradients",
     "logit_lens",
+    "logits_of_layers",
     "loss",
     "norm_weighted",
     "norm_weighted_layer",

@@ -14,9 +14,12 @@ from regard.tracing.pages._pages import (
     writing_page,
 )
 from regard.tracing.pages._picture import plot
+from regard.tracing.pages._served import Asked, Dragged, page_answer, served_page
 from regard.tracing.pages._sublayers import Step
 
 __all__ = [
+    "Asked",
+    "Dragged",
     "Explanation",
     "Step",
     "comparison_page",
@@ -26,9 +29,11 @@ __all__ = [
     "live_page",
     "mimebundle",
     "page",
+    "page_answer",
     "page_record",
     "plot",
     "senses_page",
+    "served_page",
     "widget",
     "write_page",
     "writing_bundle",

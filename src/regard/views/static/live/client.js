@@ -4,6 +4,12 @@ import { serve } from "./worker.js";
 
 /** @typedef {import("./worker.js").Asked} Asked */
 
+/**
+ * Where a server runs the model, served.js puts here who asks it: no other page's script has a way to ask anybody.
+ * @type {{ client: ((served: any, listener: (answer: any) => void) => any) | null }}
+ */
+export const servers = { client: null };
+
 export class LiveClient {
   /**
    * @param {string} script of the worker

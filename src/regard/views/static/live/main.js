@@ -8,7 +8,7 @@ import { FileSource, fileSource } from "../base/source.js";
 import { present } from "../present.js";
 import { USUAL } from "../usual.js";
 import { LiveBar } from "./bar.js";
-import { LiveClient } from "./client.js";
+import { LiveClient, servers } from "./client.js";
 import { makeDrag } from "./drag.js";
 import { between } from "./facts.js";
 import { makePredicted } from "./found.js";
@@ -162,12 +162,11 @@ function isChosen() {
   );
 }
 
-function draw({ facts, blocks }) {
-  const isAnother = !isChosen() && movedBetween(opened.words, last.words).isFar;
-  const cut = opened.start.units ? { units: "pieces" } : {}; // again, where the text before was shown by words
-  if (isAnother) opened = { start: facts.start, words: last.words };
+// What a server says of a run is what Python writes into a page; the model in a page leaves some of it out.
+function wholeOf(facts) {
+  if (live.served) return { ...written.facts, held: undefined, ...facts, start: opened.start };
   const positions = { ...facts.sides[kind].positions, said: side.positions?.said ?? null };
-  const whole = {
+  return {
     ...written.facts,
     ...facts,
     start: opened.start, // where nothing is chosen yet
@@ -180,6 +179,12 @@ function draw({ facts, blocks }) {
     sides: { [kind]: { ...facts.sides[kind], positions } },
     kinds: { [kind]: { ...written.facts.kinds[kind], ...facts.kinds[kind], pictures: undefined } },
   };
+}
+
+function draw({ facts, blocks }) {
+  const isAnother = !isChosen() && movedBetween(opened.words, last.words).isFar;
+  const cut = opened.start.units ? { units: "pieces" } : {}; // again, where the text before was shown by words
+  if (isAnother) opened = { start: facts.start, words: last.words };
   const focus = whereIsFocus(root);
   // What is chosen goes with its word.
   const textsOf = ({ sides }) => sides[kind].tokens.map(({ text }) => text);
@@ -187,7 +192,7 @@ function draw({ facts, blocks }) {
   const { pin, key } = state.values;
   const at = (token) => movedTo(token, one, other);
   if (!isAnother) opened.start = { ...opened.start, pin: at(opened.start.pin), key: at(opened.start.key) };
-  put(new FileSource(whole, (name) => blocks[name] ?? readBlock(name)));
+  put(new FileSource(wholeOf(facts), (name) => blocks[name] ?? readBlock(name)));
   if (isAnother) state.set({ ...cut, ...state.startOf(kind) });
   else if (pin)
     state.set({ pin: { ...pin, index: at(pin.index), ...(pin.to === undefined ? {} : { to: at(pin.to) }) } });
@@ -240,6 +245,11 @@ performance.mark("regard-interactive");
 
 // The rest of the file, which holds the model, may still be on its way.
 function open() {
+  if (live.served) {
+    client = servers.client(live.served, answered);
+    bar.element.append(client.element);
+    return;
+  }
   const names = Object.keys(live.description.blocks);
   const blocks = Object.fromEntries(names.map((name) => [name, readBlock(`live-${name}`)]));
   for (const name of names) document.getElementById(`regard-live-${name}`)?.remove();

@@ -1,0 +1,256 @@
+"""The page of a served model: what it opens with, and what it is answered for each text and edit."""
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from time import perf_counter
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.core import DenseBias, attention_weights
+from regard.core.errors import InputError
+from regard.models import Loaded
+from regard.text import Tokenizer
+from regard.tracing.edits import Edit, Write, Zero, edited
+from regard.tracing.measures import logits_of_layers, outermost
+from regard.tracing.pages._names import MOST_WEIGHTS
+from regard.tracing.pages._page import page_record
+from regard.tracing.record import Keeping, Trace
+from regard.tracing.run import trace_text
+from regard.views import LivePooling, Page, ServedRecord, page_contents, render_page
+
+MOST_MB = 12.0
+"""What an answer may take: of a longer text the page gets some heads, and pictures of the others."""
+
+_MASKS = ("[MASK]", "<mask>")  # where the tokenizer's files name none
+_BEST = 5  # tokens that the model expects, at each place
+_LEAST = -200.0  # added to a score, it leaves a weight of 0
+
+
+class Dragged(NamedTuple):
+    """A weight of one row that a reader gives another value."""
+
+    layer: int
+    head: int
+    query: int
+    key: int
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What a page asks: a text, and what is changed in the model.
+
+    Attributes:
+        text, pair: as of `trace`.
+        off: heads, (layer, head), whose output is 0.
+        weights: the weights that were dragged; the others of a row keep their proportions.
+        second: a text to compare with; "" for none.
+    """
+
+    text: str
+    pair: str | None = None
+    off: Sequence[tuple[int, int]] = ()
+    weights: Sequence[Dragged] = ()
+    second: str = ""
+
+    def edits(self) -> list[Edit]:
+        """The changes as edits of a model."""
+        rows = groupby(sorted(self.weights), key=lambda each: each[:3])
+        return [
+            *(Zero("head", layer=layer, head=head) for layer, head in self.off),
+            *(
+                Write("weights", _dragged([*changes]), layer=layer, head=head, query=query)
+                for (layer, head, query), changes in rows
+            ),
+        ]
+
+
+def served_page(loaded: Loaded, text: str, *, served: ServedRecord) -> Page:
+    """The page that a server opens with: it asks the server for every other text.
+
+    Raises:
+        InputError: a model with an encoder and a decoder; or as `Trace.page`.
+    """
+    check_served(loaded)
+    head: Literal["next", "masked"] | None = None
+    if loaded.network.has_vocabulary_head:
+        head = "next" if outermost(loaded.network) == "decoder" else "masked"
+    record = page_record(trace_text(loaded, text), story=True, names=MOST_WEIGHTS)
+    record = replace(record, model=served.model)  # by which it is asked for, and not where it lies
+    return render_page(record, live=replace(served, head=head))
+
+
+def check_served(loaded: Loaded) -> None:
+    """Refuse what the page of a server cannot ask about."""
+    if len(loaded.network.prefixes) > 1:
+        raise InputError(
+            f"model must be an encoder or a decoder, for the page; {loaded.source.name} is both. "
+            "`regard look` draws it."
+        )
+
+
+def page_answer(loaded: Loaded, asked: Asked, *, pooling: LivePooling | None = None) -> dict[str, Any]:
+    """What a page is told of a text, as static/live/worker.js tells it of a model in the page.
+
+    Args:
+        loaded: the model.
+        asked: the text and the edits.
+        pooling: how one vector of a text is made, to compare it with the second.
+
+    Returns:
+        Plain values, arrays as base64: `facts` and `blocks`, as a page holds them; `encoded`, the tokens with
+        their places in UTF-16; `contextual`, their last vectors; `predicted`, what the head expects;
+        `likeness` with the second text; `milliseconds`.
+
+    Raises:
+        InputError: a text or an edit that is none of the model's.
+    """
+    began = perf_counter()
+    check_served(loaded)
+    edits = asked.edits()
+    trace = trace_text(edited(loaded, edits) if edits else loaded, asked.text, asked.pair)
+    record = page_record(_with_biases(trace, asked.weights), story=True, names=MOST_WEIGHTS)
+    facts, blocks = page_contents(record, max_mb=MOST_MB)
+    del facts["model"]
+    contextual = trace.embeddings()
+    return {
+        "facts": facts,
+        "blocks": blocks,
+        "encoded": _encoded(trace),
+        "contextual": b64encode(contextual.numpy().astype("<f4").tobytes()).decode("ascii"),
+        "predicted": _predicted(trace),
+        "likeness": _likeness(loaded, asked, contextual, pooling),
+        "milliseconds": 1000 * (perf_counter() - began),
+    }
+
+
+def _dragged(changes: Sequence[Dragged]) -> Callable[[Tensor], Tensor]:
+    """Rows in which some weights have these values, and the others share what is left of 1."""
+    keys = [each.key for each in changes]
+    values = [each.value for each in changes]
+    left = 1 - sum(values)
+    if not (all(0 <= value <= 1 for value in values) and left >= -1e-9):
+        raise InputError(f"weights of a row must be from 0 to 1, and 1 together at most; got {values}.")
+
+    def function(row: Tensor) -> Tensor:
+        if not (min(keys) >= 0 and max(keys) < row.shape[-1] and bool((row[..., keys] > 0).all())):
+            raise InputError(f"key must be tokens that the query can see; got {keys}.")
+        made = row.clone()
+        made[..., keys] = 0
+        others = made.sum(dim=-1, keepdim=True)
+        if left > 1e-9 and not bool((others > 0).all()):
+            raise InputError("weights must leave a word to take the rest of the row; here there is none.")
+        made = torch.where(others > 0, made * max(left, 0.0) / others, 0.0)
+        made[..., keys] = torch.tensor(values, dtype=row.dtype)
+        return made
+
+    return function
+
+
+def _with_biases(trace: Trace, weights: Sequence[Dragged]) -> Trace:
+    """The trace with dragged weights as what added to the scores gives them: q, k and v stay on the page.
+
+    A layer with a bias or sinks of its own keeps the weights as they were written, without q and k.
+    """
+    if not weights:
+        return trace
+    kind = outermost(trace.require_model().network)
+    passage = trace.passage(kind)
+    layers = list(passage.attention)
+    for number in {each.layer for each in weights}:
+        inputs = layers[number].inputs
+        if inputs.bias is None and inputs.sinks is None:
+            plain = inputs.unwritten()
+            before, after = attention_weights(plain), attention_weights(inputs)
+            added = torch.where(before > 0, (after / before).log().clamp(min=_LEAST), 0.0)
+            changed = (after - before).abs().amax(dim=-1, keepdim=True) > 0
+            bias = DenseBias(torch.where(changed, added, 0.0))
+            layers[number] = replace(layers[number], inputs=plain.changed(bias=bias))
+    passage = replace(passage, attention=layers)
+    if kind == "encoder":
+        return replace(trace, encoder=passage)
+    return replace(trace, decoder=passage)
+
+
+def _encoded(trace: Trace) -> dict[str, Any]:
+    """The tokens as a page's tokenizer would give them: spans count in UTF-16, as JavaScript does."""
+    encoding = trace.passage(None).encoding
+    return {
+        "ids": list(encoding.token_ids),
+        "words": [word.text for word in encoding.words],
+        "tokens": [
+            {
+                "text": token.text,
+                "surface": token.surface,
+                "special": token.special,
+                "sequence": token.sequence,
+                "word": token.word,
+                "span": _in_utf16(encoding.texts[token.sequence or 0], token.span),
+            }
+            for token in encoding.tokens
+        ],
+    }
+
+
+def _in_utf16(text: str, span: tuple[int, int] | None) -> list[int] | None:
+    return None if span is None else [len(text[:place].encode("utf-16-le")) // 2 for place in span]
+
+
+def _predicted(trace: Trace) -> list[dict[str, Any]]:
+    """What the head expects: after the last token, or in the place of each mask."""
+    loaded = trace.require_model()
+    if not loaded.network.has_vocabulary_head:
+        return []
+    tokenizer, ids = loaded.require_tokenizer(), trace.passage(None).encoding.token_ids
+    goes_on = outermost(loaded.network) == "decoder"
+    masks = {tokenizer.special_ids.mask} | {id for id in ids if tokenizer.piece_of(id) in _MASKS}
+    places = [len(ids) - 1] if goes_on else [place for place, id in enumerate(ids) if id in masks]
+    if not places:
+        return []
+    (logits,) = logits_of_layers(trace, [len(trace.passage(None).hidden) - 1], places)
+    before = [list(ids[-1:])] if goes_on else [[] for _ in places]
+    best = logits.double().softmax(dim=-1).topk(min(_BEST, logits.shape[-1]))
+    return [
+        {
+            "at": place,
+            "best": [
+                _spelled(tokenizer, behind, id) | {"probability": probability}
+                for id, probability in zip(ids, probabilities, strict=True)
+            ],
+        }
+        for place, behind, ids, probabilities in zip(
+            places, before, best.indices.tolist(), best.values.tolist(), strict=True
+        )
+    ]
+
+
+def _spelled(tokenizer: Tokenizer, before: list[int], id: int) -> dict[str, Any]:
+    """A token as text that can be typed, or as what stands for it."""
+    known, whole = tokenizer.decode(before), tokenizer.decode([*before, id])
+    text = whole.removeprefix(known) if before else whole.strip()
+    is_text = text != "" and "\N{REPLACEMENT CHARACTER}" not in text
+    return {"text": text if is_text else tokenizer.piece_of(id) or f"token {id}", "isText": is_text}
+
+
+def _likeness(
+    loaded: Loaded, asked: Asked, contextual: Tensor, pooling: LivePooling | None
+) -> float | dict[str, str] | None:
+    """The cosine of the two texts' vectors, with the same heads off."""
+    if pooling is None or not asked.second.strip():
+        return None
+    try:
+        heads = replace(asked, weights=()).edits()
+        model = edited(loaded, heads) if heads else loaded
+        second = trace_text(model, asked.second, keeping=Keeping(keep="residual"))
+    except InputError as error:
+        return {"refused": str(error)}
+    one, other = (_pooled(rows, pooling) for rows in (contextual, second.embeddings()))
+    return float(torch.cosine_similarity(one, other, dim=0))
+
+
+def _pooled(rows: Tensor, pooling: LivePooling) -> Tensor:
+    return {"mean": rows.mean(dim=0), "cls": rows[0], "last": rows[-1]}[pooling]

@@ -1,0 +1,108 @@
+// The page's side of a server that runs its model: as client.js, it asks one question at a time, and the newest wins.
+
+import { makeSelect } from "../base/controls.js";
+import { make } from "../base/dom.js";
+import { decodeBase64 } from "../base/numbers.js";
+import { servers } from "./client.js";
+
+/**
+ * @typedef {Omit<import("./worker.js").Asked, "number">} Asked
+ * @typedef {{ model: string, models: string[], usages: boolean }} Served
+ */
+
+export class ServedClient {
+  /**
+   * @param {Served} served
+   * @param {(answer: any) => void} listener told { opened }, an Answer or { refused }; of old questions nothing
+   */
+  constructor(served, listener) {
+    this.model = served.model;
+    this.listener = listener;
+    this.how = "server";
+    this.post = makePost();
+    this.element = make("div", { class: "live-served" }, ...linksOf(served), this.post.element);
+    this.isAsked = false; // and not answered yet
+    /** @type {Asked | null} */
+    this.waiting = null;
+    this.newest = new AbortController();
+    queueMicrotask(() => listener({ opened: this.how }));
+  }
+
+  /** @param {Asked} asked @param {boolean} [isPatient] it waits for the answer before it */
+  async ask(asked, isPatient = false) {
+    this.waiting = isPatient && this.isAsked ? asked : null;
+    if (this.waiting) return;
+    this.isAsked = true;
+    this.newest.abort(); // the server hears that nobody waits any more
+    const { signal } = (this.newest = new AbortController());
+    const answer = await this.post.send("v1/page", { model: this.model, ...asked }, signal);
+    if (signal.aborted) return;
+    this.isAsked = false;
+    if (answer.contextual) answer.contextual = new Float32Array(decodeBase64(answer.contextual).buffer);
+    this.listener(answer);
+    if (this.waiting) this.ask(this.waiting);
+  }
+}
+
+servers.client = (served, listener) => new ServedClient(served, listener);
+
+/** The other models, and the concordance. @param {Served} served */
+function linksOf({ model, models, usages }) {
+  const links = [];
+  if (models.length > 1) {
+    const choose = makeSelect("Model", (/** @type {string} */ name) =>
+      location.assign(`?model=${encodeURIComponent(name)}`),
+    );
+    choose.update("models", () => models.map((name) => [name, name]), model);
+    links.push(choose.element);
+  }
+  if (usages) links.push(make("a", { href: "usages" }, "Concordance"));
+  return links;
+}
+
+/** Sends questions to the server; where it wants a key, a field asks for it once. */
+export function makePost() {
+  let key = "";
+  const field = make("input", {
+    type: "password",
+    "aria-label": "API key",
+    placeholder: "API key",
+    autocomplete: "off",
+  });
+  const element = make(
+    "form",
+    { class: "live-key", hidden: true },
+    field,
+    make("button", { class: "button" }, "Use this key"),
+  );
+  /** @type {() => void} */
+  let given = () => {};
+  element.addEventListener("submit", (event) => {
+    event.preventDefault();
+    key = field.value;
+    given();
+  });
+
+  /**
+   * @param {string} path @param {any} asked @param {AbortSignal} signal
+   * @returns {Promise<any>} what is answered, or { refused }
+   */
+  async function send(path, asked, signal) {
+    try {
+      const headers = { "content-type": "application/json", ...(key && { authorization: `Bearer ${key}` }) };
+      const response = await fetch(path, { method: "POST", headers, body: JSON.stringify(asked), signal });
+      const told = await response.json();
+      element.hidden = response.status !== 401;
+      if (response.ok) return told;
+      if (response.status === 401) {
+        field.focus();
+        await new Promise((resolve) => (given = () => resolve(null)));
+        return signal.aborted ? {} : send(path, asked, signal);
+      }
+      return { refused: told.error.message };
+    } catch {
+      return { refused: "The server does not answer." };
+    }
+  }
+  return { element, send };
+}
