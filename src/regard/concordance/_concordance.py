@@ -61,6 +61,13 @@ class Concordance:
         texts, words = self._store.rows("SELECT count(*), (SELECT sum(words) FROM doc) FROM text")[0]
         return f"Concordance({str(self._store.folder)!r}, {texts:,} texts, {words:,} words)"
 
+    @property
+    def model_name(self) -> str | None:
+        """The name of the model of the vectors that the index has; None without any."""
+        about = self._store.manifest.get("meaning") or {}
+        name: str | None = about.get("model")
+        return name
+
     def fits(self, model: Any) -> bool:
         """Whether the vectors that the index has, if any, are those of a `regard.Model`."""
         about = self._store.manifest.get("meaning")

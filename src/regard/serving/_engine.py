@@ -70,6 +70,7 @@ class Engine:
         bytes: of the weights.
         model, embedder, width: what is loaded, and the size of its vectors; once `is_loaded`.
         touched: when it was last asked for, on the monotonic clock; `worked`: when it last computed.
+        kept: what others keep that is of the loaded model; let go of with it.
         dead: why nothing is computed any more; None while something is.
     """
 
@@ -83,6 +84,7 @@ class Engine:
         self.bytes = _bytes_of(model)
         if isinstance(model, Model):
             self.model = model
+        self.kept: dict[str, Any] = {}
         self.dead: BaseException | None = None
         self.touched = self.worked = 0.0
         self._settings = settings
@@ -114,6 +116,7 @@ class Engine:
             thread.join(_PATIENCE)
         self._threads = []
         self._loaded.clear()
+        self.kept.clear()
         self.queue = Queue(self._settings.max_queue)
         if isinstance(self._source, str):
             self.__dict__.pop("model", None)
@@ -127,6 +130,11 @@ class Engine:
     def is_started(self) -> bool:
         """Whether the model is in memory, or about to be."""
         return bool(self._threads)
+
+    @property
+    def source_name(self) -> str:
+        """The name of what is served, or its folder."""
+        return self._source if isinstance(self._source, str) else self._source.name
 
     @property
     def is_loaded(self) -> bool:

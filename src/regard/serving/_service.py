@@ -11,6 +11,7 @@ from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 from regard.serving._metrics import Metrics
 from regard.serving._settings import Settings
+from regard.serving._usages import Usages
 
 
 class Service:
@@ -22,10 +23,12 @@ class Service:
 
     Attributes:
         engines: by the names that requests give, in order.
+        usages: the concordance, where there is one.
         draining: whether it is about to stop.
 
     Raises:
-        InputError: no model, or one that alone is more than may be in memory.
+        InputError: no model, or one that alone is more than may be in memory; an index that is none, or of no
+            model that is served.
     """
 
     def __init__(self, models: Mapping[str, Model | str], settings: Settings) -> None:
@@ -39,6 +42,8 @@ class Service:
                     f"max_memory must be at least {engine.bytes:,}, the bytes of {engine.name}; "
                     f"got {settings.max_memory:,}."
                 )
+        index = settings.index
+        self.usages = None if index is None else Usages(index, self.engines, settings.timeout)
 
     def start(self) -> None:
         """Begin with as many models as may be in memory, in order."""

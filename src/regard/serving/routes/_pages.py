@@ -1,0 +1,108 @@
+"""`GET /`: the page on the server's models; `POST /v1/page`, what it asks; `GET /usages`: the concordance."""
+
+from functools import partial
+from typing import Annotated, Any
+from weakref import WeakKeyDictionary
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
+from pydantic import Field
+
+from regard._model import Model
+from regard.embedding import read_sentence_settings
+from regard.serving._engine import Engine
+from regard.serving._errors import ApiError
+from regard.serving._jobs import estimate
+from regard.serving._schema import Body, ModelName, errors
+from regard.serving._service import service_of
+from regard.tracing import Asked, Dragged, page_answer, served_page
+from regard.views import ServedRecord, usages_page
+
+router = APIRouter(tags=["pages"])
+
+_OPENINGS = ("The man who fishes on the river bank keeps his money in a bank.", "a river bank", "a")
+_HEADERS = {"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"}
+_pages: WeakKeyDictionary[Engine, str] = WeakKeyDictionary()  # made once each
+
+Text = Annotated[str, Field(max_length=20_000)]
+
+
+class Weight(Body):
+    """A weight of a row that gets another value."""
+
+    layer: int
+    head: int
+    query: int
+    key: int
+    value: Annotated[float, Field(ge=0, le=1)]
+
+
+class PageBody(Body):
+    """What the page asks: a text, heads that are off, and weights that were dragged."""
+
+    model: ModelName = None
+    text: Annotated[Text, Field(examples=["A man sat on the river bank."])]
+    pair: Text | None = None
+    off: Annotated[list[tuple[int, int]], Field(max_length=4096, examples=[[[3, 5]]])] = []
+    weights: Annotated[list[Weight], Field(max_length=256)] = []
+    second: Annotated[Text, Field(description="A text to compare with.")] = ""
+
+    def asked(self) -> Asked:
+        """The same, for the model."""
+        weights = [Dragged(**each.model_dump()) for each in self.weights]
+        return Asked(text=self.text, pair=self.pair, off=self.off, weights=weights, second=self.second)
+
+
+@router.get("/", response_class=HTMLResponse)
+async def page(request: Request, model: str | None = None) -> Response:
+    """The page: type a sentence, and see every view of it on a model of this server."""
+    service = service_of(request)
+    names = [name for name, each in service.engines.items() if _is_drawn(each)]
+    if not names:
+        raise ApiError(404, "no model of this server is an encoder or a decoder, which the page draws.")
+    engine = service.engine(names[0] if model is None else model)
+    if engine not in _pages:
+        make = partial(_made, name=engine.name, names=names, usages=service.usages is not None)
+        _pages[engine] = await engine.call(make, tokens=estimate(_OPENINGS[0]))
+    return HTMLResponse(_pages[engine], headers=_HEADERS)
+
+
+@router.post("/v1/page", responses=errors(504))
+async def answer(body: PageBody, request: Request) -> Response:
+    """What the page is told of a text: its facts, and its arrays as base64."""
+    engine = service_of(request).engine(body.model)
+    work = partial(_answered, asked=body.asked())
+    told = await engine.call(work, tokens=estimate(body.text) + estimate(body.second))
+    return Response(orjson.dumps(told), media_type="application/json")
+
+
+@router.get("/usages", response_class=HTMLResponse)
+async def usages(request: Request) -> Response:
+    """The concordance, to be searched by hand."""
+    there = service_of(request).usages
+    if there is None:
+        raise ApiError(404, "this server has no concordance; `regard serve --index` gives it one.")
+    return HTMLResponse(usages_page(there.name), headers=_HEADERS)
+
+
+def _is_drawn(engine: Engine) -> bool:
+    model = getattr(engine, "model", None)  # where it is loaded
+    return model is None or len(model.network.prefixes) == 1
+
+
+def _made(model: Model, name: str, names: list[str], usages: bool) -> str:
+    pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling
+    served = ServedRecord(model=name, models=tuple(names), pooling=pooling, usages=usages)
+    limit = model.network.limit(next(iter(model.network.prefixes)))
+    counts = (len(model.tokenizer.encode(text).tokens) for text in _OPENINGS)
+    opening = next(
+        (text for text, count in zip(_OPENINGS, counts, strict=True) if limit is None or count <= limit),
+        _OPENINGS[-1],
+    )
+    return served_page(model.loaded, opening, served=served).html
+
+
+def _answered(model: Model, asked: Asked) -> dict[str, Any]:
+    pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling if asked.second else None
+    return page_answer(model.loaded, asked, pooling=pooling)

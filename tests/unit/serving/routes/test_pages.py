@@ -1,0 +1,141 @@
+"""The page, what it asks, and what is refused."""
+
+import re
+from base64 import b64decode
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+import regard
+from regard.serving import Settings, app_of
+from unit.serving.routes.conftest import Ask
+
+TEXT = "a man on the river bank."
+
+
+def weight(layer: int, head: int, query: int, key: int, value: float) -> dict[str, float]:
+    return {"layer": layer, "head": head, "query": query, "key": key, "value": value}
+
+
+def floats(text: str, *shape: int) -> np.ndarray:
+    return np.frombuffer(b64decode(text), "<f4").reshape(shape)
+
+
+def test_the_page_asks_its_server_alone(client: TestClient) -> None:
+    answer = client.get("/", params={"model": "gpt2"})
+    assert answer.status_code == 200
+    policy = re.findall(r'Content-Security-Policy" content="([^"]*)"', answer.text)[0]
+    assert "default-src 'none'" in policy
+    assert "connect-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert client.get("/").text != answer.text
+    assert client.get("/", params={"model": "/etc/passwd"}).status_code == 404
+    assert "connect-src 'self'" in client.get("/usages").text
+
+
+@pytest.mark.parametrize("model", ["bert", "gpt2"])
+def test_what_the_page_is_told_is_the_trace(model: str, ask: Ask, models: dict[str, regard.Model]) -> None:
+    weights = [weight(1, 2, 3, 1, 0.5), weight(1, 2, 3, 2, 0.2)]
+    answer = ask("/v1/page", model=model, text=TEXT, off=[[0, 1]], weights=weights)
+
+    def dragged(row: torch.Tensor) -> torch.Tensor:
+        made = row.clone()
+        made[..., [1, 2]] = 0
+        made = made * 0.3 / made.sum(dim=-1, keepdim=True)
+        made[..., [1, 2]] = torch.tensor([0.5, 0.2])
+        return made
+
+    edited = models[model].edited(
+        regard.Zero("head", layer=0, head=1), regard.Write("weights", dragged, layer=1, head=2, query=3)
+    )
+    trace = edited.trace(TEXT)
+    count = len(trace.tokens)
+    np.testing.assert_allclose(floats(answer["contextual"], count, -1), trace.embeddings(), atol=1e-6)
+    (kind,) = answer["facts"]["kinds"].values()
+    assert answer["facts"]["difference"] < 1e-6
+    for layer, facts in enumerate(kind["layers"]):
+        q, k = (floats(answer["blocks"][facts[name]["values"]], 3, count, 8) for name in ("q", "k"))
+        scores = facts["scale"] * q @ k.swapaxes(1, 2)
+        if facts["bias"]:
+            scores = scores + floats(answer["blocks"][facts["bias"]["values"]], 3, count, count)
+        if model == "gpt2":
+            scores = np.where(np.tri(count, dtype=bool), scores, -np.inf)
+        weights_ = np.exp(scores - scores.max(axis=2, keepdims=True))
+        weights_ /= weights_.sum(axis=2, keepdims=True)
+        np.testing.assert_allclose(weights_, trace.weights(layer), atol=2e-6)
+    assert [token["text"] for token in answer["encoded"]["tokens"]] == trace.tokens
+    assert "model" not in answer["facts"]  # where it lies is not told
+
+
+def test_what_is_expected_and_how_alike(ask: Ask, models: dict[str, regard.Model]) -> None:
+    text = "🐟 a man on the [MASK]."
+    answer = ask("/v1/page", text=text, second="the fish")
+    (told,) = answer["predicted"]
+    trace = models["bert"].trace(text)
+    assert trace.tokens[told["at"]] == "[MASK]"
+    with torch.no_grad():
+        logits = models["bert"](torch.tensor([trace.token_ids])).logits
+    assert logits is not None
+    best = logits[0, told["at"]].softmax(dim=0).topk(5)
+    tokens = [models["bert"].tokenizer.token_of(id) for id in best.indices.tolist()]
+    assert [each["text"] for each in told["best"]] == tokens
+    found = [each["probability"] for each in told["best"]]
+    assert found == pytest.approx(best.values.tolist(), abs=1e-5)
+    start = text.index("[MASK]") + 1  # the fish is two units of UTF-16
+    assert answer["encoded"]["tokens"][told["at"]]["span"] == [start, start + 6]
+    one, other = (models["bert"].trace(each).embeddings().mean(dim=0) for each in (text, "the fish"))
+    wanted = float(torch.cosine_similarity(one, other, dim=0))
+    assert answer["likeness"] == pytest.approx(wanted, abs=1e-6)
+    assert "takes at most" in ask("/v1/page", text="a", second="fish " * 60)["likeness"]["refused"]
+
+    (told,) = ask("/v1/page", model="gpt2", text="the man")["predicted"]
+    wanted_next = models["gpt2"].generate("the man", trace=True, max_length=1).steps[0]
+    assert told["best"][0]["probability"] == pytest.approx(wanted_next.probability, abs=1e-5)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"text": ""}, "text"),
+    ({"text": "x" * 20_001}, "20000"),
+    ({"text": "bank " * 60}, "62 tokens"),
+    ({"text": "a", "off": [[7, 0]]}, "layer"),
+    ({"text": "a", "off": [[0, -9]]}, "head"),
+    ({"text": "a man", "weights": [weight(0, 0, 0, 9, 1)]}, "can see; got"),
+    ({"text": "a man", "weights": [weight(0, 0, 9, 0, 1)]}, "query"),
+    ({"text": "a man", "weights": [weight(0, 0, 0, 0, 2)]}, "less than"),
+    ({"text": "a man", "weights": [weight(0, 0, 0, 0, 0.6), weight(0, 0, 0, 1, 0.6)]}, "1 together"),
+    ({"model": "gpt2", "text": "in", "weights": [weight(0, 0, 0, 0, 0.5)]}, "rest"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), REFUSED, ids=str)
+def test_what_cannot_be_answered(body: dict[str, Any], message: str, ask: Ask) -> None:
+    status, error = ask("/v1/page", **body)
+    assert status == 400
+    assert re.search(message, error["message"])
+
+
+def test_a_key_is_asked_for(models: dict[str, regard.Model]) -> None:
+    with TestClient(app_of(models, settings=Settings(keys=("secret",)))) as client:
+        assert client.get("/").status_code == 200
+        assert client.get("/usages").status_code == 404
+        assert client.post("/v1/page", json={"text": "a"}).status_code == 401
+        headers = {"authorization": "Bearer secret"}
+        assert client.post("/v1/page", json={"text": "a"}, headers=headers).status_code == 200
+
+
+def test_every_route_is_described(client: TestClient) -> None:
+    described = client.get("/openapi.json").json()
+    posts = {path: each["post"] for path, each in described["paths"].items() if "post" in each}
+    wanted = ("words", "trace", "attention", "usages/search", "completions", "page")
+    assert posts.keys() >= {f"/v1/{name}" for name in wanted}
+    for path, post in posts.items():
+        assert post["summary"], path
+        assert {"400", "401", "404", "413", "429", "503", "504"} <= post["responses"].keys(), path
+        schema = post["requestBody"]["content"]["application/json"]["schema"]
+        body = described["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        (first, *_) = body["properties"].values()
+        assert first.get("examples"), path
