@@ -21,6 +21,8 @@ KUBERNETES = ROOT / "deploy/kubernetes"
 BASE, CUDA = KUBERNETES / "base", KUBERNETES / "cuda"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
+HOWTO = (ROOT / "docs/howto/serving_cluster.md").read_text(encoding="utf-8")
+
 yaml = pytest.importorskip("yaml")
 kubernetes = pytest.importorskip("kubernetes_validate")
 
@@ -117,9 +119,22 @@ def probes(container: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("probe", ["startup", "liveness", "readiness"])
 def test_probes_are_answered(container: dict[str, Any], probe: str) -> None:
-    """By an application that has not loaded its model: it lives, and is not ready."""
-    answer = TestClient(app_of([regard.load()])).get(probes(container)[probe]["httpGet"]["path"])
-    assert answer.status_code == (200 if probe == "liveness" else 503)
+    """Whether it is ready is another matter."""
+    with TestClient(app_of([regard.load()])) as client:
+        status = client.get(probes(container)[probe]["httpGet"]["path"]).status_code
+    assert status == 200 or (status == 503 and probe != "liveness")
+
+
+def test_the_autoscaler_reads_a_metric_that_is_there(base: dict[str, Any]) -> None:
+    metric = base["HorizontalPodAutoscaler"]["spec"]["metrics"][0]["pods"]["metric"]["name"]
+    path = base["Deployment"]["spec"]["template"]["metadata"]["annotations"]["prometheus.io/path"]
+    told = TestClient(app_of([regard.load()])).get(path)
+    assert told.status_code == 200
+    assert f"# TYPE {metric} gauge" in told.text
+    [rule] = re.findall(r"```yaml\n(.*?)```", HOWTO, re.DOTALL)
+    [adapted] = yaml.safe_load(rule)["rules"]
+    assert adapted["seriesQuery"].startswith(f"{metric}{{")
+    assert adapted["name"] == {"as": metric}
 
 
 def test_all_select_the_same_pods(base: dict[str, Any]) -> None:
