@@ -22,7 +22,7 @@ class Metrics:
             "regard_request_seconds", "Until answered", ["route"], buckets=_SECONDS, registry=registry
         )
         of_model: dict[str, Any] = {"labelnames": ["model"], "registry": registry}
-        self.queue = Gauge("regard_queue_tokens", "Tokens that wait", **of_model)
+        self.queue = Gauge("regard_queue_tokens", "Tokens that wait or are being computed", **of_model)
         self.tokens = Counter("regard_tokens", "Tokens embedded", **of_model)
         self.truncated = Counter("regard_truncated_texts", "Texts that were cut off, as asked", **of_model)
         self.fill = Histogram("regard_batch_fill", "How full a turn was", buckets=_PARTS, **of_model)

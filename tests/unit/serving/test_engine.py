@@ -1,0 +1,319 @@
+"""An engine: turns that are fair, errors that stay with who made them, and no one who waits in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import regard
+from regard.core.errors import InputError
+from regard.embedding import Embedder, Request
+from regard.serving import ApiError, Engine, Settings
+from regard.serving._engine import shares
+from regard.serving._jobs import TURN_TOKENS, EmbedJob
+from regard.serving._metrics import Metrics
+from regard.serving._service import Service
+from unit.models.folders import write, write_tokenizer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = write(tmp_path_factory.mktemp("tiny"), "bert")
+    write_tokenizer(path, 31)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> regard.Model:
+    return regard.load(folder)
+
+
+@pytest.fixture
+def engine(model: regard.Model) -> Iterator[Engine]:
+    engine = Engine("tiny", model, Settings(max_queue=100, timeout=5), Metrics())
+    yield engine
+    engine.stop()
+
+
+def run(task: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(task, 20))
+
+
+class Held:
+    """A function of the model that holds its thread until it is let go."""
+
+    def __init__(self) -> None:
+        self.began, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, model: regard.Model) -> None:
+        self.began.set()
+        self.go.wait(20)
+
+
+async def held(engine: Engine) -> tuple[Held, asyncio.Task[None]]:
+    hold = Held()
+    task = asyncio.create_task(engine.call(hold, tokens=1))
+    while not hold.began.is_set():
+        await asyncio.sleep(0.001)
+    return hold, task
+
+
+def jobs(model: regard.Model, *counts: int) -> list[EmbedJob]:
+    async def made() -> list[EmbedJob]:
+        return [EmbedJob(["w1 w2 w3 w4 w5 w6 w7 w8"] * count, "refuse") for count in counts]
+
+    asked = asyncio.run(made())
+    embedder = Embedder(model.loaded, Request())
+    for job in asked:
+        job.read(embedder, 10**6)
+    return asked
+
+
+def test_a_turn_is_shared_equally_and_the_rest_goes_to_the_oldest(model: regard.Model) -> None:
+    long, short, other = jobs(model, 1000, 1, 1000)
+    parts = shares([long, short, other])
+    counts = [len(parts[job]) for job in (long, short, other)]
+    rows = TURN_TOKENS // parts[short][0].tokens
+    assert counts[1] == 1
+    assert sum(counts) == rows
+    assert counts[2] == rows // 3
+    assert counts[0] > counts[2]
+
+
+def test_a_turn_is_never_empty(model: regard.Model) -> None:
+    asked = jobs(model, *[3] * 5000)
+    assert sum(map(len, shares(asked).values())) > 0
+
+
+def test_vectors_do_not_depend_on_who_else_asks(engine: Engine, model: regard.Model) -> None:
+    texts = [f"w{place % 31} w{place % 7}" for place in range(200)]
+
+    async def all_at_once() -> list[Any]:
+        hold, task = await held(engine)
+        asked = [asyncio.create_task(engine.embed([text])) for text in texts[:20]]
+        await asyncio.sleep(0.01)
+        hold.go.set()
+        await task
+        return await asyncio.gather(*asked)
+
+    made = run(all_at_once())
+    expected = model.embed(texts[:20])
+    np.testing.assert_allclose([each.vectors[0] for each in made], expected, atol=2e-6)
+
+
+def test_what_waits_is_bounded_and_who_leaves_is_not_counted(engine: Engine) -> None:
+    async def fill() -> None:
+        hold, task = await held(engine)
+        asked = [asyncio.create_task(engine.call(lambda model: 1, tokens=49)) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert engine.queue.tokens == 99
+        with pytest.raises(ApiError) as refused:
+            await engine.embed(["w1"])
+        assert (refused.value.status, refused.value.code) == (429, "queue_full")
+        assert refused.value.retry_after is not None
+        for each in asked:
+            each.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        assert engine.queue.tokens == 1
+        hold.go.set()
+        await task
+        assert engine.queue.tokens == 0
+
+    run(fill())
+
+
+def test_a_wrong_text_fails_its_own_request_only(engine: Engine) -> None:
+    async def both() -> list[Any]:
+        hold, task = await held(engine)
+        calls = [engine.embed(["w1"]), engine.embed(["w2", ""]), engine.embed(["w3"])]
+        asked = [asyncio.create_task(each) for each in calls]
+        await asyncio.sleep(0.01)
+        hold.go.set()
+        await task
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    first, wrong, last = run(both())
+    assert (len(first.vectors), len(last.vectors)) == (1, 1)
+    assert isinstance(wrong, ApiError)
+    assert "input[1]" in wrong.message
+
+
+def test_an_error_of_the_arithmetic_stays_with_one_request(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Embedder.vectors
+
+    def vectors(self: Embedder, texts: Any, **named: Any) -> Any:
+        if any(len(text.ids) == 3 for text in texts):
+            raise RuntimeError("no memory")
+        return real(self, texts, **named)
+
+    async def both() -> list[Any]:
+        hold, task = await held(engine)
+        asked = [asyncio.create_task(engine.embed([text])) for text in ("w1", "w1 w2 w3", "w5")]
+        await asyncio.sleep(0.01)
+        monkeypatch.setattr(Embedder, "vectors", vectors)
+        hold.go.set()
+        await task
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    first, wrong, last = run(both())
+    assert isinstance(wrong, RuntimeError)
+    assert (len(first.vectors), len(last.vectors)) == (1, 1)
+
+
+def test_streams_take_turns(engine: Engine) -> None:
+    order: list[str] = []
+
+    def steps(name: str) -> Any:
+        def generator(model: regard.Model) -> Generator[str, None, str]:
+            for place in range(3):
+                order.append(name)
+                yield f"{name}{place}"
+            return f"end of {name}"
+
+        return generator
+
+    async def read(name: str) -> tuple[list[str], str]:
+        async with engine.stream(steps(name), tokens=1) as pieces:
+            return [piece async for piece in pieces], pieces.value
+
+    async def both() -> list[Any]:
+        hold, task = await held(engine)
+        asked = [asyncio.create_task(read(name)) for name in "ab"]
+        await asyncio.sleep(0)
+        hold.go.set()
+        await task
+        return await asyncio.gather(*asked)
+
+    assert run(both()) == [([f"{name}{place}" for place in range(3)], f"end of {name}") for name in "ab"]
+    assert "".join(order) == "ababab"
+
+
+def test_a_stream_that_is_left_is_closed(engine: Engine) -> None:
+    closed = threading.Event()
+
+    def endless(model: regard.Model) -> Generator[int, None, None]:
+        try:
+            while True:
+                yield 1
+        finally:
+            closed.set()
+
+    async def read() -> None:
+        async with engine.stream(endless, tokens=1) as pieces:
+            await anext(pieces)
+        for _ in range(2):  # the stream's next turn may come after that of the first
+            await engine.call(lambda model: None, tokens=1)
+
+    run(read())
+    assert closed.is_set()
+
+
+def test_errors_reach_the_caller(engine: Engine) -> None:
+    def wrong(model: regard.Model) -> Generator[int, None, None]:
+        yield 1
+        raise InputError("no")
+
+    async def calls() -> None:
+        with pytest.raises(InputError):
+            await engine.call(lambda model: model.embed([""]), tokens=1)
+        async with engine.stream(wrong, tokens=1) as pieces:
+            assert await anext(pieces) == 1
+            with pytest.raises(InputError):
+                await anext(pieces)
+
+    run(calls())
+
+
+def test_nobody_waits_for_a_dead_thread(engine: Engine) -> None:
+    def kill(model: regard.Model) -> None:
+        raise SystemExit
+
+    async def calls() -> list[Any]:
+        hold, task = await held(engine)
+        asked = [engine.call(kill, tokens=1), engine.embed(["w1"]), engine.call(lambda model: 1, tokens=1)]
+        tasks = [asyncio.create_task(each) for each in asked]
+        await asyncio.sleep(0.01)
+        hold.go.set()
+        await task
+        return [*await asyncio.gather(*tasks, return_exceptions=True), await later()]
+
+    async def later() -> Any:
+        try:
+            await engine.embed(["w1"])
+        except ApiError as error:
+            return error
+
+    assert {error.status for error in run(calls())} == {503}
+    assert isinstance(engine.dead, SystemExit)
+
+
+def test_a_computation_that_hangs_is_a_dead_thread(model: regard.Model) -> None:
+    engine = Engine("tiny", model, Settings(stall=0.05), Metrics())
+
+    async def hang() -> int:
+        hold, task = await held(engine)
+        await asyncio.sleep(0.1)
+        engine.check()
+        try:
+            await task
+        except ApiError as error:
+            return error.status
+        finally:
+            hold.go.set()
+        return 200
+
+    assert run(hang()) == 503
+    engine.stop()
+
+
+def test_time_runs_out(model: regard.Model) -> None:
+    engine = Engine("tiny", model, Settings(timeout=0.05), Metrics())
+
+    async def late() -> list[Any]:
+        hold, task = await held(engine)
+        found = await asyncio.gather(task, engine.embed(["w1"]), return_exceptions=True)
+        hold.go.set()
+        return found
+
+    begun, waiting = run(late())
+    assert (begun.status, waiting.status) == (504, 503)
+    engine.stop()
+
+
+def test_models_come_and_go_within_the_bound(folder: Path, tmp_path: Path) -> None:
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    names = {name: str(folder) for name in "abc"}
+    with pytest.raises(InputError, match="max_memory must be at least"):
+        Service(names, Settings(max_memory=size - 1))
+    service = Service(names, Settings(max_memory=2 * size))
+    service.start()
+    assert [each.is_started for each in service.engines.values()] == [True, True, False]
+
+    async def use() -> None:
+        await service.engine("b").embed(["w1"])
+        await service.engine("a").embed(["w1"])
+        hold, task = await held(service.engine("a"))
+        made = await service.engine("c").embed(["w1"])
+        assert made.vectors.shape == (1, service.engines["c"].width)
+        assert [each.is_started for each in service.engines.values()] == [True, False, True]
+        other, busy = await held(service.engine("c"))
+        with pytest.raises(ApiError) as full:
+            service.engine("b")
+        assert (full.value.status, full.value.code) == (503, "memory_full")
+        for each in (hold, other):
+            each.go.set()
+        await asyncio.gather(task, busy)
+        await service.engine("b").embed(["w1"])
+
+    run(use())
+    assert [each.is_started for each in service.engines.values()] == [False, True, True]
+    for engine in service.engines.values():
+        engine.stop()
