@@ -1,0 +1,197 @@
+"""A server's page in a browser, and its completions by OpenAI's client, on one process of tiny models."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import openai
+import pytest
+import torch
+from playwright.sync_api import Browser, expect
+from playwright.sync_api import Page as BrowserPage
+
+import regard
+from integration.live_models import live_model
+from integration.served import Served, posted, wait_for
+from regard.concordance import Concordance, Reading, build_index
+from regard.decoding import Rules
+from regard.tracing import Trace
+from unit.concordance.conftest import write_rows
+
+KEY = "a key of the tests"
+PROMPT = "the man in"
+TEXT = "the man on a money bank."
+
+
+class Server(NamedTuple):
+    url: str
+    models: dict[str, regard.Model]
+    index: Path
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("served")
+    models = {family: live_model(folder / family, family) for family in ("bert", "gpt2")}
+    index = folder / "corpus"
+    build_index([write_rows(folder / "rows.jsonl")], index, Reading(date="date", meta=("genre",)))
+    (folder / "keys").write_text(f"{KEY}\n", "utf-8")
+    command = [sys.executable, "-m", "regard", "serve", "--port", "0", "--drain-delay", "0"]
+    command += ["--api-key-file", str(folder / "keys"), "--index", str(index)]
+    for family in models:
+        command += ["-m", f"{family}={folder / family}"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    found = re.search(r"http://127\.0\.0\.1:\d+", line)
+    assert found is not None, line + process.stderr.read()
+    yield Server(found[0], models, index)
+    process.terminate()
+    process.wait()
+    process.stderr.close()
+
+
+@pytest.fixture
+def open_served(browser: Browser, server: Server) -> Iterator[BrowserPage]:
+    """A page of the server, in a window of its own; what goes wrong in it fails the test."""
+    troubles: list[str] = []
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.on("request", lambda request: request.url.startswith(server.url) or troubles.append(request.url))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    # Chromium tells of each answer that is an error, which the page handles.
+    page.on("console", lambda said: "Failed to load" in said.text or troubles.append(said.text))
+    yield page
+    context.close()
+    assert troubles == []
+
+
+def test_the_openai_client_reads_what_is_written(server: Server) -> None:
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
+    wanted = server.models["gpt2"].generate(PROMPT, max_length=12)
+    how: dict[str, Any] = {"model": "gpt2", "prompt": PROMPT, "max_tokens": 12, "temperature": 0}
+    answer = client.completions.create(**how, logprobs=1)
+    assert answer.choices[0].text == wanted.text
+    assert answer.choices[0].logprobs.token_logprobs == pytest.approx(
+        list(wanted.log_probabilities), abs=1e-5
+    )
+    assert answer.usage.completion_tokens == 12
+    stream = client.completions.create(**how, stream=True, stream_options={"include_usage": True})
+    *chunks, last = list(stream)
+    assert "".join(chunk.choices[0].text for chunk in chunks) == wanted.text
+    assert chunks[-1].choices[0].finish_reason == "length"
+    assert (last.choices, last.usage) == ([], answer.usage)
+    with pytest.raises(openai.BadRequestError, match="must have a decoder") as caught:
+        client.completions.create(model="bert", prompt="a", stream=True)
+    assert caught.value.param == "model"
+
+
+def _settle(page: BrowserPage) -> None:
+    expect(page.locator(".live")).not_to_have_class(re.compile("working"))
+
+
+def _check(page: BrowserPage, trace: Trace) -> None:
+    """Tokens and all weights against Python's."""
+    told = page.evaluate("window.regard.source.tokens(window.regard.source.kinds[0], 'query')")
+    assert [token["text"] for token in told] == trace.tokens
+    for layer in range(2):
+        for head in range(3):
+            rows = page.evaluate(
+                "([layer, head, count]) => Array.from({ length: count }, (_, query) =>"
+                " [...window.regard.weightsRow(layer, head, query)])",
+                [layer, head, len(trace.tokens)],
+            )
+            np.testing.assert_allclose(rows, trace.weights(layer, head), atol=2e-6)
+
+
+def test_the_page_runs_the_servers_model(server: Server, open_served: BrowserPage) -> None:
+    page, model = open_served, server.models["bert"]
+    page.goto(f"{server.url}/#view=heads&layer=0&head=0")
+    page.get_by_label("API key").fill(KEY)
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator(".live-status")).to_contain_text(" ms.")
+    expect(page.get_by_label("API key")).to_be_hidden()
+    page.get_by_label("Type a sentence").fill(TEXT)
+    _settle(page)
+    _check(page, model.trace(TEXT))
+    assert page.evaluate("window.regard.facts.difference") < 1e-6
+    assert page.evaluate("window.regard.facts.model") == "bert"
+
+    page.get_by_role("button", name="Switch off head 0.0").click()
+    _settle(page)
+    off = model.edited(regard.Zero("head", layer=0, head=0))
+    _check(page, off.trace(TEXT))
+    one, other = (each.trace(TEXT).embedding("bank") for each in (model, off))
+    moved = float(torch.cosine_similarity(one, other, dim=0))
+    expect(page.locator(".live-words").first).to_contain_text(f"bank {moved:.3f}")
+
+    # A weight is dragged; what follows from it is computed anew.
+    page.locator('.tokens.queries [data-token="2"]').click()
+    handle = page.locator(".drag").first
+    place = [int(part) for part in str(handle.get_attribute("data-place")).split(".")]
+    handle.focus()
+    handle.press("End")
+    _settle(page)
+    row = page.evaluate("([l, h, q]) => [...window.regard.weightsRow(l, h, q)]", place[:3])
+    assert row[place[3]] == pytest.approx(1, abs=1e-5)
+    page.get_by_label("Type a sentence").fill("")
+    expect(page.locator(".live-status")).to_contain_text("text is empty")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+    page.get_by_label("Model").select_option("gpt2")
+    page.wait_for_url("**/?model=gpt2*")
+    expect(page.get_by_label("API key")).to_be_visible()
+
+
+def test_the_concordance_by_hand(server: Server, open_served: BrowserPage) -> None:
+    page = open_served
+    page.goto(f"{server.url}/usages")
+    page.get_by_label("A sentence, its word marked").fill("a man on the *bank* of a river")
+    page.get_by_label("where").fill("genre=news")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_label("API key").fill(KEY)
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.get_by_role("status")).to_contain_text("uses, the likest in meaning first")
+    concordance = Concordance(server.index, server.models["bert"])
+    found = concordance.find(sentence="a man on the *bank* of a river", where=["genre=news"])
+    lines = page.locator(".usages-line").all_text_contents()
+    assert lines == [line.place.body for line in found]
+    last = found.lines[-1]
+    page.get_by_role("button", name="like this").last.click()
+    expect(page.locator(".usages-line").first).to_have_text(last.place.body)
+    page.reload()  # the address keeps what is asked
+    expect(page.get_by_label("where")).to_have_value("genre=news")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_a_client_that_leaves_ends_the_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live_model(tmp_path / "gpt2", "gpt2")
+    taken: list[int] = []
+    real = Rules.apply
+
+    def slowly(self: Rules, *arguments: Any) -> Any:
+        taken.append(len(taken))
+        time.sleep(0.05)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Rules, "apply", slowly)
+    served = Served(tmp_path / "gpt2")
+    try:
+        body = json.dumps({"prompt": "a", "max_tokens": 40, "stream": True, "temperature": 0}).encode()
+        with served.connect(posted(body).replace(b"/v1/embeddings", b"/v1/completions")) as connection:
+            assert b"data: " in connection.recv(4096) + connection.recv(4096)
+        wait_for(lambda: served.engine.queue.tokens == 0)
+        after = len(taken)
+        assert after < 30
+        time.sleep(0.2)
+        assert len(taken) <= after + 1
+    finally:
+        served.close()
