@@ -1,6 +1,7 @@
 """The index on disk: one SQLite file with documents, texts, forms, uses and vectors."""
 
 import json
+import math
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,6 +59,7 @@ class Store:
                 f"index must be the folder of one, as `regard index` makes it; {str(folder)!r} is none."
             )
         self.folder = folder
+        self._most = self._ends = math.inf  # seconds of a query, and when it ends
         try:
             self.db = _connected(folder / FILE)
             self.manifest = self._manifest()
@@ -116,21 +118,25 @@ class Store:
         Raises:
             InputError: it takes longer than it may, or a regular expression in it does.
         """
+        self._ends = time.monotonic() + self._most
         try:
             return self.db.execute(query, values).fetchall()
         except sqlite3.OperationalError as error:
             if "interrupted" in str(error) or "user-defined function" in str(error):
                 raise InputError("word or where must be simpler: to search by it takes too long.") from error
             raise
+        finally:
+            self._ends = math.inf
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """In it each query ends with an error when this time has passed."""
-        ends = time.monotonic() + seconds
-        self.db.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
+        """In it each query ends with an error when it has taken this long."""
+        self._most = seconds
+        self.db.set_progress_handler(lambda: time.monotonic() > self._ends, _STEPS)
         try:
             yield
         finally:
+            self._most = math.inf
             self.db.set_progress_handler(None, _STEPS)
 
     def one(self, query: str, values: Sequence[Any] = ()) -> Any:

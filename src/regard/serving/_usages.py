@@ -13,6 +13,7 @@ from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 
 _TURN: Final = 2.0  # seconds in which vectors are computed before others get their turn
+_QUERY: Final = 2.0  # seconds that a query of the index may take
 _TOKENS: Final = 512  # what a search counts as, in the queue
 
 
@@ -78,7 +79,7 @@ class Usages:
             if done < total and time.monotonic() > ends:
                 raise _NotYet(f"{done:,} of {total:,} in this turn")
 
-        with concordance.within(_TURN):
+        with concordance.within(_QUERY):
             found = concordance.find(**asked, progress=go_on)
         return {"total": found.total, "about": found.about, "lines": found.to_rows()}
 

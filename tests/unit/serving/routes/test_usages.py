@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,6 @@ def test_vectors_are_computed_in_turns(
     build_index([write_rows(tmp_path / "rows.jsonl")], tmp_path / "index")
     monkeypatch.setattr("regard.concordance._vectors._TEXTS_AT_ONCE", 1)
     monkeypatch.setattr("regard.serving._usages._TURN", 0.0)
-    monkeypatch.setattr(Concordance, "within", lambda self, seconds: nullcontext())
     app = app_of({"bert": models["bert"]}, settings=Settings(index=tmp_path / "index"))
     monkeypatch.setattr(app.state.service.usages, "_timeout", timeout)
     with TestClient(app) as client:
