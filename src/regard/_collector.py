@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def paused() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Nothing is collected inside: each time it would look through all of torch, for a tenth of a second."""
     collects = gc.isenabled()
     gc.disable()

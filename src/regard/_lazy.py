@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
-from regard._collector import paused
+from regard._collector import gc_paused
 
 
 def lazy_exports(
@@ -30,7 +30,7 @@ def lazy_exports(
     def find(name: str) -> object:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        with paused():  # what is imported stays
+        with gc_paused():  # what is imported stays
             return getattr(import_module(module_of[name]), name)
 
     def names() -> list[str]:

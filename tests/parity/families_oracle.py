@@ -84,7 +84,7 @@ class _Wide(TorchFunctionMode):
     precision: they are part of the model.
     """
 
-    paused = 0
+    gc_paused = 0
 
     def __torch_function__(
         self,
@@ -94,7 +94,7 @@ class _Wide(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = dict(kwargs or {})
-        if self.paused:
+        if self.gc_paused:
             return func(*args, **kwargs)
         if func is torch.tensor and kwargs.get("dtype") is torch.float32:  # DeBERTa's scale
             return func(*args, **(kwargs | {"dtype": torch.float64}))
@@ -119,10 +119,10 @@ def at_full_width(model: nn.Module) -> Iterator[None]:
     mode = _Wide()
 
     def pause(*_: Any) -> None:
-        mode.paused += 1
+        mode.gc_paused += 1
 
     def resume(*_: Any) -> None:
-        mode.paused -= 1
+        mode.gc_paused -= 1
 
     hooks = []
     for module in model.modules():

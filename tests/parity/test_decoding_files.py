@@ -25,7 +25,7 @@ from regard.decoding import (
     recommended,
     speculate,
 )
-from regard.decoding._said import INERT, REFUSED, RULES, WAYS
+from regard.decoding._said import IGNORED_FIELDS, REFUSED, RULES, WAYS
 from regard.models import load_checkpoint
 from tolerances import PARITY_FP32, assert_close_to_largest
 from unit.decoding.test_texts import tokenizer
@@ -238,7 +238,7 @@ def test_recommended(says: dict[str, Any], wanted: Any, tmp_path: Path) -> None:
 def test_every_field_is_known(tmp_path: Path) -> None:
     """Of the transformers that is installed; each is of one kind."""
     theirs = {name for name in vars(transformers.GenerationConfig()) if not name.startswith("_")}
-    known = [*RULES, *WAYS, *REFUSED, *INERT]
+    known = [*RULES, *WAYS, *REFUSED, *IGNORED_FIELDS]
     assert len(set(known)) == len(known)
     assert theirs <= set(known)
     both = Both("gpt2", tmp_path, {}, "generation_config.json")

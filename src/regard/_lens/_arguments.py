@@ -13,7 +13,7 @@ from regard.core.errors import InputError
 
 _READ = {"attention_mask", "scaling", "dropout", "is_causal", "softcap", "position_bias", "s_aux"}
 
-INERT = {
+IGNORED_FIELDS = {
     "sliding_window": "the mask has it; only flash kernels, which get no mask, read the number",
     "cache_position": "where in a cache the tokens go, which no cache holds here",
     "position_ids": "read before, by the rotation and the mask; flash kernels find packed texts by it",
@@ -49,7 +49,7 @@ def read_inputs(call: Call, masks: "Masks") -> AttentionInputs:
     where, arguments = type(call.module).__name__, call.arguments
     q, k, v = call.q, call.k, call.v
     for name, value in arguments.items():
-        if name not in _READ and name not in INERT and not _is_empty(value):
+        if name not in _READ and name not in IGNORED_FIELDS and not _is_empty(value):
             raise InputError(
                 f"hf_model hands {name}={_short(value)} to the attention of {where}, which regard does not "
                 "know: what it does to the weights would be missing from the trace. Ask for it in an issue."

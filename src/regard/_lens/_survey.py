@@ -25,7 +25,7 @@ from regard.core import AttentionInputs, Mask
 
 @dataclass(frozen=True)
 class Execution:
-    """One call of a module: which one, and the how manieth of it."""
+    """One call of a module: which module, and which of its calls."""
 
     module: nn.Module = field(repr=False)
     occurrence: int

@@ -176,7 +176,7 @@ class LatentStack(Stack):
 
     def new_states(self, *, back: int = 0) -> NoReturn:
         """Refused: a latent vector reads the whole input."""
-        raise InputError("the latent vectors read the whole text, so that none can be kept.")
+        raise InputError("the latent vectors read the whole text, so no cache can be kept.")
 
     def forward(
         self,

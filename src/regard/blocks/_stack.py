@@ -138,10 +138,10 @@ class Stack(nn.Module):
         """
         for pattern in self.patterns:
             if pattern.mask is None or not any(isinstance(part, Causal) for part in pattern.mask.parts()):
-                raise InputError("a token's vectors depend on what follows it, so that none can be kept.")
+                raise InputError("a token's vectors depend on what follows it, so no cache can be kept.")
             if pattern.rotary is not None and isinstance(pattern.rotary.scaling, DynamicNTKScaling):
                 raise InputError(
-                    "dynamic NTK scaling turns all keys anew as the text grows, so that none can be kept."
+                    "dynamic NTK scaling turns all keys anew as the text grows, so no cache can be kept."
                 )
         # The bias is one for all layers, of all keys: where there is one, none may be let go.
         windows = [_window(pattern) if self.bias is None else None for pattern in self.patterns]

@@ -8,7 +8,7 @@ all of a model or raises one error that lists everything which does not fit.
 from regard.checkpoints._architecture import HEADS, HeadKind, head_of, label_names, num_labels
 from regard.checkpoints._fields import Fields, read_config, read_config_list
 from regard.checkpoints._find import Source, SourceKind, available, find, locate, verify
-from regard.checkpoints._inert import INERT
+from regard.checkpoints._ignored import IGNORED_FIELDS
 from regard.checkpoints._keymap import KeyMap
 from regard.checkpoints._layout import BESIDE, MODULES, SENTENCE, network_folder
 from regard.checkpoints._licence import licence_of
@@ -25,7 +25,7 @@ __all__ = [
     "DEFAULT_MODEL",
     "HEADS",
     "ID_BUFFERS",
-    "INERT",
+    "IGNORED_FIELDS",
     "MODULES",
     "PACKAGED",
     "SAFETENSORS_DTYPES",

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar, overload
 
-from regard.checkpoints._inert import INERT, INERT_AT
+from regard.checkpoints._ignored import IGNORED_FIELDS, IGNORED_FIELDS_AT
 from regard.checkpoints._layout import CONFIG
 from regard.core.errors import CheckpointError
 from regard.core.json import json_kind, read_object, read_objects
@@ -172,11 +172,11 @@ class Fields:
         )
         return [items.require(name, kind) for name in items.values]
 
-    def done(self, inert: Collection[str] = INERT) -> None:
+    def done(self, inert: Collection[str] = IGNORED_FIELDS) -> None:
         """End the reading: every field of the file must have been read, or be known to change nothing.
 
         Args:
-            inert: the fields that change nothing; a family with more of them hands in `INERT | {...}`.
+            inert: the fields that change nothing; a family with more hands in `IGNORED_FIELDS | {...}`.
 
         Raises:
             CheckpointError: there are other fields; the message lists them all.
@@ -202,7 +202,7 @@ class Fields:
         return unread
 
     def _is_inert_at_its_value(self, key: str) -> bool:
-        return key in INERT_AT and _same(INERT_AT[key], self.values[key])
+        return key in IGNORED_FIELDS_AT and _same(IGNORED_FIELDS_AT[key], self.values[key])
 
     def _typed(self, key: str, kind: type[_T]) -> _T:
         value = self.values[key]

@@ -49,7 +49,7 @@ def read_lines(path: Path, option: str, *, blank_too: bool = False) -> Iterator[
 
 
 def count_lines(path: Path) -> int | None:
-    """How many lines with more than blanks a plain file holds; None for what can be read but once.
+    """How many lines of a plain file hold more than blanks; None for a pipe, which can be read only once.
 
     A file that cannot be read has none: `read_lines` says why.
     """

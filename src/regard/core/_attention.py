@@ -202,7 +202,7 @@ def softmax_or_zero(masked_scores: Tensor) -> Tensor:
 
 
 def learned_by(inputs: AttentionInputs) -> tuple[Tensor, ...]:
-    """What scorer, bias and sinks learn; refused where the bias has a gradient for what it does not name."""
+    """The parameters of scorer, bias and sinks. A bias with a gradient must name its parameters."""
     learned = inputs.scorer.learned()
     if inputs.bias is not None:
         bias = as_object(inputs.bias)

@@ -72,11 +72,11 @@ def _fused(inputs: AttentionInputs, *, keeps: bool) -> Tensor:
         if not (mask is None or padding_of(mask) is None or _harmless(inputs.k, inputs.v)):
             k, v = silence_padding(mask, inputs.k, inputs.v)
             inputs = inputs.changed(k=k, v=v)
-    of_dots = inputs.of_dots()
-    if of_dots is not None and of_dots.q.dtype != inputs.v.dtype:
+    product = inputs.as_dot_product()
+    if product is not None and product.q.dtype != inputs.v.dtype:
         # A scorer has worked in float32, and so does the kernel; the context is rounded once.
-        return _scored(of_dots.changed(v=inputs.v.to(of_dots.q.dtype)), True, keeps).to(inputs.v.dtype)
-    return _scored(inputs if of_dots is None else of_dots, of_dots is not None, keeps)
+        return _scored(product.changed(v=inputs.v.to(product.q.dtype)), True, keeps).to(inputs.v.dtype)
+    return _scored(inputs if product is None else product, product is not None, keeps)
 
 
 def _scored(inputs: AttentionInputs, by_dots: bool, keeps: bool) -> Tensor:

@@ -199,7 +199,7 @@ class AttentionInputs:
         """The scale in force: the given one, or the scorer's."""
         return self.scorer.scale(self.q.shape[3]) if self.scale is None else self.scale
 
-    def of_dots(self) -> "AttentionInputs | None":
+    def as_dot_product(self) -> "AttentionInputs | None":
         """The record whose scores are dot products, the same numbers; None where no dot product gives them.
 
         Its q and k are in float32 or wider where the scorer had to make them of the record's own.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import cache
 
 
-def give_back() -> None:
+def trim_malloc() -> None:
     """Let the C library give its free pages back to the system, where it can."""
     trim = _trim()
     if trim is not None:

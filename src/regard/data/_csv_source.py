@@ -142,7 +142,7 @@ class CsvSource:
                 other = "header" if self._form.header else "first"
                 reason = f"the record has {len(record)} fields, the {other} {len(self._header)}"
             if len(feed.taken) > 1 and (reason is not None or self._swallows(feed)):
-                feed.give_back()
+                feed.trim_malloc()
                 record, reason = [], _STRAY
             if reason is not None and self._form.escape is None and b'\\"' in feed.taken[0]:
                 reason += r"; if \" stands for a quotation mark in it, give escape='\' (--escape)"
@@ -180,7 +180,7 @@ class _Feed:
         self.taken: list[bytes] = []
         self.reason: str | None = None
 
-    def give_back(self) -> None:
+    def trim_malloc(self) -> None:
         """Has all lines of the record but the first read again."""
         self._again.extendleft(reversed(self.taken[1:]))
         self._next = self.line + 1

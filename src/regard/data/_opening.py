@@ -150,7 +150,7 @@ def look_into(
 
 
 def _copied(name: str, stream: IO[bytes], said: str | None, encoding: str, folder: Path | None) -> Opened:
-    """Looks into what can be read but once, in a file without a name, which goes with the process."""
+    """Copies a pipe, which can be read only once, to a file without a name that ends with the process."""
     where = "the folder for temporary files" if folder is None else repr(str(folder))
     try:
         copy = cast(IO[bytes], TemporaryFile(dir=folder))  # noqa: SIM115 - it lives as long as `opened`

@@ -81,7 +81,7 @@ class Beams:
 
 
 class Way(NamedTuple):
-    """One way of a text that stayed at a step: all its new tokens, their log p, and whether it ended here."""
+    """One hypothesis that was kept at a step: its new tokens, their log p, and whether it ended here."""
 
     token_ids: tuple[int, ...]
     log_probability: float

@@ -44,7 +44,7 @@ REFUSED = {
 }
 """Fields that change any text, and at what value they do not."""
 
-INERT = frozenset(
+IGNORED_FIELDS = frozenset(
     {
         # lengths at most: how much is written is for the call to say
         *("max_length", "max_new_tokens", "max_time"),
@@ -85,7 +85,7 @@ def rules_said(model: Loaded, given: Collection[str]) -> tuple[Path, dict[str, A
     """The same file, and the arguments of `Rules` that it gives beside those that the user gave."""
     file, values = said(model)
     two, own = len(model.network.prefixes) == 2, file.name != "config.json"  # which has fields of other kinds
-    harmless = RULES.keys() | WAYS | INERT if own else values.keys() - REFUSED.keys()
+    harmless = RULES.keys() | WAYS | IGNORED_FIELDS if own else values.keys() - REFUSED.keys()
     for name in sorted(values.keys() - harmless):
         value, off = values[name], REFUSED.get(name)
         if value != off and (off == 1 or value not in (False, [], {})):

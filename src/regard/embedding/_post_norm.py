@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from regard.blocks import FeedForward, MultiHeadAttention, PostNorm, Residual, SelfAttentionLayer, Stack
 from regard.core import ScaledDot
 from regard.embedding._arithmetic import Arithmetic
-from regard.embedding._entrance import Entrance
+from regard.embedding._packed_embeddings import PackedEmbeddings
 from regard.embedding._products import Float32Product, MakeProduct, Product, Projection, SideBySide
 from regard.models import Network, Transformer
 
@@ -74,7 +74,7 @@ class PostNormEngine:
         self._scratch, self._arithmetic = _Scratch(), arithmetic or Arithmetic()
         kept = [layer for layer in stack.layers if isinstance(layer, SelfAttentionLayer)][: max(layers)]
         biases = [_output_bias(attention_of(layer)) for layer in kept]
-        self._entrance = Entrance(stack, biases[0] if biases else None)
+        self._entrance = PackedEmbeddings(stack, biases[0] if biases else None)
         self._layers = [
             _folded(layer, bias, following, product, of_values if number >= len(kept) // 2 else None)
             for number, (layer, bias, following) in enumerate(
@@ -112,7 +112,7 @@ def _stack(network: Network) -> Stack | None:
     parameters = list(network.parameters())
     on_cpu = all(p.device.type == "cpu" for p in parameters)
     one_type = {p.dtype for p in parameters} in ({torch.float32}, {torch.bfloat16})
-    known = Entrance.takes(stack) and all(is_plain(layer) for layer in stack.layers)
+    known = PackedEmbeddings.takes(stack) and all(is_plain(layer) for layer in stack.layers)
     return stack if plain and open_to_all and on_cpu and one_type and known and not network.training else None
 
 

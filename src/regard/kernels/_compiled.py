@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from llvmlite import binding  # type: ignore[import-untyped, unused-ignore]
 
-from regard._collector import paused
+from regard._collector import gc_paused
 
 ADDRESS: Final = ctypes.c_void_p
 """What an argument is: the address of a tensor's memory."""
@@ -25,7 +25,7 @@ def compiled(make: Callable[[], Any], name: str, *arguments: Any) -> Callable[..
 
     While it runs, so do other threads of Python.
     """
-    with paused():  # a kernel is written in some hundred thousand objects
+    with gc_paused():  # a kernel is written in some hundred thousand objects
         machine = _machine()
         parsed = binding.parse_assembly(str(make()))
     parsed.verify()

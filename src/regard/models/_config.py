@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
-from regard.checkpoints import INERT, Fields, HeadKind, head_of, label_names, num_labels
+from regard.checkpoints import IGNORED_FIELDS, Fields, HeadKind, head_of, label_names, num_labels
 from regard.core.errors import CheckpointError, InputError
 from regard.models._init import Scheme
 
@@ -72,7 +72,7 @@ class FamilyConfig:
     Attributes:
         STEMS: how the names of `transformers`' classes begin, by `model_type`.
         ENDINGS: how they end, for every head that the family has.
-        INERT: fields of the family's files that change nothing.
+        IGNORED_FIELDS: fields of the family's files that change nothing.
         ABSENT: fields below that the family has no use for, and that nobody can set for training.
 
     Args:
@@ -96,7 +96,7 @@ class FamilyConfig:
     ENDINGS: ClassVar[Mapping[HeadKind | None, str]] = MappingProxyType(
         {None: "Model", "sequence": "ForSequenceClassification", "token": "ForTokenClassification"}
     )
-    INERT: ClassVar[frozenset[str]] = frozenset()
+    IGNORED_FIELDS: ClassVar[frozenset[str]] = frozenset()
     ABSENT: ClassVar[frozenset[str]] = frozenset()
 
     vocab_size: int = hf("vocab_size", 30522, is_required=True)
@@ -185,7 +185,7 @@ class FamilyConfig:
         read = _read_declared(cls, fields)
         read |= cls.read_head(fields, tensors)
         read |= cls.derived(fields, tensors, read)
-        fields.done(INERT | cls.INERT)
+        fields.done(IGNORED_FIELDS | cls.IGNORED_FIELDS)
         return cls(**read)
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.checkpoints import (
     BESIDE,
-    INERT,
+    IGNORED_FIELDS,
     MODULES,
     licence_of,
     network_folder,
@@ -121,7 +121,7 @@ def write_checkpoint(
         True
     """
     network, more = our_own(network), dict(carried or {})
-    if unknown := sorted(more.keys() - INERT):
+    if unknown := sorted(more.keys() - IGNORED_FIELDS):
         raise InputError(
             f"carried must hold fields of config.json that change no number; got {unknown[0]!r}."
         )
@@ -193,7 +193,7 @@ def _carried(loaded: Loaded) -> Mapping[str, Any]:
     """The fields of the model's own file that change no number, such as the names of its labels."""
     values, config = read_config(network_folder(loaded.source.folder)).values, loaded.network.config
     left = _NOT_CARRIED | (_OF_LABELS if getattr(config, "head", None) in ("sequence", "token") else set())
-    return {name: values[name] for name in sorted(values) if name in INERT - left}
+    return {name: values[name] for name in sorted(values) if name in IGNORED_FIELDS - left}
 
 
 def _copy_beside(folder: Path, target: Path) -> None:

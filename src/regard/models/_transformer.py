@@ -336,7 +336,7 @@ class Transformer(Network):
 
 
 class _Beside(torch.autograd.Function):
-    """The state as it is, in whose graph some parameters stand without a gradient.
+    """The same state, with parameters in its graph that get no gradient.
 
     DDP waits for every parameter in each step; so it need not for those of a pooler that the loss does not
     read.

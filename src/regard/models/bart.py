@@ -67,7 +67,7 @@ class BartConfig(FamilyConfig):
     }
     # What changes nothing here; `num_hidden_layers` repeats `encoder_layers`. The others are fields of
     # fairseq, of the generator (which token is forced first) and of distillation, and what acts in training.
-    INERT = frozenset(
+    IGNORED_FIELDS = frozenset(
         {
             *("classif_dropout", "decoder_layerdrop", "encoder_layerdrop", "extra_pos_embeddings"),
             *("force_bos_token_to_be_generated", "num_hidden_layers", "replacing_rate"),

@@ -41,7 +41,7 @@ class BertConfig(PostNormConfig, TakesAttention):
     # so the class that is written has the masked-LM head only.
     HEADS = {"ForPreTraining": "masked-lm"}
     # These stand in the released TensorFlow checkpoints, whose code never read them.
-    INERT = frozenset(
+    IGNORED_FIELDS = frozenset(
         {
             *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
             *("pooler_size_per_head", "pooler_type"),

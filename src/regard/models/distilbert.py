@@ -27,7 +27,7 @@ class DistilBertConfig(PostNormConfig):
     STEMS = {"distilbert": "DistilBert"}
     STARTS = {"masked-lm": "vocab_", "sequence": "pre_classifier.", "token": "classifier."}
     # The first acts in answers to questions and in training only; nothing ever read the other.
-    INERT = frozenset({"qa_dropout", "tie_weights_"})
+    IGNORED_FIELDS = frozenset({"qa_dropout", "tie_weights_"})
 
     d_model: int = hf("dim", 768, is_required=True)
     num_layers: int = hf("n_layers", 6, is_required=True)

@@ -41,7 +41,7 @@ class ElectraConfig(PostNormConfig, TakesAttention):
     HEADS = {"ForPreTraining": "replaced"}
     ENDINGS = {**PostNormConfig.ENDINGS, "replaced": "ForPreTraining"}
     # Of the head for multiple choice only.
-    INERT = frozenset(
+    IGNORED_FIELDS = frozenset(
         {
             *("summary_activation", "summary_first_dropout", "summary_last_dropout"),
             *("summary_proj_to_labels", "summary_type", "summary_use_proj"),

@@ -82,7 +82,7 @@ class GemmaConfig(DecoderConfig):
 
     STEMS = {"gemma2": "Gemma2", "gemma3_text": "Gemma3"}
     # Which kind of cache the generator makes.
-    INERT = frozenset({"cache_implementation"})
+    IGNORED_FIELDS = frozenset({"cache_implementation"})
 
     model_type: Literal["gemma2", "gemma3_text"] = hf("model_type", "gemma2")
     vocab_size: int = hf("vocab_size", 256000, is_required=True)

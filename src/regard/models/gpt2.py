@@ -47,7 +47,7 @@ class Gpt2Config(DecoderConfig, TakesAttention):
     ENDINGS = {**DecoderConfig.ENDINGS, "language-model": "LMHeadModel"}
     # The summary is of a head for multiple choice; upcasting only says in which type the same numbers come
     # about; `predict_special_tokens` is about as many as `n_special` says, and there are none.
-    INERT = frozenset(
+    IGNORED_FIELDS = frozenset(
         {
             *("n_ctx", "predict_special_tokens", "reorder_and_upcast_attn", "summary_activation"),
             *("summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"),

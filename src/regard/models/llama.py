@@ -109,7 +109,7 @@ class LlamaConfig(DecoderConfig, TakesAttention):
     # What SmolLM's training code calls itself; the first Llamas' name for `max_position_embeddings`, which
     # their rotary embeddings need no more than that one; and into how many an old version splits a matrix
     # product.
-    INERT = frozenset({"is_llama_config", "max_sequence_length", "pretraining_tp"})
+    IGNORED_FIELDS = frozenset({"is_llama_config", "max_sequence_length", "pretraining_tp"})
 
     model_type: Literal["llama", "mistral", "qwen2", "qwen3"] = hf("model_type", "llama")
     vocab_size: int = hf("vocab_size", 32000, is_required=True)

@@ -59,7 +59,7 @@ class ModernBertConfig(EncoderConfig):
     # `layer_norm_eps` and `position_embedding_type` stand in the first files and were never read: the norms
     # have `norm_eps`, and there are no absolute positions. The others say how it is trained, and what is left
     # out of a loss.
-    INERT = frozenset(
+    IGNORED_FIELDS = frozenset(
         {
             *("cls_token_id", "deterministic_flash_attn", "layer_norm_eps"),
             *("position_embedding_type", "reference_compile", "repad_logits_with_grad"),

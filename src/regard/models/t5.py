@@ -58,7 +58,7 @@ class T5Config(FamilyConfig):
     STEMS = {"t5": "T5"}
     ENDINGS = {**FamilyConfig.ENDINGS, "language-model": "ForConditionalGeneration"}
     # Written by the first T5 files, read by no code.
-    INERT = frozenset({"n_positions"})
+    IGNORED_FIELDS = frozenset({"n_positions"})
 
     vocab_size: int = hf("vocab_size", 32128, is_required=True)
     d_model: int = hf("d_model", 512, is_required=True)

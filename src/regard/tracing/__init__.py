@@ -90,7 +90,7 @@ if TYPE_CHECKING:
         repeated_tokens,
     )
     from regard.tracing.record import AttentionTrace, Keep, Keeping, Numbers, Passage, Selector, kept_bytes
-    from regard.tracing.run import Forecast, forecast, run_again
+    from regard.tracing.run import Forecast, forecast, rerun
 
 __all__ = [
     "Add",
@@ -167,7 +167,7 @@ __all__ = [
     "page_record",
     "patch",
     "repeated_tokens",
-    "run_again",
+    "rerun",
     "senses_page",
     "served_page",
     "trace_ids",
@@ -200,6 +200,6 @@ __getattr__, __dir__ = _lazy_exports(
             "default_patterns heads heads_of_trace repeated_tokens"
         ),
         "regard.tracing.record": "AttentionTrace Keep Keeping Numbers Passage Selector kept_bytes",
-        "regard.tracing.run": "Forecast forecast run_again",
+        "regard.tracing.run": "Forecast forecast rerun",
     },
 )

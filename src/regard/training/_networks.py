@@ -41,7 +41,7 @@ _DROPOUT = "dropout_p"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class NetworkSpec:
     """Which network.
 
     Args:
@@ -59,7 +59,7 @@ class Wanted:
     seed: int
 
 
-def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: Any) -> Transformer:
+def network_of(wanted: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **more: Any) -> Transformer:
     """The network, in training mode.
 
     Args:
@@ -107,7 +107,7 @@ def network_of(wanted: Wanted, tokenizer: Tokenizer, *, head: HeadKind, **more: 
 
 @contextmanager
 def _settings_named(fields: Collection[str]) -> Iterator[None]:
-    """Errors about a field call it by the setting that it is."""
+    """An error about a field names the setting that it came from."""
     try:
         yield
     except TypeError as error:
@@ -138,7 +138,7 @@ def _rates(sizes: Mapping[str, Any], kind: type[Any], attention: Any) -> dict[st
     return {name: float(rate) for name, rate in {**found, **given}.items() if rate is not None}
 
 
-def _further(wanted: Wanted, start: str, more: Mapping[str, Any]) -> Transformer:
+def _further(wanted: NetworkSpec, start: str, more: Mapping[str, Any]) -> Transformer:
     if wanted.sizes:
         rates = dropout_of(load_checkpoint(start).network.config, wanted.sizes, start)
         more = {**more, "dropout": rates}

@@ -15,14 +15,14 @@ from regard.training._data import Side, unit_of, write_examples
 from regard.training._examples import Examples
 from regard.training._feed import Feed
 from regard.training._forms import FORMS
-from regard.training._networks import Wanted
+from regard.training._networks import NetworkSpec
 from regard.training._settings import FormName, Settings
-from regard.training.tasks import Making, Task
+from regard.training.tasks import Task, TaskInputs
 from regard.training.tasks._task import Values
 
 
 def sides_of(settings: Settings, kind: type[Task], unit: Any = None) -> list[Side]:
-    """What is learned from, and what is scored on.
+    """The examples to learn from, and those to score on.
 
     Args:
         settings: of the run.
@@ -62,16 +62,16 @@ def task_of(
     rows: Iterable[tuple[Values, str]],
     folder: Path,
 ) -> Task:
-    """The objective with its network; `rows` and `folder` are those of `Making`."""
+    """The objective with its network; `rows` and `folder` are those of `TaskInputs`."""
     is_own = settings.family is None and settings.start is None
-    wanted = Wanted(
+    wanted = NetworkSpec(
         start=settings.start,
         family=family,
         sizes={**(kind.sizes if is_own else {}), **settings.model},
         length=settings.batch.length,
         seed=settings.seed,
     )
-    return kind.made(Making(wanted=wanted, tokenizer=tokenizer, rows=rows, folder=folder), settings.task)
+    return kind.made(TaskInputs(wanted=wanted, tokenizer=tokenizer, rows=rows, folder=folder), settings.task)
 
 
 def form_of(settings: Settings, task: Task) -> FormName:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
-from regard._lens._arguments import INERT, Masks, read_inputs
+from regard._lens._arguments import IGNORED_FIELDS, Masks, read_inputs
 from regard._lens._implementations import Call
 from regard.core import reference_attention
 from regard.core.errors import InputError
@@ -106,7 +106,7 @@ def test_sinks_in_eager_attention(empty_row: bool) -> None:
 
 def test_arguments_that_are_empty_or_change_no_number_are_taken() -> None:
     module = Attending()
-    known = dict.fromkeys(INERT, 3) | {"tilt": None, "lean": 0.0, "turn": False, "bend": ()}
+    known = dict.fromkeys(IGNORED_FIELDS, 3) | {"tilt": None, "lean": 0.0, "turn": False, "bend": ()}
     assert read_inputs(Call("sdpa", module, *tensors(), known), Masks()).bias is None
 
 

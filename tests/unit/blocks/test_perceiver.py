@@ -96,7 +96,7 @@ def test_refused() -> None:
     stack, ids = made(), torch.randint(13, (1, 7))
     with pytest.raises(InputError, match="mask must be padding: the latent vectors of a Perceiver read all"):
         stack(ids, mask=Causal())
-    with pytest.raises(InputError, match="latent vectors read the whole text, so that none can be kept"):
+    with pytest.raises(InputError, match="latent vectors read the whole text, so no cache can be kept"):
         stack.new_states()
     for changes, message in (
         ({"num_latents": 0}, "num_latents must be at least 1; got 0"),

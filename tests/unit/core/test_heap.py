@@ -18,7 +18,7 @@ def test_free_pages_between_those_in_use_go_back() -> None:
     kept = pieces[::2]
     del pieces
     before = _resident()
-    heap.give_back()
+    heap.trim_malloc()
     assert before - _resident() > 16 * 2**20
     assert len(kept) == 512
 
@@ -28,6 +28,6 @@ def test_a_library_without_the_function(monkeypatch: pytest.MonkeyPatch) -> None
     heap._trim.cache_clear()
     try:
         assert heap._trim() is None
-        heap.give_back()
+        heap.trim_malloc()
     finally:
         heap._trim.cache_clear()

@@ -13,7 +13,7 @@ from regard.core.errors import InputError
 from regard.models import FAMILIES, Transformer, family_of, write_checkpoint
 from regard.models.deberta import DebertaConfig
 from regard.training._batch import Batch, side
-from regard.training._networks import Wanted, network_of
+from regard.training._networks import NetworkSpec, network_of
 from regard.training.tasks._task import run
 from unit.training.small import WORDS, tokenizer
 
@@ -23,7 +23,7 @@ SIZES = {"d_model": 12, "num_layers": 5, "num_heads": 3, "d_ff": 20}
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_few_sizes_are_enough_for_every_family(family: str) -> None:
     sizes = {name: size for name, size in SIZES.items() if name not in family_of(family).config.ABSENT}
-    wanted = Wanted(start=None, family=family, sizes=sizes, length=8, seed=0)
+    wanted = NetworkSpec(start=None, family=family, sizes=sizes, length=8, seed=0)
     network = network_of(wanted, tokenizer(), head="language-model")
     assert {name: getattr(network.config, name) for name in sizes} == sizes
     ids = torch.tensor([[5, 6, 7, 8, 9, 5, 6, 7]])
@@ -40,7 +40,7 @@ def test_a_new_deberta_has_half_as_many_buckets_as_positions_and_at_most_those_p
 
 
 def new(family: str, **sizes: Any) -> Transformer:
-    wanted = Wanted(start=None, family=family, sizes={**SIZES, **sizes}, length=29, seed=0)
+    wanted = NetworkSpec(start=None, family=family, sizes={**SIZES, **sizes}, length=29, seed=0)
     return network_of(wanted, tokenizer(), head="language-model")
 
 
@@ -92,7 +92,7 @@ def _rates(config: Any) -> list[float | None]:
 
 def test_a_checkpoint_takes_other_dropout_and_lies_as_a_new_network(tmp_path: Path) -> None:
     def further(**sizes: Any) -> Transformer:
-        wanted = Wanted(start=str(folder), family="gpt2", sizes=sizes, length=29, seed=0)
+        wanted = NetworkSpec(start=str(folder), family="gpt2", sizes=sizes, length=29, seed=0)
         return network_of(wanted, tokenizer(), head="language-model")
 
     begun = new("gpt2")

@@ -64,7 +64,7 @@ def places(inputs: AttentionInputs, rows: range, keys: range, entries: int) -> I
 def write_products(inputs: AttentionInputs, k: Tensor, place: Place, scores: Tensor) -> None:
     """scale * the scorer's score, capped, into (items, heads, rows, keys).
 
-    Of a record of dot products, as `of_dots` gives it, a group's query heads go in one product.
+    Of a record of dot products, as `as_dot_product` gives it, a group's query heads go in one product.
     """
     softcap = inputs.softcap
     factor = inputs.factor if softcap is None else inputs.factor / softcap

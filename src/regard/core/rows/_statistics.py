@@ -206,7 +206,7 @@ class _Pass:
 
     def __init__(self, inputs: AttentionInputs, asked: _Asked) -> None:
         mask = None if inputs.mask is None else inputs.mask.simplified(inputs.q_len, inputs.k_len)
-        inputs = (inputs.of_dots() or inputs).changed(mask=mask)
+        inputs = (inputs.as_dot_product() or inputs).changed(mask=mask)
         self.inputs = inputs
         self.asked = asked
         self.dtype = at_least_float32(inputs.q)

@@ -1,4 +1,4 @@
-"""Whether products of whole numbers are to be had here, and models with them; only these import llvmlite."""
+"""Whether this processor has integer products, and models that use them. Only these import llvmlite."""
 
 import copy
 import importlib.util

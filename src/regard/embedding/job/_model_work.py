@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.core.errors import InputError
-from regard.core.heap import give_back
+from regard.core.heap import trim_malloc
 from regard.core.marks import mark
 from regard.embedding._embedder import Embedder, Sentences
 from regard.embedding._embeddings import Embeddings
@@ -73,7 +73,7 @@ class ModelWork:
     def embed(self, texts: Sequence[str]) -> Piece:
         """The vectors of some texts, which are Unicode and not blank; see `Work`."""
         # What the texts before these took lies free in small pieces, more with every call.
-        give_back()
+        trim_malloc()
         good, rejected = list(range(len(texts))), {}
         try:
             found = self._compute(texts)

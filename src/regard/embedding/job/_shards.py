@@ -114,7 +114,7 @@ class Shard:
         self._rows += block.count
 
     def finish(self) -> dict[str, Any]:
-        """Puts it in its place; gives its record."""
+        """Moves the file to its place; returns its record."""
         digest, size = hashlib.sha256(), 0
         with self._writing():
             self._writer.close()

@@ -62,7 +62,7 @@ class DebertaConfig(PostNormConfig):
     STEMS = {"deberta-v2": "DebertaV2"}
     STARTS = {"masked-lm": "cls.", "sequence": "classifier.", "token": "classifier."}
     # What v1 calls `pad_token_id`.
-    INERT = frozenset({"padding_idx"})
+    IGNORED_FIELDS = frozenset({"padding_idx"})
 
     vocab_size: int = hf("vocab_size", 128100, is_required=True)
     norm_eps: float = hf("layer_norm_eps", 1e-7)

@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.core.errors import InputError
 from regard.models import Loaded, Output
 from regard.tracing.record import Keeping, Trace
-from regard.tracing.run import run_again, trace_text
+from regard.tracing.run import rerun, trace_text
 
 
 class Likeness:
@@ -70,4 +70,4 @@ class Likeness:
 
     def _state(self, loaded: Loaded, trace: Trace) -> Tensor:
         with torch.no_grad():
-            return run_again(trace, loaded.network).last_hidden_state[0]
+            return rerun(trace, loaded.network).last_hidden_state[0]

@@ -12,7 +12,7 @@ from regard.models import Network, Output, StackKind
 from regard.text import Encoding
 from regard.tracing.edits._sites import Layer, Site
 from regard.tracing.record import Trace
-from regard.tracing.run import run_again
+from regard.tracing.run import rerun
 
 Captured = tuple[Trace, Mapping[str, Tensor]]
 """A traced text, with what it has at some taps, without the batch."""
@@ -48,7 +48,7 @@ def seen_at(
 
         return keep
 
-    output = run_again(trace, network, taps=Taps({tap: listener(tap) for tap in taps}), logits=logits)
+    output = rerun(trace, network, taps=Taps({tap: listener(tap) for tap in taps}), logits=logits)
     return output, seen
 
 

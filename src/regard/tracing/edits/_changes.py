@@ -353,7 +353,7 @@ def _traces(reference: Trace | Sequence[Trace]) -> tuple[Trace, ...]:
 
 
 def _check_value(edit: Edit, value: object, wanted: str) -> None:
-    """Refuse what is no tensor, or can only end in a NaN; a score may be -inf, a pair that is not seen."""
+    """Refuse a change that is not a tensor or holds a NaN. A score may be -inf: that pair is not seen."""
     if not isinstance(value, Tensor) or not value.is_floating_point():
         got = value.dtype if isinstance(value, Tensor) else type(value).__name__
         raise InputError(f"value must be {wanted}, floating point; got {got}.")

@@ -20,7 +20,7 @@ from regard.tracing.edits._metric import Metric, Progress, number_of
 from regard.tracing.edits._sites import SITES, Layer, Layers, Site, SiteName, stack_along, taps_of
 from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace
-from regard.tracing.run import check_mode, run_again
+from regard.tracing.run import check_mode, rerun
 
 Per = Literal["position", "head", "neuron"]
 
@@ -214,7 +214,7 @@ def gradients_at(
         return listen
 
     with torch.enable_grad():
-        output = run_again(trace, network, taps=Taps({each: listener(each) for each in names}), logits=True)
+        output = rerun(trace, network, taps=Taps({each: listener(each) for each in names}), logits=True)
         value: Any = metric(output)
         number, leaves = number_of(value, differentiable=True), list(moves.values())
         gradients = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)

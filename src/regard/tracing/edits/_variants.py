@@ -11,7 +11,7 @@ from regard.models import Network, Output
 from regard.tracing.edits._edit import Edit, Target
 from regard.tracing.edits._network import EditedNetwork, targets_of
 from regard.tracing.record import Trace
-from regard.tracing.run import run_again
+from regard.tracing.run import rerun
 
 # Together in one pass, where nobody says how many: more are no faster, and hold more.
 _TOKENS, _LOGITS = 1 << 11, 1 << 26
@@ -45,7 +45,7 @@ def outputs_of(
         ]
         edited = EditedNetwork(network, writes)
         with torch.no_grad():
-            output = run_again(trace, edited, batch=len(together), logits=logits)
+            output = rerun(trace, edited, batch=len(together), logits=logits)
         for row in range(len(together)):
             yield _row(output, row)
 

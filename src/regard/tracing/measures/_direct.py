@@ -14,7 +14,7 @@ from regard.tracing.measures._needed import hidden_of, output_of, projection_of
 from regard.tracing.measures._norms import pull_back, widened
 from regard.tracing.measures._readout import check_head, outermost, vocabulary_ids
 from regard.tracing.record import Selector, Trace, chosen_of
-from regard.tracing.run import run_again
+from regard.tracing.run import rerun
 
 Token = int | str
 """A token of the vocabulary: its id, or as the vocabulary writes it."""
@@ -262,7 +262,7 @@ def _seen(trace: Trace, network: Network, prefix: str, rows: list[int]) -> dict[
         or (name in network.written and name.endswith(".middle"))
     }
     with torch.no_grad():
-        run_again(trace, network, taps=Taps(listeners))
+        rerun(trace, network, taps=Taps(listeners))
     return seen
 
 

@@ -11,7 +11,7 @@ from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.models import Network, Output
 from regard.tracing.record import Trace
-from regard.tracing.run import run_again
+from regard.tracing.run import rerun
 
 Scalar = Callable[[Output], Tensor]
 """From what a network returns, for a batch of one, to one number."""
@@ -113,7 +113,7 @@ def watched_pass(
         return watch
 
     with torch.enable_grad():
-        output = run_again(trace, network, logits=True, taps=Taps({name: listener(name) for name in names}))
+        output = rerun(trace, network, logits=True, taps=Taps({name: listener(name) for name in names}))
         value = of(output)
     _check_scalar(value)
     return output, values, value

@@ -13,7 +13,7 @@ from regard.models import StackKind
 from regard.text import Encoding
 from regard.tracing.measures._gradients import Scalar, watched_pass
 from regard.tracing.record import Trace
-from regard.tracing.run import run_again
+from regard.tracing.run import rerun
 
 _MOST_STEPS = 1000
 """The nodes of more are not worth their time: the error falls exponentially where the model is smooth."""
@@ -149,5 +149,5 @@ def _baseline(trace: Trace, baseline: int | Tensor | None, x: Tensor, stack: Sta
     tap = f"{network.prefixes[stack]}embeddings.tokens"
     with torch.no_grad():
         alike = Encoding.from_ids([baseline] * x.shape[1])
-        run_again(trace, network, taps=Taps({tap: seen.append}), instead={stack: alike})
+        rerun(trace, network, taps=Taps({tap: seen.append}), instead={stack: alike})
     return seen[0]

@@ -10,7 +10,7 @@ from regard.core.errors import InputError
 from regard.models import Network, StackKind
 from regard.tracing.measures._needed import hidden_of
 from regard.tracing.record import Trace
-from regard.tracing.run import run_again
+from regard.tracing.run import rerun
 
 
 def logits_of_layers(trace: Trace, layers: Sequence[int], rows: Sequence[int]) -> Iterator[Tensor]:
@@ -81,6 +81,6 @@ def _by_pass(
     def put(value: Tensor) -> Tensor | None:
         return None if hidden is None else hidden[None].to(value.dtype)
 
-    logits = run_again(trace, network, logits=True, taps=Taps({point: put})).logits
+    logits = rerun(trace, network, logits=True, taps=Taps({point: put})).logits
     assert logits is not None
     return logits[0, list(rows)]

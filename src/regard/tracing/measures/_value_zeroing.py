@@ -13,7 +13,7 @@ from regard.models import Kind, Network, attention_name, stack_of
 from regard.tracing.measures._needed import attention_tap, hidden_of, output_of, projection_of
 from regard.tracing.measures._norms import widened
 from regard.tracing.record import Selector, Trace, check_cost, chosen_of
-from regard.tracing.run import run_again
+from regard.tracing.run import rerun
 
 _FLOPS = 2e10
 """What two cores do in a second in float64, for the forecast."""
@@ -212,7 +212,7 @@ def _by_passes(
 
         try:
             with torch.no_grad():
-                run_again(trace, network, batch=len(some) + 1, taps=Taps({values: zero, output: stop}))
+                rerun(trace, network, batch=len(some) + 1, taps=Taps({values: zero, output: stop}))
         except _Enough:
             pass
         states = seen[0].double()[:, rows]  # the first is the model as it is

@@ -198,7 +198,7 @@ def _layer(name: str, number: int, inputs: AttentionInputs, made: "_Made") -> La
         mask = None if inputs.mask is None else made.mask(name, inputs)
         if finite is not None:
             mask = _with_bits(mask or MaskRecord(), finite)
-        shown = inputs.of_dots() or inputs
+        shown = inputs.as_dot_product() or inputs
         layer = LayerRecord(
             layer=number,
             q=as_array(shown.q[0]),

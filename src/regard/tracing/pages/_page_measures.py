@@ -20,7 +20,7 @@ from regard.tracing.measures import (
 )
 from regard.tracing.pages._page_extras import as_array
 from regard.tracing.record import Trace
-from regard.tracing.run import run_again
+from regard.tracing.run import rerun
 from regard.views import (
     MEASURES,
     MOST_MEASURES,
@@ -158,7 +158,7 @@ def _scalar(trace: Trace, of: Scalar | None, way: str) -> tuple[Scalar, str]:
     _check_next_token(trace, way)
     loaded = trace.require_model()
     with torch.no_grad():
-        logits = run_again(trace, loaded.network, logits=True).logits
+        logits = rerun(trace, loaded.network, logits=True).logits
     assert logits is not None
     best = int(logits[0, -1].argmax())
 

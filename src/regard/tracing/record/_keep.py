@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
-from regard.core.heap import give_back
+from regard.core.heap import trim_malloc
 from regard.models import Network
 
 Keep = Literal["qk", "qkv", "residual", "all"]
@@ -242,7 +242,7 @@ def _give_back_after(kept: Tensor) -> None:
     212 MB with it.
     """
     if kept.is_cpu and kept.numel() * kept.element_size() >= _LARGE:
-        give_back()
+        trim_malloc()
 
 
 class _Memory:

@@ -121,7 +121,7 @@ class Trace(Stacks):
         counts = {inputs.num_heads if heads is None else len(heads) for inputs, heads in asked}
         if len(counts) > 1:
             raise InputError(
-                f"layer must be layers with as many heads, or head one of each; these have {sorted(counts)}."
+                f"layer must name layers with as many heads each, or head one head; got {sorted(counts)}."
             )
         device = asked[0][0].q.device
         of_queries, of_keys = (each.encoding for each in self.sides(kind))

@@ -39,7 +39,7 @@ def run(
     return output
 
 
-def run_again(
+def rerun(
     trace: Trace,
     network: Network,
     *,

@@ -119,7 +119,7 @@ def _lengths(network: Network, num_tokens: int, target_tokens: int | None) -> tu
     return lengths
 
 
-# Lengths of the texts that are run, where the text is longer.
+# Longer texts are not run: their memory is worked out from texts of these lengths.
 _SHORT = (4, 5, 6)
 
 

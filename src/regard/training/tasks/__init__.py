@@ -7,16 +7,16 @@ from regard.training.tasks._electra import ReplacedTokens
 from regard.training.tasks._mlm import MaskedTokens
 from regard.training.tasks._seq2seq import Translation
 from regard.training.tasks._tag import WordTags
-from regard.training.tasks._task import Making, Task
+from regard.training.tasks._task import Task, TaskInputs
 
 __all__ = [
     "TASKS",
     "Distillation",
-    "Making",
     "MaskedTokens",
     "NextToken",
     "ReplacedTokens",
     "Task",
+    "TaskInputs",
     "TextLabels",
     "Translation",
     "WordTags",

@@ -18,7 +18,7 @@ from regard.training._networks import check_length, dropout_of, network_of, stor
 from regard.training.tasks._clm import NextToken
 from regard.training.tasks._mlm import MaskedTokens
 from regard.training.tasks._scores import of_language_model
-from regard.training.tasks._task import Making, Task, Values, run
+from regard.training.tasks._task import Task, TaskInputs, Values, run
 
 _LAYER = re.compile(r"(.*\blayers\.)(\d+)(\..*)")
 
@@ -84,7 +84,7 @@ class Distillation(Task):
         return str(options["teacher"])
 
     @classmethod
-    def made(cls, making: Making, options: Mapping[str, Any]) -> Self:
+    def made(cls, making: TaskInputs, options: Mapping[str, Any]) -> Self:
         wanted, name = making.wanted, cls.origin(None, options)
         assert name is not None
         master = stored_network(name)

@@ -19,7 +19,7 @@ from regard.training._networks import network_of, stored_network
 from regard.training._readout import predicted
 from regard.training.tasks._masking import Masked, masking_of
 from regard.training.tasks._scores import of_found
-from regard.training.tasks._task import Making, run
+from regard.training.tasks._task import TaskInputs, run
 
 GENERATOR = "generator"
 
@@ -69,7 +69,7 @@ class ReplacedTokens(Masked):
         share_embeddings(self.generator, network)
 
     @classmethod
-    def made(cls, making: Making, options: Mapping[str, Any]) -> Self:
+    def made(cls, making: TaskInputs, options: Mapping[str, Any]) -> Self:
         network = network_of(making.wanted, making.tokenizer, head=cls.head)
         if not isinstance(network.config, ElectraConfig):
             raise InputError("family must be electra for electra, also of a checkpoint.")

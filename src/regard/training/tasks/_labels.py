@@ -13,7 +13,7 @@ from regard.core.wording import reason
 from regard.models import Transformer, load_checkpoint
 from regard.text import Tokenizer
 from regard.training._networks import network_of
-from regard.training.tasks._task import Making, Task, Values
+from regard.training.tasks._task import Task, TaskInputs, Values
 
 LABELS = "labels.json"
 
@@ -40,12 +40,12 @@ class Labelled(Task):
         self._number = {name: number for number, name in enumerate(self.labels)}
 
     @classmethod
-    def made(cls, making: Making, options: Mapping[str, Any]) -> Self:
+    def made(cls, making: TaskInputs, options: Mapping[str, Any]) -> Self:
         network = network_of(making.wanted, making.tokenizer, head=cls.head, **cls._wanted(making))
         return cls(network, making.tokenizer, **options)
 
     @classmethod
-    def _wanted(cls, making: Making) -> dict[str, Any]:
+    def _wanted(cls, making: TaskInputs) -> dict[str, Any]:
         """The labels as fields of a config."""
         file = making.folder / LABELS
         if not file.exists():
@@ -60,7 +60,7 @@ class Labelled(Task):
         return {"labels": kept, "num_labels": len(kept)}
 
     @classmethod
-    def _gathered(cls, making: Making) -> list[str]:
+    def _gathered(cls, making: TaskInputs) -> list[str]:
         """Those of the data in order; those of the checkpoint where it is trained for them already."""
         found: set[str] = set()
         for values, place in making.rows:

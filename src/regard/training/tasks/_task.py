@@ -17,7 +17,7 @@ from regard.data import Unit
 from regard.models import Network, Output, Transformer
 from regard.text import Tokenizer, TokenizerKind
 from regard.training._batch import Batch, Draws, Row
-from regard.training._networks import Wanted, network_of
+from regard.training._networks import NetworkSpec, network_of
 from regard.training._settings import FormName
 
 Values = Sequence[Any]
@@ -25,7 +25,7 @@ Values = Sequence[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Making:
+class TaskInputs:
     """What a task is made of.
 
     Args:
@@ -35,7 +35,7 @@ class Making:
         folder: of the run, for what must be the same when it goes on.
     """
 
-    wanted: Wanted
+    wanted: NetworkSpec
     tokenizer: Tokenizer
     rows: Iterable[tuple[Values, str]]
     folder: Path
@@ -97,7 +97,7 @@ class Task(nn.Module, ABC):
         self.pad_id = next((each for each in (special.pad, special.eos) if each is not None), 0)
 
     @classmethod
-    def made(cls, making: Making, options: Mapping[str, Any]) -> Self:
+    def made(cls, making: TaskInputs, options: Mapping[str, Any]) -> Self:
         """The task with its network, new or from a checkpoint.
 
         Args:

@@ -55,10 +55,10 @@ def test_every_kind_has_the_numbers_of_the_trace(name: str) -> None:
 
 
 def _logits(trace: Trace) -> list[torch.Tensor]:
-    from regard.tracing.run._again import run_again
+    from regard.tracing.run._again import rerun
 
     with torch.no_grad():
-        logits = run_again(trace, trace.require_model().network, logits=True).logits
+        logits = rerun(trace, trace.require_model().network, logits=True).logits
     assert logits is not None
     return list(logits[0])
 

@@ -320,7 +320,7 @@ def test_parity_of_a_trace_without_attention_is_refused() -> None:
 
 def test_free_pages_go_back_after_large_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    monkeypatch.setattr("regard.tracing.record._keep.give_back", lambda: calls.append(0))
+    monkeypatch.setattr("regard.tracing.record._keep.trim_malloc", lambda: calls.append(0))
     keeping = Keeping(keep="residual")
     for size, device, expected in ((2**20, "cpu", 1), (2**20 - 1, "cpu", 0), (2**20, "meta", 0)):
         calls.clear()

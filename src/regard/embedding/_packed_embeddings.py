@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from regard.blocks import Stack
 
 
-class Entrance:
+class PackedEmbeddings:
     """Learned embedding + position + type of token, normed: what `regard.blocks.Embeddings` gives.
 
     Args:

@@ -7,7 +7,7 @@ Not here on purpose: `auto_map` (the forward pass is other code, which the repos
 from collections.abc import Mapping
 from types import MappingProxyType
 
-INERT: frozenset[str] = frozenset(
+IGNORED_FIELDS: frozenset[str] = frozenset(
     {
         # where the file comes from, and what wrote it
         "_commit_hash",
@@ -89,7 +89,7 @@ INERT: frozenset[str] = frozenset(
 )
 """Fields that change nothing in any network, whatever their value."""
 
-INERT_AT: Mapping[str, object] = MappingProxyType(
+IGNORED_FIELDS_AT: Mapping[str, object] = MappingProxyType(
     {
         "add_cross_attention": False,
         "cross_attention_hidden_size": None,
