@@ -58,7 +58,8 @@ _live._SLICE, _live.perf_counter = 250, lambda: 1000 * time.perf_counter()"""
     PATCH,
     SLOWLY,
     LET_GO,
-) = range(18)
+    TYPED,
+) = range(19)
 CELLS = (
     f"import gc, weakref, regard\nencoder = regard.load('bert')\nencoder.trace({TEXT!r})",
     f"decoder = regard.load('llama')\nshown = decoder.trace({TEXT!r}).widget()\nshown",
@@ -80,6 +81,7 @@ CELLS = (
     SLOW,
     f"decoder.trace({TEXT!r} + ' w2' * 14)",
     "held[0] = not held[0]",  # holds it at first, and lets it go when it is run again
+    f"encoder.trace({TEXT!r})",
 )
 
 
@@ -124,6 +126,23 @@ _READ = """async (widget, [kind, layer, heads, queries, keys]) => {
         statistics: await arrive(() => source.statistics(kind)),
     };
 }"""
+
+
+def test_the_front_door_is_typed_into(lab: BrowserPage, folder: Path) -> None:
+    cell_of(lab, TYPED).scroll_into_view_if_needed()
+    shown = cell_of(lab, TYPED).locator(".regard-widget")
+    words, field = shown.locator(".door > .door-sentence .door-word"), shown.get_by_label("Type a sentence")
+    expect(words).to_have_text(TEXT.split())
+    field.fill("")
+    expect(shown.locator(".strip")).to_contain_text("text is empty")
+    field.fill(OTHER)
+    expect(words).to_have_text(OTHER.split())
+    expect(field).to_be_focused()
+    expect(shown.locator(".strip")).to_be_hidden()
+    shown.get_by_role("button", name="What if not?").click()
+    state = shown.evaluate("widget => widget.regard.state()")
+    kept = _trace(folder, "bert", OTHER).ablation(state["layer"], state["head"]).cosine[state["pin"]["index"]]
+    expect(shown.locator(".answer-without")).to_contain_text(f"keeps {kept:.2f} of its meaning")
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,14 @@ class LiveRun:
         statistics: Its statistics by kind; by default the record's own, or what is counted from its weights.
         check: What becomes of it without a head; None where no model stands behind it.
         measures: What can be drawn in the place of the weights; by default what the record has.
+        again: The run of another text; None where no model stands behind it.
     """
 
     record: AttentionRecord
     statistics: Statistics | None = None
     check: Check | None = None
     measures: LiveMeasures | None = None
+    again: Callable[[str], "LiveRun"] | None = None
 
     def layer(self, kind: RecordKind, number: int) -> LayerRecord:
         """The layer of a number."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from regard.core.errors import InputError, MissingExtraError
+from regard.core.errors import InputError, MissingExtraError, RegardError
 from regard.core.extras import missing
 from regard.views import _assets
 from regard.views._blocks import Facts
@@ -42,10 +42,13 @@ def make_widget(
     Raises:
         MissingExtraError: anywidget is not installed.
     """
-    facts = {"runs": widget_facts(runs, movement, difference, writing, senses)}
-    widget = _widget_class()(facts=json.dumps(facts, allow_nan=False, separators=(",", ":")))
-    widget.kernel = Kernel(runs)
+    widget = _widget_class()(facts=_packed(widget_facts(runs, movement, difference, writing, senses)))
+    widget.kernel, widget.again = Kernel(runs), runs[0].again
     return widget
+
+
+def _packed(runs: Sequence[Facts]) -> str:
+    return json.dumps({"runs": runs}, allow_nan=False, separators=(",", ":"))
 
 
 @cache
@@ -63,6 +66,7 @@ def _widget_class() -> Any:
         facts = traitlets.Unicode().tag(sync=True)
         address = traitlets.Unicode().tag(sync=True)
         kernel: Kernel | None = None
+        again: Callable[[str], LiveRun] | None = None
 
         def __init__(self, **traits: Any) -> None:
             super().__init__(**traits)
@@ -71,13 +75,26 @@ def _widget_class() -> Any:
         def _on_message(self, content: dict[str, Any], _: Any) -> None:
             if self.kernel is None:
                 return
+            if "text" in content and self.again is not None:
+                self._read(content["text"], content["client"], self.again)
+                return
             said, buffers = self.kernel.answers(content["run"], content["asks"])
             told = {"client": content["client"], "number": content["number"], "answers": said}
             self.send(told, buffers)
 
+        def _read(self, text: str, client: str, again: Callable[[str], LiveRun]) -> None:
+            """Shows another text, or says why it cannot be read."""
+            try:
+                run = again(text)
+                facts = _packed(widget_facts([run]))
+            except RegardError as error:
+                self.send({"client": client, "refused": str(error)})
+                return
+            self.kernel, self.facts = Kernel([run]), facts
+
         def close(self) -> None:
             """Ends the view wherever it is shown, and lets go of the runs behind it."""
-            self.kernel = None
+            self.kernel = self.again = None
             super().close()
 
     return AttentionWidget

@@ -150,6 +150,31 @@ def test_it_answers_a_message(make_record: MakeRecord, monkeypatch: pytest.Monke
     assert [np.frombuffer(each, "<f4").sum() for each in buffers] == [pytest.approx(1)] * 2
 
 
+def test_it_reads_another_text_where_a_model_stands_behind_it(
+    make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def again(text: str) -> LiveRun:
+        if not text:
+            raise InputError("text must not be empty")
+        return LiveRun(record=make_record(text=text), again=again)
+
+    def told(widget: Any) -> Any:
+        return json.loads(widget.facts)["runs"][0]["facts"]
+
+    assert told(make_widget([LiveRun(record=make_record())]))["typed"] is False
+    widget = make_widget([LiveRun(record=make_record(), again=again)])
+    assert told(widget)["typed"] is True
+    sent: list[Any] = []
+    monkeypatch.setattr(widget, "send", sent.append)
+    widget._handle_custom_msg({"client": "c", "text": ""}, [])
+    assert sent == [{"client": "c", "refused": "text must not be empty"}]
+    assert told(widget)["sides"]["encoder"]["text"] == "one text"
+    widget._handle_custom_msg({"client": "c", "text": "another"}, [])
+    assert told(widget)["sides"]["encoder"]["text"] == "another"
+    widget.close()
+    assert widget.again is None
+
+
 def test_its_state_is_text(make_record: MakeRecord) -> None:
     widget = make_widget([LiveRun(record=make_record())])
     [run] = json.loads(widget.facts)["runs"]

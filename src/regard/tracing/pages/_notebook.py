@@ -11,6 +11,7 @@ from regard.tracing.pages._page import page_record
 from regard.tracing.pages._page_extras import head_statistics
 from regard.tracing.pages._page_measures import live_measures
 from regard.tracing.record import Trace, check_trace
+from regard.tracing.run import trace_text
 from regard.views import LiveRun, make_widget, marimo_object, notebook_bundle
 
 
@@ -91,9 +92,17 @@ def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
         moved, cosine = found.moved.tolist(), found.cosine.tolist()
         return {"tokens": list(found.tokens), "moved": moved, "cosine": cosine, **tops}
 
+    loaded = trace.loaded
+    one = loaded is not None and len(trace.kinds) == 1 and len(trace.passage(None).encoding.texts) == 1
+
+    def again(text: str) -> LiveRun:
+        assert loaded is not None
+        return _live(trace_text(loaded, text), of)
+
     return LiveRun(
         record=page_record(trace, None, statistics=False, story=True, names=MOST_OF_A_WIDGET),
         statistics=lambda kind: head_statistics(trace, kind),
         check=None if trace.loaded is None else check,
         measures=live_measures(trace, of),
+        again=again if one else None,
     )

@@ -116,5 +116,5 @@ export interface Host {
   link: (() => { address: string; said: string }) | null;
   restart(): void;
   gone?: AbortSignal;
-  slot?: HTMLElement;
+  slot?: HTMLElement | null;
 }

@@ -2,24 +2,9 @@
 
 import { make, readable } from "../base/dom.js";
 import { notKnown } from "../base/units.js";
+import { fit, makeField } from "../door/field.js";
 import { makeMoved, makePredicted } from "./found.js";
 import { makeSwitch } from "./switch.js";
-
-const ROWS = 4; // lines of text that are in view
-
-/** @param {string} label @param {string} text */
-function makeField(label, text) {
-  const field = make("textarea", {
-    rows: "1",
-    "aria-label": label,
-    placeholder: label,
-    dir: "auto",
-    spellcheck: "false",
-    disabled: true,
-  });
-  field.value = text;
-  return field;
-}
 
 export class LiveBar {
   // live: the page's facts of the model; side: the first sentence; told: { typed, switched, released, undone, kept }.
@@ -91,13 +76,8 @@ export class LiveBar {
     return this.other.value;
   }
 
-  // As many lines as the text has, up to some; on the front door, all.
   fit() {
-    const most = this.element.closest(".at-door") ? 99 : ROWS;
-    for (const field of this.all) {
-      field.rows = 1;
-      while (field.rows < most && field.scrollHeight > field.clientHeight + 2) field.rows += 1;
-    }
+    for (const field of this.all) fit(field);
   }
 
   say(text, isRefused = false) {
@@ -178,13 +158,6 @@ export class LiveBar {
         : typeof likeness === "number"
           ? `${likeness.toFixed(2)} alike (cosine)`
           : likeness.refused;
-  }
-
-  // Another text, as if it were typed.
-  write(text) {
-    const [field] = this.fields;
-    field.value = text;
-    field.dispatchEvent(new Event("input"));
   }
 
   // A predicted word is written into the text: at its end, or in the place of a [MASK].

@@ -5,6 +5,7 @@
 import { whereIsFocus } from "../base/focus.js";
 import { pageHost } from "../base/host.js";
 import { FileSource, fileSource } from "../base/source.js";
+import { makeReady } from "../door/field.js";
 import { present } from "../present.js";
 import { USUAL } from "../usual.js";
 import { LiveBar } from "./bar.js";
@@ -13,7 +14,6 @@ import { makeDrag } from "./drag.js";
 import { between } from "./facts.js";
 import { makePredicted } from "./found.js";
 import { movedBetween, movedTo, wordVectors } from "./moved.js";
-import { makeReady } from "./ready.js";
 import { makeSwitch } from "./switch.js";
 
 const root = document.getElementById("regard");
@@ -226,7 +226,7 @@ function put(source) {
   source.isOff = isOff;
   source.check = check;
   source.surface = bar.surface;
-  source.makeReady = () => (bar.texts.length > 1 ? null : makeReady(bar.texts[0], (text) => bar.write(text)));
+  source.makeReady = () => (bar.fields.length > 1 ? null : makeReady(bar.fields[0]));
   source.makeNext = makeNext;
   checks = new Map();
   ({ state } = present(source, { ...host, slot: bar.element }, USUAL));

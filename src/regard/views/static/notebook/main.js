@@ -4,6 +4,7 @@
 import { mount } from "../base/app.js";
 import { make } from "../base/dom.js";
 import { chosenRun } from "../base/source.js";
+import { fit, makeField, makeReady } from "../door/field.js";
 import { VIEWS } from "../views.js";
 import { VIEW as CHECK } from "./check.js";
 import { KernelSource } from "./source.js";
@@ -12,6 +13,8 @@ import { isDark, watchTheme } from "./theme.js";
 
 const SETTLED = 120; // milliseconds in which the views have asked for what they still need
 
+const TYPED = 300; // milliseconds without a key, after which a text is read
+
 const HEIGHT = 760; // CSS pixels; as in notebook.css
 
 let opened = 0;
@@ -19,7 +22,7 @@ let opened = 0;
 function render({ model, el }) {
   opened += 1;
   const client = `${Date.now()}-${opened}-${Math.random()}`; // several views of one widget share its messages
-  const { runs } = JSON.parse(model.get("facts"));
+  let { runs } = JSON.parse(model.get("facts"));
   const stops = [];
   const listenTo = (name, listener) => {
     model.on(name, listener);
@@ -35,6 +38,27 @@ function render({ model, el }) {
   sheet.replaceSync(STYLE);
   shadow.adoptedStyleSheets = [sheet];
 
+  // Where a model stands behind it, the sentence on the front door is a field: Python reads what is typed.
+  const { typed, sides } = runs[0].facts;
+  const field = typed ? makeField("Type a sentence", Object.values(sides)[0].text ?? "") : null;
+  const surface = field && make("div", { class: "live-texts" }, field);
+  const slot = field && make("section", { class: "live", "aria-label": "Your sentence" }, surface);
+  let refused = null;
+  if (field) {
+    field.disabled = false;
+    let waiting = 0;
+    field.addEventListener("input", () => {
+      fit(field);
+      slot.classList.add("working");
+      clearTimeout(waiting);
+      waiting = setTimeout(() => model.send({ client, text: field.value }), TYPED);
+    });
+  }
+
+  const room = make("div", { class: "regard-room" });
+  const root = make("div", { class: "regard" }, ...(slot ? [slot] : []));
+  room.append(root);
+  shadow.append(room);
   let sources = [];
   const close = () => {
     sources.forEach((source) => source.close());
@@ -42,13 +66,9 @@ function render({ model, el }) {
     stops.splice(0).forEach((stop) => stop());
   };
   const start = () => {
-    const room = make("div", { class: "regard-room" });
-    const root = make("div", { class: "regard" });
-    room.append(root);
-    shadow.replaceChildren(room);
     let app = null;
     const strip = makeStrip(
-      () => (app && sources.map((source) => source.status(app.state.values)).find(Boolean)) || null,
+      () => refused ?? ((app && sources.map((source) => source.status(app.state.values)).find(Boolean)) || null),
     );
     let telling = 0;
     const tell = () => {
@@ -72,6 +92,22 @@ function render({ model, el }) {
       sources.push(one);
       return one;
     });
+    const typedAnew = () => {
+      ({ runs } = JSON.parse(model.get("facts")));
+      refused = null;
+      slot?.classList.remove("working");
+      const { asks } = app.state.values;
+      close();
+      model.set("address", `#view=door${asks.length > 0 ? `&asks=${asks}` : ""}`);
+      start();
+    };
+    listenTo("change:facts", typedAnew);
+    listenTo("msg:custom", (message) => {
+      if (message.client !== client || !message.refused) return;
+      refused = { text: message.refused, failed: true };
+      strip.update();
+    });
+    if (field) Object.assign(source, { surface, makeReady: () => makeReady(field) });
     // Jupyter says so when the kernel has been restarted; elsewhere nobody answers any more.
     listenTo("comm_live_update", () => sources.forEach((each) => each.lose()));
     const address = {
@@ -100,6 +136,7 @@ function render({ model, el }) {
         height: () => HEIGHT,
         resized: () => {},
         link: null,
+        slot,
         restart: () => {
           close();
           start();
@@ -109,6 +146,7 @@ function render({ model, el }) {
     );
     root.append(strip.element);
     app.state.listen(tell);
+    if (field) fit(field);
     outer.regard = { source, state: () => ({ ...app.state.values }) };
   };
   start();

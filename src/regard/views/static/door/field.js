@@ -1,0 +1,53 @@
+// The field of a sentence that is typed over, and sentences that are ready for it.
+
+import { makeChoice } from "../base/controls.js";
+import { make } from "../base/dom.js";
+
+const ROWS = 4; // lines of text that are in view
+
+/** @param {string} label @param {string} text */
+export function makeField(label, text) {
+  const field = make("textarea", {
+    rows: "1",
+    "aria-label": label,
+    placeholder: label,
+    dir: "auto",
+    spellcheck: "false",
+    disabled: true,
+  });
+  field.value = text;
+  return field;
+}
+
+/** As many lines as the text has, up to some; on the front door, all. @param {HTMLTextAreaElement} field */
+export function fit(field) {
+  const most = field.closest(".at-door") ? 99 : ROWS;
+  field.rows = 1;
+  while (field.rows < most && field.scrollHeight > field.clientHeight + 2) field.rows += 1;
+}
+
+/** Another text, as if it were typed. @param {HTMLTextAreaElement} field @param {string} text */
+export function write(field, text) {
+  field.value = text;
+  field.dispatchEvent(new Event("input"));
+}
+
+const READY = [
+  ["They sat on the bank of the river and watched the boats.", "river bank"],
+  ["She went to the bank and put her money into an account.", "money bank"],
+  ["The trophy does not fit into the suitcase because it is too big.", "what is “it”?"],
+  ["The horse raced past the barn fell.", "garden path"],
+  ["Рыбак сидит на берегу реки.", "по-русски"],
+];
+
+/** Ready sentences, as buttons. @param {HTMLTextAreaElement} field */
+export function makeReady(field) {
+  return makeChoice({
+    name: "ready",
+    legend: "Ready sentences",
+    options: READY.map(([sentence, label]) => [sentence, label, sentence]),
+    value: () => field.value,
+    choose: (text) => write(field, text),
+    classes: "door-ready",
+  }).element;
+}
