@@ -108,7 +108,7 @@ def serve(
     models: dict[str, Any] = {}
     for each in model or [DEFAULT_MODEL]:
         name, _, where = each.rpartition("=")
-        models[name or where] = where if max_memory else load_model(where)
+        models[name or where] = where if max_memory is not None else load_model(where)
     app = app_of(models, settings=settings)
     at = f"http://{f'[{host}]' if ':' in host else host}:{on.getsockname()[1]}"
     names = ", ".join(models)

@@ -11,6 +11,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.serving._logs import log_to_stderr
 from regard.serving._protocol import BoundedProtocol
@@ -23,11 +24,13 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         InputError: the port is taken, or the host is none of this machine's.
     """
+    whole("port", port, least=0, most=2**16 - 1)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
-        told = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+    except OSError as error:
+        # Of a name that is not found the number is negative, and the words are there.
+        told = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise InputError(f"port {port} of {host} cannot be used ({told}); choose another.") from None
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from regard.core.arguments import whole
 from regard.core.errors import InputError
-from regard.embedding import Precision
+from regard.embedding import Precision, Request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,13 @@ class Settings:
     access_log: bool = True
 
     def __post_init__(self) -> None:
+        Request(precision=self.precision)  # which refuses unknown ones
         for name in ("max_body", "max_texts", "max_tokens", "max_queue"):
             whole(name, getattr(self, name), least=1)
+        if self.max_memory is not None:
+            whole("max_memory", self.max_memory, least=1)
+        for size in self.dimensions:
+            whole("dimensions", size, least=1)
         for name in ("timeout", "body_timeout", "stall"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be more than 0 seconds; got {getattr(self, name)}.")
