@@ -1,10 +1,9 @@
-"""A model at work: one thread that computes what waits, and one that tokenises."""
+"""A model at work: one thread that reads and computes what waits."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
-from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, TypeVar, cast
 
@@ -89,34 +88,26 @@ class Engine:
         self.touched = self.worked = 0.0
         self._settings = settings
         self._metrics = metrics.of(name, lambda: self.queue.tokens)
-        self._unread: SimpleQueue[EmbedJob | None] = SimpleQueue()
         self._open: set[Job] = set()
         self._loaded = Event()
-        self._threads: list[Thread] = []
+        self._thread: Thread | None = None
         self._speed = 0.0  # tokens a second
         self._busy: float | None = None
 
     def start(self) -> None:
         """Load the model, warm up and wait for work; once."""
-        if not self._threads:
-            self._threads = [
-                Thread(target=self._guarded, args=(loop,), name=f"{self.name} {loop.__name__}", daemon=True)
-                for loop in (self._work, self._read)
-            ]
-            for thread in self._threads:
-                thread.start()
+        if self._thread is None:
+            self._thread = Thread(target=self._guarded, name=self.name, daemon=True)
+            self._thread.start()
 
     def stop(self) -> None:
-        """Finish what waits, end the threads, and let go of the model; a later `start` begins anew."""
-        if not self._threads:
+        """Finish what waits, end the thread, and let go of the model; a later `start` begins anew."""
+        if self._thread is None:
             return
-        self._unread.put(None)
         self.queue.close()
-        for thread in self._threads:
-            thread.join(_PATIENCE)
-        self._threads = []
+        self._thread.join(_PATIENCE)
+        self._thread = None
         self._loaded.clear()
-        self.kept.clear()
         self.queue = Queue(self._settings.max_queue)
         if isinstance(self._source, str):
             self.__dict__.pop("model", None)
@@ -129,7 +120,7 @@ class Engine:
     @property
     def is_started(self) -> bool:
         """Whether the model is in memory, or about to be."""
-        return bool(self._threads)
+        return self._thread is not None
 
     @property
     def source_name(self) -> str:
@@ -156,7 +147,7 @@ class Engine:
         """
         job = EmbedJob(inputs, overlong)
         self._admit(job)
-        self._unread.put(job)
+        self.queue.put(job)
         return cast(Embedded, await self._answer(job))
 
     async def call(self, function: Callable[[Model], T], *, tokens: int) -> T:
@@ -232,9 +223,9 @@ class Engine:
             return ApiError(504, f"{told}; send less at once.", code="timeout")
         return ApiError(503, f"{told}: too much waits; try again later.", code="timeout", retry_after=5)
 
-    def _guarded(self, loop: Callable[[], None]) -> None:
+    def _guarded(self) -> None:
         try:
-            loop()
+            self._work()
         except BaseException as error:
             self._die(error)
 
@@ -272,9 +263,12 @@ class Engine:
         if isinstance(waiting[0], CallJob | StreamJob):
             self._step(waiting[0])
             return
-        parts = shares(cast(list[EmbedJob], waiting))
+        asked = [job for job in cast(list[EmbedJob], waiting) if self._is_read(job)]
+        if not asked:
+            return
+        parts = shares(asked)
         # Who got nothing of this turn is the first of the next.
-        self.queue.put(*(job for job in waiting if job not in parts), first=True)
+        self.queue.put(*(job for job in asked if job not in parts), first=True)
         self._begin(*parts)
         self._embed(parts)
         self._measure(sum(sum(passage.rows) for each in parts.values() for passage in each), begun)
@@ -323,22 +317,10 @@ class Engine:
                 done[job] = made
         give_all(done)
 
-    def _read(self) -> None:
-        while not self._loaded.wait(timeout=1.0):
-            if self.dead is not None:
-                return
-        while True:
-            jobs = [self._unread.get()]
-            while not self._unread.empty():
-                jobs.append(self._unread.get())
-            self.queue.put(*(job for job in jobs if job is not None and self._is_read(job)))
-            if None in jobs:
-                return
-
     def _is_read(self, job: EmbedJob) -> bool:
-        """Tokenise what a job wants embedded; False: it has got an error, or left."""
-        if job.is_left:
-            return False
+        """Tokenise what a job wants embedded, if that is not done; False: it has got an error."""
+        if job.passages:
+            return True
         try:
             job.read(self.embedder, self._settings.max_tokens)
         except ApiError as error:

@@ -6,6 +6,7 @@ import secrets
 import time
 import traceback
 from hashlib import sha256
+from itertools import count
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,6 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from regard.serving._errors import ApiError
 from regard.serving._logs import log
 from regard.serving._service import Service
+
+_PROCESS: Final = secrets.token_hex(4)
+_numbers: Final = count(1)
 
 _LEFT: Final = 499
 """The status, in metrics and logs, of a client that has gone; nginx's."""
@@ -105,7 +109,7 @@ class _Visit:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope, self.receive, self._send = scope, receive, send
-        self.id, self.status = secrets.token_hex(8), 0
+        self.id, self.status = f"{_PROCESS}-{next(_numbers)}", 0
         self._begun, self._ended = time.perf_counter(), False
 
     async def send(self, message: Message) -> None:
