@@ -61,9 +61,11 @@ async def page(request: Request, model: str | None = None) -> Response:
     names = [name for name, each in service.engines.items() if _is_drawn(each)]
     if not names:
         raise ApiError(404, "no model of this server is an encoder or a decoder, which the page draws.")
-    engine = service.engine(names[0] if model is None else model)
-    if engine not in _pages:
-        make = partial(_made, name=engine.name, names=names, usages=service.usages is not None)
+    name = names[0] if model is None else model
+    engine = service.engines.get(name)
+    if engine is None or engine not in _pages:  # else no model is loaded for it
+        engine = service.engine(name)
+        make = partial(_made, name=name, names=names, usages=service.usages is not None)
         _pages[engine] = await engine.call(make, tokens=estimate(_OPENINGS[0]))
     return HTMLResponse(_pages[engine], headers=_HEADERS)
 

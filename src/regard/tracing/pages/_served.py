@@ -113,7 +113,7 @@ def page_answer(loaded: Loaded, asked: Asked, *, pooling: LivePooling | None = N
     check_served(loaded)
     edits = asked.edits()
     trace = trace_text(edited(loaded, edits) if edits else loaded, asked.text, asked.pair)
-    record = page_record(_with_biases(trace, asked.weights), story=True, names=MOST_WEIGHTS)
+    record = page_record(_as_drawn(trace, asked), story=True, names=MOST_WEIGHTS)
     facts, blocks = page_contents(record, max_mb=MOST_MB)
     del facts["model"]
     contextual = trace.embeddings()
@@ -145,23 +145,22 @@ def _dragged(changes: Sequence[Dragged]) -> Callable[[Tensor], Tensor]:
         if left > 1e-9 and not bool((others > 0).all()):
             raise InputError("weights must leave a word to take the rest of the row; here there is none.")
         made = torch.where(others > 0, made * max(left, 0.0) / others, 0.0)
-        made[..., keys] = torch.tensor(values, dtype=row.dtype)
+        made[..., keys] = row.new_tensor(values)
         return made
 
     return function
 
 
-def _with_biases(trace: Trace, weights: Sequence[Dragged]) -> Trace:
-    """The trace with dragged weights as what added to the scores gives them: q, k and v stay on the page.
+def _as_drawn(trace: Trace, asked: Asked) -> Trace:
+    """The trace with what the page computes from q, k and v: the weights and results that the edits left.
 
-    A layer with a bias or sinks of its own keeps the weights as they were written, without q and k.
+    Dragged weights are a bias; where a layer has one of its own, or sinks, they stay as they were written,
+    without q and k. The values of a head that is off are 0, unless other heads share them.
     """
-    if not weights:
-        return trace
     kind = outermost(trace.require_model().network)
     passage = trace.passage(kind)
     layers = list(passage.attention)
-    for number in {each.layer for each in weights}:
+    for number in {each.layer for each in asked.weights}:
         inputs = layers[number].inputs
         if inputs.bias is None and inputs.sinks is None:
             plain = inputs.unwritten()
@@ -170,10 +169,14 @@ def _with_biases(trace: Trace, weights: Sequence[Dragged]) -> Trace:
             changed = (after - before).abs().amax(dim=-1, keepdim=True) > 0
             bias = DenseBias(torch.where(changed, added, 0.0))
             layers[number] = replace(layers[number], inputs=plain.changed(bias=bias))
+    for number, head in asked.off:
+        inputs = layers[number].inputs
+        if inputs.v.shape[1] == inputs.num_heads:
+            v = inputs.v.clone()
+            v[:, head] = 0
+            layers[number] = replace(layers[number], inputs=inputs.changed(v=v))
     passage = replace(passage, attention=layers)
-    if kind == "encoder":
-        return replace(trace, encoder=passage)
-    return replace(trace, decoder=passage)
+    return replace(trace, encoder=passage) if kind == "encoder" else replace(trace, decoder=passage)
 
 
 def _encoded(trace: Trace) -> dict[str, Any]:

@@ -67,6 +67,8 @@ def test_what_the_page_is_told_is_the_trace(model: str, ask: Ask, models: dict[s
         weights_ = np.exp(scores - scores.max(axis=2, keepdims=True))
         weights_ /= weights_.sum(axis=2, keepdims=True)
         np.testing.assert_allclose(weights_, trace.weights(layer), atol=2e-6)
+        v = floats(answer["blocks"][facts["v"]["values"]], 3, count, 8)
+        np.testing.assert_allclose(weights_ @ v, trace.context(layer), atol=2e-6)
     assert [token["text"] for token in answer["encoded"]["tokens"]] == trace.tokens
     assert "model" not in answer["facts"]  # where it lies is not told
 
