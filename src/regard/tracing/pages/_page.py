@@ -80,6 +80,7 @@ def page_record(
     story: bool = False,
     names: int = 0,
     all_positions: bool = False,
+    check: bool = True,
 ) -> AttentionRecord:
     """What the page needs of a trace: tokens, and q, k, scale, mask and bias of every layer of every kind.
 
@@ -90,10 +91,11 @@ def page_record(
             them when they are looked at.
         of: what "gradient" is of, as in `Trace.attention_gradients`.
         statistics: whether it has the statistics of every head; a notebook asks for them when it shows them.
-        story: whether it has the way of each token through the layers, where that can be seen, and what
-            becomes of the tokens without the head that the page opens on.
+        story: whether it has the way of each token through the layers, where that can be seen.
         names: how many weights may be read to name the heads by what they do; 0 for no names.
         all_positions: whether it has what the model adds at all its positions, not only at the text's.
+        check: whether, with the story, it has what becomes of the tokens without the head that the page opens
+            on; a page that can ask its model does without.
 
     Raises:
         InputError: a layer has something that the page cannot draw exactly: it would show other weights than
@@ -114,7 +116,7 @@ def page_record(
     if not story:
         return record
     start = find_start(record, every_head(record))
-    return replace(record, story=_stories(trace, start), without=_without(trace, start))
+    return replace(record, story=_stories(trace, start), without=_without(trace, start) if check else {})
 
 
 _Start = Mapping[str, Any] | None

@@ -16,7 +16,7 @@ from regard.models import Loaded
 from regard.text import Tokenizer
 from regard.tracing.edits import Edit, Write, Zero, edited
 from regard.tracing.measures import logits_of_layers, outermost
-from regard.tracing.pages._names import MOST_WEIGHTS
+from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS
 from regard.tracing.pages._page import page_record
 from regard.tracing.record import Keeping, Trace
 from regard.tracing.run import trace_text
@@ -113,7 +113,7 @@ def page_answer(loaded: Loaded, asked: Asked, *, pooling: LivePooling | None = N
     check_served(loaded)
     edits = asked.edits()
     trace = trace_text(edited(loaded, edits) if edits else loaded, asked.text, asked.pair)
-    record = page_record(_as_drawn(trace, asked), story=True, names=MOST_WEIGHTS)
+    record = page_record(_as_drawn(trace, asked), story=True, names=MOST_OF_A_WIDGET, check=False)
     facts, blocks = page_contents(record, max_mb=MOST_MB)
     del facts["model"]
     contextual = trace.embeddings()
