@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
+import regard
 from integration import head_page
 from regard.views import AttentionRecord, PageToken
 from unit.views.conftest import encoder_record, write_page
@@ -278,3 +279,19 @@ def test_the_list_says_of_what_it_speaks_and_fits_a_finger(open_page: OpenPage, 
     box = why.bounding_box()
     assert box
     assert min(box["width"], box["height"]) >= 24
+
+
+def test_pieces_keep_their_case_and_stand_together(open_page: OpenPage, tmp_path: Path) -> None:
+    regard.load().trace("GPT NASA").write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#form=text&specials=hidden", {"width": 700, "height": 500})
+    words = page.locator(".running .word")
+    assert words.all_text_contents() == ["GP", "##T", "NASA"]
+    boxes = [word.bounding_box() or {} for word in words.all()]
+    assert boxes[0]["x"] + boxes[0]["width"] == pytest.approx(boxes[1]["x"], abs=0.6)
+    assert boxes[2]["x"] - boxes[1]["x"] - boxes[1]["width"] > 2
+    page.get_by_role("radio", name="Lines").check(force=True)
+    page.get_by_text("Display", exact=True).click()
+    menu, choice = (
+        page.locator(f".strength {name}").bounding_box() or {} for name in (".menu-body", "fieldset")
+    )
+    assert choice["x"] + choice["width"] <= menu["x"] + menu["width"]

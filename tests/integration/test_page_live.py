@@ -153,6 +153,11 @@ def test_an_edit_is_pythons(open_live: OpenPage, models: dict[str, regard.Model]
     page.evaluate("location.hash = '#layer=0&head=0'")
     page.get_by_role("button", name="Switch off head 0.0").click()
     _settle(page)
+    ink = "e => [...e.getContext('2d').getImageData(0, 0, e.width, e.height).data]"
+    pixels = np.array(page.locator(".overview").evaluate(ink), int).reshape(-1, 4)
+    drawn = pixels[pixels[:, 3] > 40, :3]
+    assert len(drawn) > 0
+    assert np.ptp(drawn, axis=1).max() < 30  # its lines are grey
     model = _rounded(models["bert"])
     zero = Zero("head", layer=0, head=0)
     _check(page, model.edited(zero).trace(OPENING))
@@ -264,12 +269,18 @@ def test_says_which_words_moved(open_live: OpenPage, models: dict[str, regard.Mo
     assert list(found.values()) == sorted(found.values())
     # Of an edit it is said what it moves in the sentence as it stands.
     page.get_by_role("button", name="Switch off head").click()
-    expect(page.locator(".live-found").first).to_contain_text("Embeddings that moved most (cosine")
+    expect(page.locator(".live-found").first).to_contain_text(re.compile(r"^So .* of its meaning"))
+    marked = page.locator(".as-sentence li")
+    expect(marked).to_have_count(len(other.words))
+    lost = [
+        float(each) for each in marked.evaluate_all("all => all.map(e => e.style.getPropertyValue('--lost'))")
+    ]
+    assert 0 < max(lost) <= 1
     page.get_by_role("button", name="Switch on head").click()
     expect(page.locator(".live-found").first).to_contain_text("Type over the sentence")
     expect(page.locator(".live-found").first).to_contain_text("Type over the sentence")
     _type(page, "fishing fishing fishing")
-    expect(page.locator(".live-found").first).to_contain_text("Too few of these words")
+    expect(page.locator(".live-found").first).to_be_hidden()  # too few words are in both
 
 
 def test_says_how_alike_two_sentences_are(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
@@ -327,12 +338,14 @@ REFUSED = {
 }
 
 
-def test_what_cannot_be_read_is_said_and_nothing_stays(open_live: OpenPage) -> None:
+def test_what_cannot_be_read_is_said_and_the_picture_stays_dimmed(open_live: OpenPage) -> None:
     page = open_live()
     for text, said in REFUSED.values():
         page.get_by_label("Type a sentence").fill(text)
         expect(page.locator(".live-status")).to_contain_text(re.compile(said))
-        expect(page.locator("#regard-view")).to_be_hidden()
+        expect(page.locator("#regard-view")).to_be_visible()
+        dimmed = page.locator(".place").evaluate("e => getComputedStyle(e).opacity")
+        assert float(dimmed) < 0.5
         expect(page.locator(".live-found").first).to_be_hidden()
         expect(page.locator("h1")).to_have_text("No sentence that can be read")
         expect(page.locator(".exact")).to_be_hidden()

@@ -46,6 +46,10 @@ def test_words_are_shaded_by_the_row_of_the_pinned_one(open_page: OpenPage, path
     for word, places in {"time": [1], "flies": [2, 3], "fruit": [5], "bananas": [6]}.items():
         wanted = min(1.0, row[places].sum() / row.max())
         assert found[word] == pytest.approx(wanted if wanted >= 0.02 else 0, abs=3e-3)
+    page.evaluate("location.hash += '&view=positions'")
+    expect(page.locator(".positions")).to_be_visible()
+    assert set(_shades(page).values()) == {0}  # where no row is on show
+    page.evaluate("location.hash = location.hash.replace('&view=positions', '')")
     page.keyboard.press("Escape")
     assert set(_shades(page).values()) == {0}
     assert np.ptp(list(found.values())) > 0.1

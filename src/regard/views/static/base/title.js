@@ -86,11 +86,12 @@ export function makeTitle(source, state, texts) {
     if (token) state.set({ pin: token, hover: null });
   });
 
-  // Of a span, or of numbers with signs, nothing is shaded; the story has a sentence of its own.
+  // Of a span, or of numbers with signs, nothing is shaded, nor in views that show no row.
   const shades = () => {
     const { view, kind, layer, head, what } = state.values;
     const held = state.held();
-    if (view === "story" || !held || held.to !== undefined || quantityOf(what).signed) return null;
+    if (["story", "movement", "positions"].includes(view) || !held || held.to !== undefined || quantityOf(what).signed)
+      return null;
     const other = held.side === "query" ? "key" : "query";
     const row =
       held.side === "query"

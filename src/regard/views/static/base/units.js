@@ -40,7 +40,7 @@ export class Units {
         });
         if (joined) {
           unit.continued = true;
-          if (marked(token)) Object.assign(this.all[this.all.length - 1], { mark: "##", text: token.text.slice(2) });
+          if (marked(token)) Object.assign(this.all[this.all.length - 1], { mark: "##", text: bare(token) });
         }
       }
       this.of[i] = this.all.length - 1;
@@ -104,7 +104,7 @@ export function notKnown(tokens) {
 // What the model has read in the place of a token that its vocabulary lacks: "[UNK]"; undefined of any other.
 const unknownOf = ({ unknown, text }) => (unknown ? text : undefined);
 const shownText = (token) => (token.surface === undefined || marked(token) ? token.text : token.surface);
-const bare = (token) => (marked(token) ? token.text.slice(2) : shownText(token));
+const bare = (token) => token.surface ?? (marked(token) ? token.text.slice(2) : token.text); // as the text has it
 
 // Weights over key tokens to weights over key units: their sums, each at the unit's first token.
 export function sumUnits(weights, units, out = new Float64Array(weights.length)) {

@@ -17,7 +17,8 @@ const MOST_OF_SEVERAL = 360; // of several heads together
 export class Between {
   // columns: the diagram, which has order(side), of the tokens; y(side, index); written(side); rowHeight; and of what is in
   // view first, last and top.
-  constructor({ state, colours }, weights, columns) {
+  constructor({ source, state, colours }, weights, columns) {
+    this.source = source;
     this.state = state;
     this.colours = colours;
     this.weights = weights;
@@ -152,6 +153,8 @@ export class Between {
   // How a head's lines look; of one head alone, as queries do. Below zero they are dashed.
   look(place, sign, colour = this.colours.of("--query")) {
     const several = this.weights.heads.length > 1;
+    const { layer, head } = this.weights.heads.find((each) => each.place === place);
+    if (this.source.isOff?.(layer, head)) return { colour: this.colours.of("--rule"), dashes: [] }; // of a live page
     if (this.weights.signed) {
       return {
         colour: several ? this.colours.series(place) : this.colours.of(sign > 0 ? "--more" : "--less"),

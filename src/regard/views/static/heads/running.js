@@ -113,7 +113,7 @@ export class Running {
         element.append(make("br"));
       else if (above !== null) element.append(gaps.get(index));
       const word = tokenElement(units, index, side);
-      word.classList.add("word");
+      word.classList.add("word", ...["continues", "continued"].filter((name) => unit[name]));
       element.append(word);
       this.words.push({ side, index, element: word, level: "" });
       above = index;

@@ -1,4 +1,4 @@
-// The handle that drags a weight, at the end of its bar in the list beside the heads.
+// The bar of a weight in the list beside the heads, whose end is a handle that drags it.
 
 import { make } from "../base/dom.js";
 
@@ -55,6 +55,7 @@ export function makeDrag(edits, drag) {
     if (!of) return;
     range.dataset.place = [of.layer, of.head, of.query, of.key].join(".");
     range.value = String(weight);
+    range.style.setProperty("--at", `${100 * weight}%`);
     range.setAttribute("aria-label", `Drag the weight of ${name}`);
     const isDragged = edits.weights.some((each) => Object.entries(of).every(([part, value]) => each[part] === value));
     range.classList.toggle("dragged", isDragged);

@@ -2,8 +2,10 @@
 
 import { make, readable } from "../base/dom.js";
 
-const MOST = 6; // words that are named
+const MOST = 6; // words that are named; in the sentence, half as many have numbers
 const STILL = 0.9995; // a cosine from here on is written as 1.000
+const HARDLY = 0.98; // what a word keeps of its meaning that has hardly moved
+const DEEP = 0.1; // what one loses that is marked most
 
 /** @param {() => void} keep */
 export function makeMoved(keep) {
@@ -19,20 +21,28 @@ export function makeMoved(keep) {
       const isSame = text === now;
       const short = text.length > 32 ? `${text.slice(0, 31)}…` : text;
       said.textContent = !isChanged
-        ? "Type over the sentence, switch a head off or drag a weight: here you read which words' contextual embeddings it moves."
-        : isFar
-          ? `Too few of these words are in “${short}” to say which moved.`
-          : moved.length === 0
-            ? `No word's contextual embedding moved${isSame ? "" : `, compared with “${short}”`}.`
-            : `Embeddings that moved most${isSame ? "" : `, compared with “${short}”`} (cosine, 1 is unmoved):`;
+        ? "Type over the sentence, switch a head off or drag a weight: here you read which words it moves."
+        : moved.length === 0
+          ? `No word's contextual embedding moved${isSame ? "" : `, compared with “${short}”`}.`
+          : !isSame
+            ? `Embeddings that moved most, compared with “${short}” (cosine, 1 is unmoved):`
+            : moved[0].cosine > HARDLY
+              ? `So hardly anything changes: every word keeps at least ${(Math.floor(100 * moved[0].cosine) / 100).toFixed(2)} of its meaning.`
+              : `So ${readable(moved[0].text)} keeps ${moved[0].cosine.toFixed(2)} of its meaning, the least of all words.`;
+      // Until there is something to say.
+      element.hidden = isChanged && isFar;
       again.hidden = !isChanged;
-      const shown = isChanged && !isFar ? moved.slice(0, MOST) : [];
+      // Of an edit the sentence itself, with the words that moved marked.
+      list.classList.toggle("as-sentence", isSame);
+      const most = moved.slice(0, isSame ? MOST / 2 : MOST);
+      const shown = isChanged && !isFar && moved.length > 0 ? (isSame ? pairs : most) : [];
       list.hidden = shown.length === 0;
       list.replaceChildren(
-        ...shown.map(({ text: word, cosine }) => {
-          const bar = make("span", { class: "live-bar" });
-          bar.style.width = `${Math.round(40 * Math.min(1, 1 - cosine))}px`;
-          return make("li", {}, make("bdi", {}, readable(word)), ` ${cosine.toFixed(3)}`, bar);
+        ...shown.map((pair) => {
+          const number = most.includes(pair) ? ` ${pair.cosine.toFixed(3)}` : "";
+          const item = make("li", {}, make("bdi", {}, readable(pair.text)), make("small", {}, number));
+          item.style.setProperty("--lost", Math.min(1, (1 - pair.cosine) / DEEP).toFixed(3));
+          return item;
         }),
       );
     },
@@ -57,7 +67,7 @@ export function makePredicted(head, take) {
         ...predicted.map(({ at, best }) => {
           const words = make("ol", { class: "live-words" });
           for (const { text, isText, probability } of best) {
-            const name = make("bdi", {}, readable(text));
+            const name = make("bdi", {}, text === "\n" ? "new line" : readable(text));
             const button = make("button", { type: "button", class: "live-chip", disabled: !isText }, name);
             button.append(` ${(100 * probability).toFixed(probability < 0.1 ? 1 : 0)} %`);
             button.addEventListener("click", () => take(head === "next" ? null : tokens[at].span, text));

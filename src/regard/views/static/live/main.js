@@ -129,6 +129,8 @@ function answered(answer) {
   }
   isAsked = false;
   root.classList.toggle("refused", Boolean(answer.refused));
+  for (const each of root.querySelectorAll(":scope > :not(.header, .live, .place), .place > *"))
+    each.toggleAttribute("inert", Boolean(answer.refused));
   if (answer.refused) {
     // The title is for screen readers here: it must not go on with the sentence before.
     root.querySelector("h1").replaceChildren("No sentence that can be read");
