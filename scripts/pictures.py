@@ -57,7 +57,7 @@ MEASURE = "view=heads&layer=5&head=11&pin=query-11&what=value_zeroing"
 
 SHOTS = (
     # What a newcomer gets: nothing is chosen.
-    Shot(name="door", page="bank", fragment=""),
+    Shot(name="door", page="bank", fragment="", size=(1280, 600)),
     Shot(name="door-open", page="bank", fragment="view=door&asks=why,without", size=(1280, 1080)),
     Shot(name="door-phone", page="bank", fragment="theme=dark", size=PHONE, phone=True),
     Shot(name="heads", page="bank", fragment="view=heads"),
@@ -124,7 +124,13 @@ SHOTS = (
         fragment="view=heads&kind=cross&layer=1&head=1",
         size=(1280, 900),
     ),
-    Shot(name="live", page="live", fragment="view=heads", typed=MONEY, pressed="Switch off head 5.6"),
+    Shot(
+        name="live",
+        page="live",
+        fragment="view=heads&layer=5&head=6",
+        typed=MONEY,
+        pressed="Switch off head 5.6",
+    ),
     Shot(
         name="live-phone",
         page="live",

@@ -44,7 +44,7 @@ const SAID = {
   broadcast: "all look at the same words",
   [UNNAMED]: "something else",
 };
-const saidOf = (name) => SAID[name] || name;
+export const saidOf = (name) => SAID[name] || name;
 
 // Under a thumbnail there is room for one word, and for a number.
 const SHORT = { "delimiter sink": "sink", "duplicate token": "duplicate", "positional stride": "stride" };

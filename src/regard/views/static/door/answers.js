@@ -3,7 +3,7 @@
 import { makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { heldOf } from "../base/held.js";
-import { nameOf, whole } from "../base/names.js";
+import { nameOf, saidOf } from "../base/names.js";
 import { makeShares } from "../neuron/shares.js";
 import { Followed } from "../story/followed.js";
 import { worked } from "../story/scores.js";
@@ -92,7 +92,7 @@ function elsewhere({ facts }) {
 const OTHERS = {
   name: "others",
   label: "And the other heads?",
-  answer({ page, head: { kind, layer, head }, from, lines, shares, most }) {
+  answer({ page, head: { kind, layer, head }, from, lines, isLong, shares, most }) {
     const { source, state } = page;
     const named = (of) => nameOf(source, { kind, effect: 0 }, { layer, head: of });
     const heads = heldOf(source, kind, layer).sort((a, b) => Number(!named(a)) - Number(!named(b)) || a - b);
@@ -104,13 +104,13 @@ const OTHERS = {
       sentence.show(from, found);
       const to = found && most(found);
       const looks = to ? [bold(to.text, "to"), ` ${wholePercent(found[to.first])}`] : [];
-      const name = make("span", {}, `Head ${of}`, named(of) ? `: ${whole(named(of))}` : "");
+      const name = make("span", {}, `Head ${of}`, named(of) ? ` ${saidOf(named(of).name)}` : "");
       const target = make("span", {}, make("span", { class: "sr-only" }, "most to "), ...looks);
       const button = make(
         "button",
         { type: "button", class: "door-card", "aria-current": of === head ? "true" : null },
         make("span", { class: "door-card-name" }, name, target),
-        make("span", { "aria-hidden": "true" }, sentence.element),
+        isLong ? "" : make("span", { "aria-hidden": "true" }, sentence.element),
       );
       button.addEventListener("click", () => state.set({ head: of, key: null }));
       return make("li", {}, button);

@@ -56,6 +56,7 @@ function open(page) {
   const at = {
     page,
     lines,
+    isLong: length > SIZES[1],
     get head() {
       const { layer, head } = state.values;
       return { kind, layer, head };
