@@ -95,6 +95,8 @@ export function makePost() {
       element.hidden = response.status !== 401;
       if (response.ok) return told;
       if (response.status === 401) {
+        field.value = "";
+        field.placeholder = key ? "Another API key: the server does not know this one" : "API key";
         field.focus();
         await new Promise((resolve) => (given = () => resolve(null)));
         return signal.aborted ? {} : send(path, asked, signal);
