@@ -1,7 +1,8 @@
 // Bundles and minifies the page: `npm run page` (see package.json) writes src/regard/views/static/built.
 //
 // page.js, or usual.js where its views are enough, and page.css are inlined into every page; widget.js, one ES
-// module, and widget.css make the notebook's.
+// module, and widget.css make the notebook's. live.js and served.js are of live pages, whose model is in the page or on
+// a server; usages.js searches a server's concordance.
 
 import { readFile } from "node:fs/promises";
 import { build } from "esbuild";

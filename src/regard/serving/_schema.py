@@ -34,3 +34,8 @@ class ErrorBody(BaseModel):
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The answers of a route that are errors, for its description: those that all can give, and some more."""
     return {status: {"model": ErrorBody} for status in sorted({400, 401, 404, 413, 415, 429, 503, *statuses})}
+
+
+def example(told: dict[str, Any]) -> dict[int | str, dict[str, Any]]:
+    """A right answer of a route, for its description."""
+    return {200: {"content": {"application/json": {"example": told}}}}

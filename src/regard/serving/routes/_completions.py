@@ -17,7 +17,7 @@ from regard.decoding import Added, Rules, Sampling, along
 from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate
-from regard.serving._schema import Body, ModelName, errors
+from regard.serving._schema import Body, ModelName, errors, example
 from regard.serving._service import service_of
 
 router = APIRouter()
@@ -79,7 +79,17 @@ class CompletionsBody(Body):
         return sum(map(estimate, prompts)) + self.max_tokens * self.n * len(prompts)
 
 
-@router.post("/v1/completions", responses=errors(504), tags=["OpenAI"])
+_COMPLETED = {
+    "id": "cmpl-4f1c",
+    "object": "text_completion",
+    "created": 1790000000,
+    "model": "gpt2",
+    "choices": [{"index": 0, "text": " bank", "finish_reason": "length"}],
+    "usage": {"prompt_tokens": 2, "completion_tokens": 1, "total_tokens": 3},
+}
+
+
+@router.post("/v1/completions", responses=errors(504) | example(_COMPLETED), tags=["OpenAI"])
 async def completions(body: CompletionsBody, request: Request) -> Response:
     """Go on from prompts, with a decoder; as a stream of server-sent events where that is asked for."""
     service = service_of(request)

@@ -14,7 +14,7 @@ from regard.embedding import read_sentence_settings
 from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate
-from regard.serving._schema import Body, ModelName, errors
+from regard.serving._schema import Body, ModelName, errors, example
 from regard.serving._service import service_of
 from regard.tracing import Asked, Dragged, page_answer, served_page
 from regard.views import ServedRecord, usages_page
@@ -41,8 +41,8 @@ class Weight(Body):
 class PageBody(Body):
     """What the page asks: a text, heads that are off, and weights that were dragged."""
 
-    model: ModelName = None
     text: Annotated[Text, Field(examples=["A man sat on the river bank."])]
+    model: ModelName = None
     pair: Text | None = None
     off: Annotated[list[tuple[int, int]], Field(max_length=4096, examples=[[[3, 5]]])] = []
     weights: Annotated[list[Weight], Field(max_length=256)] = []
@@ -70,7 +70,18 @@ async def page(request: Request, model: str | None = None) -> Response:
     return HTMLResponse(_pages[engine], headers=_HEADERS)
 
 
-@router.post("/v1/page", responses=errors(504))
+_TOLD = {
+    "facts": {"sides": {}, "kinds": {}, "story": {}},
+    "blocks": {"encoder-0-q": "base64"},
+    "encoded": {"ids": [101, 1037, 2924, 102], "words": ["a", "bank"], "tokens": []},
+    "contextual": "base64",
+    "predicted": [],
+    "likeness": 0.37,
+    "milliseconds": 90.5,
+}
+
+
+@router.post("/v1/page", responses=errors(504) | example(_TOLD))
 async def answer(body: PageBody, request: Request) -> Response:
     """What the page is told of a text: its facts, and its arrays as base64."""
     engine = service_of(request).engine(body.model)

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard._model import Model
 from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate
-from regard.serving._schema import Body, ModelName, errors
+from regard.serving._schema import Body, ModelName, errors, example
 from regard.serving._service import service_of
 from regard.text import Encoding
 from regard.tracing import Trace, Zero
@@ -89,7 +89,31 @@ class AttentionBody(TracedBody):
     ] = "float"
 
 
-@router.post("/v1/trace", responses=errors(504))
+_TRACED = {
+    "object": "trace",
+    "model": "all-MiniLM-L6-v2",
+    "kinds": ["encoder"],
+    "sides": {
+        "encoder": {
+            "texts": ["a bank"],
+            "tokens": [{"index": 1, "id": 1037, "text": "a", "span": [0, 1], "word": 0, "special": False}],
+            "words": [{"index": 0, "text": "a", "span": [0, 1], "tokens": [1]}],
+        }
+    },
+    "heads": [{"kind": "encoder", "layer": 0, "head": 0, "pattern": "previous", "entropy": 1.38}],
+    "html": "<!DOCTYPE html>…",  # null where it is not asked for
+}
+_WEIGHTS = {
+    "object": "attention",
+    "model": "all-MiniLM-L6-v2",
+    "kind": "encoder",
+    "queries": [{"index": 7, "text": "bank"}],
+    "keys": [{"index": 6, "text": "river"}, {"index": 7, "text": "bank"}],
+    "data": [{"layer": 3, "head": 5, "weights": [[0.62, 0.21]]}],
+}
+
+
+@router.post("/v1/trace", responses=errors(504) | example(_TRACED))
 async def trace(body: TraceBody, request: Request) -> Response:
     """Trace a text: its tokens and words, what each head does, and the page that shows it."""
     engine = service_of(request).engine(body.model)
@@ -97,7 +121,7 @@ async def trace(body: TraceBody, request: Request) -> Response:
     return _json({"object": "trace", "model": engine.name} | told)
 
 
-@router.post("/v1/attention", responses=errors(504))
+@router.post("/v1/attention", responses=errors(504) | example(_WEIGHTS))
 async def attention(body: AttentionBody, request: Request) -> Response:
     """Weights of heads: rows and blocks, exact, or of each row the largest with the mass that they hold."""
     engine = service_of(request).engine(body.model)
