@@ -135,7 +135,7 @@ def test_the_page_runs_the_servers_model(server: Server, open_served: BrowserPag
 
     # A weight is dragged; what follows from it is computed anew.
     page.locator('.tokens.queries [data-token="2"]').click()
-    handle = page.locator(".drag").first
+    handle = page.get_by_role("slider", name="Drag the weight of bank", exact=True)  # of the pinned row
     place = [int(part) for part in str(handle.get_attribute("data-place")).split(".")]
     handle.focus()
     handle.press("End")
