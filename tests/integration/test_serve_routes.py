@@ -75,23 +75,23 @@ def open_served(browser: Browser, server: Server) -> Iterator[BrowserPage]:
 
 
 def test_the_openai_client_reads_what_is_written(server: Server) -> None:
-    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
-    wanted = server.models["gpt2"].generate(PROMPT, max_length=12)
-    how: dict[str, Any] = {"model": "gpt2", "prompt": PROMPT, "max_tokens": 12, "temperature": 0}
-    answer = client.completions.create(**how, logprobs=1)
-    assert answer.choices[0].text == wanted.text
-    assert answer.choices[0].logprobs.token_logprobs == pytest.approx(
-        list(wanted.log_probabilities), abs=1e-5
-    )
-    assert answer.usage.completion_tokens == 12
-    stream = client.completions.create(**how, stream=True, stream_options={"include_usage": True})
-    *chunks, last = list(stream)
-    assert "".join(chunk.choices[0].text for chunk in chunks) == wanted.text
-    assert chunks[-1].choices[0].finish_reason == "length"
-    assert (last.choices, last.usage) == ([], answer.usage)
-    with pytest.raises(openai.BadRequestError, match="must have a decoder") as caught:
-        client.completions.create(model="bert", prompt="a", stream=True)
-    assert caught.value.param == "model"
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
+        wanted = server.models["gpt2"].generate(PROMPT, max_length=12)
+        how: dict[str, Any] = {"model": "gpt2", "prompt": PROMPT, "max_tokens": 12, "temperature": 0}
+        answer = client.completions.create(**how, logprobs=1)
+        assert answer.choices[0].text == wanted.text
+        assert answer.choices[0].logprobs.token_logprobs == pytest.approx(
+            list(wanted.log_probabilities), abs=1e-5
+        )
+        assert answer.usage.completion_tokens == 12
+        stream = client.completions.create(**how, stream=True, stream_options={"include_usage": True})
+        *chunks, last = list(stream)
+        assert "".join(chunk.choices[0].text for chunk in chunks) == wanted.text
+        assert chunks[-1].choices[0].finish_reason == "length"
+        assert (last.choices, last.usage) == ([], answer.usage)
+        with pytest.raises(openai.BadRequestError, match="must have a decoder") as caught:
+            client.completions.create(model="bert", prompt="a", stream=True)
+        assert caught.value.param == "model"
 
 
 def _settle(page: BrowserPage) -> None:
