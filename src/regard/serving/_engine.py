@@ -246,32 +246,22 @@ class Engine:
         self.embedder = Embedder(self.model.loaded, Request(precision=self._settings.precision))
         self.width = self.embedder.sentences(["warm up"]).vectors.shape[1]
         self._loaded.set()
-        while jobs := self.queue.take():
+        while (work := self.queue.take()) is not None:
             begun = self._busy = time.monotonic()
-            self._turn(jobs, begun)
+            if isinstance(work, list):
+                self._embed_some(work, begun)
+            else:
+                self._step(work)
             self._busy, self.worked = None, time.monotonic()
 
-    def _turn(self, jobs: list[Job], begun: float) -> None:
-        waiting = []
-        for job in jobs:
-            if job.is_left:
-                job.close()
-            else:
-                waiting.append(job)
-        if not waiting:
-            return
-        if isinstance(waiting[0], CallJob | StreamJob):
-            self._step(waiting[0])
-            return
-        asked = [job for job in cast(list[EmbedJob], waiting) if self._is_read(job)]
-        if not asked:
-            return
-        parts = shares(asked)
-        # Who got nothing of this turn is the first of the next.
-        self.queue.put(*(job for job in asked if job not in parts), first=True)
-        self._begin(*parts)
-        self._embed(parts)
-        self._measure(sum(sum(passage.rows) for each in parts.values() for passage in each), begun)
+    def _embed_some(self, jobs: list[EmbedJob], begun: float) -> None:
+        waiting = [job for job in jobs if not job.is_left and self._is_read(job)]
+        if waiting:
+            parts = shares(waiting)
+            self._begin(*parts)
+            self._embed(parts)
+            self.queue.put_back([job for job in waiting if not job.is_ended])
+            self._measure(sum(sum(passage.rows) for each in parts.values() for passage in each), begun)
 
     def _begin(self, *jobs: Job) -> None:
         for job in jobs:
@@ -287,13 +277,15 @@ class Engine:
         self._metrics.tokens.inc(tokens)
 
     def _step(self, job: CallJob | StreamJob) -> None:
+        if job.is_left:
+            job.close()
+            return
         self._begin(job)
         try:
-            done = job.step(self.model)
+            job.step(self.model)
         except Exception as error:
             job.fail(error)
-            return
-        if not done:
+        if not job.is_ended:
             self.queue.put(job)
 
     def _embed(self, parts: dict[EmbedJob, list[Passage]]) -> None:
@@ -311,9 +303,7 @@ class Engine:
         for job, some in parts.items():
             made = job.put(vectors[start : start + len(some)])
             start += len(some)
-            if made is None:
-                self.queue.put(job)
-            else:
+            if made is not None:
                 done[job] = made
         give_all(done)
 
@@ -331,15 +321,15 @@ class Engine:
 
 
 def shares(jobs: Sequence[EmbedJob]) -> dict[EmbedJob, list[Passage]]:
-    """What each gets of a turn: an equal part, and what is left goes to the oldest."""
+    """What each gets of a turn: all, if that is no more than an equal part; the rest goes to the oldest."""
     parts: dict[EmbedJob, list[Passage]] = {}
     room = 1.0
-    for fair in (1 / len(jobs), 1.0):
-        for job in jobs:
-            passages, cost = job.take(min(fair, room), least=0 if parts else 1)
-            room -= cost
-            if passages:
-                parts.setdefault(job, []).extend(passages)
+    small = [job for job in jobs if job.cost <= 1 / len(jobs)]
+    for job in [*small, *(job for job in jobs if job not in set(small))]:
+        before = job.cost
+        if passages := job.take(room, least=0 if parts else 1):
+            parts[job] = passages
+        room -= before - job.cost
     return parts
 
 

@@ -21,6 +21,7 @@ TURN_TOKENS: Final = 2048
 """What is computed before those who wait are asked again: as many tokens as keep all cores busy."""
 _TURN_SCORES: Final = 2**24  # and as many tokens squared: what attention over long texts costs
 
+_ROUNDING: Final = 1e-9
 _CHARACTERS: Final = 4  # of a token, about
 _FRAME: Final = 2
 
@@ -51,11 +52,13 @@ class Job:
         tokens: how many wait with it.
         counted: how many of them the queue has counted.
         begun: whether it has had a turn.
+        is_ended: whether it has its result, or an error.
         came: when, on the monotonic clock.
     """
 
     def __init__(self, tokens: int) -> None:
-        self.tokens, self.counted, self.begun, self.came = tokens, 0, False, time.monotonic()
+        self.tokens, self.counted, self.came = tokens, 0, time.monotonic()
+        self.begun = self.is_ended = False
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
 
@@ -66,14 +69,13 @@ class Job:
 
     def give(self, result: Any) -> None:
         """Hand the result to who waits; from the worker's thread."""
+        self.is_ended = True
         self._tell(self._settle, result)
 
     def fail(self, error: BaseException) -> None:
         """Raise an error where somebody waits; from the worker's thread."""
+        self.is_ended = True
         self._tell(self._settle, None, error)
-
-    def close(self) -> None:
-        """It ends here; from the worker's thread."""
 
     def _tell(self, function: Callable[..., None], *arguments: object) -> None:
         if not self.loop.is_closed():
@@ -96,6 +98,8 @@ def give_all(results: Mapping[Job, Any]) -> None:
             if job.loop is loop:
                 job._settle(result)
 
+    for job in results:
+        job.is_ended = True
     for loop, job in {job.loop: job for job in results}.items():
         job._tell(settle, loop)
 
@@ -107,10 +111,12 @@ class CallJob(Job):
         super().__init__(tokens)
         self._function = function
 
-    def step(self, model: Model) -> bool:
-        """Do it; True: it is done."""
+    def step(self, model: Model) -> None:
+        """Do it."""
         self.give(self._function(model))
-        return True
+
+    def close(self) -> None:
+        """It ends here; from the worker's thread."""
 
 
 class StreamJob(Job):
@@ -123,31 +129,36 @@ class StreamJob(Job):
         self.pieces: asyncio.Queue[Any] = asyncio.Queue()
         self.future.add_done_callback(lambda _: self.pieces.put_nowait(END))
 
-    def step(self, model: Model) -> bool:
-        """Take a step; True: it was the last."""
+    def step(self, model: Model) -> None:
+        """Take a step."""
         if self._generator is None:
             self._generator = self._function(model)
         try:
             piece = next(self._generator)
         except StopIteration as end:
             self.give(end.value)
-            return True
-        self._tell(self.pieces.put_nowait, piece)
-        return False
+        else:
+            self._tell(self.pieces.put_nowait, piece)
 
     def close(self) -> None:
-        """See `Job.close`."""
+        """See `CallJob.close`."""
         if self._generator is not None:
             self._generator.close()
 
 
 class EmbedJob(Job):
-    """Texts that want vectors, in as many turns as it takes."""
+    """Texts that want vectors, in as many turns as it takes.
+
+    Attributes:
+        passages: the texts, once they are read.
+        cost: the turns, or the part of one, that is left to do.
+    """
 
     def __init__(self, inputs: Sequence[str | Sequence[int]], overlong: Overlong) -> None:
         super().__init__(sum(estimate(each) for each in inputs))
         self._inputs, self._overlong = inputs, overlong
         self.passages: list[Passage] = []
+        self.cost = 0.0
         self._vectors: list[NDArray[np.float32]] = []
         self._next = 0
 
@@ -163,6 +174,7 @@ class EmbedJob(Job):
         except InputError as error:
             raise ApiError(400, str(error), param="input") from error
         self.tokens = sum(map(sum, (passage.rows for passage in self.passages)))
+        self.cost = sum(map(_cost, self.passages))
         if self.tokens > most:
             raise ApiError(
                 400, f"input has {self.tokens:,} tokens, and a request may have {most:,}; send fewer texts."
@@ -177,18 +189,18 @@ class EmbedJob(Job):
                     code="context_length_exceeded",
                 )
 
-    def take(self, room: float, *, least: int = 0) -> tuple[list[Passage], float]:
-        """The next texts, at most what fits into a part of a turn, and the part that they take."""
-        first, taken = self._next, 0.0
-        while self._next < len(self.passages):
-            cost = _cost(self.passages[self._next])
-            if taken + cost > room and self._next - first >= least:
+    def take(self, room: float, *, least: int = 0) -> list[Passage]:
+        """The next texts: as many as fit into a part of a turn, but no fewer than `least`."""
+        first = self._next
+        for passage in self.passages[first:]:
+            cost = _cost(passage)
+            room -= cost
+            if room < -_ROUNDING and self._next - first >= least:
                 break
-            taken += cost
             self._next += 1
-        passages = self.passages[first : self._next]
-        self.tokens -= sum(sum(passage.rows) for passage in passages)
-        return passages, taken
+            self.cost -= cost
+            self.tokens -= sum(passage.rows)
+        return self.passages[first : self._next]
 
     def put(self, vectors: NDArray[np.float32]) -> Embedded | None:
         """Vectors of texts that were taken; what is asked for, if they were the last."""

@@ -1,27 +1,29 @@
 """Who waits for a model, in the order of their turns, bounded in tokens."""
 
 from collections import deque
+from collections.abc import Sequence
 from threading import Condition
 
-from regard.serving._jobs import EmbedJob, Job
+from regard.serving._jobs import CallJob, EmbedJob, Job, StreamJob
 
 
 class Queue:
-    """A ring of jobs: one that is not finished in its turn goes to the end, and lets others come before it.
+    """Texts to embed, the oldest first; and other work in a ring. They take turns.
 
     Args:
         most: the tokens that may wait. A job that finds nothing waiting is taken whatever its size.
 
     Attributes:
-        tokens: how many wait. It moves as soon as a job comes.
+        tokens: how many wait or are being computed. It moves as soon as a job comes.
     """
 
     def __init__(self, most: int) -> None:
         self.tokens = 0
         self._most = most
-        self._jobs: deque[Job] = deque()
+        self._texts: deque[EmbedJob] = deque()
+        self._others: deque[CallJob | StreamJob] = deque()
         self._changed = Condition()
-        self._closed = False
+        self._closed = self._was_texts = False
 
     def admit(self, job: Job) -> bool:
         """Count a new job's tokens; False: they are too many."""
@@ -38,35 +40,35 @@ class Queue:
             self.tokens -= job.counted
             job.counted = job.tokens = 0
 
-    def put(self, *jobs: Job, first: bool = False) -> None:
-        """Line up jobs for a turn: at the end, or first, in their order."""
+    def put(self, job: CallJob | StreamJob | EmbedJob) -> None:
+        """Line up a job for a turn, at the end."""
         with self._changed:
-            for job in jobs:
-                # Who has left is not counted again; the worker takes it out when its turn comes.
-                if job.counted or not job.is_left:
-                    self.tokens += job.tokens - job.counted
-                    job.counted = job.tokens
-            if first:
-                self._jobs.extendleft(reversed(jobs))
+            if isinstance(job, EmbedJob):
+                self._texts.append(job)
             else:
-                self._jobs.extend(jobs)
+                self._others.append(job)
             self._changed.notify()
 
-    def take(self) -> list[Job]:
-        """Wait for the jobs of the next turn: the first one alone, or all that want vectors, in order.
-
-        Returns:
-            None of them once the queue is closed and empty.
-        """
+    def put_back(self, jobs: Sequence[EmbedJob]) -> None:
+        """Line up jobs that a turn has not ended, before those that came in the meantime."""
         with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._closed)
-            if not self._jobs:
-                return []
-            if not isinstance(self._jobs[0], EmbedJob):
-                return [self._jobs.popleft()]
-            taken = [job for job in self._jobs if isinstance(job, EmbedJob)]
-            self._jobs = deque(job for job in self._jobs if not isinstance(job, EmbedJob))
-            return list[Job](taken)
+            for job in jobs:
+                if job.counted:  # else who sent it has gone
+                    self.tokens += job.tokens - job.counted
+                    job.counted = job.tokens
+            self._texts.extendleft(reversed(jobs))
+
+    def take(self) -> list[EmbedJob] | CallJob | StreamJob | None:
+        """Wait for a turn's work: all that want texts embedded, or one of the others; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._texts or self._others or self._closed)
+            if self._others and (self._was_texts or not self._texts):
+                self._was_texts = False
+                return self._others.popleft()
+            self._was_texts = True
+            texts = list(self._texts)
+            self._texts.clear()
+            return texts or None
 
     def close(self) -> None:
         """`take` gives nothing any more once all jobs are done."""

@@ -75,15 +75,13 @@ def jobs(model: regard.Model, *counts: int) -> list[EmbedJob]:
     return asked
 
 
-def test_a_turn_is_shared_equally_and_the_rest_goes_to_the_oldest(model: regard.Model) -> None:
-    long, short, other = jobs(model, 1000, 1, 1000)
-    parts = shares([long, short, other])
-    counts = [len(parts[job]) for job in (long, short, other)]
-    rows = TURN_TOKENS // parts[short][0].tokens
-    assert counts[1] == 1
-    assert sum(counts) == rows
-    assert counts[2] == rows // 3
-    assert counts[0] > counts[2]
+def test_a_turn_takes_short_requests_whole_and_then_the_oldest(model: regard.Model) -> None:
+    long, short, other, small = jobs(model, 200, 1, 1000, 3)
+    rows = TURN_TOKENS // short.passages[0].tokens
+    counts = {job: len(some) for job, some in shares([long, short, other, small]).items()}
+    assert counts == {short: 1, small: 3, long: 200, other: rows - 204}
+    counts = {job: len(some) for job, some in shares([other]).items()}
+    assert counts == {other: rows}
 
 
 def test_a_turn_is_never_empty(model: regard.Model) -> None:
@@ -238,7 +236,7 @@ def test_nobody_waits_for_a_dead_thread(engine: Engine) -> None:
 
     async def calls() -> list[Any]:
         hold, task = await held(engine)
-        asked = [engine.call(kill, tokens=1), engine.embed(["w1"]), engine.call(lambda model: 1, tokens=1)]
+        asked = [engine.call(kill, tokens=1), engine.call(lambda model: 1, tokens=1)]
         tasks = [asyncio.create_task(each) for each in asked]
         await asyncio.sleep(0.01)
         hold.go.set()
