@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import numpy as np
 import openai
 import pytest
 import torch
+from langchain_openai import OpenAI
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
+from pydantic import SecretStr
 
 import regard
 from integration.live_models import live_model
@@ -92,6 +95,21 @@ def test_the_openai_client_reads_what_is_written(server: Server) -> None:
         with pytest.raises(openai.BadRequestError, match="must have a decoder") as caught:
             client.completions.create(model="bert", prompt="a", stream=True)
         assert caught.value.param == "model"
+
+
+def test_langchain_reads_it_too(server: Server) -> None:
+    wanted = server.models["gpt2"].generate(PROMPT, max_length=12).text
+    with httpx.Client() as connection:
+        writer = OpenAI(
+            base_url=f"{server.url}/v1",
+            api_key=SecretStr(KEY),
+            model="gpt2",
+            max_tokens=12,
+            temperature=0,
+            http_client=connection,
+        )
+        assert writer.invoke(PROMPT) == wanted
+        assert "".join(writer.stream(PROMPT)) == wanted
 
 
 def _settle(page: BrowserPage) -> None:

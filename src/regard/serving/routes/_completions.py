@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from regard._model import Model
 from regard.core.errors import InputError
@@ -64,9 +64,17 @@ class CompletionsBody(Body):
     echo: Annotated[Literal[False], Field(description="Not there.")] = False
     suffix: Annotated[None, Field(description="Not there.")] = None
     best_of: Annotated[Literal[1] | None, Field(description="Not there.")] = None
-    presence_penalty: Annotated[Literal[0], Field(description="Not there.")] = 0
-    frequency_penalty: Annotated[Literal[0], Field(description="Not there.")] = 0
-    logit_bias: Annotated[None, Field(description="Not there.")] = None
+    presence_penalty: Annotated[float, Field(ge=0, le=0, description="Not there.")] = 0
+    frequency_penalty: Annotated[float, Field(ge=0, le=0, description="Not there.")] = 0
+    logit_bias: Annotated[dict[str, float], Field(max_length=0, description="Not there.")] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        """Clients send null for what they leave out."""
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
 
     def prompts(self) -> list[str | list[int]]:
         """One or several, as a list."""

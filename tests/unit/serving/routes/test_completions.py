@@ -89,6 +89,12 @@ def test_log_probabilities(ask: Ask, client: TestClient, models: dict[str, regar
     assert ask("/v1/completions", model="gpt2", prompt=PROMPT)["choices"][0]["logprobs"] is None
 
 
+def test_what_is_null_is_left_out(ask: Ask) -> None:
+    nulls = dict.fromkeys(("max_tokens", "temperature", "n", "stop", "seed", "echo", "logit_bias", "stream"))
+    answer = ask("/v1/completions", model="gpt2", prompt=PROMPT, presence_penalty=0.0, **nulls)
+    assert answer["usage"]["completion_tokens"] == 16
+
+
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"prompt": "a", "model": "bert"}, "model", "must have a decoder"),
     ({"prompt": ""}, "prompt", ""),
