@@ -1,6 +1,6 @@
 """`POST /v1/usages/search`: the concordance, as `regard find` asks it."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import APIRouter, Request, Response
@@ -11,6 +11,9 @@ from regard.serving._schema import Body, errors
 from regard.serving._service import service_of
 
 router = APIRouter()
+
+MOST_REASONS: Final = 20
+"""Lines that tell why they fit: each is read again without each of its words."""
 
 Short = Annotated[str, Field(min_length=1, max_length=1000)]
 Uses = Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=1000)]
@@ -69,6 +72,8 @@ async def search(body: UsagesBody, request: Request) -> Response:
         raise ApiError(
             404, f"index must be {usages.name}; got {body.index!r}.", param="index", code="index_not_found"
         )
+    if body.why and body.k > MOST_REASONS:
+        raise ApiError(400, f"k must be {MOST_REASONS} at most with why; got {body.k}.", param="k")
     service.engine(usages.engine.name)  # there is room for it
     found = await usages.find(body.model_dump(exclude={"index"}))
     told = {"object": "list", "index": usages.name} | found

@@ -30,7 +30,7 @@ def names_of(trace: Trace, most: int) -> Mapping[str, Any]:
         most: weights that may be read for it; of a longer text heads get no names.
     """
     kinds = [kind for kind in trace.kinds if _is_told(trace, kind)]
-    if sum(_weights(trace, kind) for kind in kinds) > most:
+    if sum(weights_of(trace, kind) for kind in kinds) > most:
         return {"said": MANY, "patterns": [], "kinds": {}}
     tables = {
         kind: heads_of_trace(
@@ -59,7 +59,8 @@ def _is_told(trace: Trace, kind: Kind) -> bool:
     return kind == "encoder" or trace.encoder is None or len(trace.passage("decoder").tokens) > 1
 
 
-def _weights(trace: Trace, kind: Kind) -> int:
+def weights_of(trace: Trace, kind: Kind) -> int:
+    """How many weights all heads of a kind have."""
     queries, keys = (len(side.tokens) for side in trace.sides(kind))
     heads = sum(trace.attention_of(layer, kind).inputs.num_heads for layer in trace.layers_of(kind))
     return heads * queries * keys

@@ -16,7 +16,7 @@ from regard.models import Loaded
 from regard.text import Tokenizer
 from regard.tracing.edits import Edit, Write, Zero, edited
 from regard.tracing.measures import logits_of_layers, outermost
-from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS
+from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS, weights_of
 from regard.tracing.pages._page import page_record
 from regard.tracing.record import Keeping, Trace
 from regard.tracing.run import trace_text
@@ -24,6 +24,9 @@ from regard.views import LivePooling, Page, ServedRecord, page_contents, render_
 
 MOST_MB = 12.0
 """What an answer may take: of a longer text the page gets some heads, and pictures of the others."""
+
+MOST_READ = 1 << 28
+"""Weights that are worked out for an answer: those of 1900 tokens of the default model, in seconds."""
 
 _MASKS = ("[MASK]", "<mask>")  # where the tokenizer's files name none
 _BEST = 5  # tokens that the model expects, at each place
@@ -113,6 +116,11 @@ def page_answer(loaded: Loaded, asked: Asked, *, pooling: LivePooling | None = N
     check_served(loaded)
     edits = asked.edits()
     trace = trace_text(edited(loaded, edits) if edits else loaded, asked.text, asked.pair)
+    count = sum(weights_of(trace, kind) for kind in trace.kinds)
+    if count > MOST_READ:
+        raise InputError(
+            f"text must be shorter for a page: it has {count:,} weights, more than {MOST_READ:,}."
+        )
     record = page_record(_as_drawn(trace, asked), story=True, names=MOST_OF_A_WIDGET, check=False)
     facts, blocks = page_contents(record, max_mb=MOST_MB)
     del facts["model"]

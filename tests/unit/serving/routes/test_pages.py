@@ -120,6 +120,13 @@ def test_what_cannot_be_answered(body: dict[str, Any], message: str, ask: Ask) -
     assert re.search(message, error["message"])
 
 
+def test_an_answer_is_bounded(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.tracing.pages._served.MOST_READ", 100)
+    status, error = ask("/v1/page", text="a man on")
+    assert status == 400
+    assert "100 weights at most, for a page; it has 150" in error["message"]
+
+
 def test_a_key_is_asked_for(models: dict[str, regard.Model]) -> None:
     with TestClient(app_of(models, settings=Settings(keys=("secret",)))) as client:
         assert client.get("/").status_code == 200

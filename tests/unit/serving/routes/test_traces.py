@@ -119,6 +119,8 @@ def test_what_cannot_be_answered(
 @pytest.mark.parametrize(("name", "told"), [("MOST_WEIGHTS", "may be 100"), ("MOST_READ", "may be 100")])
 def test_an_answer_is_bounded(name: str, told: str, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_traces, name, 100)
+    if name == "MOST_READ":
+        assert ask("/v1/trace", input="a man on the")[0] == 413
     top = {"top_k": 1} if name == "MOST_READ" else {}
     status, error = ask("/v1/attention", input="a man on the", layers=[0], **top)
     assert (status, error["code"]) == (413, "too_large")

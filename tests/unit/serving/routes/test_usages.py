@@ -53,6 +53,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"word": "/(/"}, 400, "regular expression"),
     ({"word": "bank", "sort": ["X1"]}, 400, "sort"),
     ({"word": "bank", "k": 1001}, 400, "k: "),
+    ({"sentence": "a *bank*", "why": True, "k": 21}, 400, "k must be 20 at most with why"),
     ({"word": "bank", "more": [99_999]}, 400, "more must be uses of this word"),
     ({"word": "bank", "index": "../small"}, 404, "index must be small"),
     ({"word": "bank", "any_word": True, "sentence": "a *bank*"}, 400, "regard index --all|any"),
