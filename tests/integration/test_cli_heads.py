@@ -76,7 +76,8 @@ def test_a_file_line_by_line(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
     assert (code, plain["texts"], plain["refused"], plain["unit"]) == (0, 11, 1, "text")
     assert err.splitlines() == [
         "regard: line 6 is passed over: text has 602 tokens with the special ones, but "
-        "sentence-transformers/all-MiniLM-L6-v2 takes at most 512; shorten it, or give its parts one by one.",
+        "sentence-transformers/all-MiniLM-L6-v2 takes at most 512; shorten it, or give its parts one by one. "
+        "The first 510 words fit.",
         "regard: 1 line was passed over in all",
     ]
     assert json.loads(run("heads", "-f", "-", "--json", stdin=file.read_bytes()).out) == plain

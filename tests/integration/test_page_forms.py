@@ -223,6 +223,11 @@ def test_the_strip_of_the_chosen_head_is_in_view(open_page: OpenPage, tmp_path: 
             return strip.contains(document.elementFromPoint(left + width / 2, top + height / 2));
         }""",
     )
+    # Where nobody chose a head, it opens at the top.
+    page = open_page(tmp_path / "page.html", "#form=all", viewport={"width": 1280, "height": 800}, start=True)
+    head_page.drawn(page)
+    assert page.evaluate("document.querySelector('.matrix-scroll, .stage').scrollTop") == 0
+    expect(page.locator(".strip-name").first).to_be_in_viewport()
 
 
 def test_a_long_text_follows_the_pointer_with_what_is_in_view(open_page: OpenPage, tmp_path: Path) -> None:

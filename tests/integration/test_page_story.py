@@ -210,6 +210,21 @@ def test_next_previous_keys_and_links(open_page: OpenPage, path: Path) -> None:
     assert _step(broken) == "1"
 
 
+def test_no_layer_is_passed_over_without_a_word(open_page: OpenPage, path: Path) -> None:
+    for step, layer, said in (
+        (4, 0, None),
+        (4, 1, "Layer 0 does what follows; here is layer 1."),
+        (8, 1, None),
+    ):
+        page = open_page(path, f"#view=story&step={step}&layer={layer}&head=0&pin=query-1")
+        skipped = page.locator(".story-skipped")
+        if said is None:
+            expect(skipped).to_have_count(0)
+        else:
+            expect(skipped).to_have_text(said)
+            expect(page.locator(".story-dots .here")).to_have_count(1)
+
+
 def test_another_word_is_followed(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#view=story&step=5&pin=query-3")
     page.locator('.story-token[data-token="6"]').click()

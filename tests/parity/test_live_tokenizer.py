@@ -320,7 +320,8 @@ REFUSED = {
     "\udc00😀": "The text holds half a character (U+DC00) at position 0: remove it.",
     "\x07\u202e": 'The text leaves no token: the tokenizer drops all of "U+0007U+202E". '
     "Give characters that it knows.",
-    "bank " * 7: "The text has 9 tokens with the special ones, but this model takes at most 8: shorten it.",
+    7 * "bank ": "The text has 9 tokens with the special ones, but this model takes at most 8: "
+    "shorten it. The first 6 words fit.",
 }
 
 

@@ -1,16 +1,22 @@
 """The causal check: the same run without one head."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from regard.core.printable import excerpt
+from regard.core.shown import Shown, plain_table
 from regard.models import Kind, Loaded, Output
 from regard.text import Encoding
 from regard.tracing.edits._changes import Zero
 from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 # Logits of a longer text are not worked out: twice as many numbers are held.
 _MOST_LOGITS = 1 << 26
@@ -24,8 +30,8 @@ class LikeliestToken:
     probability: float
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Ablation:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Ablation(Shown):
     """How a model's output moves when one head's output is zero.
 
     Args:
@@ -46,6 +52,39 @@ class Ablation:
     before: tuple[LikeliestToken, ...] | None
     after: tuple[LikeliestToken, ...] | None
 
+    def __repr__(self) -> str:
+        token = self.tokens[int(self.moved.argmax())]
+        return (
+            f"Ablation({self.kind} {self.layer}.{self.head}: {token!r} moves most, by {self.moved.max():.3f})"
+        )
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row a token: how far its output moves, the cosine, and the likeliest tokens after it."""
+        rows: list[dict[str, Any]] = [
+            {"token": token, "moved": moved, "cosine": cosine}
+            for token, moved, cosine in zip(
+                self.tokens, self.moved.tolist(), self.cosine.tolist(), strict=True
+            )
+        ]
+        if self.before is None or self.after is None:
+            return rows
+        tops = zip(self.before, self.after, strict=True)
+        both = [{"before": one.token, "after": other.token} for one, other in tops]
+        return [row | tokens for row, tokens in zip(rows, both, strict=True)]
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        from rich.text import Text
+
+        head = f"Without head {self.layer}.{self.head} ({self.kind})"
+        yield Text(f"{head}: |h' - h| / |h| of each token's output h", style="dim")
+        yield ""
+        most = max(float(self.moved.max()), 1e-9)
+        cells = [
+            [excerpt(row["token"], 24), f"{row['moved']:.3f}", "█" * round(40 * row["moved"] / most)]
+            for row in self.to_rows()
+        ]
+        yield plain_table(["token", "moved", ""], cells, bar=True)
+
 
 def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) -> Ablation:
     """Measure how far the output moves without one head (its output set to zero, as by `Zero("head")`).
@@ -65,8 +104,12 @@ def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) 
     Example:
         >>> import regard
         >>> found = regard.load().trace("time flies like an arrow").ablation(3, 5)
-        >>> found.moved.shape, bool(found.moved.max() > 0)
-        (torch.Size([7]), True)
+        >>> print(found)  # doctest: +ELLIPSIS, +NORMALIZE_WHITESPACE
+        Without head 3.5 (encoder): |h' - h| / |h| of each token's output h
+        <BLANKLINE>
+        token  moved
+        [CLS]  0.009  █████████████████
+        ...
 
     Source: Michel et al. 2019, arXiv 1905.10650, section 2.3, whose masks are this zero.
     """

@@ -188,9 +188,17 @@ def _checked(loaded: Loaded, encoding: Encoding, target: Encoding | None) -> Giv
         if limit is not None and count > limit:
             raise InputError(
                 f"{names[not each.texts]} has {count} tokens with the special ones, but {loaded.source.name} "
-                f"takes at most {limit}; shorten it, or give its parts one by one."
+                f"takes at most {limit}; shorten it, or give its parts one by one.{_that_fits(each, limit)}"
             )
     return encoding, target
+
+
+def _that_fits(encoding: Encoding, limit: int) -> str:
+    """How much of one text the model would take, in words."""
+    own = [token for token in encoding.tokens if token.sequence is not None]
+    beyond = own[limit - (len(encoding.tokens) - len(own)) :]
+    fit = next((token.word for token in beyond if token.word is not None), None)
+    return f" The first {fit} words fit." if len(encoding.texts) == 1 and fit and fit > 1 else ""
 
 
 _ARGUMENTS = (("text", "token_ids"), ("target", "target_ids"))

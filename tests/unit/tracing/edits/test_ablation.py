@@ -37,9 +37,16 @@ def test_it_moves_what_an_edit_moves(family: str, tmp_path: object) -> None:
     h, other = before.last_hidden_state[0], after.last_hidden_state[0]
     assert_close_to_largest(found.moved, (other - h).norm(dim=1) / h.norm(dim=1), 10 * FP32_OF_LARGEST)
     assert_close_to_largest(found.cosine, torch.cosine_similarity(h, other), 10 * FP32_OF_LARGEST)
+    # Printed, it is a table: a row a token, the longest bar where most has moved.
+    shown = str(found).splitlines()[-5:]
+    assert [line.split()[:2] for line in shown] == [
+        [row["token"], f"{row['moved']:.3f}"] for row in found.to_rows()
+    ]
+    assert max(shown, key=lambda line: line.count("█")) == shown[int(found.moved.argmax())]
     if before.logits is None:
         assert found.before is found.after is None
         return
+    assert found.to_rows()[0].keys() == {"token", "moved", "cosine", "before", "after"}
     for tops, output in ((found.before, before), (found.after, after)):
         assert tops is not None
         probability, number = output.logits[0].softmax(dim=1).max(dim=1)

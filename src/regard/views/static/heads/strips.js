@@ -3,6 +3,7 @@
 import { make } from "../base/dom.js";
 import { DOWN, makeStop, onKeys, placeIn } from "../base/keys.js";
 import { Matrix } from "../base/matrix.js";
+import { inShort, nameOf } from "../base/names.js";
 import { makePlayer } from "../base/player.js";
 import { largestOf } from "./weights.js";
 
@@ -73,10 +74,12 @@ export class Strips extends Matrix {
 
   makeName({ layer, head, name }) {
     const label = `Layer ${layer}, head ${head}`;
+    const does = nameOf(this.page.source, { ...this.state.values, effect: 0 }, { layer, head });
     return make(
       "div",
       { class: "token strip-name", role: "option", tabindex: "-1", "aria-selected": "false", "aria-label": label },
       name,
+      does ? make("span", { class: "strip-does", "aria-hidden": "true" }, inShort(does)) : "",
     );
   }
 
@@ -133,7 +136,8 @@ export class Strips extends Matrix {
     }
     if (!this.weights.isThere(query, key)) return null;
     const full = this.state.values.largest === "one" ? this.weights.full : this.most;
-    return { weight: weights[key], place: 0, strength: this.weights.strengthBy(weights[key], full) };
+    // By roots, as in the small pictures: one head that gives all to one word would leave the others white.
+    return { weight: weights[key], place: 0, strength: Math.sqrt(this.weights.strengthBy(weights[key], full)) };
   }
 
   fullColour({ weight }) {
@@ -152,8 +156,10 @@ export class Strips extends Matrix {
     const faint =
       this.layer === null ? [] : this.rows.flatMap(({ of }, i) => (of.layer === this.layer ? [] : [[i, i + 1]]));
     if (this.roved !== here) {
+      // It opens at the top, unless somebody chose this head.
+      const { start } = this.page.source.facts;
+      if (this.roved !== null || start?.layer !== layer || start?.head !== head) this.bring("row", here);
       this.rove(here);
-      this.bring("row", here);
     }
     return { rows: here < 0 ? [] : [{ from: here, to: here + 1, colour: "--query" }], columns: [], faint };
   }
@@ -205,7 +211,7 @@ export class Strips extends Matrix {
     const full = largest === "one" ? this.weights.full : this.most;
     return [0.25, 0.5, 1].map((part) => ({
       number: this.weights.short(part * full),
-      colour: this.colourOf({ weight: 1, strength: this.weights.strengthBy(part, 1) }),
+      colour: this.colourOf({ weight: 1, strength: Math.sqrt(this.weights.strengthBy(part, 1)) }),
     }));
   }
 

@@ -117,7 +117,7 @@ export function makeTokenizer(facts) {
     const pieces = codes.map(piecesOf);
     const around = pair === null ? template.single : template.pair;
     // Words and spans of a pasted novel are not worked out.
-    checkCount(around.length - texts.length + pieces.reduce((count, each) => count + each.length, 0));
+    checkCount(around.length - texts.length, codes, pieces);
     /** @type {Encoded} */
     const encoded = { text, pair, ids: [], types: [], tokens: [], words: [], wordSpans: [] };
     const own = codes.map((each, sequence) => tokensOf(each, pieces[sequence], sequence, names[sequence], encoded));
@@ -226,13 +226,17 @@ export function makeTokenizer(facts) {
     return { id, text, surface: text, special: true, unknown: false, sequence: null, word: null, span: null };
   }
 
-  /** @param {number} count */
-  function checkCount(count) {
-    if (facts.limit !== null && count > facts.limit) {
-      throw new TextRefused(
-        `The text has ${count} tokens with the special ones, but this model takes at most ${facts.limit}: shorten it.`,
-      );
-    }
+  /** @param {number} added @param {number[][]} codes @param {Piece[][]} pieces */
+  function checkCount(added, codes, pieces) {
+    const { limit } = facts;
+    const count = pieces.reduce((sum, each) => sum + each.length, added);
+    if (limit === null || count <= limit) return;
+    const { start, end } = pieces[0][limit - added] ?? { start: 0, end: 0 };
+    const fit = split(codes[0].slice(0, end)).filter(([, last]) => last <= start).length;
+    const told = codes.length === 1 && fit > 1 ? ` The first ${fit} words fit.` : "";
+    throw new TextRefused(
+      `The text has ${count} tokens with the special ones, but this model takes at most ${limit}: shorten it.${told}`,
+    );
   }
 
   /** @param {number[]} ids */

@@ -113,7 +113,13 @@ function open(page) {
       const [box, room] = [followed.getBoundingClientRect(), sentence.getBoundingClientRect()];
       if (box.top < room.top || box.bottom > room.bottom) sentence.scrollTop += box.top - room.top - 30;
     }
-    said.replaceChildren(...(ready ? saying(at) : why ? [why, " ", instead(at)] : ["The numbers are on their way."]));
+    said.replaceChildren(
+      ...(ready
+        ? [...((inHead || inLayer) && layer > 0 ? [skipped(at)] : []), ...saying(at)]
+        : why
+          ? [why, " ", instead(at)]
+          : ["The numbers are on their way."]),
+    );
     drawing.replaceChildren(...(ready ? drawStep(at).filter(Boolean) : []));
     numbers.element.hidden = !ready;
     numbers.draw();
@@ -148,6 +154,19 @@ function open(page) {
     if (!(names.size === 1 && (names.has("hover") || names.has("look")))) draw();
   };
   return { element, start: draw, changed };
+}
+
+// No layer is passed over without a word: those before this one do what it does.
+function skipped({ layers, state }) {
+  const { layer } = state.values;
+  const dots = Array.from({ length: layers }, (_, i) => make("i", { class: i === layer ? "here" : "" }));
+  const before = layer === 1 ? "Layer 0 does" : `Layers 0 to ${layer - 1} do`;
+  return make(
+    "span",
+    { class: "story-skipped" },
+    make("span", { class: "story-dots", "aria-hidden": "true" }, ...dots),
+    `${before} what follows; here is layer ${layer}.`,
+  );
 }
 
 // The text, always in view: the followed word is blue. From the scores on, what it looks at is orange, by its share.
