@@ -49,6 +49,7 @@ class Served:
 
     Attributes:
         computed: how many texts each run of the model had.
+        pause: seconds that each run takes besides.
         ended: what `serve` returned, once it has.
     """
 
@@ -56,6 +57,7 @@ class Served:
         self._app = app_of({"tiny": regard.load(str(folder))}, settings=Settings(**settings))
         self.engine: Engine = self._app.state.service.engines["tiny"]
         self.computed: list[int] = []
+        self.pause = 0.0
         self.ended: list[BaseException | None] = []
         self._go = threading.Event()
         self._go.set()
@@ -76,6 +78,7 @@ class Served:
 
     def _vectors(self, passages: Sequence[Passage]) -> Any:
         self._go.wait(PATIENCE_S)
+        time.sleep(self.pause)
         if self._fault is not None:
             raise self._fault
         self.computed.append(len(passages))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +15,9 @@ import numpy as np
 import pytest
 
 import regard
-from integration.served import Served, posted, tiny, wait_for
+from integration.served import PATIENCE_S, Served, posted, tiny, wait_for
+
+LONG = ["w1 w2 w3 w4 w5 w6 w7 w8 w9"]
 
 BODY_S = 0.4
 """In which a body has to arrive."""
@@ -76,7 +80,7 @@ def test_who_leaves_before_all_others_ends_nothing(served: Served) -> None:
 
 def test_a_full_queue_refuses_at_once(served: Served) -> None:
     served.hold()
-    accepted = [served.later(["w1 w2 w3 w4 w5 w6 w7 w8 w9"] * 700) for _ in range(3)]
+    accepted = [served.later(LONG * 700) for _ in range(3)]
     begun = time.monotonic()
     refused = served.embed(["w1 w2 w3"] * 2000)
     assert refused.status == 429
@@ -88,6 +92,41 @@ def test_a_full_queue_refuses_at_once(served: Served) -> None:
     assert not any(each.is_done for each in accepted)
     served.go()
     assert [each.answer.status for each in accepted] == [200] * 3
+
+
+def test_what_cannot_be_answered_in_time_is_refused(folder: Path) -> None:
+    """By the speed that was seen: 2,048 tokens in at least a fifth of a second."""
+    served = Served(folder, timeout=2.0)
+    try:
+        served.pause = 0.2
+        assert served.embed(LONG * 600).status == 200
+        served.hold()
+        accepted = [served.later(LONG * 1500) for _ in range(2)]
+        refused = served.embed("w1")
+        served.pause = 0.0
+        served.go()
+        assert refused.status == 429
+        assert int(refused.headers["retry-after"]) >= 1
+        assert [each.answer.status for each in accepted] == [200, 200]
+        assert served.embed("w1").status == 200
+    finally:
+        served.close()
+
+
+def test_functions_and_texts_take_turns(served: Served) -> None:
+    """However many texts wait, a function of the model is run after the turn that has begun."""
+    served.hold()
+    texts = [served.later(LONG * 60) for _ in range(10)]
+    turns: list[int] = []
+    before = served.engine.queue.tokens
+    called = served.engine.call(lambda model: turns.append(len(served.computed)), tokens=1)
+    caller = threading.Thread(target=asyncio.run, args=(called,))
+    caller.start()
+    wait_for(lambda: served.engine.queue.tokens == before + 1)
+    served.go()
+    caller.join(PATIENCE_S)
+    assert turns == [1]
+    assert [each.answer.status for each in texts] == [200] * 10
 
 
 def test_one_bad_text_fails_no_stranger(served: Served) -> None:
@@ -111,7 +150,7 @@ def test_many_texts_keep_their_order(served: Served) -> None:
 
 def test_a_short_request_does_not_wait_for_a_long_one(served: Served) -> None:
     served.hold()
-    long = served.later(["w1 w2 w3 w4 w5 w6 w7 w8 w9"] * 1500)
+    long = served.later(LONG * 1500)
     short = served.later("w1")
     served.go()
     assert short.answer.status == 200

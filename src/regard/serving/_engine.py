@@ -192,15 +192,17 @@ class Engine:
         if self.dead is not None:
             self._open.discard(job)
             raise _gone()
-        if not self.queue.admit(job):
+        # What cannot be answered in time is refused now, and not when its time is over.
+        wait, most = self.queue.tokens / self._speed if self._speed else 0.0, self._settings.timeout
+        if wait > most or not self.queue.admit(job):
             self._open.discard(job)
-            wait = self.queue.tokens / self._speed if self._speed else 1.0
             raise ApiError(
                 429,
                 f"{self.queue.tokens:,} tokens wait for this model already, and with these {job.tokens:,} it "
-                f"would be more than {self._settings.max_queue:,}; try again later.",
+                f"would be more than {self._settings.max_queue:,}, or more than {most:g} seconds' work; "
+                "try again later.",
                 code="queue_full",
-                retry_after=min(wait, self._settings.timeout),
+                retry_after=min(wait or 1.0, most),
             )
 
     async def _answer(self, job: Job) -> Any:
@@ -271,7 +273,8 @@ class Engine:
 
     def _measure(self, tokens: int, begun: float) -> None:
         seconds = max(1e-6, time.monotonic() - begun)
-        self._speed += (_REMEMBERED if self._speed else 1.0) * (tokens / seconds - self._speed)
+        if tokens > TURN_TOKENS // 2:  # a turn that is hardly filled does not say what can be done
+            self._speed += (_REMEMBERED if self._speed else 1.0) * (tokens / seconds - self._speed)
         self._metrics.compute.observe(seconds)
         self._metrics.fill.observe(tokens / TURN_TOKENS)
         self._metrics.tokens.inc(tokens)
@@ -324,8 +327,7 @@ def shares(jobs: Sequence[EmbedJob]) -> dict[EmbedJob, list[Passage]]:
     """What each gets of a turn: all, if that is no more than an equal part; the rest goes to the oldest."""
     parts: dict[EmbedJob, list[Passage]] = {}
     room = 1.0
-    small = [job for job in jobs if job.cost <= 1 / len(jobs)]
-    for job in [*small, *(job for job in jobs if job not in set(small))]:
+    for job in sorted(jobs, key=lambda job: job.cost > 1 / len(jobs)):  # which keeps their order
         before = job.cost
         if passages := job.take(room, least=0 if parts else 1):
             parts[job] = passages

@@ -3,8 +3,11 @@
 from collections import deque
 from collections.abc import Sequence
 from threading import Condition
+from typing import Final
 
 from regard.serving._jobs import CallJob, EmbedJob, Job, StreamJob
+
+_MOST: Final = 256  # requests in a turn: to look at thousands costs more than to compute some
 
 
 class Queue:
@@ -59,16 +62,14 @@ class Queue:
             self._texts.extendleft(reversed(jobs))
 
     def take(self) -> list[EmbedJob] | CallJob | StreamJob | None:
-        """Wait for a turn's work: all that want texts embedded, or one of the others; None at the end."""
+        """Wait for a turn's work: many that want texts embedded, or one of the others; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._texts or self._others or self._closed)
             if self._others and (self._was_texts or not self._texts):
                 self._was_texts = False
                 return self._others.popleft()
             self._was_texts = True
-            texts = list(self._texts)
-            self._texts.clear()
-            return texts or None
+            return [self._texts.popleft() for _ in range(min(_MOST, len(self._texts)))] or None
 
     def close(self) -> None:
         """`take` gives nothing any more once all jobs are done."""
