@@ -54,7 +54,7 @@ export class Sentence {
   draw() {
     const { from, shares, element, words } = this;
     const room = element.getBoundingClientRect();
-    if (!shares || room.width === 0) return;
+    if (!shares || room.width === 0 || !words.has(from)) return;
     this.boxes = new Map();
     for (const [first, word] of words) {
       const { left, top, width, height } = word.getClientRects()[0];

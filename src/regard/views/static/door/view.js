@@ -131,12 +131,14 @@ const asks = {
   write: (value) => (value.length > 0 ? value.join(",") : null),
 };
 
-// Where one text looks at itself, and its head can be worked out: of several texts, or attentions, no one remark is the
-// one to begin with.
-function isOne({ facts, kinds, runs }) {
-  const { movement, compared, senses, writing, training, held } = facts;
-  const several = movement || compared || senses || writing || training || runs || held?.only;
-  return !several && kinds.length === 1 && kinds[0] !== "cross" && Boolean(facts.start);
+// Where one text with words in it looks at itself, and its head can be worked out: of several texts, or attentions, no one
+// remark is the one to begin with.
+function fits(source) {
+  const { movement, compared, senses, writing, training, held, start } = source.facts;
+  const several = movement || compared || senses || writing || training || source.runs || held?.only;
+  const [kind, ...others] = source.kinds;
+  if (several || !start || others.length > 0 || kind === "cross") return false;
+  return source.computed(kind) && source.tokens(kind, "query").some(({ special }) => !special);
 }
 
 export const VIEW = {
@@ -145,6 +147,6 @@ export const VIEW = {
   home: true,
   fields: { asks },
   help: HELP,
-  fits: (source) => isOne(source) && source.computed(source.kinds[0]),
+  fits,
   open,
 };
