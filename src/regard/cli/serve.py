@@ -1,7 +1,8 @@
 """`regard serve`: models over HTTP."""
 
+import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -10,67 +11,55 @@ from regard.cli._progress import say
 from regard.core.errors import InputError, RegardError
 
 
+def _option(name: str, metavar: str, told: str, *others: str) -> Any:
+    return typer.Option(name, *others, metavar=metavar, help=told)
+
+
+_AS_TYPED: Final = (
+    *(f"max_{what}" for what in ("queue", "tokens", "texts", "body", "memory")),
+    *("index", "precision", "timeout", "access_log"),
+)
+
+
 def serve(
+    ctx: typer.Context,
     model: Annotated[
         list[str] | None,
-        typer.Option(
+        _option(
             "--model",
+            "[NAME=]MODEL",
+            "A folder or a name on the hub, and what requests call it; give it again for more.",
             "-m",
-            metavar="[NAME=]MODEL",
-            help="A folder or a name on the hub, and what requests call it; give it again for more.",
         ),
     ] = None,
     index: Annotated[
-        Path | None,
-        typer.Option("--index", metavar="INDEX", help="A concordance to search, as regard index makes it."),
+        Path | None, _option("--index", "INDEX", "A concordance to search, as regard index makes it.")
     ] = None,
-    host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="0.0.0.0 is for all networks.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", metavar="N", help="0 takes a free one.")] = 8000,
+    host: Annotated[str, _option("--host", "ADDRESS", "0.0.0.0 is for all networks.")] = "127.0.0.1",
+    port: Annotated[int, _option("--port", "N", "0 takes a free one.", "-p")] = 8000,
     api_key_file: Annotated[
-        Path | None,
-        typer.Option("--api-key-file", metavar="FILE", help="Keys, one a line; requests must carry one."),
+        Path | None, _option("--api-key-file", "FILE", "Keys, one a line; requests must carry one.")
     ] = None,
     precision: Annotated[
-        str, typer.Option("--precision", metavar="TYPE", help="Of embeddings, as in regard embed.")
+        str, _option("--precision", "TYPE", "Of embeddings, as in regard embed.")
     ] = "float32",
     dimensions: Annotated[
-        str | None,
-        typer.Option(
-            "--dimensions", metavar="N[,N...]", help="Sizes that requests may cut vectors to, if trained for."
-        ),
+        str | None, _option("--dimensions", "N[,N...]", "Sizes that vectors may be cut to, if trained for.")
     ] = None,
-    max_queue: Annotated[
-        int, typer.Option("--max-queue", metavar="TOKENS", help="More tokens may not wait: 429.")
-    ] = 2**18,
-    max_tokens: Annotated[
-        int, typer.Option("--max-tokens", metavar="TOKENS", help="The most of one request.")
-    ] = 2**17,
-    max_texts: Annotated[
-        int, typer.Option("--max-texts", metavar="N", help="The most of one request.")
-    ] = 2048,
-    max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", help="The most of one request.")] = 2
-    ** 23,
+    max_queue: Annotated[int, _option("--max-queue", "TOKENS", "More tokens may not wait: 429.")] = 2**18,
+    max_tokens: Annotated[int, _option("--max-tokens", "TOKENS", "The most of one request.")] = 2**17,
+    max_texts: Annotated[int, _option("--max-texts", "N", "The most of one request.")] = 2048,
+    max_body: Annotated[int, _option("--max-body", "BYTES", "The most of one request.")] = 2**23,
     max_memory: Annotated[
         int | None,
-        typer.Option(
-            "--max-memory",
-            metavar="BYTES",
-            help="Of weights; models are then loaded when asked for, and those not asked for let go.",
-        ),
+        _option("--max-memory", "BYTES", "Of weights: models are loaded when asked for, and let go of."),
     ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="In which a request is answered.")
-    ] = 60.0,
+    timeout: Annotated[float, _option("--timeout", "SECONDS", "In which a request is answered.")] = 60.0,
     drain_delay: Annotated[
-        float,
-        typer.Option(
-            "--drain-delay", metavar="SECONDS", help="After SIGTERM: not ready, but requests are taken."
-        ),
+        float, _option("--drain-delay", "SECONDS", "After SIGTERM: not ready, but requests are taken.")
     ] = 2.0,
     drain: Annotated[
-        float, typer.Option("--drain", metavar="SECONDS", help="Then: in which what was taken is answered.")
+        float, _option("--drain", "SECONDS", "Then: in which what was taken is answered.")
     ] = 30.0,
     access_log: Annotated[
         bool, typer.Option("--access-log/--no-access-log", help="A line of JSON a request, without its text.")
@@ -81,6 +70,7 @@ def serve(
     One thread a model computes what all clients ask for, together. SIGTERM ends it without losing what was
     accepted. /health/ready and /metrics are for who operates it, /openapi.json describes the rest.
     """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # which pays for many texts at once only
     with status("starting"):
         try:
             from regard.serving import Settings, app_of, listen
@@ -90,29 +80,25 @@ def serve(
 
             packages = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus-client")
             raise missing("serving needs", error, *packages) from error
-    chosen: Any = precision
     settings = Settings(
         keys=() if api_key_file is None else _keys(api_key_file),
-        index=index,
-        precision=chosen,
         dimensions=_sizes(dimensions),
-        max_body=max_body,
-        max_texts=max_texts,
-        max_tokens=max_tokens,
-        max_queue=max_queue,
-        max_memory=max_memory,
-        timeout=timeout,
-        access_log=access_log,
+        **{name: ctx.params[name] for name in _AS_TYPED},
     )
-    on = listen(host, port)
-    models: dict[str, Any] = {}
-    for each in model or [DEFAULT_MODEL]:
-        name, _, where = each.rpartition("=")
-        models[name or where] = where if max_memory is not None else load_model(where)
-    app = app_of(models, settings=settings)
-    at = f"http://{f'[{host}]' if ':' in host else host}:{on.getsockname()[1]}"
-    names = ", ".join(models)
-    dead = run(app, on, drain_delay=drain_delay, drain=drain, started=lambda: say(f"{names} at {at}"))
+    with listen(host, port) as on:
+        models: dict[str, Any] = {}
+        for each in model or [DEFAULT_MODEL]:
+            name, _, where = each.rpartition("=")
+            name = name or (Path(where).resolve().name if Path(where).is_dir() else where)
+            if name in models:
+                raise InputError(
+                    f"--model {name!r} is there twice; give one of them another name: NAME={where}."
+                )
+            models[name] = where if max_memory is not None else load_model(where)
+        app = app_of(models, settings=settings)
+        at = f"http://{f'[{host}]' if ':' in host else host}:{on.getsockname()[1]}"
+        names = ", ".join(models)
+        dead = run(app, on, drain_delay=drain_delay, drain=drain, started=lambda: say(f"{names} at {at}"))
     if dead is not None:
         raise RegardError(f"a model's thread has ended: {type(dead).__name__}: {dead}")
 

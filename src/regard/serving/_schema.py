@@ -33,7 +33,9 @@ class ErrorBody(BaseModel):
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The answers of a route that are errors, for its description: those that all can give, and some more."""
-    return {status: {"model": ErrorBody} for status in sorted({400, 401, 404, 413, 415, 429, 503, *statuses})}
+    return {
+        status: {"model": ErrorBody} for status in sorted({400, 401, 404, 408, 413, 415, 429, 503, *statuses})
+    }
 
 
 def example(told: dict[str, Any]) -> dict[int | str, dict[str, Any]]:

@@ -1,7 +1,7 @@
 """`POST /v1/embeddings`, as OpenAI defines it."""
 
 from base64 import b64encode
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 import numpy as np
 import orjson
@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from regard.serving._errors import ApiError
 from regard.serving._jobs import Overlong
-from regard.serving._schema import Body, ModelName, errors
+from regard.serving._schema import Body, ModelName, errors, example
 from regard.serving._service import Service, service_of
 
 router = APIRouter()
@@ -82,7 +82,20 @@ class EmbeddingsAnswer(BaseModel):
     usage: Usage
 
 
-@router.post("/v1/embeddings", response_model=EmbeddingsAnswer, responses=errors(504), tags=["OpenAI"])
+_EXAMPLE: Final = {
+    "object": "list",
+    "data": [{"object": "embedding", "index": 0, "embedding": [0.02, 0.0603, -0.0754]}],
+    "model": "sentence-transformers/all-MiniLM-L6-v2",
+    "usage": {"prompt_tokens": 5, "total_tokens": 5},
+}
+
+
+@router.post(
+    "/v1/embeddings",
+    response_model=EmbeddingsAnswer,
+    responses=errors(504) | example(_EXAMPLE),
+    tags=["OpenAI"],
+)
 async def embeddings(body: EmbeddingsBody, request: Request) -> Response:
     """Embed texts: one vector each."""
     service = service_of(request)
