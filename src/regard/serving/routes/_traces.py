@@ -134,10 +134,8 @@ def traced(model: Model, body: TraceBody, name: str) -> dict[str, Any]:
     made = replace(body.trace(model), model=name)
     for kind in made.kinds:
         queries, keys = (len(each.encoding.tokens) for each in made.sides(kind))
-        rows = (
-            sum(made.attention_of(layer, kind).inputs.num_heads for layer in made.layers_of(kind)) * queries
-        )
-        _check(rows, keys, 1)
+        counts = (made.attention_of(layer, kind).inputs.num_heads for layer in made.layers_of(kind))
+        _check(sum(counts) * queries, keys, 1)
     heads = {tuple(row[name] for name in _NAMES): row for row in made.heads().to_rows()}
     for kind in made.kinds:
         for row in made.statistics(kind).to_rows():

@@ -118,9 +118,7 @@ def page_answer(loaded: Loaded, asked: Asked, *, pooling: LivePooling | None = N
     trace = trace_text(edited(loaded, edits) if edits else loaded, asked.text, asked.pair)
     count = sum(weights_of(trace, kind) for kind in trace.kinds)
     if count > MOST_READ:
-        raise InputError(
-            f"text must be shorter for a page: it has {count:,} weights, more than {MOST_READ:,}."
-        )
+        raise InputError(f"text must have {MOST_READ:,} weights at most, for a page; it has {count:,}.")
     record = page_record(_as_drawn(trace, asked), story=True, names=MOST_OF_A_WIDGET, check=False)
     facts, blocks = page_contents(record, max_mb=MOST_MB)
     del facts["model"]
