@@ -96,7 +96,7 @@ export function makePost() {
       if (response.ok) return told;
       if (response.status === 401) {
         field.value = "";
-        field.placeholder = key ? "Another API key: the server does not know this one" : "API key";
+        field.placeholder = key ? "That key is not known" : "API key";
         field.focus();
         await new Promise((resolve) => (given = () => resolve(null)));
         return signal.aborted ? {} : send(path, asked, signal);
