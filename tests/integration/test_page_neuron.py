@@ -342,7 +342,9 @@ def test_why_from_the_strongest_weights(open_page: OpenPage, path: Path) -> None
     weight = item.locator(".top-number").inner_text()
     item.get_by_role("button", name=re.compile("^Why")).click()
     assert "view=neuron" in page.url
-    expect(page.locator(".worked-number")).to_have_text(weight)
+    worked = page.locator(".worked-number")
+    expect(worked).to_be_visible()
+    assert f"{100 * float(worked.inner_text()):.0f} %" == weight
     expect(page.get_by_role("tab", selected=True)).to_have_text("Calculation")
     page.get_by_role("button", name="Show in the head view").click()
     expect(page.locator(".headview")).to_be_visible()
