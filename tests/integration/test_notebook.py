@@ -446,6 +446,7 @@ def test_the_difference_is_of_both_traces(lab: BrowserPage, folder: Path) -> Non
     expect(shown.get_by_role("tab", name="Causal check")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_of_two_thousand_tokens_a_row_and_a_column(lab: BrowserPage, folder: Path) -> None:
     trace = _trace(folder, "llama", LONG)
     shown = widget_of(lab, LONG_TEXT)

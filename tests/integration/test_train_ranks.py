@@ -177,6 +177,7 @@ def test_a_process_that_is_killed_ends_the_other(place: Path, tmp_path: Path) ->
     assert "Error: another process of the run " in started.told()[0]
 
 
+@pytest.mark.slow
 def test_a_process_is_waited_for_as_long_as_it_works(place: Path, tmp_path: Path) -> None:
     settings = settings_of(place, steps=1)
     before = (while_first, time.sleep, 5)
@@ -224,6 +225,7 @@ def torchrun(place: Path, out: Path, steps: int) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_the_last_process_says_so_where_torchrun_is_gone_too(place: Path, tmp_path: Path) -> None:
     said = tmp_path / "said"
     with said.open("w") as file:
