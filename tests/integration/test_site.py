@@ -94,6 +94,12 @@ def test_the_readme_has_the_projects_addresses() -> None:
         assert addresses.addressed(addresses.addressed(changed, there), urls) == text
 
 
+def test_a_tag_publishes_the_folder_that_make_docs_builds() -> None:
+    workflow = (docs.ROOT / ".github/workflows/site.yml").read_text(encoding="utf-8")
+    for said in ('tags: ["v*"]', "run: make docs\n", "path: build/site\n", "actions/deploy-pages"):
+        assert said in workflow
+
+
 def test_every_public_name_and_every_command_is_described(
     index: Path, described: reference.Reference
 ) -> None:
