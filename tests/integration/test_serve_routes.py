@@ -16,6 +16,7 @@ import numpy as np
 import openai
 import pytest
 import torch
+from axe_playwright_python.sync_playwright import Axe
 from langchain_openai import OpenAI
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
@@ -116,6 +117,11 @@ def _settle(page: BrowserPage) -> None:
     expect(page.locator(".live")).not_to_have_class(re.compile("working"))
 
 
+def _violations(page: BrowserPage) -> list[tuple[str, Any]]:
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [(each["id"], each["nodes"][0]["target"]) for each in found]
+
+
 def _check(page: BrowserPage, trace: Trace) -> None:
     """Tokens and all weights against Python's."""
     told = page.evaluate("window.regard.source.tokens(window.regard.source.kinds[0], 'query')")
@@ -164,6 +170,8 @@ def test_the_page_runs_the_servers_model(server: Server, open_served: BrowserPag
     expect(page.locator(".live-status")).to_contain_text("text is empty")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
+    assert _violations(page) == []
+
     page.get_by_label("Model").select_option("gpt2")
     page.wait_for_url("**/?model=gpt2*")
     expect(page.get_by_label("API key")).to_be_visible()
@@ -182,6 +190,7 @@ def test_the_concordance_by_hand(server: Server, open_served: BrowserPage) -> No
     found = concordance.find(sentence="a man on the *bank* of a river", where=["genre=news"])
     lines = page.locator(".usages-line").all_text_contents()
     assert lines == [line.place.body for line in found]
+    assert _violations(page) == []
     last = found.lines[-1]
     page.get_by_role("button", name="like this").last.click()
     expect(page.locator(".usages-line").first).to_have_text(last.place.body)

@@ -40,10 +40,7 @@ root.append(
     make("span", { class: "note" }, index),
     make("a", { href: "./" }, "Look at a sentence"),
   ),
-  form,
-  post.element,
-  status,
-  list,
+  make("main", {}, form, post.element, status, list),
 );
 
 let newest = new AbortController();
@@ -89,16 +86,12 @@ function makeLine({ use, left, node, right, source, place, date, similarity, pro
         ? similarity.toFixed(2)
         : "";
   const said = [likely, `${place} of ${source}`, date].filter(Boolean).join(" · ");
+  const judges = make("span", { class: "usages-judges" }, makeJudge("more", use), makeJudge("less", use));
   return make(
     "li",
     {},
     make("p", { class: "usages-line" }, side("left", left), make("b", {}, readable(node)), side("right", right)),
-    make(
-      "p",
-      { class: "note" },
-      said,
-      ...(similarity === undefined ? [] : [makeJudge("more", use), makeJudge("less", use)]),
-    ),
+    make("p", { class: "note" }, said, ...(similarity === undefined ? [] : [judges])),
   );
 }
 
