@@ -109,6 +109,7 @@ class Engine:
         self._thread = None
         self._loaded.clear()
         self.queue = Queue(self._settings.max_queue)
+        self.kept.clear()
         if isinstance(self._source, str):
             self.__dict__.pop("model", None)
             self.__dict__.pop("embedder", None)

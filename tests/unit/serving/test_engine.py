@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Coroutine, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -297,11 +299,15 @@ def test_models_come_and_go_within_the_bound(folder: Path, tmp_path: Path) -> No
 
     async def use() -> None:
         await service.engine("b").embed(["w1"])
+        evicted = weakref.ref(service.engines["b"].model)
+        service.engines["b"].kept["of it"] = evicted()
         await service.engine("a").embed(["w1"])
         hold, task = await held(service.engine("a"))
         made = await service.engine("c").embed(["w1"])
         assert made.vectors.shape == (1, service.engines["c"].width)
         assert [each.is_started for each in service.engines.values()] == [True, False, True]
+        gc.collect()
+        assert evicted() is None
         other, busy = await held(service.engine("c"))
         with pytest.raises(ApiError) as full:
             service.engine("b")
