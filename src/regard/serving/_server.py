@@ -59,6 +59,8 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=int(drain),
         backlog=2048,
+        # Longer than clients keep theirs: who sends on one that is just being closed gets an error.
+        timeout_keep_alive=75,
     )
     server = _Server(config, app.state.service, drain_delay, started)
     log_to_stderr()
