@@ -96,7 +96,7 @@ def test_a_full_queue_refuses_at_once(served: Served) -> None:
 
 def test_what_cannot_be_answered_in_time_is_refused(folder: Path) -> None:
     """By the speed that was seen: 2,048 tokens in at least a fifth of a second."""
-    served = Served(folder, timeout=2.0)
+    served = Served(folder, timeout=4.0)
     try:
         served.pause = 0.2
         assert served.embed(LONG * 600).status == 200

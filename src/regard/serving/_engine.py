@@ -193,8 +193,9 @@ class Engine:
         if self.dead is not None:
             self._open.discard(job)
             raise _gone()
-        # What cannot be answered in time is refused now, and not when its time is over.
-        wait, most = self.queue.tokens / self._speed if self._speed else 0.0, self._settings.timeout
+        # What cannot be answered in time is refused now, not when its time is over. Half is for waiting:
+        # tokens are estimated, and the speed was that of other texts.
+        wait, most = self.queue.tokens / self._speed if self._speed else 0.0, self._settings.timeout / 2
         if wait > most or not self.queue.admit(job):
             self._open.discard(job)
             raise ApiError(
