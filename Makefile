@@ -39,6 +39,7 @@ test: system page lint types ## Every check: style, types, all tests and doctest
 
 slow: $(VENV)/.test page ## The tests that take minutes: the image built and run, the server under long load (Debian, as root)
 	@scripts/system-packages.sh mmdebstrap buildah
+	$(BIN)/python -m pip install -q --upgrade --target build/slow schemathesis==4.32.5
 	$(BIN)/pytest -m slow tests
 
 system: ## Install the browser and fonts that the page's tests need (Debian, as root or by sudo)

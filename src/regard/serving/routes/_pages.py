@@ -54,7 +54,14 @@ class PageBody(Body):
         return Asked(text=self.text, pair=self.pair, off=self.off, weights=weights, second=self.second)
 
 
-@router.get("/", response_class=HTMLResponse, responses=errors())
+# A page is HTML, its errors are not: FastAPI would describe both as what the route returns.
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"description": "An error, as under /v1", "content": {"application/json": {}}}
+    for status in (404, 429, 503)
+}
+
+
+@router.get("/", response_class=HTMLResponse, responses=_ERRORS)
 async def page(request: Request, model: str | None = None) -> Response:
     """The page: type a sentence, and see every view of it on a model of this server."""
     service = service_of(request)
@@ -90,7 +97,7 @@ async def answer(body: PageBody, request: Request) -> Response:
     return Response(orjson.dumps(told), media_type="application/json")
 
 
-@router.get("/usages", response_class=HTMLResponse, responses=errors())
+@router.get("/usages", response_class=HTMLResponse, responses=_ERRORS)
 async def usages(request: Request) -> Response:
     """The concordance, to be searched by hand."""
     there = service_of(request).usages
