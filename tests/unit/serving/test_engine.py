@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Coroutine, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,9 @@ def engine(model: regard.Model) -> Iterator[Engine]:
 
 
 def run(task: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(asyncio.wait_for(task, 20))
+    """In a thread of its own: Playwright leaves a loop running in that of the tests."""
+    with ThreadPoolExecutor(1) as beside:
+        return beside.submit(asyncio.run, asyncio.wait_for(task, 20)).result()
 
 
 class Held:
@@ -70,7 +73,7 @@ def jobs(model: regard.Model, *counts: int) -> list[EmbedJob]:
     async def made() -> list[EmbedJob]:
         return [EmbedJob(["w1 w2 w3 w4 w5 w6 w7 w8"] * count, "refuse") for count in counts]
 
-    asked = asyncio.run(made())
+    asked = run(made())
     embedder = Embedder(model.loaded, Request())
     for job in asked:
         job.read(embedder, 10**6)
