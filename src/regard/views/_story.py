@@ -42,6 +42,7 @@ def _story(name: str, story: StoryRecord, blocks: Blocks) -> dict[str, Any]:
         "moved": blocks.add(f"{name}-story-moved", story.moved),
         "neurons": _neuron_facts(name, story.neurons, blocks),
         "parts": _part_facts(name, story, blocks),
+        "ending": None if story.ending is None else dict(story.ending),
     }
 
 

@@ -1,7 +1,8 @@
 """One word's way through a stack: every vector from the learned embedding to the contextual one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +75,8 @@ class StoryRecord:
         neurons: Of the feed-forward networks; None where they cannot be seen.
         heads: Of each attention, by (kind, layer), float32 (tokens, heads): the length of what each head adds
             to its output.
+        ending: What the contextual embeddings are for, as plain values: the likeliest `next` tokens, or the
+            `movement` of a word that stands in another sentence too; None for nothing.
     """
 
     tokens: tuple[int, ...]
@@ -83,3 +86,4 @@ class StoryRecord:
     moved: _Floats
     neurons: StoryNeurons | None
     heads: dict[tuple[str, int], _Floats]
+    ending: Mapping[str, Any] | None = None

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.blocks import Embeddings
 from regard.models import Kind, StackKind
+from regard.tracing.pages._ending import ending_of
 from regard.tracing.pages._page_extras import as_array
 from regard.tracing.pages._sublayers import Sublayer, sublayers
 from regard.tracing.record import Passage, Trace
@@ -48,6 +49,7 @@ def story_record(trace: Trace, kind: StackKind, around: int = 0) -> StoryRecord 
         moved=_moved(passage, tokens),
         neurons=made.neurons(),
         heads=made.heads,
+        ending=ending_of(trace, kind),
     )
 
 

@@ -9,6 +9,7 @@ export class Followed {
   constructor(page) {
     this.source = page.source;
     this.state = page.state;
+    this.colours = page.colours;
     this.chosen = new Chosen(page);
   }
 

@@ -1,7 +1,8 @@
 // Step 8: all layers, from the learned to the contextual embedding.
 
 import { makeTable } from "../base/controls.js";
-import { make } from "../base/dom.js";
+import { make, readable } from "../base/dom.js";
+import { drawPaths } from "../movement/drawing.js";
 import { digits, largestOf, percent, strip, vectorTable } from "./figures.js";
 
 const NEIGHBOURS = 5; // that are named
@@ -87,15 +88,9 @@ export const JOURNEY = {
               )
             : make("p", {}, drawn.waiting ? "The numbers are on their way." : "There is no other word to draw from."),
           make("p", { class: "note" }, drawn.said),
-          make(
-            "p",
-            { class: "note" },
-            "In another sentence the same row ends elsewhere: ",
-            make("code", {}, "regard compare"),
-            " draws both ways.",
-          ),
         ),
       ),
+      ...endingOf(at),
     ];
   },
   numbers(at) {
@@ -133,16 +128,35 @@ function stateName(hidden, last, row) {
   return hidden === 0 ? "enters layer 0" : `after layer ${hidden - 1}`;
 }
 
-function neighbour(at, index, share, most) {
+const neighbour = (at, index, share, most) => barLine(at.word("key", index), share, most);
+
+function barLine(name, share, most) {
   const bar = make("span", { class: "story-portion" });
   bar.style.setProperty("--weight", String(share / most));
   return make(
     "li",
     {},
-    at.word("key", index),
+    name,
     make("span", { class: "story-number" }, percent(share)),
     make("span", { class: "story-bar", "aria-hidden": "true" }, bar),
   );
+}
+
+// What all this is for: the words that come next, or the word that stands in another sentence too.
+function endingOf({ story, colours }) {
+  const { next, movement } = story.ending ?? {};
+  if (next) {
+    const most = next[0].probability;
+    const name = ({ text }) => make("bdi", {}, text === "\n" ? "new line" : readable(text));
+    const lines = next.map((each) => barLine(name(each), each.probability, most));
+    return [make("h3", {}, "What it is for: the next word"), make("ol", { class: "story-drawn story-next" }, ...lines)];
+  }
+  if (!movement) return [];
+  const [word, other] = [movement.words[0], movement.texts[1]];
+  const step = movement.steps.length - 1;
+  const drawing = { facts: movement, projection: movement.projections.vectors, step, colours, width: 640, height: 340 };
+  const said = `“${word}” begins as one row of the table. Here, and in “${other}”, it ends as two things:`;
+  return [make("h3", {}, "What it is for: a word in its sentence"), make("p", {}, said), drawPaths(drawing)];
 }
 
 // The mean share that each other word has, over all heads and layers that the page holds.
