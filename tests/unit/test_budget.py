@@ -1,0 +1,56 @@
+"""How large each package may be. To raise a figure, write it here, and say why in the commit."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
+
+BUDGET = {
+    "_lens": (1_900, 3),
+    "_model": (1_200, 3),
+    "blocks": (2_800, 32),
+    "checkpoints": (2_400, 36),
+    "cli": (4_300, 1),
+    "concordance": (3_450, 18),
+    "core": (4_650, 43),
+    "data": (1_450, 25),
+    "decoding": (2_900, 41),
+    "embedding": (5_800, 32),
+    "kernels": (2_200, 10),
+    "models": (8_250, 59),
+    "positions": (950, 18),
+    "pruning": (500, 8),
+    "scaling": (800, 11),
+    "serving": (2_700, 8),
+    "static": (650, 4),
+    "text": (3_850, 18),
+    "tracing": (12_250, 85),
+    "training": (7_150, 33),
+    "views": (4_700, 56),
+}
+"""Of each package: lines of Python, and names in its `__all__`."""
+
+
+def _size(package: str) -> tuple[int, int]:
+    lines = sum(len(path.read_text("utf-8").splitlines()) for path in (SRC / package).rglob("*.py"))
+    tree = ast.parse((SRC / package / "__init__.py").read_text("utf-8"))
+    listed = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and [ast.unparse(each) for each in node.targets] == ["__all__"]
+    ]
+    return lines, sum(len(node.elts) for node in listed if isinstance(node, ast.List))
+
+
+@pytest.mark.parametrize("package", BUDGET)
+def test_keeps_to_its_budget(package: str) -> None:
+    lines, names = _size(package)
+    most_lines, most_names = BUDGET[package]
+    assert lines <= most_lines, f"{package} has grown: delete something, or raise BUDGET and say why"
+    assert names <= most_names, f"{package} has more public names: keep one private, or raise BUDGET"
+
+
+def test_every_package_has_a_budget() -> None:
+    assert set(BUDGET) == {path.parent.name for path in SRC.glob("*/__init__.py")}
