@@ -146,7 +146,7 @@ def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, 
     expect(page.locator(".answer-without")).to_contain_text(f"keeps {kept:.2f} of its meaning")
     cards = page.locator(".door-card")
     expect(cards).to_have_count(12)
-    expect(cards.first).to_contain_text("Head 0 rests on [CLS], [SEP] or .")
+    expect(cards.first).to_contain_text("Head 0 rests on marks")
     third = page.get_by_role("button", name="Head 3")
     third.press("Enter")
     assert head_page.state(page)["head"] == 3

@@ -19,7 +19,7 @@ SAID = {
     "looks at the word before": "previous",
     "looks at the word after": "next",
     "looks at the same word": "duplicate token",
-    "rests on [CLS], [SEP] or .": "delimiter sink",
+    "rests on marks": "delimiter sink",
     "looks a fixed way off": "positional stride",
     "all look at the same words": "broadcast",
     "something else": "none",

@@ -40,7 +40,7 @@ const SAID = {
   "positional stride": "looks a fixed way off",
   "duplicate token": "looks at the same word",
   induction: "looks at what came next",
-  "delimiter sink": "rests on [CLS], [SEP] or .",
+  "delimiter sink": "rests on marks",
   broadcast: "all look at the same words",
   [UNNAMED]: "something else",
 };
