@@ -69,7 +69,7 @@ def test_the_list_waits_for_idle_time_and_not_for_keys(page: BrowserPage) -> Non
     page.evaluate(_WAIT_FOR_TASK)
     page.evaluate("idle()")
     expect(title).to_have_text(f"{head_page.WORDS[2]} looks at")
-    expect(page.locator(".panel .note").first).to_contain_text("Where its 100 % go")
+    expect(page.locator(".panel .note").first).to_contain_text("Where its 100 % goes")
     head_page.token(page, "query", 5).focus()
     page.keyboard.press("ArrowDown")
     expect(title).to_have_text(f"{head_page.WORDS[6]} looks at")

@@ -30,7 +30,7 @@ def _row(page: BrowserPage, number: int, of: int = TOKENS) -> None:
     """Waits until a row is on show: said, drawn and listed."""
     expect(page.locator(".steps output")).to_contain_text(f"Row {number} of {of}:")
     expect(page.locator('.token.on[data-side="query"]')).to_have_attribute("data-token", str(number - 1))
-    expect(page.locator(".panel .note").first).to_contain_text("Where its 100 % go.")
+    expect(page.locator(".panel .note").first).to_contain_text("Where its 100 % goes.")
 
 
 def _there(page: BrowserPage, side: str) -> list[int]:

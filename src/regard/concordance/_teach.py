@@ -26,7 +26,7 @@ def learning(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise missing("senses need", error, "scikit-learn") from error
+        raise missing("senses and calibration need", error, "scikit-learn") from error
 
 
 class Head:

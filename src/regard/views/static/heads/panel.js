@@ -143,7 +143,7 @@ export class Panel {
         : "What goes to all pieces of the word: one weight from each query.";
     }
     if (!byQuery) return "What each word gives to it: this need not come to 100 %.";
-    return this.source.computed(this.state.values.kind) ? "Where its 100 % go." : "Its weights, as they were given.";
+    return this.source.computed(this.state.values.kind) ? "Where its 100 % goes." : "Its weights, as they were given.";
   }
 
   // Whether there is a number at a unit: of two texts, both must have it.
