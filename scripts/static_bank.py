@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 import regard
-from regard.static import WordVectors
 from regard.text import split_words
 from regard.training import read_word_settings, train_words
 from regard.views import Cloud, PointPicture
+from regard.words import WordVectors
 
 WORD, WINDOW = "bank", 5
 SENSES = {

@@ -16,9 +16,9 @@ from torch import Tensor
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
-from regard._lens import LensNetwork
 from regard.core import Taps, attention_weights
 from regard.core.errors import RegardError
+from regard.lenses import LensNetwork
 
 EAGER = 1e-5
 """The most that weights may differ from those that eager attention hands back, absolute."""

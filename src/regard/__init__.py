@@ -15,7 +15,6 @@ from regard._lazy import lazy_exports as _lazy_exports
 from regard._version import __version__
 
 if TYPE_CHECKING:
-    from regard._model import Model, lens, load
     from regard.concordance import Concordance
     from regard.core.errors import (
         CheckpointError,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     )
     from regard.decoding import Beams, Draft, Lookup, Sampling
     from regard.embedding import Mix, Truncate, Windows
+    from regard.model import Model, lens, load
     from regard.tracing import Add, Edit, Mean, Replace, Resample, Scale, Trace, Write, Zero
     from regard.views import view
 
@@ -64,7 +64,7 @@ __all__ = [
 __getattr__, __dir__ = _lazy_exports(
     __name__,
     {
-        "regard._model": "Model lens load",
+        "regard.model": "Model lens load",
         "regard.concordance": "Concordance",
         "regard.core.errors": (
             "CheckpointError InputError MissingExtraError ModelNotFoundError OutputError RegardError"

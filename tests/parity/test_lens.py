@@ -14,9 +14,9 @@ from torch import Tensor
 
 import regard
 from lens_models import FAMILIES, GROUPED, bert, build, call, gpt2, inputs, untouched
-from regard._lens import LensNetwork, _implementations
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError, RegardError
+from regard.lenses import LensNetwork, _implementations
 from regard.models._parity import bound_of
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 

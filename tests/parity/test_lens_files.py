@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lens_models import FAMILIES, inputs
-from regard._lens import lens
+from regard.lenses import lens
 from regard.tracing import Keeping, Trace, forecast, kept_bytes, trace_ids
 
 KEEPINGS = (

@@ -7,8 +7,8 @@ from rich.console import Console
 
 import regard
 from regard import InputError
-from regard._model import _bar, _embedding
-from regard._model._bar import Bar
+from regard.model import _bar, _embedding
+from regard.model._bar import Bar
 
 TEXTS = ["a river bank", "fish", "time flies like an arrow"] * 7
 

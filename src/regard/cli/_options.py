@@ -18,8 +18,8 @@ from regard.core.errors import InputError, OutputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from regard._model import Model
     from regard.concordance import Concordance
+    from regard.model import Model
 
 ModelOption = Annotated[
     str,
@@ -77,7 +77,7 @@ _STDIN_AT_MOST = 4_000_000
 def load_model(name: str) -> "Model":
     """Load a model with a spinner on a terminal: importing torch takes seconds."""
     with status(f"loading {name}"):
-        from regard._model import load
+        from regard.model import load
 
         model = load(name)
     for note in model.loaded.notes:

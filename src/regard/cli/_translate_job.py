@@ -18,7 +18,7 @@ from regard.core.files import write_whole
 from regard.core.locks import locked
 
 if TYPE_CHECKING:
-    from regard._model import Model
+    from regard.model import Model
 
 _PORTION: Final = 256
 """Lines that are translated together, and stored together: a run that is killed has these to do again."""

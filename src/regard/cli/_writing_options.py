@@ -9,8 +9,8 @@ from regard.cli._options import load_model
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
-    from regard._model import Model
     from regard.decoding import Beams, Choice, Speculation
+    from regard.model import Model
 
 WritingModelOption = Annotated[
     str | None,

@@ -21,7 +21,7 @@ from regard.core.errors import InputError
 from regard.core.printable import printable
 
 if TYPE_CHECKING:
-    from regard._model import Model
+    from regard.model import Model
 
 
 def prune(

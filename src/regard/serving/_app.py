@@ -9,9 +9,9 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from regard._model import Model
 from regard._version import __version__
 from regard.core.errors import InputError
+from regard.model import Model
 from regard.serving._errors import ApiError
 from regard.serving._gate import Gate
 from regard.serving._service import Service

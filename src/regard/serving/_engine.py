@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from threading import Event, Thread
 from typing import Any, TypeVar, cast
 
-from regard._model import Model, load
 from regard.checkpoints import find
 from regard.embedding import Embedder, Passage, Request
+from regard.model import Model, load
 from regard.serving._errors import ApiError
 from regard.serving._jobs import (
     END,

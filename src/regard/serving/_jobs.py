@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from regard._model import Model
 from regard.core.errors import InputError
 from regard.embedding import Embedder, Passage, Truncate, Windows
+from regard.model import Model
 from regard.serving._errors import ApiError
 
 Overlong = Literal["refuse", "truncate", "windows"]

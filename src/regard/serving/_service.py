@@ -5,8 +5,8 @@ from typing import cast
 
 from fastapi import Request
 
-from regard._model import Model
 from regard.core.errors import InputError
+from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 from regard.serving._metrics import Metrics

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from regard._model import Model
 from regard.concordance import Concordance
 from regard.core.errors import InputError
+from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 

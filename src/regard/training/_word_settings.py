@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from regard.data import Csv
-from regard.static import Ngrams
+from regard.words import Ngrams
 
 WORD_OBJECTIVES = ("word2vec", "fasttext")
 """What has settings of this kind."""

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import regard
-from regard._lens import lens
 from regard.core import Taps
 from regard.core.errors import CheckpointError, InputError, OutputError
+from regard.lenses import lens
 from regard.models import (
     FAMILIES,
     Loaded,

@@ -12,11 +12,11 @@ import pytest
 
 from regard.checkpoints import SafetensorsFile
 from regard.core.errors import InputError, MissingExtraError, OutputError, RegardError, TrainingError
-from regard.static import WordVectors
 from regard.training import WordSettings, read_journal, read_word_settings, train_words, words_step
 from regard.training.words import _corpus, _draws, _train
 from regard.training.words._corpus import Corpus, read_corpus
 from regard.training.words._draws import Draws
+from regard.words import WordVectors
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 
 TEXT = "The river bank .\n\nthe BANK of the loan\nriver river of\n"

@@ -11,9 +11,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, model_validator
 
-from regard._model import Model
 from regard.core.errors import InputError
 from regard.decoding import Added, Rules, Sampling, along
+from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
-from regard._model import Model
 from regard.embedding import read_sentence_settings
+from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate

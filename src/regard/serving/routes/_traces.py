@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 from torch import Tensor
 
-from regard._model import Model
+from regard.model import Model
 from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate
 from regard.serving._schema import Body, ModelName, errors, example

@@ -9,9 +9,9 @@ import orjson
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from regard._model import Model
 from regard.core.errors import InputError
 from regard.embedding import Embeddings, Truncate, Windows
+from regard.model import Model
 from regard.serving._errors import ApiError
 from regard.serving._jobs import Overlong, estimate
 from regard.serving._schema import Body, ModelName, errors

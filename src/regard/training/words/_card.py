@@ -34,7 +34,7 @@ Add the licence, the language and the limits of the texts before you share them.
 ## How to load them
 
 ```python
-from regard.static import WordVectors
+from regard.words import WordVectors
 
 vectors = WordVectors.open("FOLDER/vectors.safetensors")
 ```

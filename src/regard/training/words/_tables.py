@@ -10,10 +10,10 @@ import torch
 
 from regard.checkpoints import SafetensorsFile, write_tensors
 from regard.core.extras import missing
-from regard.static import Parts, WordVectors
 from regard.training._word_settings import WordSettings
 from regard.training.words._corpus import Corpus, Numbers, Places
 from regard.training.words._draws import Examples
+from regard.words import Parts, WordVectors
 
 _FILE = "checkpoint.safetensors"
 

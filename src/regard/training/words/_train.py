@@ -12,7 +12,6 @@ import numpy as np
 
 from regard.core.errors import InputError, TrainingError
 from regard.core.locks import locked
-from regard.static import check_words
 from regard.training._claim import claim, make_folder
 from regard.training._errors import in_words
 from regard.training._journal import Journal
@@ -24,6 +23,7 @@ from regard.training.words._card import card_of
 from regard.training.words._corpus import Corpus
 from regard.training.words._draws import Draws, Examples
 from regard.training.words._tables import Learner, Tables, last_step, new_tables
+from regard.words import check_words
 
 _DATA = "data"
 
@@ -66,7 +66,7 @@ def train_words(
 
     Example:
         >>> import pathlib, tempfile
-        >>> from regard.static import WordVectors
+        >>> from regard.words import WordVectors
         >>> from regard.training import read_word_settings, train_words
         >>> place = pathlib.Path(tempfile.mkdtemp())
         >>> _ = (place / "text.txt").write_text("the cat sat on the mat\\n" * 50)

@@ -17,8 +17,6 @@ import torch
 
 import lens_models
 import regard
-from regard._lens import lens
-from regard._lens._masks import TensorMask
 from regard.checkpoints import Source, write_tensors
 from regard.core import (
     AttentionInputs,
@@ -32,6 +30,8 @@ from regard.core import (
     Window,
 )
 from regard.core.errors import CheckpointError, InputError, OutputError
+from regard.lenses import lens
+from regard.lenses._masks import TensorMask
 from regard.models import Loaded
 from regard.positions import Alibi
 from regard.text import Encoding

@@ -10,8 +10,8 @@ import transformers
 
 import lens_models
 import regard
-from regard._lens import lens
 from regard.checkpoints import Source
+from regard.lenses import lens
 from regard.models import Loaded
 from regard.text import Tokenizer
 from regard.tracing import Keeping, Trace, kept_bytes

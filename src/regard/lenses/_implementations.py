@@ -1,0 +1,278 @@
+"""The names under which transformers finds our attention, each standing for one of its own.
+
+A model's config holds the name of an attention implementation, and each call looks the function up in one
+registry and the function that makes the mask in another. While a lens runs, the name is a `StandIn`: both
+registries know it, and it says that it equals the name it stands for, since some models ask
+`config._attn_implementation == "sdpa"` and must go on the way that they go without a lens.
+"""
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from regard.core import Mask
+from regard.core.errors import InputError
+from regard.core.extras import missing
+from regard.lenses._masks import read_rule
+
+AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]
+
+SEEN = ("sdpa", "eager")
+"""Implementations whose arithmetic is that of `regard.core.AttentionInputs`, mask and all."""
+
+
+class StandIn(str):
+    """A key of its own in a registry that compares equal to the implementation it stands for.
+
+    >>> key = StandIn("sdpa")
+    >>> key == "sdpa", key in ("eager", "sdpa"), {"sdpa": 1}.get(key), f"{key}"
+    (True, True, None, 'regard:sdpa')
+    """
+
+    name: str
+
+    def __new__(cls, name: str) -> "StandIn":
+        key = super().__new__(cls, f"regard:{name}")
+        key.name = name
+        return key
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other) is True or self.name == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    # Of the full name: in a dictionary the two are different keys.
+    __hash__ = str.__hash__
+
+    def __getnewargs__(self) -> tuple[str]:
+        # A config that is copied while a lens runs keeps the key, which then goes through to the original.
+        return (self.name,)
+
+
+_KEYS = {name: StandIn(name) for name in SEEN}
+
+
+class Listener(Protocol):
+    """One forward pass that somebody listens to."""
+
+    def attention(self, call: "Call") -> tuple[Tensor, Tensor | None]:
+        """Take the place of an attention call: (context (batch, queries, heads, v_dim), weights or None)."""
+        ...
+
+    def made(self, values: Tensor, mask: Mask | None) -> None:
+        """The model made this mask, which is (if known) that object's."""
+        ...
+
+
+# Of the thread, or the task, that runs the forward pass: two of them share a model without a lock.
+_LISTENER: ContextVar[Listener | None] = ContextVar("regard.lens", default=None)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One attention call: what a module hands the attention that a name stands for."""
+
+    name: str
+    module: nn.Module
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    arguments: dict[str, Any]
+
+    def original(self) -> tuple[Tensor, Tensor | None]:
+        """What it gives without a lens."""
+        return _original_of(self.name, self.module)(self.module, self.q, self.k, self.v, **self.arguments)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether the call is causal although it has no mask: transformers' rule for sdpa; eager has none."""
+        if self.name != "sdpa" or self.arguments.get("attention_mask") is not None or self.q.shape[2] <= 1:
+            return False
+        asked = self.arguments.get("is_causal")
+        return bool(getattr(self.module, "is_causal", True) if asked is None else asked)
+
+
+def register() -> None:
+    """Make both registries know our keys."""
+    modeling, masking = transformers_modules()
+    for name, key in _KEYS.items():
+        modeling.AttentionInterface.register(key, _attention_for(name))
+        masking.AttentionMaskInterface.register(key, _mask_for(name))
+
+
+def transformers_modules() -> tuple[Any, Any]:
+    """transformers' modeling_utils and masking_utils, imported when they are first needed."""
+    try:
+        from transformers import masking_utils, modeling_utils
+    except ImportError as error:
+        raise missing("regard.lens needs", error, "transformers") from error
+    return modeling_utils, masking_utils
+
+
+def _attention_for(name: str) -> AttentionFunction:
+    def attention(
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None = None,
+        **arguments: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        arguments["attention_mask"] = attention_mask
+        call = Call(name, module, query, key, value, arguments)
+        listener = _LISTENER.get()
+        return call.original() if listener is None else listener.attention(call)
+
+    return attention
+
+
+def _mask_for(name: str) -> Callable[..., Tensor | None]:
+    def make_mask(*args: Any, **kwargs: Any) -> Tensor | None:
+        _, masking = transformers_modules()
+        values: Tensor | None = masking.ALL_MASK_ATTENTION_FUNCTIONS[name](*args, **kwargs)
+        listener = _LISTENER.get()
+        if listener is not None and values is not None:
+            listener.made(values, None if args else read_rule(masking, values, kwargs))
+        return values
+
+    return make_mask
+
+
+def _original_of(name: str, module: nn.Module) -> AttentionFunction:
+    home = _home_of(type(module).forward)
+    # A file of models may keep a registry of its own, in which a name means something else.
+    registry = home.get("ALL_ATTENTION_FUNCTIONS")
+    if registry is None:
+        modeling, _ = transformers_modules()
+        registry = modeling.ALL_ATTENTION_FUNCTIONS
+    if name in registry:
+        found: AttentionFunction = registry[name]
+        return found
+    return _eager_of(type(module))
+
+
+@cache
+def _home_of(forward: Callable[..., Any]) -> dict[str, Any]:
+    """What the names in a function's file mean, at any time; kept, since every call asks."""
+    found: dict[str, Any] = getattr(inspect.unwrap(forward), "__globals__", {})
+    return found
+
+
+_EAGER: dict[type, AttentionFunction] = {}
+
+
+def _eager_of(kind: type) -> AttentionFunction:
+    """The eager attention that a module's code names: it is a function of its file, and in no registry."""
+    if kind in _EAGER:
+        return _EAGER[kind]
+    found: dict[Any, None] = {}
+    for cls in kind.__mro__:
+        for member in vars(cls).values():
+            function: Any = inspect.unwrap(member) if callable(member) else None
+            code = getattr(function, "__code__", None)
+            if code is None:
+                continue
+            for global_name in code.co_names:
+                if global_name.endswith("eager_attention_forward"):
+                    found[function.__globals__.get(global_name)] = None
+        if found:  # of the class that is nearest
+            break
+    found.pop(None, None)
+    if len(found) != 1:
+        raise InputError(
+            f"hf_model runs eager attention in {kind.__name__}, whose eager function cannot be told; "
+            "call hf_model.set_attn_implementation('sdpa') first."
+        )
+    _EAGER[kind] = next(iter(found))
+    return _EAGER[kind]
+
+
+def configs_of(model: nn.Module) -> list[Any]:
+    """Every config that a module of the model, or another config, holds, once each.
+
+    Encoder and decoder often have copies of their own, and so have the text and vision halves.
+    """
+    base = sys.modules["transformers"].PreTrainedConfig
+    found: dict[int, Any] = {}
+
+    def visit(value: Any) -> None:
+        if isinstance(value, base) and id(value) not in found:
+            found[id(value)] = value
+            for inner in vars(value).values():
+                visit(inner)
+
+    for module in model.modules():
+        for value in vars(module).values():
+            visit(value)
+    return list(found.values())
+
+
+class _Placed:
+    """Configs that hold a stand-in at the moment: how many runs need it, and what stood there before."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.runs: dict[int, tuple[int, str, Any]] = {}  # of the config: runs, its own name, itself
+
+    def put(self, config: Any) -> None:
+        with self.lock:
+            runs, before, _ = self.runs.get(id(config), (0, _fields(config).get(_FIELD), None))
+            if before in SEEN:
+                assert before is not None
+                _fields(config)[_FIELD] = _KEYS[str(before)]
+                self.runs[id(config)] = (runs + 1, before, config)
+
+    def take_back(self, config: Any) -> None:
+        with self.lock:
+            if id(config) not in self.runs:
+                return
+            runs, before, _ = self.runs.pop(id(config))
+            if runs > 1:
+                self.runs[id(config)] = (runs - 1, before, config)
+            elif isinstance(_fields(config).get(_FIELD), StandIn):  # else somebody chose another meanwhile
+                _fields(config)[_FIELD] = before
+
+
+# Where transformers keeps the name: written past its property, which would go through all inner configs.
+_FIELD = "_attn_implementation_internal"
+_PLACED = _Placed()
+
+
+def _fields(config: Any) -> dict[str, Any]:
+    # Past the config's own __getattribute__, which costs more than all else that a run does with it.
+    fields: dict[str, Any] = object.__getattribute__(config, "__dict__")
+    return fields
+
+
+def listens(listener: Listener) -> bool:
+    """Whether this thread is in a forward pass of that listener's."""
+    return _LISTENER.get() is listener
+
+
+@contextmanager
+def listening(configs: list[Any], listener: Listener) -> Iterator[None]:
+    """Have the listener called for attention and masks of the models with these configs.
+
+    What the configs held is put back at the end, also after an exception. Other threads that run the same
+    model meanwhile reach the originals, or their own listener.
+    """
+    placed = []
+    token = _LISTENER.set(listener)
+    try:
+        for config in configs:
+            _PLACED.put(config)
+            placed.append(config)
+        yield
+    finally:
+        _LISTENER.reset(token)
+        for config in placed:
+            _PLACED.take_back(config)

@@ -1,0 +1,279 @@
+"""The look at a model on creation: what it is made of, and whether what is read is what it computes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.core.errors import InputError, RegardError
+from regard.lenses import _implementations
+from regard.lenses._implementations import SEEN
+from regard.lenses._modules import main_output
+from regard.lenses._points import Layout, lay_out
+from regard.lenses._probe import first_run
+from regard.lenses._survey import Execution, Survey, accepted, survey, unseen
+from regard.models import (
+    FAMILIES,
+    Parity,
+    StackKind,
+    bound_of,
+    is_linear,
+    layer_parity,
+    output_error,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LensConfig:
+    """The sizes of a model that is seen through the lens, as they showed when it ran.
+
+    Args:
+        vocab_size: rows of the table of learned embeddings.
+        d_model: size of the residual stream.
+        num_layers: attention layers; of the encoder, where there are two stacks.
+        num_heads: query heads of the first layer.
+        max_seq_len: `max_position_embeddings`, or None where the config has none.
+        num_token_types: rows of the table of token types; 0 where the model takes none.
+        architecture: the class of the transformers model.
+    """
+
+    vocab_size: int
+    d_model: int
+    num_layers: int
+    num_heads: int
+    max_seq_len: int | None
+    num_token_types: int
+    architecture: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Look:
+    """What was seen."""
+
+    config: LensConfig
+    layout: Layout
+    norms: dict[StackKind, nn.Module | None]  # what alone stands between a stack's last layer and its output
+    head: nn.Linear | None  # the output layer, if it makes the logits of the last hidden state by itself
+    has_logits: bool  # whether the model gives logits
+    takes_batches: bool  # of two texts; a classifier without a padding token does not
+    parity: Parity  # how exactly the records give back what the model computed
+
+
+def look_at(hf_model: Any, configs: list[Any]) -> Look:
+    """Run a model on a few tokens, find where its attention and its tensors are, and check them."""
+    name = type(hf_model).__name__
+    _check_implementations(configs, name)
+    vocab_size = _vocabulary(hf_model)
+    arguments, untouched = _first_run(hf_model, vocab_size, name)
+    found = survey(hf_model, configs, arguments)
+    _check_seen(hf_model, found, name)
+    layout = lay_out(found, arguments["input_ids"], arguments.get("decoder_input_ids"), name)
+    parity = _compare(layout, found, untouched)
+    parity.check(f"lens on {name}")
+    return Look(
+        config=_sizes(hf_model, layout, found, vocab_size, name),
+        layout=layout,
+        norms={kind: _find_norm(layout, found, kind) for kind in layout.prefixes},
+        head=_find_head(hf_model, layout, found),
+        takes_batches=len(arguments["input_ids"]) > 1,
+        has_logits=isinstance(found.result.get("logits"), Tensor),
+        parity=parity,
+    )
+
+
+def _check_seen(hf_model: Any, found: Survey, name: str) -> None:
+    hidden = unseen(found, {id(module): each for each, module in hf_model.named_modules()})
+    if not found.calls:
+        what = f": {', '.join(hidden[:4])}" if hidden else ""
+        raise InputError(
+            f"hf_model {name} makes no attention call through transformers' registry "
+            f"(ALL_ATTENTION_FUNCTIONS), which the lens listens to{what}.{_way_out(hf_model)}"
+        )
+    if hidden:
+        raise InputError(
+            f"hf_model {name} attends past transformers' registry in {len(hidden)} modules, such as "
+            f"{', '.join(hidden[:3])}: a trace would lack them.{_way_out(hf_model)}"
+        )
+
+
+def _sizes(hf_model: Any, layout: Layout, found: Survey, vocab_size: int, name: str) -> LensConfig:
+    text = hf_model.config.get_text_config()
+    longest = getattr(text, "max_position_embeddings", None)
+    types = getattr(text, "type_vocab_size", None)
+    last = _last_state(layout, found)
+    if last is None:
+        last = main_output(found.result)
+    if last is None:
+        raise InputError(
+            f"hf_model {name} gives no last hidden state, in its output or where it runs; hand in its text "
+            "model instead."
+        )
+    return LensConfig(
+        vocab_size=vocab_size,
+        d_model=int(last.shape[-1]),
+        num_layers=layout.depth(next(iter(layout.prefixes))),
+        num_heads=layout.sites[0].num_heads,
+        max_seq_len=longest if isinstance(longest, int) and longest > 0 else None,
+        num_token_types=types if "token_type_ids" in accepted(hf_model) and isinstance(types, int) else 0,
+        architecture=name,
+    )
+
+
+def _last_state(layout: Layout, found: Survey) -> Tensor | None:
+    """What the outermost stack hands on."""
+    point = layout.points.get(f"{list(layout.prefixes.values())[-1]}output")
+    return None if point is None else found.outputs[point.execution]
+
+
+def _compare(layout: Layout, found: Survey, untouched: Any) -> Parity:
+    sites = {site.execution: site for site in layout.sites}
+    layers = []
+    for call in found.calls:
+        site = sites[call.execution]
+        point = layout.points.get(f"{site.name}.output")
+        layers.append(
+            layer_parity(
+                site.kind,
+                site.layer,
+                call.inputs,
+                call.context,
+                projection=layout.projection(site.name),
+                output=None if point is None else found.outputs[point.execution],
+            )
+        )
+    return Parity(
+        layers=tuple(layers),
+        output=output_error(_tensors(found.result), _tensors(untouched)),
+        bound=bound_of(found.calls[0].inputs.q.dtype),
+    )
+
+
+def _find_norm(layout: Layout, found: Survey, kind: StackKind) -> nn.Module | None:
+    prefix = layout.prefixes[kind]
+    end = layout.points.get(f"{prefix}output")
+    last = layout.points.get(f"{prefix}layers.{layout.depth(kind) - 1}.output")
+    if end is None or last is None:
+        return None
+    before, after = (found.outputs[each.execution] for each in (last, end))
+    if not _same(before, after):
+        for execution in found.order:
+            given, made = (each.get(execution) for each in (found.inputs, found.outputs))
+            if _same(given, before) and _same(made, after):
+                return execution.module
+    return None
+
+
+def _find_head(hf_model: Any, layout: Layout, found: Survey) -> nn.Linear | None:
+    head = hf_model.get_output_embeddings()
+    state = _last_state(layout, found)
+    if head is None or state is None or not is_linear(head):
+        return None
+    given, made = (each.get(Execution(head, 0)) for each in (found.inputs, found.outputs))
+    return head if _same(given, state) and _same(made, found.result.get("logits")) else None
+
+
+def _same(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is not None and other is not None and torch.equal(one, other)
+
+
+def check_model(hf_model: Any) -> None:
+    """Refuse what is no model of transformers that reads token ids, in evaluation mode, with its weights."""
+    modeling, _ = _implementations.transformers_modules()
+    if not isinstance(hf_model, modeling.PreTrainedModel):
+        raise InputError(
+            "hf_model must be a transformers PreTrainedModel, as AutoModel.from_pretrained gives it; got "
+            f"{type(hf_model).__name__}. Hand in the model itself, before torch.compile or a wrapper."
+        )
+    check_mode(hf_model)
+    if "input_ids" not in accepted(hf_model):
+        raise InputError(f"hf_model must read token ids; {type(hf_model).__name__} takes no input_ids.")
+    if any(parameter.is_meta for parameter in hf_model.parameters()):
+        raise InputError("hf_model must hold its weights; some of its parameters are on the meta device.")
+
+
+def check_mode(hf_model: Any) -> None:
+    """Refuse a model in training mode."""
+    if hf_model.training:
+        raise InputError(
+            "hf_model must be in evaluation mode: in training mode, dropout changes every pass; "
+            "call hf_model.eval()."
+        )
+
+
+def _check_implementations(configs: list[Any], name: str) -> None:
+    others = {
+        str(config._attn_implementation)
+        for config in configs
+        if getattr(config, "_attn_implementation", None) not in (None, *SEEN)
+    }
+    if others:
+        raise InputError(
+            f"hf_model {name} attends by {', '.join(sorted(others))}, a kernel that takes no mask the lens "
+            "could read; call hf_model.set_attn_implementation('sdpa') first."
+        )
+
+
+def _way_out(hf_model: Any) -> str:
+    model_type = getattr(hf_model.config, "model_type", None)
+    if model_type in FAMILIES:
+        return f" regard has a {model_type} of its own: regard.load(the checkpoint's folder)."
+    return f" regard has no {model_type} of its own either."
+
+
+def _vocabulary(hf_model: Any) -> int:
+    """Rows of the table of learned embeddings."""
+    try:
+        weight = getattr(hf_model.get_input_embeddings(), "weight", None)
+    except NotImplementedError:
+        weight = None
+    if isinstance(weight, Tensor) and weight.ndim == 2:
+        return len(weight)
+    size = getattr(hf_model.config.get_text_config(), "vocab_size", None)
+    if not isinstance(size, int):
+        raise InputError(
+            f"hf_model must have a vocabulary; the config of {type(hf_model).__name__} names none."
+        )
+    return size
+
+
+def _first_run(hf_model: Any, vocab_size: int, name: str) -> tuple[dict[str, Any], Any]:
+    """What the model is looked at with, and what it makes of that untouched."""
+    failed: Exception | None = None
+    # One text by itself for those that take no batch, such as a decoder's classifier without a padding token.
+    for texts in (2, 1):
+        try:
+            arguments, result = first_run(hf_model, vocab_size, texts)
+        except InputError:
+            raise
+        # Whatever a model of unknown make raises when it is given tokens and nothing else.
+        except Exception as error:
+            failed = failed or error
+            continue
+        if any(bool(value.isnan().any()) for value in _tensors(result) if value.is_floating_point()):
+            raise RegardError(
+                f"hf_model {name} gives NaN on a few tokens: its weights are damaged, or overflow in their "
+                "type."
+            )
+        return arguments, result
+    assert failed is not None
+    what, way_out = "token ids alone", ""
+    if "decoder_input_ids" in accepted(hf_model) and hf_model.config.is_encoder_decoder:
+        what = "a text and a shorter target, by whose lengths the lens tells the encoder from the decoder"
+    base = getattr(hf_model, "base_model_prefix", "")
+    if base and isinstance(getattr(hf_model, base, None), nn.Module):
+        way_out = f" If it is the head that wants more, hand in the model without it: hf_model.{base}."
+    raise InputError(
+        f"hf_model {name} does not run on {what} ({type(failed).__name__}: {str(failed)[:200]}).{way_out}"
+    ) from failed
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    """Every tensor of an output, caches aside."""
+    if isinstance(result, Tensor):
+        return [result]
+    if isinstance(result, dict):
+        return [each for name, value in result.items() if "past" not in name for each in _tensors(value)]
+    if isinstance(result, tuple | list):
+        return [each for value in result for each in _tensors(value)]
+    return []

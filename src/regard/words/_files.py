@@ -1,0 +1,206 @@
+"""Files of word vectors: word2vec's text and binary formats, GloVe's, fastText's models, and safetensors."""
+
+import codecs
+import gzip
+import io
+import itertools
+import json
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from regard.checkpoints import SafetensorsFile, write_tensors
+from regard.core.errors import CheckpointError, InputError
+from regard.core.files import write_whole
+from regard.core.wording import DOWNLOAD_AGAIN, reason
+from regard.words._fasttext import MAGIC, read_model, until
+from regard.words._ngrams import Ngrams, Parts
+
+Floats = npt.NDArray[np.float32]
+
+Row = tuple[str, Iterable[float]]
+
+_SAFE = ".safetensors"
+_LONGEST = 2**20  # of a vector, and of the bytes of a first line
+
+
+class Read(NamedTuple):
+    """What a file holds: each word once, its vector, those of n-grams, and how many words came again."""
+
+    words: Sequence[str]
+    vectors: Floats
+    parts: Parts | None = None
+    repeated: int = 0
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Check that every file can hold words: what ends a word or a line in word2vec's formats is in none.
+
+    Raises:
+        InputError: a word is empty, holds a blank, CR or LF, or half a surrogate pair.
+
+    Example:
+        >>> check_words(["12\\u202f500", "Fluß"])
+        >>> check_words(["New York"])
+        Traceback (most recent call last):
+        regard.core.errors.InputError: words must not be empty, nor hold a blank, an end of a line or half a
+        surrogate pair, which word2vec's formats cannot have; 'New York' does. Save a .safetensors file.
+    """
+    for word in words:
+        if not word or any(each in " \r\n" or "\ud800" <= each <= "\udfff" for each in word):
+            raise InputError(
+                "words must not be empty, nor hold a blank, an end of a line or half a surrogate pair, which "
+                f"word2vec's formats cannot have; {word!r} does. Save a {_SAFE} file."
+            )
+
+
+def write_file(path: Path, words: Sequence[str], vectors: Floats, parts: Parts | None) -> None:
+    """Write words and vectors, whole or not at all."""
+    if path.suffix == _SAFE:
+        tensors = {"vectors": torch.from_numpy(vectors)}
+        told = {"words": json.dumps(list(words))}
+        if parts is not None:
+            tensors |= {"ngrams": torch.from_numpy(parts.vectors), "buckets": torch.from_numpy(parts.buckets)}
+            told["ngrams"] = json.dumps(asdict(parts.ngrams))
+        write_tensors(tensors, path, metadata=told)
+        return
+    check_words(words)
+    is_packed = path.suffix.lower() == ".gz"
+    is_binary = path.name.lower().removesuffix(".gz").endswith(".bin")
+    numbers = b" %.9g" * vectors.shape[1]  # nine digits give back every float32
+
+    def fill(temporary: Path) -> None:
+        with temporary.open("wb") as raw:
+            # Without a name and a time in it the same vectors are the same bytes.
+            file = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if is_packed else raw
+            file.write(b"%d %d\n" % vectors.shape)
+            for word, row in zip(words, vectors, strict=True):
+                told = b" " + row.astype("<f4").tobytes() if is_binary else numbers % tuple(row.tolist())
+                file.write(word.encode() + told + b"\n")
+            file.close()
+
+    write_whole(path, fill)
+
+
+def read_file(path: Path, limit: int | None) -> Read:
+    """What a file holds, which its beginning tells, not its name."""
+    try:
+        if path.suffix == _SAFE:
+            return _read_safe(path, limit)
+        with path.open("rb") as raw:
+            packed = raw.peek(2)[:2] == b"\x1f\x8b"
+            return _read(path, io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw, limit)
+    except (OSError, EOFError, zlib.error) as error:
+        raise CheckpointError(f"{path}: cannot be read ({reason(error)})") from error
+
+
+def _read_safe(path: Path, limit: int | None) -> Read:
+    file = SafetensorsFile(path)
+    told = file.metadata()
+    if "words" not in told or "vectors" not in file.names():
+        raise CheckpointError(f"{path}: holds tensors, and no word vectors that regard has written")
+    parts = None
+    if "ngrams" in told:
+        buckets, rows = (file.read(name).numpy() for name in ("buckets", "ngrams"))
+        parts = Parts(ngrams=Ngrams(**json.loads(told["ngrams"])), buckets=buckets, vectors=rows)
+    return Read(json.loads(told["words"])[:limit], file.read("vectors").numpy()[:limit], parts)
+
+
+def _read(path: Path, file: io.BufferedReader, limit: int | None) -> Read:
+    begin = file.peek(4)[:4]
+    if begin == MAGIC:
+        return Read(*read_model(path, file, limit))
+    if begin == b"PK\3\4":
+        raise CheckpointError(f"{path}: is a zip archive; unpack it, and open the file that is in it")
+    first = file.readline(_LONGEST).removeprefix(codecs.BOM_UTF8)
+    fields = first.split()
+    count, size = None, len(first.rstrip(b" \r\n").split(b" ")) - 1
+    if len(fields) == 2 and all(each.isdigit() for each in fields):
+        count, size = map(int, fields)
+    is_start = bool(fields) and count != 0 and 0 < size < _LONGEST
+    if not is_start or (count is None and not all(map(_is_number, fields[-size:]))):
+        begins = first.decode("utf-8", "replace").strip()[:40]
+        raise CheckpointError(
+            f"{path}: its first line should be the number of words and the size of a vector, such as "
+            f"'14221 100', or a word and its numbers; it begins {begins!r}"
+        )
+    if count is not None:
+        is_text = _is_text(file.peek(), size)
+        rows = _of_text(file, size, has_header=True) if is_text else _of_binary(file, size)
+    else:
+        rows = _of_text(itertools.chain([first], file), size, has_header=False)
+    words: dict[str, None] = {}
+    flat, found = array("f"), 0
+    try:
+        for word, numbers in rows:
+            if found == count:
+                raise _not_so(path, count, "and there are more")
+            found += 1
+            if word not in words:
+                words[word] = None
+                flat.extend(numbers)
+            if len(words) == limit:
+                break
+        else:
+            if count is not None and found < count:
+                raise EOFError
+    except EOFError as error:
+        if count is None:
+            raise
+        raise _not_so(path, count, f"and ends after {found:,}") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path}: word {found + 1:,} cannot be read: {reason(error)}") from error
+    return Read(list(words), np.frombuffer(flat, np.float32).reshape(-1, size), None, found - len(words))
+
+
+def _of_text(lines: Iterable[bytes], size: int, *, has_header: bool) -> Iterator[Row]:
+    """The words of a text and their numbers; without a header a word may hold blanks, as some of GloVe's."""
+    for line in lines:
+        # Blanks at the end are what word2vec's own program writes.
+        word, *numbers = line.decode("utf-8").rstrip(" \r\n").rsplit(" ", -1 if has_header else size)
+        if not word and not numbers:
+            continue
+        more = " " in word and _is_number(word.rpartition(" ")[2])
+        if len(numbers) != size or more:
+            raise ValueError(f"{word!r} has {len(numbers) + more:,} numbers instead of {size:,}")
+        yield word, array("f", map(float, numbers))
+
+
+def _of_binary(file: io.BufferedReader, size: int) -> Iterator[Row]:
+    """The words of word2vec's binary format: each ends with a blank, and its numbers follow."""
+    while file.peek():
+        word, numbers = until(file, b" "), file.read(4 * size)
+        if len(numbers) < 4 * size:
+            raise EOFError
+        if file.peek()[:1] == b"\n":  # as word2vec's own program writes, and gensim does not
+            file.read(1)
+        yield word.decode("utf-8"), array("f", numbers)
+
+
+def _is_text(ahead: bytes, size: int) -> bool:
+    """Whether the bytes where the first vector of the binary format would stand are text."""
+    numbers = ahead.partition(b" ")[2][: min(4 * size, 64)]
+    try:
+        told = codecs.getincrementaldecoder("utf-8")().decode(numbers)  # may end within a character
+    except UnicodeDecodeError:
+        return False
+    return all(each >= " " or each in "\t\r\n" for each in told)
+
+
+def _is_number(field: str | bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _not_so(path: Path, count: int, told: str) -> CheckpointError:
+    return CheckpointError(f"{path}: its header says {count:,} words, {told}; {DOWNLOAD_AGAIN}")
